@@ -1,0 +1,243 @@
+"""The architecture of a BERT model, read from and written to JSON."""
+
+import dataclasses
+import json
+
+from bert_tf import files
+
+# Hugging Face's names, by meaning: "gelu" is the exact erf form, "gelu_new"
+# the tanh approximation that Google's files call "gelu".
+ACTIVATIONS = ("gelu", "gelu_new", "linear", "relu", "tanh")
+
+# Keys of released configurations that nothing in any BERT reads.
+_UNUSED_GOOGLE_KEYS = frozenset(
+    (
+        "directionality",
+        "pooler_fc_size",
+        "pooler_num_attention_heads",
+        "pooler_num_fc_layers",
+        "pooler_size_per_head",
+        "pooler_type",
+    )
+)
+# Keys of a Hugging Face config.json that do not describe the encoder. Those
+# that describe the task (labels, problem type) are read by `checkpoints`.
+_NOT_ARCHITECTURE = _UNUSED_GOOGLE_KEYS | {
+    "_name_or_path",
+    "_num_labels",
+    "architectures",
+    "bos_token_id",
+    "classifier_dropout",
+    "dtype",
+    "eos_token_id",
+    "finetuning_task",
+    "gradient_checkpointing",
+    "id2label",
+    "label2id",
+    "max_length",
+    "model_type",
+    "num_labels",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "pad_token_id",
+    "problem_type",
+    "return_dict",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+}
+# Keys that change what the model computes: BERT has one value for each.
+_REQUIRED_VALUES = {
+    "add_cross_attention": (False,),
+    "chunk_size_feed_forward": (0,),
+    "is_decoder": (False,),
+    "is_encoder_decoder": (False,),
+    "position_embedding_type": ("absolute",),
+    "pruned_heads": ({},),
+    "tie_word_embeddings": (True,),
+}
+_HUGGING_FACE_ONLY = ("architectures", "layer_norm_eps", "transformers_version")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """The hyper-parameters of the encoder (Devlin et al. 2018, section 3).
+
+    Args:
+        vocab_size: Number of WordPiece entries.
+        hidden_size: Width of every layer's output.
+        num_hidden_layers: Number of encoder blocks.
+        num_attention_heads: Number of heads; must divide `hidden_size`.
+        intermediate_size: Width inside the feed-forward layers.
+        hidden_act: Activation of the feed-forward layers and the masked-LM
+            head, one of `ACTIVATIONS`: "gelu_new" is what Google's BERT
+            computes, "gelu" (exact) what Hugging Face's does.
+        hidden_dropout_prob: Dropout of embeddings and block outputs, in
+            `[0, 1)`.
+        attention_probs_dropout_prob: Dropout of the attention probabilities,
+            in `[0, 1)`.
+        max_position_embeddings: The longest sequence.
+        type_vocab_size: Number of segments. Differs from BERT: the original
+            class defaults to 16, but every released model has 2.
+        initializer_range: Standard deviation of the truncated normal that
+            initialises kernels and embeddings.
+        layer_norm_eps: Added to the variance in every LayerNorm.
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu_new"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is int:
+                valid = type(value) is int and value > 0
+                expected = "a positive integer"
+            elif field.name in ("initializer_range", "layer_norm_eps"):
+                valid = _is_number(value) and value > 0
+                expected = "a positive number"
+            elif field.type is float:
+                valid = _is_number(value) and 0 <= value < 1
+                expected = "a number in [0, 1)"
+            else:
+                valid = value in ACTIVATIONS
+                expected = f"one of {', '.join(ACTIVATIONS)}"
+            if not valid:
+                raise ValueError(
+                    f"`{field.name}` must be {expected}. "
+                    f"Received: {field.name}={value!r}."
+                )
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                "`num_attention_heads` must divide `hidden_size`. Received: "
+                f"num_attention_heads={self.num_attention_heads}, "
+                f"hidden_size={self.hidden_size}."
+            )
+
+    @classmethod
+    def named(cls, name, **overrides):
+        """Returns one of the published sizes.
+
+        Args:
+            name: A key of `SIZES`: "tiny", "mini", "small", "medium", "base",
+                "large", or "L-4_H-256" and so on for the 24 sizes of Turc et
+                al. 2019.
+            **overrides: Fields to replace; `vocab_size` is 30,522 (the
+                English uncased vocabulary) unless given.
+        """
+        if name not in SIZES:
+            raise ValueError(
+                f"`name` must be one of {', '.join(SIZES)}. "
+                f"Received: name={name!r}."
+            )
+        num_layers, hidden_size = SIZES[name]
+        fields = {
+            "vocab_size": 30522,
+            "hidden_size": hidden_size,
+            "num_hidden_layers": num_layers,
+            "num_attention_heads": hidden_size // 64,
+            "intermediate_size": 4 * hidden_size,
+        }
+        return cls(**(fields | overrides))
+
+    @classmethod
+    def from_dict(cls, values):
+        """Reads Google's `bert_config.json` or Hugging Face's `config.json`.
+
+        A dictionary with `model_type` (or another key that only Hugging Face
+        writes) is Hugging Face's, else Google's; they differ in what `gelu`
+        means and in the default of `type_vocab_size`.
+
+        Raises:
+            ValueError: If a key is unknown, missing, or has a value that
+                BERT does not have.
+        """
+        if not isinstance(values, dict):
+            raise ValueError(
+                "A BERT configuration must be a JSON object. Received: "
+                f"{type(values).__name__}."
+            )
+        is_hugging_face = "model_type" in values or any(
+            key in values for key in _HUGGING_FACE_ONLY
+        )
+        if values.get("model_type", "bert") != "bert":
+            raise ValueError(
+                "`model_type` must be 'bert'. Received: "
+                f"model_type={values['model_type']!r}."
+            )
+        for key, allowed in _REQUIRED_VALUES.items():
+            if values.get(key, allowed[0]) not in allowed:
+                raise ValueError(
+                    f"`{key}` must be {allowed[0]!r} in a BERT encoder. "
+                    f"Received: {key}={values[key]!r}."
+                )
+        names = {field.name for field in dataclasses.fields(cls)}
+        unknown = (
+            set(values) - names - _NOT_ARCHITECTURE - set(_REQUIRED_VALUES)
+        )
+        if unknown:
+            raise ValueError(
+                "Unknown keys in the BERT configuration: "
+                f"{', '.join(sorted(unknown))}. Known keys: "
+                f"{', '.join(sorted(names))}."
+            )
+        if "vocab_size" not in values:
+            raise ValueError("The BERT configuration has no `vocab_size`.")
+        fields = {key: values[key] for key in names & set(values)}
+        if is_hugging_face:
+            fields.setdefault("hidden_act", "gelu")
+        else:
+            if fields.setdefault("hidden_act", "gelu") == "gelu":
+                fields["hidden_act"] = "gelu_new"
+            fields.setdefault("type_vocab_size", 16)
+        return cls(**fields)
+
+    @classmethod
+    def from_json(cls, path):
+        """Reads the file at `path` as `from_dict` does; errors name it."""
+        try:
+            return cls.from_dict(files.read_json(path))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def to_dict(self):
+        """Returns the fields as Hugging Face's `config.json` has them."""
+        return {"model_type": "bert"} | dataclasses.asdict(self)
+
+    def to_json(self):
+        """Returns `to_dict` as indented JSON text with a final newline."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# (number of layers, hidden size): the 24 of Turc et al. 2019 (arXiv
+# 1908.08962), their names, and large.
+SIZES = {
+    f"L-{num_layers}_H-{hidden_size}": (num_layers, hidden_size)
+    for num_layers in (2, 4, 6, 8, 10, 12)
+    for hidden_size in (128, 256, 512, 768)
+} | {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}

@@ -1,0 +1,47 @@
+"""Names, dtypes and shapes of the records and of the model inputs.
+
+These are google-research/bert's names; every file of the library that names a
+feature names it from here. Letters: B batch, L sequence length, P predictions
+a sequence, S sequences packed into one row.
+"""
+
+INPUT_IDS = "input_ids"
+INPUT_MASK = "input_mask"
+SEGMENT_IDS = "segment_ids"
+# The model inputs that are always there: int32 [B, L].
+MODEL_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
+
+# Inputs of packed rows. int32 [B, L]: positions start at 0 in every packed
+# sequence; sequence ids are 1, 2, ... and 0 on padding, and a token attends
+# only to tokens of its own sequence. int32 [B, S]: where each packed sequence
+# begins, for the pooler; 0 where a row has fewer than S.
+POSITION_IDS = "position_ids"
+SEQUENCE_IDS = "sequence_ids"
+FIRST_POSITIONS = "first_positions"
+
+MASKED_LM_POSITIONS = "masked_lm_positions"
+MASKED_LM_IDS = "masked_lm_ids"
+MASKED_LM_WEIGHTS = "masked_lm_weights"
+# 1 where the second segment is a random one, 0 where it follows the first.
+NEXT_SENTENCE_LABELS = "next_sentence_labels"
+
+# Of an example in a batch that was padded to full size: 0 on the padding.
+EXAMPLE_WEIGHTS = "example_weights"
+LABELS = "labels"
+
+
+def pretraining_record(max_seq_length, max_predictions_per_seq):
+    """Returns {name: (dtype, shape)} of a pre-training record.
+
+    These are the features of the tf.train.Example, as google-research/bert
+    writes them: integers are int64 there and int32 in the model.
+    """
+    return {
+        INPUT_IDS: ("int64", (max_seq_length,)),
+        INPUT_MASK: ("int64", (max_seq_length,)),
+        SEGMENT_IDS: ("int64", (max_seq_length,)),
+        MASKED_LM_POSITIONS: ("int64", (max_predictions_per_seq,)),
+        MASKED_LM_IDS: ("int64", (max_predictions_per_seq,)),
+        MASKED_LM_WEIGHTS: ("float32", (max_predictions_per_seq,)),
+        NEXT_SENTENCE_LABELS: ("int64", (1,)),
+    }

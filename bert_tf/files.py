@@ -1,0 +1,239 @@
+"""Files on local disks and in object stores (gs://), read and written whole.
+
+TensorFlow is imported on first use: `config` reads files, and the models,
+which import it, run without TensorFlow on other Keras backends.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import tempfile
+import uuid
+
+
+def _gfile():
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def is_remote(path):
+    """Returns whether `path` names an object store: gs://, s3:// and so on."""
+    return "://" in os.fspath(path)
+
+
+def exists(path):
+    if is_remote(path):
+        return _gfile().exists(path)
+    return os.path.exists(path)
+
+
+def is_folder(path):
+    if is_remote(path):
+        return _gfile().isdir(path)
+    return os.path.isdir(path)
+
+
+def list_folder(path):
+    """Returns the names in a folder, sorted; [] where there is none."""
+    if not is_folder(path):
+        return []
+    if is_remote(path):
+        return sorted(name.rstrip("/") for name in _gfile().listdir(path))
+    return sorted(os.listdir(path))
+
+
+def make_folder(path):
+    """Makes the folder and its parents; it may be there already.
+
+    Raises:
+        ValueError: If a file of that name is in the way.
+    """
+    if is_remote(path):
+        _gfile().makedirs(path)
+        return
+    try:
+        os.makedirs(path, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ValueError(
+            f"A folder is wanted at {path}, but a file is in the way."
+        ) from error
+
+
+def remove(path):
+    """Removes a file, or a folder with all that is in it."""
+    if is_remote(path):
+        if _gfile().isdir(path):
+            _gfile().rmtree(path)
+        else:
+            _gfile().remove(path)
+    elif os.path.isdir(path):
+        shutil.rmtree(path)
+    else:
+        os.remove(path)
+
+
+def expand_globs(patterns, flag="input_file"):
+    """Returns the sorted paths that match comma-separated globs.
+
+    Args:
+        patterns: E.g. `"wiki-*.txt,gs://bucket/books-*.txt"`.
+        flag: What the patterns came from; errors name it.
+
+    Raises:
+        ValueError: If a pattern matches no file, or all are empty.
+    """
+    paths = set()
+    names = [name.strip() for name in patterns.split(",") if name.strip()]
+    if not names:
+        raise ValueError(f"`{flag}` must name at least one file. Received: ''.")
+    for name in names:
+        found = _gfile().glob(name) if is_remote(name) else glob.glob(name)
+        found = [path for path in found if not is_folder(path)]
+        if not found:
+            raise ValueError(
+                f"`{flag}` matches no file. Received: {flag}={name!r}."
+            )
+        paths.update(found)
+    return sorted(paths)
+
+
+def read_bytes(path):
+    """Raises ValueError, naming the path, if there is no such file."""
+    if not exists(path) or is_folder(path):
+        raise ValueError(f"There is no file {path}.")
+    if is_remote(path):
+        with _gfile().GFile(path, "rb") as stream:
+            return stream.read()
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def read_text(path):
+    """Reads UTF-8 text, line ends untouched.
+
+    Raises:
+        ValueError: If the file is missing or not UTF-8; the message names
+            the line of the first bad byte.
+    """
+    data = read_bytes(path)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ValueError(
+            f"{path}, line {line}: not UTF-8 (byte {data[error.start]:#04x})."
+        ) from error
+
+
+def read_json(path):
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from error
+
+
+def write_text(path, text):
+    """Writes the file whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path, data):
+    """Writes the file whole or not at all."""
+    with whole_file(path) as temporary:
+        if is_remote(temporary):
+            with _gfile().GFile(temporary, "wb") as stream:
+                stream.write(data)
+        else:
+            with open(temporary, "wb") as stream:
+                stream.write(data)
+
+
+@contextlib.contextmanager
+def whole_file(path):
+    """Yields a temporary path beside `path`; renamed to it at the end.
+
+    If the block raises, the temporary file is removed and what was at `path`
+    stays as it was.
+    """
+    path = os.fspath(path)
+    parent, name = path.rsplit("/", 1) if "/" in path else ("", path)
+    if parent:
+        make_folder(parent)
+    temporary = f"{path[: len(path) - len(name)]}.{name}.{uuid.uuid4().hex[:8]}"
+    try:
+        yield temporary
+        if is_remote(path):
+            _gfile().rename(temporary, path, overwrite=True)
+        else:
+            with open(temporary, "rb") as stream:
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            remove(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def whole_folder(path, last=None):
+    """Yields a temporary folder whose contents become the folder `path`.
+
+    Args:
+        path: The folder to make; there must be none, or an empty one.
+        last: Name of the file that makes the folder valid for its readers.
+            An object store has no rename of folders, so there the files are
+            copied one by one, this one at the end.
+
+    Raises:
+        ValueError: If `path` is there already and holds something.
+    """
+    path = os.fspath(path).rstrip("/")
+    if (exists(path) and not is_folder(path)) or list_folder(path):
+        raise ValueError(f"{path} is there already and is not empty.")
+    if is_remote(path):
+        with tempfile.TemporaryDirectory() as temporary:
+            yield temporary
+            _copy_folder(temporary, path, last)
+        return
+    parent = os.path.dirname(path) or "."
+    make_folder(parent)
+    temporary = tempfile.mkdtemp(
+        prefix=f".{os.path.basename(path)}.", dir=parent
+    )
+    os.chmod(temporary, 0o755)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _copy_folder(source, target, last):
+    names = [
+        os.path.relpath(os.path.join(folder, name), source)
+        for folder, _, in_folder in os.walk(source)
+        for name in in_folder
+    ]
+    for name in sorted(names, key=lambda name: (name == last, name)):
+        destination = f"{target}/{name}"
+        _gfile().makedirs(destination.rsplit("/", 1)[0])
+        _gfile().copy(os.path.join(source, name), destination, overwrite=True)
+
+
+@contextlib.contextmanager
+def local_copy(path):
+    """Yields a local path with the file's bytes, for what is memory-mapped."""
+    path = os.fspath(path)
+    if not exists(path):
+        raise ValueError(f"There is no file {path}.")
+    if not is_remote(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        local = os.path.join(folder, path.rsplit("/", 1)[-1])
+        _gfile().copy(path, local)
+        yield local

@@ -1,0 +1,44 @@
+"""Packages bert_tf.
+
+The programs in data/ and export/ are installed as bert_tf.data and
+bert_tf.export, so that nothing named `data` lands in site-packages.
+"""
+
+from pathlib import Path
+
+from setuptools import find_packages
+from setuptools import setup
+
+setup(
+    name="bert_tf",
+    version="0.1.0",
+    description=(
+        "BERT from raw text to a served SavedModel, in TensorFlow and Keras 3"
+    ),
+    long_description=Path(__file__).with_name("README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=[
+        *find_packages(include=["bert_tf", "bert_tf.*"]),
+        "bert_tf.data",
+        "bert_tf.export",
+    ],
+    package_dir={"bert_tf.data": "data", "bert_tf.export": "export"},
+    install_requires=[
+        # tensorflow-text is built against one minor version of TensorFlow
+        # and requires exactly that one.
+        "tensorflow>=2.20,<2.22",
+        "tensorflow-text>=2.20,<2.22",
+        "keras>=3.10,<4",
+        "safetensors>=0.4",
+        "tensorflow-datasets>=4.9.7",
+        # Imported by tensorflow-datasets 4.9.10, which does not declare it.
+        "importlib_resources",
+        "absl-py>=2.1",
+        "tqdm>=4.66",
+    ],
+    extras_require={
+        "test": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.12"],
+    },
+)
