@@ -1,0 +1,21 @@
+"""The activations of BERT's feed-forward layers and heads, by name."""
+
+from keras import ops
+
+_FUNCTIONS = {
+    "gelu": lambda x: ops.gelu(x, approximate=False),
+    "gelu_new": lambda x: ops.gelu(x, approximate=True),
+    "linear": lambda x: x,
+    "relu": ops.relu,
+    "tanh": ops.tanh,
+}
+
+
+def apply_activation(name, x):
+    """Applies the activation `name`, one of `config.ACTIVATIONS`, to `x`.
+
+    "gelu" is x * Phi(x) with the exact erf form, "gelu_new" its tanh
+    approximation (Hendrycks and Gimpel 2016, section 2), which is what
+    Google's BERT computes.
+    """
+    return _FUNCTIONS[name](x)

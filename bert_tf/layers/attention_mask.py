@@ -1,0 +1,27 @@
+"""Who may look at whom: the one place where attention masks are made."""
+
+from keras import ops
+
+
+def make_attention_mask(input_mask, sequence_ids=None, left_to_right=False):
+    """Returns a bool mask, True where a query may look at a key.
+
+    Args:
+        input_mask: int32 `[B, L]`, 1 on tokens and 0 on padding.
+        sequence_ids: int32 `[B, L]` for rows that hold several sequences:
+            a token looks only at tokens of its own sequence.
+        left_to_right: Whether a token sees only itself and those before it
+            (the LTR ablation, Devlin et al. 2018, section 5.1).
+
+    Returns:
+        bool `[B, 1, L]`, or `[B, L, L]` where queries differ.
+    """
+    mask = ops.cast(input_mask, "bool")[:, None, :]
+    if sequence_ids is not None:
+        same = sequence_ids[:, :, None] == sequence_ids[:, None, :]
+        mask = ops.logical_and(mask, same)
+    if left_to_right:
+        positions = ops.arange(ops.shape(input_mask)[1])
+        before = positions[None, :, None] >= positions[None, None, :]
+        mask = ops.logical_and(mask, before)
+    return mask

@@ -1,0 +1,61 @@
+"""BERT with a classification or regression head over the pooled output."""
+
+import keras
+
+from bert_tf.layers.heads import ClassificationHead
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import as_config
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertClassifier(keras.Model):
+    """Classes of a sequence or a pair (Devlin et al. 2018, section 4.1).
+
+    Args:
+        config: A `BertConfig`.
+        num_labels: Number of classes; 1 for a regression.
+        dropout: Fraction of the pooled output dropped in training.
+
+    Call arguments:
+        inputs: `BertEncoder`'s.
+
+    Returns:
+        float32 logits `[B, num_labels]`, or `[B, S, num_labels]` where
+        `first_positions` were given. Not yet a softmax: give the loss
+        `from_logits=True`.
+    """
+
+    def __init__(self, config, num_labels=2, dropout=0.1, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.num_labels = num_labels
+        self.dropout = dropout
+        self.encoder = BertEncoder(
+            self.config, dtype=self.dtype_policy, name="encoder"
+        )
+        self.classification_head = ClassificationHead(
+            num_labels,
+            dropout,
+            self.config.initializer_range,
+            dtype=self.dtype_policy,
+            name="classifier",
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.built:
+            return
+        self.classification_head.build((None, self.config.hidden_size))
+
+    def call(self, inputs, training=None):
+        outputs = self.encoder(inputs, training=training)
+        return self.classification_head(
+            outputs["pooled_output"], training=training
+        )
+
+    def get_config(self):
+        return super().get_config() | {
+            "config": self.config.to_dict(),
+            "num_labels": self.num_labels,
+            "dropout": self.dropout,
+        }

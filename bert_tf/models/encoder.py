@@ -1,0 +1,113 @@
+"""The BERT encoder."""
+
+import keras
+
+from bert_tf import features
+from bert_tf.config import BertConfig
+from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.embeddings import BertEmbeddings
+from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.heads import Pooler
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertEncoder(keras.Model):
+    """Embeddings, a stack of encoder blocks, and a pooler.
+
+    Its weights exist as soon as it is constructed: their shapes depend on the
+    configuration alone.
+
+    Args:
+        config: A `BertConfig`.
+
+    Call arguments:
+        inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
+            `input_ids`, `input_mask`, `segment_ids` `[B, L]`; for rows that
+            hold several sequences also `position_ids`, `sequence_ids`
+            `[B, L]` and `first_positions` `[B, S]`.
+
+    Returns:
+        A dictionary of float tensors:
+            sequence_output: `[B, L, hidden_size]`, the last block's output.
+            pooled_output: `[B, hidden_size]`, or `[B, S, hidden_size]` where
+                `first_positions` were given.
+            encoder_outputs: every block's output, a list of
+                `[B, L, hidden_size]`. The embeddings are not among them.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        config = self.config
+
+        # === Layers ===
+        self.embeddings = BertEmbeddings(
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            max_positions=config.max_position_embeddings,
+            num_segments=config.type_vocab_size,
+            dropout=config.hidden_dropout_prob,
+            init_stddev=config.initializer_range,
+            layer_norm_eps=config.layer_norm_eps,
+            dtype=self.dtype_policy,
+            name="embeddings",
+        )
+        self.blocks = [
+            EncoderBlock(
+                num_heads=config.num_attention_heads,
+                intermediate_size=config.intermediate_size,
+                activation=config.hidden_act,
+                dropout=config.hidden_dropout_prob,
+                attention_dropout=config.attention_probs_dropout_prob,
+                init_stddev=config.initializer_range,
+                layer_norm_eps=config.layer_norm_eps,
+                dtype=self.dtype_policy,
+                name=f"layer_{index}",
+            )
+            for index in range(config.num_hidden_layers)
+        ]
+        self.pooler = Pooler(
+            config.initializer_range, dtype=self.dtype_policy, name="pooler"
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.built:
+            return
+        sequence_shape = (None, None, self.config.hidden_size)
+        self.embeddings.build()
+        for block in self.blocks:
+            block.build(sequence_shape)
+        self.pooler.build(sequence_shape)
+
+    def call(self, inputs, training=None):
+        attention_mask = make_attention_mask(
+            inputs[features.INPUT_MASK], inputs.get(features.SEQUENCE_IDS)
+        )
+        x = self.embeddings(
+            inputs[features.INPUT_IDS],
+            inputs[features.SEGMENT_IDS],
+            inputs.get(features.POSITION_IDS),
+            training=training,
+        )
+        encoder_outputs = []
+        for block in self.blocks:
+            x = block(x, attention_mask, training=training)
+            encoder_outputs.append(x)
+        return {
+            "sequence_output": x,
+            "pooled_output": self.pooler(
+                x, inputs.get(features.FIRST_POSITIONS)
+            ),
+            "encoder_outputs": encoder_outputs,
+        }
+
+    def get_config(self):
+        return super().get_config() | {"config": self.config.to_dict()}
+
+
+def as_config(config):
+    """Returns a `BertConfig` from one, or from the dictionary of one."""
+    if isinstance(config, BertConfig):
+        return config
+    return BertConfig.from_dict(config)

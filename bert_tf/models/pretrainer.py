@@ -1,0 +1,153 @@
+"""BERT with its two pre-training heads, and what pre-training minimises."""
+
+import keras
+from keras import ops
+
+from bert_tf import features
+from bert_tf.layers.heads import ClassificationHead
+from bert_tf.layers.heads import MaskedLMHead
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import as_config
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertPretrainer(keras.Model):
+    """Masked-LM and next-sentence prediction (Devlin et al., section 3.1).
+
+    Args:
+        config: A `BertConfig`.
+
+    Call arguments:
+        inputs: `BertEncoder`'s, and `masked_lm_positions` int32 `[B, P]`.
+
+    Returns:
+        A dictionary of float32 logits: `masked_lm_logits`
+        `[B, P, vocab_size]` and `next_sentence_logits` `[B, 2]`, or
+        `[B, S, 2]` where `first_positions` were given.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.encoder = BertEncoder(
+            self.config, dtype=self.dtype_policy, name="encoder"
+        )
+        self.masked_lm_head = MaskedLMHead(
+            self.config.vocab_size,
+            self.config.hidden_act,
+            self.config.initializer_range,
+            self.config.layer_norm_eps,
+            dtype=self.dtype_policy,
+            name="masked_lm",
+        )
+        self.next_sentence_head = ClassificationHead(
+            2,
+            init_stddev=self.config.initializer_range,
+            dtype=self.dtype_policy,
+            name="next_sentence",
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.built:
+            return
+        self.masked_lm_head.build((None, None, self.config.hidden_size))
+        self.next_sentence_head.build((None, self.config.hidden_size))
+
+    def call(self, inputs, training=None):
+        outputs = self.encoder(inputs, training=training)
+        return {
+            "masked_lm_logits": self.masked_lm_head(
+                outputs["sequence_output"],
+                inputs[features.MASKED_LM_POSITIONS],
+                self.encoder.embeddings.word_embeddings,
+            ),
+            "next_sentence_logits": self.next_sentence_head(
+                outputs["pooled_output"], training=training
+            ),
+        }
+
+    def get_config(self):
+        return super().get_config() | {"config": self.config.to_dict()}
+
+
+def pretraining_weights(batch):
+    """Returns the denominator of each loss: {name: float32 scalar}.
+
+    Args:
+        batch: The records' features: `masked_lm_weights` float32 `[B, P]`,
+            `next_sentence_labels` int32 `[B, 1]`, and optionally
+            `example_weights` float32 `[B]`, 0 for examples that only fill
+            the batch.
+    """
+    masked_lm_BP, next_sentence_BS = _weights(batch)
+    return {
+        "masked_lm_loss": ops.sum(masked_lm_BP),
+        "next_sentence_loss": ops.sum(next_sentence_BS),
+    }
+
+
+def pretraining_losses(outputs, batch):
+    """Returns the sums of the weighted cross-entropies: {name: scalar}."""
+    masked_lm_BP, next_sentence_BS = _weights(batch)
+    masked_lm_loss_BP = _cross_entropy(
+        batch[features.MASKED_LM_IDS], outputs["masked_lm_logits"]
+    )
+    next_sentence_loss_BS = _cross_entropy(
+        batch[features.NEXT_SENTENCE_LABELS],
+        _next_sentence_logits(outputs),
+    )
+    return {
+        "masked_lm_loss": ops.sum(masked_lm_BP * masked_lm_loss_BP),
+        "next_sentence_loss": ops.sum(next_sentence_BS * next_sentence_loss_BS),
+    }
+
+
+def pretraining_metrics(outputs, batch):
+    """Returns the accuracies as {name: (sum, weight)}."""
+    masked_lm_BP, next_sentence_BS = _weights(batch)
+    masked_lm_hits_BP = _hits(
+        batch[features.MASKED_LM_IDS], outputs["masked_lm_logits"]
+    )
+    next_sentence_hits_BS = _hits(
+        batch[features.NEXT_SENTENCE_LABELS],
+        _next_sentence_logits(outputs),
+    )
+    return {
+        "masked_lm_accuracy": (
+            ops.sum(masked_lm_BP * masked_lm_hits_BP),
+            ops.sum(masked_lm_BP),
+        ),
+        "next_sentence_accuracy": (
+            ops.sum(next_sentence_BS * next_sentence_hits_BS),
+            ops.sum(next_sentence_BS),
+        ),
+    }
+
+
+def _weights(batch):
+    masked_lm_BP = batch[features.MASKED_LM_WEIGHTS]
+    labels_BS = batch[features.NEXT_SENTENCE_LABELS]
+    next_sentence_BS = ops.ones(ops.shape(labels_BS), "float32")
+    example_B = batch.get(features.EXAMPLE_WEIGHTS)
+    if example_B is not None:
+        masked_lm_BP = masked_lm_BP * example_B[:, None]
+        next_sentence_BS = next_sentence_BS * example_B[:, None]
+    return masked_lm_BP, next_sentence_BS
+
+
+def _next_sentence_logits(outputs):
+    logits = outputs["next_sentence_logits"]
+    # Rows that hold one sequence have no axis of sequences.
+    return logits[:, None] if len(logits.shape) == 2 else logits
+
+
+def _cross_entropy(labels, logits):
+    log_normalizer = ops.logsumexp(logits, axis=-1)
+    picked = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    return log_normalizer - picked
+
+
+def _hits(labels, logits):
+    predictions = ops.cast(ops.argmax(logits, axis=-1), labels.dtype)
+    return ops.cast(predictions == labels, "float32")

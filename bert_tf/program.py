@@ -1,0 +1,40 @@
+"""What every command-line program of the library does alike."""
+
+import os
+import sys
+
+from absl import app
+
+# What a program returns when it refuses its input.
+BAD_INPUT_EXIT_CODE = 1
+
+
+def run(main):
+    """Runs `main(argv)` with absl flags; bad input is one line, not a trace.
+
+    `ValueError` is what the library raises for a wrong flag, file or
+    configuration, `OSError` what the system raises for a full disk or a
+    missing permission: both are answered on stderr with exit code 1. The
+    trace is there with BERT_TF_TRACEBACK=1 in the environment.
+    """
+
+    def guarded(argv):
+        if len(argv) > 1:
+            raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
+        try:
+            return main(argv)
+        except (ValueError, OSError) as error:
+            if os.environ.get("BERT_TF_TRACEBACK"):
+                raise
+            name = os.path.basename(sys.argv[0])
+            print(f"{name}: error: {error}", file=sys.stderr)
+            return BAD_INPUT_EXIT_CODE
+
+    app.run(guarded)
+
+
+def require(**values):
+    """Raises `ValueError` naming the first flag that has no value."""
+    for name, value in values.items():
+        if value is None or value == "":
+            raise ValueError(f"--{name} must be given.")

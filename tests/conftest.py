@@ -1,0 +1,58 @@
+"""What all tests share: quiet logs, four logical CPUs, programs to run."""
+
+import os
+import subprocess
+import sys
+
+# Before TensorFlow is imported. A second test process on the same cores must
+# not start as many threads as there are cores.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import keras  # noqa: E402
+import pytest  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * 4,
+)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_keras():
+    """Gives every test the same initial weights, names and dtype policy."""
+    keras.utils.set_random_seed(20181011)
+    keras.backend.clear_session()
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture
+def run_program():
+    """Returns a function that runs a program of the library as users do.
+
+    `run_program("bert_tf.run_pretraining", "--do_train", ...)` returns the
+    finished process with its text; it fails the test on a non-zero exit
+    status unless `check=False`.
+    """
+
+    def run(module, *arguments, check=True, env=None, cwd=None):
+        process = subprocess.run(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            env=os.environ | (env or {}),
+            cwd=cwd,
+            timeout=300,
+        )
+        if check and process.returncode != 0:
+            pytest.fail(
+                f"{module} exited with {process.returncode}\n"
+                f"{process.stdout}\n{process.stderr}",
+                pytrace=False,
+            )
+        return process
+
+    return run
