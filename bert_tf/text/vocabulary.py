@@ -1,0 +1,183 @@
+"""WordPiece vocabularies: read and checked.
+
+A vocabulary file holds one entry a line, in UTF-8; an entry's id is its line
+number, from 0. A piece that continues a word begins with "##".
+"""
+
+import dataclasses
+import functools
+import re
+
+from bert_tf import files
+
+PAD_TOKEN = "[PAD]"
+UNK_TOKEN = "[UNK]"
+CLS_TOKEN = "[CLS]"
+SEP_TOKEN = "[SEP]"
+MASK_TOKEN = "[MASK]"
+SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
+
+CONTINUATION = "##"
+
+# Fewer entries than this in Latin letters do not tell that capitals are
+# missing because the vocabulary is uncased.
+_MIN_LATIN_ENTRIES = 1000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """The entries of a WordPiece vocabulary, in the order of their ids.
+
+    Args:
+        tokens: All entries, special tokens included, each once.
+
+    Raises:
+        ValueError: If an entry is empty, holds white space or is there twice,
+            or a special token is missing. The message names the line.
+    """
+
+    tokens: tuple[str, ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "tokens", tuple(self.tokens))
+        lines = {}
+        for line, token in enumerate(self.tokens, start=1):
+            if not isinstance(token, str):
+                raise ValueError(
+                    f"line {line}: an entry must be a string. "
+                    f"Received: {token!r}."
+                )
+            if not token.strip(" \t\r\n"):
+                raise ValueError(f"line {line}: the entry is blank.")
+            # Other white space than ASCII's is left alone: Google's Chinese
+            # vocabulary has an entry that is a line separator, U+2028.
+            if re.search(r"[ \t\r\n]", token):
+                raise ValueError(
+                    f"line {line}: the entry {token!r} holds white space."
+                )
+            if token in lines:
+                raise ValueError(
+                    f"line {line}: the entry {token!r} is there already, in "
+                    f"line {lines[token]}."
+                )
+            lines[token] = line
+        missing = [token for token in SPECIAL_TOKENS if token not in lines]
+        if missing:
+            raise ValueError(
+                "the special tokens "
+                f"{', '.join(missing)} are missing from the "
+                f"{len(self.tokens)} entries."
+            )
+
+    def __len__(self):
+        return len(self.tokens)
+
+    @functools.cached_property
+    def _ids(self):
+        return {token: index for index, token in enumerate(self.tokens)}
+
+    def index(self, token):
+        """Returns the id of an entry.
+
+        Raises:
+            ValueError: If there is no such entry.
+        """
+        if token not in self._ids:
+            raise ValueError(f"The vocabulary has no entry {token!r}.")
+        return self._ids[token]
+
+    @property
+    def pad_id(self):
+        return self.index(PAD_TOKEN)
+
+    @property
+    def unk_id(self):
+        return self.index(UNK_TOKEN)
+
+    @property
+    def cls_id(self):
+        return self.index(CLS_TOKEN)
+
+    @property
+    def sep_id(self):
+        return self.index(SEP_TOKEN)
+
+    @property
+    def mask_id(self):
+        return self.index(MASK_TOKEN)
+
+    @functools.cached_property
+    def is_cased(self):
+        """Whether entries have upper-case letters, bracketed ones apart."""
+        return any(
+            token.lower() != token
+            for token in self.tokens
+            if not _is_bracketed(token)
+        )
+
+    def to_text(self):
+        """Returns the contents of the vocabulary file."""
+        return "".join(f"{token}\n" for token in self.tokens)
+
+
+def load_vocabulary(path):
+    """Reads a vocabulary file and checks it.
+
+    Raises:
+        ValueError: If the file is missing, not UTF-8, has Windows line ends
+            or a byte order mark, or its entries make no `Vocabulary`. The
+            message names the file and the line.
+    """
+    text = files.read_text(path)
+    if text.startswith("\ufeff"):
+        raise ValueError(f"{path}, line 1: begins with a byte order mark.")
+    # Not splitlines(): it would also split at U+2028, which is an entry.
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    for number, line in enumerate(lines, start=1):
+        if line.endswith("\r"):
+            raise ValueError(
+                f"{path}, line {number}: ends in CR LF, the line end of "
+                "Windows; a vocabulary must have LF only."
+            )
+    if not lines:
+        raise ValueError(f"{path}: the vocabulary is empty.")
+    try:
+        return Vocabulary(tokens=tuple(lines))
+    except ValueError as error:
+        raise ValueError(f"{path}, {error}") from error
+
+
+def check_case(vocabulary, do_lower_case):
+    """Checks that lower-casing suits the vocabulary.
+
+    Where the entries cannot tell (a vocabulary of Chinese, or a small one
+    that happens to have no capitals), both settings pass.
+
+    Raises:
+        ValueError: If text is lower-cased and the vocabulary has capitals, or
+            is not and the vocabulary is an uncased one of some size.
+    """
+    if do_lower_case and vocabulary.is_cased:
+        raise ValueError(
+            "`do_lower_case` must be False with a cased vocabulary: its "
+            "entries with capitals would never be used. Received: "
+            "do_lower_case=True."
+        )
+    if not do_lower_case and not vocabulary.is_cased:
+        num_latin = sum(
+            bool(re.search("[a-z]", token))
+            for token in vocabulary.tokens
+            if not _is_bracketed(token)
+        )
+        if num_latin >= _MIN_LATIN_ENTRIES:
+            raise ValueError(
+                "`do_lower_case` must be True with an uncased vocabulary: "
+                f"none of its {num_latin} entries in Latin letters has a "
+                "capital. Received: do_lower_case=False."
+            )
+
+
+def _is_bracketed(token):
+    return token.startswith("[") and token.endswith("]")
