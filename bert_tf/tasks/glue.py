@@ -1,0 +1,253 @@
+"""GLUE's family of tasks: a class or a number for one or two strings.
+
+GLUE is Wang et al. 2018 (arXiv 1804.07461); `glue_files` has its nine tasks
+with their files' columns, and makes a task from any TSV with named columns.
+Programs, `keras.Model.fit`, the training loop and the exporter all work from
+one `GlueTask`; a fine-tuned model's folder holds it as task.json.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import features
+from bert_tf.tasks import metrics
+from bert_tf.training.objective import Objective
+
+FAMILY = "glue"
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
+
+_LABEL_METRICS = {
+    "accuracy": metrics.accuracy,
+    "f1": metrics.f1,
+    "matthews_correlation": metrics.matthews_correlation,
+}
+_SCORE_METRICS = {
+    "pearson": metrics.pearson,
+    "spearman": metrics.spearman,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GlueTask:
+    """What a model is tuned to answer about one or two strings.
+
+    Args:
+        name: E.g. "mrpc".
+        text_features: Names of the one or two strings, in the order in which
+            they are packed, e.g. `("sentence1", "sentence2")`.
+        labels: Names of the classes by class id; empty for a regression.
+        metrics: Names of the official scores: of "accuracy", "f1" (of class
+            1) and "matthews_correlation", or for a regression of "pearson"
+            and "spearman".
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    name: str
+    text_features: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...]
+
+    def __post_init__(self):
+        for field in ("text_features", "labels", "metrics"):
+            values = getattr(self, field)
+            if not isinstance(values, (tuple, list)) or not all(
+                isinstance(value, str) and value for value in values
+            ):
+                raise ValueError(
+                    f"`{field}` must be a list of names. "
+                    f"Received: {field}={values!r}."
+                )
+            if len(set(values)) != len(values):
+                raise ValueError(
+                    f"`{field}` must have each name once. "
+                    f"Received: {field}={list(values)}."
+                )
+            object.__setattr__(self, field, tuple(values))
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(
+                f"`name` must be a name. Received: name={self.name!r}."
+            )
+        if len(self.text_features) not in (1, 2):
+            raise ValueError(
+                "`text_features` must be one or two names. "
+                f"Received: text_features={list(self.text_features)}."
+            )
+        if len(self.labels) == 1:
+            raise ValueError(
+                "`labels` must be two names or more, or none for a "
+                f"regression. Received: labels={list(self.labels)}."
+            )
+        known = _LABEL_METRICS if self.labels else _SCORE_METRICS
+        if not self.metrics or set(self.metrics) - set(known):
+            raise ValueError(
+                f"`metrics` of a {self.kind} must be of {', '.join(known)}. "
+                f"Received: metrics={list(self.metrics)}."
+            )
+
+    @property
+    def kind(self):
+        """`CLASSIFICATION` or `REGRESSION`."""
+        return CLASSIFICATION if self.labels else REGRESSION
+
+    @property
+    def num_outputs(self):
+        """`num_labels` of the `BertClassifier`: 1 for a regression."""
+        return len(self.labels) or 1
+
+    def to_dict(self):
+        """Returns what task.json holds, e.g.
+
+            {"family": "glue", "name": "mrpc", "kind": "classification",
+             "text_features": ["sentence1", "sentence2"],
+             "labels": ["0", "1"], "metrics": ["accuracy", "f1"]}
+
+        A regression has `"kind": "regression"` and `"labels": []`.
+        """
+        return {
+            "family": FAMILY,
+            "name": self.name,
+            "kind": self.kind,
+            "text_features": list(self.text_features),
+            "labels": list(self.labels),
+            "metrics": list(self.metrics),
+        }
+
+    @classmethod
+    def from_dict(cls, values):
+        """Reads what `to_dict` returns.
+
+        Raises:
+            ValueError: If it is of another family, a key is missing or
+                unknown, or a value is out of its range.
+        """
+        keys = ("family", "name", "kind", "text_features", "labels", "metrics")
+        if not isinstance(values, dict) or set(values) != set(keys):
+            raise ValueError(
+                f"A task must have the keys {', '.join(keys)}. "
+                f"Received: {values!r}."
+            )
+        if values["family"] != FAMILY:
+            raise ValueError(
+                f"`family` must be {FAMILY!r}. "
+                f"Received: family={values['family']!r}."
+            )
+        task = cls(
+            name=values["name"],
+            text_features=values["text_features"],
+            labels=values["labels"],
+            metrics=values["metrics"],
+        )
+        if values["kind"] != task.kind:
+            raise ValueError(
+                f"`kind` must be {task.kind!r} with labels={values['labels']}. "
+                f"Received: kind={values['kind']!r}."
+            )
+        return task
+
+    def loss(self):
+        """Returns the Keras loss of the logits: mean over the batch."""
+        if self.labels:
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return keras.losses.MeanSquaredError()
+
+    def objective(self):
+        """Returns the same loss for `training.loop`, and the accuracy.
+
+        A batch has the model inputs, `labels` int32 or float32 `[B]` and
+        optionally `example_weights` float32 `[B]`, 0 for examples that only
+        fill the batch.
+        """
+
+        def weights(batch):
+            return {"loss": ops.sum(_example_weights(batch))}
+
+        def losses(outputs, batch):
+            return {
+                "loss": ops.sum(
+                    _example_weights(batch)
+                    * self.example_losses(outputs, batch[features.LABELS])
+                )
+            }
+
+        def metrics_of_batch(outputs, batch):
+            if not self.labels:
+                return {}
+            weights_B = _example_weights(batch)
+            labels_B = batch[features.LABELS]
+            hits_B = ops.equal(
+                ops.cast(ops.argmax(outputs, axis=-1), labels_B.dtype),
+                labels_B,
+            )
+            total = ops.sum(weights_B * ops.cast(hits_B, "float32"))
+            return {"accuracy": (total, ops.sum(weights_B))}
+
+        return Objective(
+            weights=weights, losses=losses, metrics=metrics_of_batch
+        )
+
+    def example_losses(self, logits, labels):
+        """Returns every example's loss.
+
+        Args:
+            logits: float32 `[B, num_outputs]`, a tensor or an array.
+            labels: int32 `[B]` class ids, or float32 `[B]` scores.
+
+        Returns:
+            float32 `[B]`: cross-entropy in nats, or squared error.
+        """
+        if not self.labels:
+            return ops.square(logits[:, 0] - labels)
+        picked = ops.take_along_axis(logits, labels[:, None], axis=-1)
+        return ops.logsumexp(logits, axis=-1) - picked[:, 0]
+
+    def decode(self, logits):
+        """Returns answers from logits, in TensorFlow's own operations.
+
+        Args:
+            logits: float32 `[B, num_outputs]`.
+
+        Returns:
+            A dictionary: of a classification `labels` string `[B]`, the names
+            of the likeliest classes, and `probabilities` float32
+            `[B, num_outputs]`; of a regression `scores` float32 `[B]`.
+        """
+        if not self.labels:
+            return {"scores": tf.squeeze(logits, axis=-1)}
+        return {
+            "labels": tf.gather(
+                tf.constant(self.labels), tf.argmax(logits, axis=-1)
+            ),
+            "probabilities": tf.nn.softmax(logits, axis=-1),
+        }
+
+    def scores(self, logits, labels):
+        """Returns the official scores of a whole evaluation set.
+
+        Args:
+            logits: float32 `[N, num_outputs]`, an array.
+            labels: int32 `[N]` class ids, or float32 `[N]` scores.
+
+        Returns:
+            {name: float} in the order of `metrics`.
+        """
+        if self.labels:
+            predictions = np.argmax(logits, axis=-1)
+            known = _LABEL_METRICS
+        else:
+            predictions = np.asarray(logits)[:, 0]
+            known = _SCORE_METRICS
+        return {name: known[name](predictions, labels) for name in self.metrics}
+
+
+def _example_weights(batch):
+    weights = batch.get(features.EXAMPLE_WEIGHTS)
+    if weights is None:
+        return ops.ones(ops.shape(batch[features.LABELS]), "float32")
+    return weights
