@@ -1,0 +1,42 @@
+"""Dropout masks as a function of (seed, layer, replica, step).
+
+Keras keeps the state of its random layers in `SeedGenerator`s, which count
+calls, are not saved in checkpoints and are equal on all replicas. Setting
+every state at the start of a step instead makes a resumed run equal to an
+unbroken one, and gives replicas different masks.
+"""
+
+import tensorflow as tf
+
+
+def seed_states(model):
+    """Returns the variables that hold the model's random states.
+
+    Their order is that of the layers, so that a model made again from the
+    same configuration has the same ones in the same places.
+    """
+    return [v for v in model.variables if v.name == "seed_generator_state"]
+
+
+def set_seeds(states, seed, step):
+    """Sets every state for this step; called in replica context.
+
+    Args:
+        states: Variables from `seed_states`.
+        seed: Int, the run's seed.
+        step: int64 scalar, the number of the step.
+    """
+    if not states:
+        return
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    key = tf.constant([seed, 0], tf.int64)
+    for number in (replica, step):
+        key = tf.random.experimental.stateless_fold_in(
+            key, tf.cast(number, tf.int64)
+        )
+    # One operation for all layers: row i depends on key and i alone.
+    values = tf.random.stateless_uniform(
+        (len(states), 2), key, minval=None, maxval=None, dtype=tf.int64
+    )
+    for state, value in zip(states, tf.unstack(values)):
+        state.assign(value)

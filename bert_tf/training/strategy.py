@@ -1,0 +1,191 @@
+"""Where a training step runs: one device, several, several hosts, a TPU."""
+
+import json
+import os
+
+import tensorflow as tf
+
+STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
+MIXED_PRECISION = ("auto", "float32", "bfloat16", "float16")
+
+
+def make_strategy(
+    name="one_device",
+    *,
+    num_cpu_devices=None,
+    tpu_name=None,
+    tpu_zone=None,
+    gcp_project=None,
+    num_tpu_cores=None,
+):
+    """Makes a `tf.distribute.Strategy`; call it before anything runs.
+
+    An option that does not apply to the strategy is an error.
+
+    Args:
+        name: `one_device`: the first GPU, or else the CPU. `mirrored`: all
+            GPUs of this machine. `multi_worker`: the machines named in the
+            environment variable TF_CONFIG. `tpu`.
+        num_cpu_devices: With `mirrored`: run on this many logical devices of
+            the CPU instead of on GPUs.
+        tpu_name: With `tpu`: name or grpc:// address; `local` (the default)
+            where the program runs on the TPU VM itself.
+        tpu_zone: Zone of the TPU, if it must be looked up by its name.
+        gcp_project: Project of the TPU, likewise.
+        num_tpu_cores: If given, the number of cores that the TPU must have.
+
+    Raises:
+        ValueError: If an option does not apply, or the devices are not there.
+    """
+    if name not in STRATEGIES:
+        raise ValueError(
+            f"`strategy` must be one of {', '.join(STRATEGIES)}. "
+            f"Received: strategy={name!r}."
+        )
+    tpu_options = {
+        "tpu_name": tpu_name,
+        "tpu_zone": tpu_zone,
+        "gcp_project": gcp_project,
+        "num_tpu_cores": num_tpu_cores,
+    }
+    for option, value in tpu_options.items():
+        if value is not None and name != "tpu":
+            raise ValueError(
+                f"`{option}` must not be given without a TPU. Received: "
+                f"{option}={value!r}, strategy={name!r}."
+            )
+    if num_cpu_devices is not None and name != "mirrored":
+        raise ValueError(
+            "`num_cpu_devices` must not be given but with mirrored devices. "
+            f"Received: num_cpu_devices={num_cpu_devices}, strategy={name!r}."
+        )
+    if name == "one_device":
+        has_gpu = bool(tf.config.list_logical_devices("GPU"))
+        return tf.distribute.OneDeviceStrategy(
+            "/gpu:0" if has_gpu else "/cpu:0"
+        )
+    if name == "mirrored":
+        return _mirrored(num_cpu_devices)
+    if name == "multi_worker":
+        return _multi_worker()
+    return _tpu(tpu_name or "local", tpu_zone, gcp_project, num_tpu_cores)
+
+
+def dtype_policy(mixed_precision, strategy):
+    """Returns the name of the Keras dtype policy for a model.
+
+    Args:
+        mixed_precision: One of `MIXED_PRECISION`; `auto` is bfloat16 on TPUs
+            and float32 elsewhere.
+        strategy: What `make_strategy` returned.
+    """
+    if mixed_precision not in MIXED_PRECISION:
+        raise ValueError(
+            f"`mixed_precision` must be one of {', '.join(MIXED_PRECISION)}. "
+            f"Received: mixed_precision={mixed_precision!r}."
+        )
+    if mixed_precision == "auto":
+        mixed_precision = "bfloat16" if _is_tpu(strategy) else "float32"
+    if mixed_precision == "float16" and _is_tpu(strategy):
+        raise ValueError(
+            "`mixed_precision` must be bfloat16 or float32 on a TPU. "
+            "Received: mixed_precision='float16'."
+        )
+    if mixed_precision == "float32":
+        return "float32"
+    return f"mixed_{mixed_precision}"
+
+
+def is_chief(strategy):
+    """Returns whether this process writes checkpoints and summaries."""
+    resolver = strategy.cluster_resolver
+    if resolver is None or _is_tpu(strategy):
+        return True
+    if resolver.task_type is None:
+        return True
+    return resolver.task_type == "chief" or (
+        resolver.task_type == "worker"
+        and resolver.task_id == 0
+        and "chief" not in resolver.cluster_spec().jobs
+    )
+
+
+def _is_tpu(strategy):
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
+def _mirrored(num_cpu_devices):
+    if num_cpu_devices is None:
+        if not tf.config.list_logical_devices("GPU"):
+            raise ValueError(
+                "The strategy `mirrored` needs GPUs, and none was found; with "
+                "`num_cpu_devices` it runs on the CPU."
+            )
+        return tf.distribute.MirroredStrategy()
+    if num_cpu_devices < 1:
+        raise ValueError(
+            "`num_cpu_devices` must be positive. Received: "
+            f"num_cpu_devices={num_cpu_devices}."
+        )
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if not tf.config.get_logical_device_configuration(cpu):
+        try:
+            tf.config.set_logical_device_configuration(
+                cpu, [tf.config.LogicalDeviceConfiguration()] * num_cpu_devices
+            )
+        except RuntimeError as error:
+            raise ValueError(
+                "`num_cpu_devices` must be set before TensorFlow is used. "
+                f"Received: num_cpu_devices={num_cpu_devices}."
+            ) from error
+    num_there = len(tf.config.list_logical_devices("CPU"))
+    if num_there < num_cpu_devices:
+        raise ValueError(
+            f"`num_cpu_devices` must be at most {num_there}, which this "
+            "process was started with. Received: "
+            f"num_cpu_devices={num_cpu_devices}."
+        )
+    return tf.distribute.MirroredStrategy(
+        [f"/cpu:{index}" for index in range(num_cpu_devices)]
+    )
+
+
+def _multi_worker():
+    try:
+        cluster = json.loads(os.environ.get("TF_CONFIG", "{}"))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"The environment variable TF_CONFIG is not JSON: {error}"
+        ) from error
+    if not cluster.get("cluster", {}).get("worker"):
+        raise ValueError(
+            "The strategy `multi_worker` needs the environment variable "
+            "TF_CONFIG, with the addresses of the workers in cluster.worker "
+            "and this process's place in task."
+        )
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _tpu(tpu_name, tpu_zone, gcp_project, num_tpu_cores):
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=tpu_name, zone=tpu_zone, project=gcp_project
+        )
+        if tpu_name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(
+            f"No TPU could be reached. Received: tpu_name={tpu_name!r}, "
+            f"tpu_zone={tpu_zone!r}, gcp_project={gcp_project!r}. "
+            f"The reason given: {reason}"
+        ) from error
+    strategy = tf.distribute.TPUStrategy(resolver)
+    num_replicas = strategy.num_replicas_in_sync
+    if num_tpu_cores is not None and num_tpu_cores != num_replicas:
+        raise ValueError(
+            f"`num_tpu_cores` must be {num_replicas}, as the TPU "
+            f"{tpu_name!r} has. Received: num_tpu_cores={num_tpu_cores}."
+        )
+    return strategy

@@ -1,0 +1,84 @@
+"""Flags that the training programs share: devices and precision.
+
+Imported by programs alone: importing it defines the flags.
+"""
+
+from absl import flags
+
+from bert_tf.training import strategy as strategies
+
+_STRATEGY = flags.DEFINE_enum(
+    "strategy",
+    None,
+    strategies.STRATEGIES,
+    "Where to run. one_device: the first GPU, else the CPU; mirrored: all "
+    "GPUs of this machine; multi_worker: the machines of TF_CONFIG; tpu. "
+    "Default: tpu with --use_tpu, else one_device.",
+)
+_NUM_CPU_DEVICES = flags.DEFINE_integer(
+    "num_cpu_devices",
+    None,
+    "With --strategy=mirrored: run on so many logical CPU devices.",
+)
+_USE_TPU = flags.DEFINE_bool(
+    "use_tpu", False, "Run on a TPU; the same as --strategy=tpu."
+)
+_TPU_NAME = flags.DEFINE_string(
+    "tpu_name",
+    None,
+    "Name or grpc:// address of the TPU. Default: local, this TPU VM's own.",
+)
+_TPU_ZONE = flags.DEFINE_string(
+    "tpu_zone", None, "Zone of the TPU, if it is looked up by its name."
+)
+_GCP_PROJECT = flags.DEFINE_string(
+    "gcp_project", None, "Project of the TPU, if it is looked up by its name."
+)
+_MASTER = flags.DEFINE_string(
+    "master", None, "Another name of --tpu_name, as an address."
+)
+# Differs from BERT: no default (8 there). Given, it is held to.
+_NUM_TPU_CORES = flags.DEFINE_integer(
+    "num_tpu_cores", None, "The number of cores that the TPU must have."
+)
+_MIXED_PRECISION = flags.DEFINE_enum(
+    "mixed_precision",
+    "auto",
+    strategies.MIXED_PRECISION,
+    "Arithmetic of the layers; weights and losses are float32. auto: "
+    "bfloat16 on TPUs, float32 elsewhere.",
+)
+
+
+def make_strategy():
+    """Returns the strategy that the flags ask for.
+
+    Raises:
+        ValueError: If flags contradict each other or a device is missing.
+    """
+    name = _STRATEGY.value or ("tpu" if _USE_TPU.value else "one_device")
+    if _USE_TPU.value and name != "tpu":
+        raise ValueError(
+            "--use_tpu and --strategy must agree. Received: "
+            f"--use_tpu --strategy={name}."
+        )
+    if None not in (_TPU_NAME.value, _MASTER.value) and (
+        _TPU_NAME.value != _MASTER.value
+    ):
+        raise ValueError(
+            "--master is another name of --tpu_name: the two must agree. "
+            f"Received: --tpu_name={_TPU_NAME.value} --master={_MASTER.value}."
+        )
+    return strategies.make_strategy(
+        name,
+        num_cpu_devices=_NUM_CPU_DEVICES.value,
+        tpu_name=_TPU_NAME.value or _MASTER.value,
+        tpu_zone=_TPU_ZONE.value,
+        gcp_project=_GCP_PROJECT.value,
+        num_tpu_cores=_NUM_TPU_CORES.value,
+    )
+
+
+def dtype_policy(strategy):
+    """Returns the name of the Keras dtype policy that the flags ask for."""
+    return strategies.dtype_policy(_MIXED_PRECISION.value, strategy)
