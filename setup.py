@@ -39,6 +39,14 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
-        "test": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.12"],
+        "test": [
+            "pytest>=8",
+            "pytest-xdist>=3.6",
+            "ruff>=0.12",
+            # The models' other Keras backend.
+            "jax>=0.4.30",
+            # The oracle of correlations.
+            "scipy>=1.11",
+        ],
     },
 )

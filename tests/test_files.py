@@ -1,0 +1,104 @@
+"""Files are read with clear errors and written whole or not at all.
+
+Each case runs on the local disk and on TensorFlow's in-memory file system,
+ram://, which like an object store is reached through tf.io.gfile alone.
+"""
+
+import os
+import uuid
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import files
+
+
+@pytest.fixture(params=["local", "remote"])
+def folder(request, tmp_path):
+    if request.param == "local":
+        return str(tmp_path)
+    path = f"ram://{uuid.uuid4().hex}"
+    tf.io.gfile.makedirs(path)
+    return path
+
+
+def test_text_round_trip(folder):
+    files.write_text(f"{folder}/a/b.txt", "Ünï\r\ncode\n")
+    assert files.read_text(f"{folder}/a/b.txt") == "Ünï\r\ncode\n"
+    files.write_text(f"{folder}/a/b.txt", "shorter")
+    assert files.read_text(f"{folder}/a/b.txt") == "shorter"
+    assert files.list_folder(f"{folder}/a") == ["b.txt"]
+
+
+def test_globs_are_sorted_and_named_when_empty(folder):
+    for name in ("b.txt", "a.txt", "c.tsv"):
+        files.write_text(f"{folder}/{name}", "x")
+    assert files.expand_globs(f"{folder}/*.txt, {folder}/c.*") == [
+        f"{folder}/a.txt",
+        f"{folder}/b.txt",
+        f"{folder}/c.tsv",
+    ]
+    with pytest.raises(ValueError, match="`train_file` matches no file.*z"):
+        files.expand_globs(f"{folder}/*.txt,{folder}/*.z", "train_file")
+    with pytest.raises(ValueError, match="at least one file"):
+        files.expand_globs(" , ")
+
+
+def test_bad_utf8_names_the_line(folder):
+    files.write_bytes(f"{folder}/bad.txt", b"one\ntwo \xff\n")
+    with pytest.raises(ValueError, match=r"bad.txt, line 2: not UTF-8.*0xff"):
+        files.read_text(f"{folder}/bad.txt")
+
+
+def test_a_failed_write_leaves_the_old_file(folder):
+    path = f"{folder}/a.txt"
+    files.write_text(path, "old")
+    with pytest.raises(RuntimeError), files.whole_file(path) as temporary:
+        with tf.io.gfile.GFile(temporary, "w") as stream:
+            stream.write("half")
+        raise RuntimeError
+    assert files.read_text(path) == "old"
+    assert files.list_folder(folder) == ["a.txt"]
+
+
+def test_a_failed_folder_leaves_nothing(folder):
+    with (
+        pytest.raises(RuntimeError),
+        files.whole_folder(f"{folder}/1") as temporary,
+    ):
+        files.write_text(f"{temporary}/a.txt", "half")
+        raise RuntimeError
+    assert files.list_folder(folder) == []
+
+
+def test_a_whole_folder_appears_with_its_subfolders(folder):
+    with files.whole_folder(f"{folder}/1", last="z") as temporary:
+        files.write_text(f"{temporary}/z", "last")
+        files.write_text(f"{temporary}/variables/a", "first")
+        assert not files.exists(f"{folder}/1/z")
+    assert files.read_text(f"{folder}/1/z") == "last"
+    assert files.read_text(f"{folder}/1/variables/a") == "first"
+    with (
+        pytest.raises(ValueError, match="1 is there already"),
+        files.whole_folder(f"{folder}/1"),
+    ):
+        pass
+
+
+def test_local_copy_has_the_bytes(folder):
+    files.write_bytes(f"{folder}/w.safetensors", b"\0\1\2")
+    with files.local_copy(f"{folder}/w.safetensors") as path:
+        assert os.path.basename(path) == "w.safetensors"
+        with open(path, "rb") as stream:
+            assert stream.read() == b"\0\1\2"
+    with (
+        pytest.raises(ValueError, match="There is no file"),
+        files.local_copy(f"{folder}/absent"),
+    ):
+        pass
+
+
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path):
+    (tmp_path / "out").write_text("x")
+    with pytest.raises(ValueError, match="a file is in the way"):
+        files.make_folder(tmp_path / "out" / "below")
