@@ -1,0 +1,66 @@
+"""Splits English prose into sentences.
+
+Rules, not a model: a full stop, question or exclamation mark ends a sentence
+when white space and then something that can begin one follow, unless the word
+before is an abbreviation or an initial.
+"""
+
+import re
+
+# A mark, closing quotes or brackets, space, and what can begin a sentence.
+_BOUNDARY = re.compile(
+    r"""(?P<mark>[.!?]+)["'”’)\]]*(?P<space>\s+)(?=["'“‘(\[]?[A-Z0-9])"""
+)
+_LAST_WORD = re.compile(r"[^\s(\[\"'“‘]*$")
+# A name, a number or a noun follows: never the end of a sentence.
+_BEFORE_MORE = frozenset(
+    """
+    adm al approx capt cf col dr e.g eq eqs fig figs gen gov hon i.e lt maj
+    messrs mr mrs ms nos p pp prof ref refs rep rev sec sen sgt st viz vol
+    vols vs
+    """.split()  # noqa: SIM905
+)
+# These may end one, if what follows is no number.
+_BEFORE_NUMBER = frozenset(
+    """
+    apr art aug ch chap dec feb jan jul jun mar no nov oct op sept
+    """.split()  # noqa: SIM905
+)
+_INITIALS = re.compile(r"([A-Za-z]\.)*[A-Z]$")
+
+
+def split_sentences(paragraph):
+    """Splits one paragraph of English prose.
+
+    Args:
+        paragraph: str. White space, line ends too, counts as single spaces.
+
+    Returns:
+        A list of str without space around them; [] for a blank paragraph.
+        Joined by spaces they are the paragraph.
+    """
+    text = " ".join(paragraph.split())
+    sentences = []
+    start = 0
+    for match in _BOUNDARY.finditer(text):
+        if match["mark"] == "." and _goes_on(text, start, match):
+            continue
+        sentences.append(text[start : match.start("space")])
+        start = match.end()
+    if start < len(text):
+        sentences.append(text[start:])
+    return sentences
+
+
+def _goes_on(text, start, match):
+    word = _LAST_WORD.search(text, start, match.start()).group()
+    if word.lower() in _BEFORE_MORE:
+        return True
+    if word.lower() in _BEFORE_NUMBER:
+        return text[match.end()].isdigit()
+    # "J. Smith", "U.S. Navy", but "vitamin C. It": an initial follows a name
+    # or begins the sentence.
+    if _INITIALS.match(word):
+        before = text[start : match.start() - len(word)].split()
+        return not before or before[-1][0].isupper() or len(word) > 1
+    return False

@@ -1,0 +1,161 @@
+r"""Collects English text that every machine with bert_tf has.
+
+    python data/collect_documentation.py --output_dir=/tmp/documentation
+
+The documentation inside the installed Python: pydoc's topics, and the
+docstrings of the standard library, NumPy, Keras and TensorFlow, read from
+their sources. Code, tables and signatures are left out. It writes
+
+    corpus.txt   one sentence a line, a blank line between documents: the
+                 input of create_pretraining_data
+    train.tsv, dev.tsv, test.tsv
+                 columns `text` and `library`: which library does this
+                 docstring come from? The docstrings of dev and test are not
+                 in the corpus.
+"""
+
+import ast
+import collections
+import hashlib
+import importlib.util
+import inspect
+import pathlib
+import re
+import sysconfig
+import warnings
+from pydoc_data import topics
+
+from absl import flags
+
+from bert_tf import files
+from bert_tf import program
+from bert_tf.pretraining.sentences import split_sentences
+
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where the files go.")
+_MAX_EXAMPLES = flags.DEFINE_integer(
+    "max_examples_per_library",
+    3000,
+    "Most labelled docstrings of one library, over train, dev and test.",
+    lower_bound=10,
+)
+_MAX_WORDS = flags.DEFINE_integer(
+    "max_words", 40, "Words of a labelled text.", lower_bound=5
+)
+
+LIBRARIES = ("python", "numpy", "keras", "tensorflow")
+_SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "idlelib"}
+_CODE = re.compile(r">>>|```|::$|^\s*[-=~^*+|]{3,}|^\.\. ", re.MULTILINE)
+_ROLE = re.compile(r":[a-z:]+:`~?([^`<]+)[^`]*`")
+
+
+def library_folder(name):
+    """Returns the folder of a library's sources without importing it."""
+    if name == "python":
+        return pathlib.Path(sysconfig.get_paths()["stdlib"])
+    return pathlib.Path(importlib.util.find_spec(name).origin).parent
+
+
+def docstrings(folder):
+    """Yields the docstrings of modules, classes and functions, in order."""
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder).parts
+        if _SKIPPED_FOLDERS & set(parts) or path.name.startswith("test"):
+            continue
+        try:
+            with warnings.catch_warnings():
+                # Old sources have escapes that newer Pythons warn of.
+                warnings.simplefilter("ignore")
+                tree = ast.parse(path.read_text("utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(
+                node,
+                (ast.Module, ast.ClassDef, ast.FunctionDef),
+            ):
+                docstring = ast.get_docstring(node)
+                if docstring:
+                    yield docstring
+
+
+def prose(text):
+    """Returns the paragraphs that read as English, each on one line."""
+    paragraphs = []
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        if _CODE.search(paragraph):
+            continue
+        paragraph = _ROLE.sub(r"\1", paragraph)
+        paragraph = paragraph.replace("`", "").replace("*", "")
+        paragraph = " ".join(paragraph.split())
+        letters = sum(c.isalpha() or c == " " for c in paragraph)
+        if len(paragraph) >= 40 and letters >= 0.9 * len(paragraph):
+            paragraphs.append(paragraph)
+    return paragraphs
+
+
+def bucket(text):
+    """Returns 0 to 9, by the text alone: the same split on every machine."""
+    return hashlib.sha256(text.encode("utf-8")).digest()[0] % 10
+
+
+def collect(max_examples, max_words):
+    """Returns the documents, and {part: [(text, library)]}."""
+    documents = []
+    examples = {"train": [], "dev": [], "test": []}
+    seen = set()
+    for text in topics.topics.values():
+        documents.append(prose(text))
+    for library in LIBRARIES:
+        labelled = []
+        for docstring in docstrings(library_folder(library)):
+            paragraphs = prose(docstring)
+            # Wrappers repeat the docstring of what they wrap.
+            if not paragraphs or paragraphs[0] in seen:
+                continue
+            seen.add(paragraphs[0])
+            text = " ".join(" ".join(paragraphs).split()[:max_words])
+            part = {8: "dev", 9: "test"}.get(bucket(text), "train")
+            labelled.append((part, text))
+            if part == "train":
+                documents.append(paragraphs)
+        # By hash, not by place in the library.
+        labelled.sort(
+            key=lambda pair: hashlib.sha256(pair[1].encode()).digest()
+        )
+        for part, text in labelled[:max_examples]:
+            examples[part].append((text, library))
+    for rows in examples.values():
+        rows.sort(key=lambda row: hashlib.sha256(row[0].encode()).digest())
+    return documents, examples
+
+
+def main(_):
+    program.require(output_dir=_OUTPUT_DIR.value)
+    documents, examples = collect(_MAX_EXAMPLES.value, _MAX_WORDS.value)
+    blocks = []
+    num_sentences = 0
+    for paragraphs in documents:
+        sentences = [s for p in paragraphs for s in split_sentences(p)]
+        if sentences:
+            blocks.append("\n".join(sentences) + "\n")
+            num_sentences += len(sentences)
+    corpus = "\n".join(blocks)
+    files.write_text(f"{_OUTPUT_DIR.value}/corpus.txt", corpus)
+    print(
+        f"corpus.txt: {len(blocks):,} documents, {num_sentences:,} sentences, "
+        f"{len(corpus) / 1e6:.1f} MB"
+    )
+    for part, rows in examples.items():
+        lines = ["text\tlibrary", *("\t".join(row) for row in rows)]
+        files.write_text(
+            f"{_OUTPUT_DIR.value}/{part}.tsv", "\n".join(lines) + "\n"
+        )
+        counts = collections.Counter(library for _, library in rows)
+        print(
+            f"{part}.tsv: {len(rows):,} docstrings: "
+            + ", ".join(f"{name} {counts[name]:,}" for name in LIBRARIES)
+        )
+
+
+if __name__ == "__main__":
+    program.run(main)
