@@ -1,0 +1,340 @@
+"""The tasks: their files, losses, decoding and what task.json says."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.tasks import glue_files
+from bert_tf.tasks.glue import GlueTask
+
+PAIR = GlueTask(
+    name="pair",
+    text_features=("a", "b"),
+    labels=("no", "yes", "perhaps"),
+    metrics=("accuracy",),
+)
+SCORE = GlueTask(
+    name="score", text_features=("text",), metrics=("pearson", "spearman")
+)
+
+# Of every GLUE task one row of train.tsv and one of test.tsv in the layout of
+# the benchmark, with the texts "A a" and "B b", and its header's column count.
+LAYOUTS = {
+    "cola": ("src\t1\t*\tA a", None, "0\tA a", 2),
+    "sst-2": ("A a\t1", 2, "0\tA a", 2),
+    "mrpc": ("1\t7\t8\tA a\tB b", 5, "0\t7\t8\tA a\tB b", 5),
+    "sts-b": (
+        "0\tg\tf\ty\t1\ts\ts\tA a\tB b\t3.25",
+        10,
+        "0\tg\tf\ty\t1\ts\ts\tA a\tB b",
+        9,
+    ),
+    "qqp": ("0\t1\t2\tA a\tB b\t1", 6, "0\tA a\tB b", 3),
+    "mnli": (
+        "0\t1\t2\tg\tp\tp\tp\tp\tA a\tB b\tneutral\tentailment",
+        12,
+        "0\t1\t2\tg\tp\tp\tp\tp\tA a\tB b",
+        10,
+    ),
+    "qnli": ("0\tA a\tB b\tnot_entailment", 4, "0\tA a\tB b", 3),
+    "rte": ("0\tA a\tB b\tnot_entailment", 4, "0\tA a\tB b", 3),
+    "wnli": ("0\tA a\tB b\t1", 4, "0\tA a\tB b", 3),
+}
+
+
+def header(num_columns):
+    return "\t".join(f"h{index}" for index in range(num_columns))
+
+
+def write(path, *lines, end="\n"):
+    path.write_bytes("".join(line + end for line in lines).encode())
+    return path
+
+
+@pytest.mark.parametrize("name", glue_files.GLUE_TASKS)
+def test_columns_of_every_task(tmp_path, name):
+    task_files = glue_files.GLUE_TASKS[name]
+    row, num_columns, test_row, num_test_columns = LAYOUTS[name]
+    lines = [header(num_columns)] if num_columns else []
+    for split in (glue_files.TRAIN, glue_files.DEV):
+        write(tmp_path / task_files.splits[split].name, *lines, row, row)
+        examples = task_files.read(tmp_path, split)
+        expected = (["A a"] * 2, ["B b"] * 2)
+        assert examples.texts == expected[: len(task_files.task.text_features)]
+        assert examples.labels.tolist() == (
+            [3.25, 3.25] if name == "sts-b" else [1, 1]
+        )
+    write(
+        tmp_path / task_files.splits[glue_files.TEST].name,
+        header(num_test_columns),
+        test_row,
+    )
+    examples = task_files.read(tmp_path, glue_files.TEST)
+    assert [column[0] for column in examples.texts] == ["A a", "B b"][
+        : len(examples.texts)
+    ]
+    assert examples.labels is None
+    assert len(examples) == 1
+
+
+def test_all_nine_tasks_are_there_with_their_official_scores():
+    scores = {
+        name: task_files.task.metrics
+        for name, task_files in glue_files.GLUE_TASKS.items()
+    }
+    # Wang et al. 2018, table 1.
+    assert scores == {
+        "cola": ("matthews_correlation",),
+        "sst-2": ("accuracy",),
+        "mrpc": ("accuracy", "f1"),
+        "sts-b": ("pearson", "spearman"),
+        "qqp": ("accuracy", "f1"),
+        "mnli": ("accuracy",),
+        "qnli": ("accuracy",),
+        "rte": ("accuracy",),
+        "wnli": ("accuracy",),
+    }
+
+
+def test_quotes_line_ends_and_byte_order_mark(tmp_path):
+    path = write(
+        tmp_path / "dev.tsv",
+        "\ufefftext\tclass",
+        'He said "no\tno',
+        "\"\u2028\x0c '\tyes",
+        end="\r\n",
+    )
+    tsv_file = glue_files.TsvFile(
+        name="dev.tsv", text_columns=("text",), label_column="class"
+    )
+    task = GlueTask(
+        name="t",
+        text_features=("text",),
+        labels=("no", "yes"),
+        metrics=("accuracy",),
+    )
+    examples = glue_files.read_tsv(path, tsv_file, task)
+    assert examples.texts == (['He said "no', "\"\u2028\x0c '"],)
+    assert examples.labels.dtype == np.int32
+    assert examples.labels.tolist() == [0, 1]
+
+
+def test_last_line_needs_no_end(tmp_path):
+    path = write(tmp_path / "test.tsv", "h", "one", "two")
+    path.write_bytes(path.read_bytes().rstrip())
+    tsv_file = glue_files.TsvFile(name="test.tsv", text_columns=(0,))
+    assert len(glue_files.read_tsv(path, tsv_file, SCORE)) == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "no examples"),
+        (["a\tlabel"], "no examples"),
+        (["a\tlabel", "x\tno", "y"], "line 3: a row must have 2 columns"),
+        (["a\tlabel", "x\tno", ""], "line 3: a row must have 2 columns"),
+        (["a\tlabel", "x\tno\tz"], "line 2: a row must have 2 columns"),
+        (["a\tlabel", "x\tNO"], "line 2: the label must be one of no, yes"),
+        (["b\tlabel", "x\tno"], "line 1: the header must have a column 'a'"),
+        (["a\ta\tlabel", "x\ty\tno"], "line 1: the header must have"),
+    ],
+)
+def test_bad_rows_name_file_and_line(tmp_path, lines, message):
+    path = write(tmp_path / "train.tsv", *lines)
+    tsv_file = glue_files.TsvFile(
+        name="train.tsv", text_columns=("a",), label_column="label"
+    )
+    task = GlueTask(
+        name="t",
+        text_features=("a",),
+        labels=("no", "yes"),
+        metrics=("accuracy",),
+    )
+    with pytest.raises(ValueError, match=message) as error:
+        glue_files.read_tsv(path, tsv_file, task)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("score", ["", "high", "nan", "inf"])
+def test_scores_must_be_numbers(tmp_path, score):
+    path = write(tmp_path / "train.tsv", "t\ts", "x\t1.5", f"y\t{score}")
+    tsv_file = glue_files.TsvFile(
+        name="train.tsv", text_columns=("t",), label_column="s"
+    )
+    with pytest.raises(ValueError, match="train.tsv, line 3: the score"):
+        glue_files.read_tsv(path, tsv_file, SCORE)
+
+
+def test_file_of_another_task_and_missing_and_not_utf8(tmp_path):
+    cola = glue_files.GLUE_TASKS["cola"]
+    with pytest.raises(ValueError, match="no file .*train.tsv"):
+        cola.read(tmp_path, glue_files.TRAIN)
+    write(tmp_path / "train.tsv", "sentence\tlabel", "x\t1")
+    with pytest.raises(ValueError, match="train.tsv, line 1: .* column 4"):
+        cola.read(tmp_path, glue_files.TRAIN)
+    (tmp_path / "train.tsv").write_bytes(b"s\t1\t\tok\ns\t1\t\t\xff\n")
+    with pytest.raises(ValueError, match="train.tsv, line 2: not UTF-8"):
+        cola.read(tmp_path, glue_files.TRAIN)
+
+
+def test_broken_rows_of_qqp_are_counted(tmp_path, caplog):
+    qqp = glue_files.GLUE_TASKS["qqp"]
+    row = LAYOUTS["qqp"][0]
+    write(tmp_path / "train.tsv", header(6), row, "0\t1\t2\tA", row)
+    with caplog.at_level("WARNING", logger="absl"):
+        assert len(qqp.read(tmp_path, glue_files.TRAIN)) == 2
+    assert "left out 1 of 3 rows" in caplog.text
+
+
+def test_tsv_task_finds_its_labels(tmp_path):
+    write(tmp_path / "train.tsv", "id\tclass\tt", "1\tb\tx", "2\ta\ty")
+    splits = glue_files.named_columns(["t"], "class")
+    labels = glue_files.find_labels(tmp_path / "train.tsv", splits["train"])
+    assert labels == ("a", "b")
+    task_files = glue_files.tsv_task(["t"], "class", labels)
+    assert task_files.task.kind == "classification"
+    assert task_files.read(tmp_path, "train").labels.tolist() == [1, 0]
+
+
+def test_tsv_task_of_numbers(tmp_path):
+    write(tmp_path / "dev.tsv", "a\tb\ts", "x\ty\t-1.5")
+    task_files = glue_files.tsv_task(["a", "b"], "s", regression=True)
+    examples = task_files.read(tmp_path, "dev")
+    assert task_files.task.num_outputs == 1
+    assert examples.texts == (["x"], ["y"])
+    assert examples.labels.dtype == np.float32
+    assert examples.labels.tolist() == [-1.5]
+
+
+def test_labels_of_a_tsv_task_must_make_classes(tmp_path):
+    tsv_file = glue_files.named_columns(["t"], "class")["train"]
+    path = write(tmp_path / "train.tsv", "class\tt", "a\tx", "a\ty")
+    with pytest.raises(ValueError, match="two labels or more. Received: a"):
+        glue_files.find_labels(path, tsv_file)
+    write(path, "class\tt", "a\tx", "\ty")
+    with pytest.raises(ValueError, match="line 3: the label is empty"):
+        glue_files.find_labels(path, tsv_file)
+    with pytest.raises(ValueError, match="`labels` must be given"):
+        glue_files.tsv_task(["t"], "class")
+    with pytest.raises(ValueError, match="`labels` must be given"):
+        glue_files.tsv_task(["t"], "class", ["a", "b"], regression=True)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [PAIR, SCORE, *(files.task for files in glue_files.GLUE_TASKS.values())],
+    ids=lambda task: task.name,
+)
+def test_task_json_round_trip(task):
+    assert GlueTask.from_dict(json.loads(json.dumps(task.to_dict()))) == task
+
+
+def test_task_json_of_mrpc():
+    assert glue_files.GLUE_TASKS["mrpc"].task.to_dict() == {
+        "family": "glue",
+        "name": "mrpc",
+        "kind": "classification",
+        "text_features": ["sentence1", "sentence2"],
+        "labels": ["0", "1"],
+        "metrics": ["accuracy", "f1"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"family": "squad"}, "`family` must be 'glue'"),
+        ({"kind": "regression"}, "`kind` must be 'classification'"),
+        ({"text_features": []}, "`text_features` must be one or two"),
+        ({"text_features": "ab"}, "`text_features` must be a list"),
+        ({"labels": ["yes"]}, "`labels` must be two names or more"),
+        ({"labels": ["yes", "yes"]}, "`labels` must have each name once"),
+        ({"labels": [0, 1]}, "`labels` must be a list of names"),
+        ({"metrics": ["pearson"]}, "`metrics` of a classification"),
+        ({"metrics": []}, "`metrics` of a classification"),
+        ({"name": ""}, "`name` must be a name"),
+        ({"extra": 1}, "must have the keys"),
+    ],
+)
+def test_bad_task_json(change, message):
+    with pytest.raises(ValueError, match=message):
+        GlueTask.from_dict(PAIR.to_dict() | change)
+
+
+def test_decode_of_a_classification():
+    logits = np.log([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]).astype("float32") + 4
+    answers = tf.function(PAIR.decode)(logits)
+    assert sorted(answers) == ["labels", "probabilities"]
+    assert answers["labels"].numpy().tolist() == [b"no", b"perhaps"]
+    np.testing.assert_allclose(
+        answers["probabilities"],
+        [[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]],
+        rtol=1e-5,
+    )
+
+
+def test_decode_of_a_regression():
+    answers = tf.function(SCORE.decode)(np.float32([[2.5], [-1.0]]))
+    assert sorted(answers) == ["scores"]
+    assert answers["scores"].numpy().tolist() == [2.5, -1.0]
+
+
+@pytest.mark.parametrize("task", [PAIR, SCORE], ids=lambda task: task.name)
+def test_objective_is_the_keras_loss_of_the_weighted_examples(task):
+    generator = np.random.default_rng(3)
+    logits = generator.normal(size=(5, task.num_outputs)).astype("float32")
+    labels = (
+        np.int32([2, 0, 1, 1, 0])
+        if task.labels
+        else generator.normal(size=5).astype("float32")
+    )
+    weights = np.float32([1, 0, 1, 1, 0])
+    objective = task.objective()
+    batch = {"labels": tf.constant(labels)}
+    losses = objective.losses(logits, batch)["loss"]
+    assert objective.weights(batch)["loss"] == 5
+    np.testing.assert_allclose(
+        losses / 5, task.loss()(labels, logits), rtol=1e-6
+    )
+
+    batch["example_weights"] = tf.constant(weights)
+    kept = weights == 1
+    assert objective.weights(batch)["loss"] == 3
+    np.testing.assert_allclose(
+        objective.losses(logits, batch)["loss"] / 3,
+        task.loss()(labels[kept], logits[kept]),
+        rtol=1e-6,
+    )
+    metrics = objective.metrics(logits, batch)
+    if task.labels:
+        hits = (np.argmax(logits, axis=-1) == labels)[kept]
+        total, weight = metrics["accuracy"]
+        assert (float(total), float(weight)) == (hits.sum(), 3)
+    else:
+        assert metrics == {}
+
+
+def test_losses_of_examples_by_hand():
+    logits = np.log([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]).astype("float32")
+    np.testing.assert_allclose(
+        PAIR.example_losses(logits, np.int32([1, 2])),
+        -np.log([0.3, 0.8]),
+        rtol=1e-5,
+    )
+    np.testing.assert_allclose(
+        SCORE.example_losses(np.float32([[2.0]]), np.float32([3.5])), [2.25]
+    )
+
+
+def test_scores_of_a_set():
+    mrpc = glue_files.GLUE_TASKS["mrpc"].task
+    logits = np.float32([[0, 1], [0, 1], [1, 0], [1, 0]])
+    scores = mrpc.scores(logits, np.int32([1, 0, 1, 0]))
+    assert scores == {"accuracy": 0.5, "f1": 0.5}
+    scores = SCORE.scores(np.float32([[1], [2], [4]]), np.float32([1, 2, 3]))
+    assert scores["spearman"] == pytest.approx(1.0)
+    assert scores["pearson"] == pytest.approx(
+        np.corrcoef([1, 2, 4], [1, 2, 3])[0, 1]
+    )
