@@ -6,12 +6,12 @@ The documentation inside the installed Python: pydoc's topics, and the
 docstrings of the standard library, NumPy, Keras and TensorFlow, read from
 their sources. Code, tables and signatures are left out. It writes
 
-    corpus.txt   one sentence a line, a blank line between documents: the
-                 input of create_pretraining_data
+    corpus_train.txt, corpus_dev.txt
+        one sentence a line, a blank line between documents: the input of
+        create_pretraining_data, most of it and a tenth held out
     train.tsv, dev.tsv, test.tsv
-                 columns `text` and `library`: which library does this
-                 docstring come from? The docstrings of dev and test are not
-                 in the corpus.
+        columns `text` and `library`: which library does this docstring come
+        from? Those of dev and test are not in corpus_train.txt.
 """
 
 import ast
@@ -32,6 +32,13 @@ from bert_tf import program
 from bert_tf.pretraining.sentences import split_sentences
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where the files go.")
+LIBRARIES = ("python", "numpy", "keras", "tensorflow")
+_LIBRARIES = flags.DEFINE_multi_enum(
+    "library",
+    LIBRARIES,
+    LIBRARIES,
+    "Whose docstrings to read; may be given several times.",
+)
 _MAX_EXAMPLES = flags.DEFINE_integer(
     "max_examples_per_library",
     3000,
@@ -42,7 +49,6 @@ _MAX_WORDS = flags.DEFINE_integer(
     "max_words", 40, "Words of a labelled text.", lower_bound=5
 )
 
-LIBRARIES = ("python", "numpy", "keras", "tensorflow")
 _SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "idlelib"}
 _CODE = re.compile(r">>>|```|::$|^\s*[-=~^*+|]{3,}|^\.\. ", re.MULTILINE)
 _ROLE = re.compile(r":[a-z:]+:`~?([^`<]+)[^`]*`")
@@ -88,7 +94,7 @@ def prose(text):
         paragraph = paragraph.replace("`", "").replace("*", "")
         paragraph = " ".join(paragraph.split())
         letters = sum(c.isalpha() or c == " " for c in paragraph)
-        if len(paragraph) >= 40 and letters >= 0.9 * len(paragraph):
+        if paragraph.count(" ") >= 5 and letters >= 0.9 * len(paragraph):
             paragraphs.append(paragraph)
     return paragraphs
 
@@ -98,14 +104,14 @@ def bucket(text):
     return hashlib.sha256(text.encode("utf-8")).digest()[0] % 10
 
 
-def collect(max_examples, max_words):
-    """Returns the documents, and {part: [(text, library)]}."""
-    documents = []
+def collect(libraries, max_examples, max_words):
+    """Returns {part: [paragraphs]} and {part: [(text, library)]}."""
+    documents = {"train": [], "dev": [], "test": []}
     examples = {"train": [], "dev": [], "test": []}
     seen = set()
     for text in topics.topics.values():
-        documents.append(prose(text))
-    for library in LIBRARIES:
+        documents["train"].append(prose(text))
+    for library in libraries:
         labelled = []
         for docstring in docstrings(library_folder(library)):
             paragraphs = prose(docstring)
@@ -116,8 +122,7 @@ def collect(max_examples, max_words):
             text = " ".join(" ".join(paragraphs).split()[:max_words])
             part = {8: "dev", 9: "test"}.get(bucket(text), "train")
             labelled.append((part, text))
-            if part == "train":
-                documents.append(paragraphs)
+            documents[part].append(paragraphs)
         # By hash, not by place in the library.
         labelled.sort(
             key=lambda pair: hashlib.sha256(pair[1].encode()).digest()
@@ -129,9 +134,7 @@ def collect(max_examples, max_words):
     return documents, examples
 
 
-def main(_):
-    program.require(output_dir=_OUTPUT_DIR.value)
-    documents, examples = collect(_MAX_EXAMPLES.value, _MAX_WORDS.value)
+def write_corpus(name, documents):
     blocks = []
     num_sentences = 0
     for paragraphs in documents:
@@ -140,11 +143,20 @@ def main(_):
             blocks.append("\n".join(sentences) + "\n")
             num_sentences += len(sentences)
     corpus = "\n".join(blocks)
-    files.write_text(f"{_OUTPUT_DIR.value}/corpus.txt", corpus)
+    files.write_text(f"{_OUTPUT_DIR.value}/{name}", corpus)
     print(
-        f"corpus.txt: {len(blocks):,} documents, {num_sentences:,} sentences, "
+        f"{name}: {len(blocks):,} documents, {num_sentences:,} sentences, "
         f"{len(corpus) / 1e6:.1f} MB"
     )
+
+
+def main(_):
+    program.require(output_dir=_OUTPUT_DIR.value)
+    documents, examples = collect(
+        _LIBRARIES.value, _MAX_EXAMPLES.value, _MAX_WORDS.value
+    )
+    for part in ("train", "dev"):
+        write_corpus(f"corpus_{part}.txt", documents[part])
     for part, rows in examples.items():
         lines = ["text\tlibrary", *("\t".join(row) for row in rows)]
         files.write_text(
@@ -153,7 +165,7 @@ def main(_):
         counts = collections.Counter(library for _, library in rows)
         print(
             f"{part}.tsv: {len(rows):,} docstrings: "
-            + ", ".join(f"{name} {counts[name]:,}" for name in LIBRARIES)
+            + ", ".join(f"{name} {counts[name]:,}" for name in _LIBRARIES.value)
         )
 
 

@@ -1,0 +1,44 @@
+"""The demonstration's text: English, split, labelled, nothing leaked."""
+
+import csv
+
+
+def test_documentation_is_collected(run_program, tmp_path):
+    process = run_program(
+        "bert_tf.data.collect_documentation",
+        f"--output_dir={tmp_path}",
+        "--library=numpy",
+        "--library=keras",
+        "--max_examples_per_library=200",
+        "--max_words=12",
+    )
+    assert "train.tsv" in process.stdout
+    corpus = (tmp_path / "corpus_train.txt").read_text("utf-8")
+    documents = corpus.split("\n\n")
+    assert len(documents) > 500
+    assert ">>>" not in corpus
+
+    texts = {}
+    for part in ("train", "dev", "test"):
+        with open(tmp_path / f"{part}.tsv", encoding="utf-8") as stream:
+            rows = list(
+                csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+            )
+        assert {row["library"] for row in rows} == {"numpy", "keras"}
+        assert all(2 < len(row["text"].split()) <= 12 for row in rows)
+        texts[part] = {row["text"] for row in rows}
+    assert sum(map(len, texts.values())) == 400
+    assert len(texts["train"]) > 6 * len(texts["dev"])
+    # Held-out docstrings are not learned from, neither with nor without
+    # their labels.
+    assert not texts["train"] & (texts["dev"] | texts["test"])
+    lines = set(corpus.split("\n"))
+    for text in texts["dev"] | texts["test"]:
+        if text.endswith("."):
+            assert text not in lines
+
+
+def test_output_dir_is_required(run_program):
+    process = run_program("bert_tf.data.collect_documentation", check=False)
+    assert process.returncode == 1
+    assert "--output_dir must be given" in process.stderr
