@@ -115,11 +115,11 @@ def collect(libraries, max_examples, max_words):
         labelled = []
         for docstring in docstrings(library_folder(library)):
             paragraphs = prose(docstring)
-            # Wrappers repeat the docstring of what they wrap.
-            if not paragraphs or paragraphs[0] in seen:
-                continue
-            seen.add(paragraphs[0])
             text = " ".join(" ".join(paragraphs).split()[:max_words])
+            # Wrappers repeat the docstring of what they wrap.
+            if not text or text in seen:
+                continue
+            seen.add(text)
             part = {8: "dev", 9: "test"}.get(bucket(text), "train")
             labelled.append((part, text))
             documents[part].append(paragraphs)
