@@ -36,6 +36,13 @@ def is_folder(path):
     return os.path.isdir(path)
 
 
+def size(path):
+    """Returns the bytes that a file holds."""
+    if is_remote(path):
+        return _gfile().stat(path).length
+    return os.path.getsize(path)
+
+
 def list_folder(path):
     """Returns the names in a folder, sorted; [] where there is none."""
     if not is_folder(path):
@@ -237,3 +244,20 @@ def local_copy(path):
         local = os.path.join(folder, path.rsplit("/", 1)[-1])
         _gfile().copy(path, local)
         yield local
+
+
+@contextlib.contextmanager
+def local_target(path):
+    """Yields a local path to write; what is there then becomes `path`.
+
+    For libraries that write to local disks only. It is `path` itself where
+    that is local.
+    """
+    path = os.fspath(path)
+    if not is_remote(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        local = os.path.join(folder, path.rsplit("/", 1)[-1])
+        yield local
+        _gfile().copy(local, path, overwrite=True)

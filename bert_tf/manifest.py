@@ -1,0 +1,124 @@
+"""The manifest beside pre-training records: what they are, and from what.
+
+One JSON file a folder, `manifest-<name of its first record file>.json`,
+written when all its record files are whole. No glob that a user writes for
+records (`train-*.tfrecord`) matches it, and two sets of records may lie in one
+folder. It holds no time and no absolute path: the same input and flags give
+the same bytes.
+"""
+
+import dataclasses
+import hashlib
+import json
+import posixpath
+
+from bert_tf import files
+
+_PREFIX = "manifest-"
+_SUFFIX = ".json"
+_FORMAT = "bert_tf pre-training records"
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What the records of one folder are.
+
+    Args:
+        max_seq_length: L of the records.
+        max_predictions_per_seq: P of the records.
+        vocab_size: Number of entries of their vocabulary.
+        vocab_sha256: `text_sha256` of the vocabulary file's text.
+        do_lower_case: Whether the text was lower-cased.
+        settings: Everything else that the examples are a function of:
+            seed, probabilities and so on, by the names of their flags.
+        inputs: The text files in order: `{"name", "bytes", "sha256"}` each.
+        counts: Totals of the whole set: documents, sentences, examples...
+        records: `{file name: {"examples", "bytes"}}` of this folder's files.
+    """
+
+    max_seq_length: int
+    max_predictions_per_seq: int
+    vocab_size: int
+    vocab_sha256: str
+    do_lower_case: bool
+    settings: dict
+    inputs: list
+    counts: dict
+    records: dict
+
+
+def text_sha256(text):
+    """Returns the SHA-256 of a text in UTF-8, as hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def path_beside(record_paths):
+    """Returns where the manifest of record files of one folder lies."""
+    folder, name = posixpath.split(record_paths[0])
+    return posixpath.join(folder, f"{_PREFIX}{name}{_SUFFIX}")
+
+
+def write(manifest, path):
+    """Writes the manifest whole or not at all."""
+    values = {"format": _FORMAT, "version": _VERSION}
+    values |= dataclasses.asdict(manifest)
+    files.write_text(path, json.dumps(values, indent=2) + "\n")
+
+
+def read(path):
+    """Reads a manifest.
+
+    Raises:
+        ValueError: If the file is missing, or is none of our manifests.
+    """
+    values = files.read_json(path)
+    if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
+        raise ValueError(f"{path}: not a manifest of pre-training records.")
+    version = values.pop("version", None)
+    if version != _VERSION:
+        raise ValueError(
+            f"{path}: the manifest's version must be {_VERSION}. "
+            f"Received: version={version!r}."
+        )
+    names = {field.name for field in dataclasses.fields(Manifest)}
+    if set(values) != names:
+        raise ValueError(
+            f"{path}: these keys are missing or unknown: "
+            f"{', '.join(sorted(names ^ set(values)))}."
+        )
+    return Manifest(**values)
+
+
+def find(record_paths):
+    """Returns {record path: its `Manifest`} of the records that have one.
+
+    Records that another program wrote have none and are left out.
+
+    Raises:
+        ValueError: If a manifest cannot be read, or a record file has not the
+            size that it tells: the file was cut short or written over.
+    """
+    by_folder = {}
+    for path in record_paths:
+        by_folder.setdefault(posixpath.dirname(path), []).append(path)
+    found = {}
+    for folder, paths in by_folder.items():
+        manifests = [
+            read(posixpath.join(folder, name))
+            for name in files.list_folder(folder or ".")
+            if name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+        ]
+        for path in paths:
+            for manifest in manifests:
+                told = manifest.records.get(posixpath.basename(path))
+                if told is None:
+                    continue
+                if told["bytes"] != files.size(path):
+                    raise ValueError(
+                        f"{path} has {files.size(path)} bytes, but its "
+                        f"manifest tells {told['bytes']}: the file was cut "
+                        "short or written over. Make the records again."
+                    )
+                found[path] = manifest
+    return found

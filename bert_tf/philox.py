@@ -1,0 +1,44 @@
+"""Random bits as a function of a key and a counter: Philox4x32-10.
+
+Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"
+(doi 10.1145/2063384.2063405). There is no state: whoever asks for number n of
+a stream gets the same bits, in any order, process or batch. NumPy has the
+generator for one key at a time only; this is for a key and a counter an
+element, in NumPy and inside a TensorFlow graph.
+"""
+
+import numpy as np
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+_NUM_ROUNDS = 10
+_LOW_WORD = 0xFFFFFFFF
+
+
+def philox(counter, key, right_shift=np.right_shift):
+    """Returns 128 random bits for every counter and key.
+
+    Args:
+        counter: Four arrays or tensors of uint64 that broadcast against each
+            other and the key, each value below 2**32.
+        key: Two of the same.
+        right_shift: `np.right_shift`, or `tf.bitwise.right_shift` where the
+            words are tensors.
+
+    Returns:
+        Four arrays or tensors of uint64, each value below 2**32.
+    """
+    word0, word1, word2, word3 = counter
+    key0, key1 = key
+    for _ in range(_NUM_ROUNDS):
+        product0 = word0 * _MULTIPLIERS[0]
+        product1 = word2 * _MULTIPLIERS[1]
+        word0, word1, word2, word3 = (
+            right_shift(product1, 32) ^ word1 ^ key0,
+            product1 & _LOW_WORD,
+            right_shift(product0, 32) ^ word3 ^ key1,
+            product0 & _LOW_WORD,
+        )
+        key0 = (key0 + _KEY_INCREMENTS[0]) & _LOW_WORD
+        key1 = (key1 + _KEY_INCREMENTS[1]) & _LOW_WORD
+    return word0, word1, word2, word3

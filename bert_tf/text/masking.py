@@ -1,0 +1,257 @@
+"""Chooses and corrupts the tokens that masked language modelling predicts.
+
+Devlin et al. 2018, section 3.1 and appendix A.1, by the rules of
+google-research/bert. One batched TensorFlow function serves the builder of
+records, which calls it eagerly, and dynamic masking inside tf.data. Its
+randomness is a function of one seed an example: an example is masked alike
+whatever the batch, the order or the process it is in.
+
+Letters: B batch, L sequence length, P predictions a sequence, K words looked
+at.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.philox import philox
+from bert_tf.text import vocabulary as vocabulary_lib
+
+# Of the chosen tokens 80 % become [MASK], 10 % stay and 10 % become a random
+# entry: thresholds on 32 random bits.
+_MASK_BELOW = round(0.8 * 2**32)
+_KEEP_BELOW = round(0.9 * 2**32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How many tokens are chosen, and which together.
+
+    Args:
+        max_predictions_per_seq: P, the most tokens chosen in a sequence.
+        masked_lm_prob: The share of a sequence's tokens, [CLS] and [SEP]
+            counted, that is chosen; in (0, 1].
+        do_whole_word_mask: Whether the pieces of a word are chosen together.
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    max_predictions_per_seq: int = 20
+    masked_lm_prob: float = 0.15
+    do_whole_word_mask: bool = False
+
+    def __post_init__(self):
+        if self.max_predictions_per_seq < 1:
+            raise ValueError(
+                "`max_predictions_per_seq` must be positive. Received: "
+                f"max_predictions_per_seq={self.max_predictions_per_seq}."
+            )
+        if not 0 < self.masked_lm_prob <= 1:
+            raise ValueError(
+                "`masked_lm_prob` must be in (0, 1]. Received: "
+                f"masked_lm_prob={self.masked_lm_prob}."
+            )
+
+    def num_predictions(self, lengths):
+        """Returns how many tokens are chosen, at most, of sequences.
+
+        Args:
+            lengths: int [B], tokens in a sequence, special tokens counted.
+
+        Returns:
+            int32 [B]: `min(P, max(1, round(length * masked_lm_prob)))`, where
+            a half is rounded to the even neighbour, as Python's `round` does.
+        """
+        share = tf.cast(lengths, tf.float64) * self.masked_lm_prob
+        count = tf.cast(tf.round(share), tf.int32)
+        return tf.clip_by_value(count, 1, self.max_predictions_per_seq)
+
+
+def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
+    """Chooses tokens of each sequence, and corrupts them.
+
+    Every token but [CLS], [SEP] and padding is a candidate. They are shuffled
+    and taken in that order until `rules.num_predictions` are chosen; with
+    whole words, a word that would exceed that number is passed over. Each
+    chosen token becomes [MASK] with probability 0.8, stays with 0.1, and
+    becomes a random entry with 0.1, independently of the others.
+
+    Differs from BERT: with whole words, a "##" piece right after [CLS] or
+    [SEP], whose word was cut in two by truncation, is a word of its own. The
+    original joins it to the last word before the [SEP].
+
+    Args:
+        input_ids: int32 [B, L].
+        input_mask: int32 [B, L]: 1 on tokens and 0 on padding.
+        seeds: int64 [B, 2], each value in `[0, 2**32)`: what the choice is a
+            function of, besides the tokens.
+        vocabulary: A `Vocabulary`; random entries are drawn from all of it.
+        rules: The `Rules`.
+
+    Returns:
+        A dictionary: `input_ids` int32 [B, L], corrupted;
+        `masked_lm_positions` int32 [B, P], ascending; `masked_lm_ids` int32
+        [B, P], what stood there; `masked_lm_weights` float32 [B, P], 1 on
+        predictions. Beyond the chosen tokens these three are 0.
+    """
+    num_predictions = rules.max_predictions_per_seq
+    seq_length = tf.shape(input_ids)[1]
+    is_special = (input_ids == vocabulary.cls_id) | (
+        input_ids == vocabulary.sep_id
+    )
+    is_candidate = (input_mask > 0) & ~is_special
+    order_bits, action_bits, entry_bits = _random_bits(
+        seeds, seq_length, num_predictions
+    )
+
+    # Words are numbered from 0 in each sequence. Without whole words every
+    # candidate is a word of one token, and everything else is the same.
+    starts_word = is_candidate
+    if rules.do_whole_word_mask:
+        is_continuation = tf.gather(_is_continuation(vocabulary), input_ids)
+        follows_special = tf.pad(is_special[:, :-1], [[0, 0], [1, 0]])
+        starts_word &= follows_special | ~is_continuation
+    word_index = tf.cumsum(tf.cast(starts_word, tf.int32), axis=1) - 1
+    word_sizes = _count_by_word(is_candidate, word_index)
+
+    # Shuffled by random keys; what is no word comes last.
+    shuffle_keys = tf.where(word_sizes > 0, order_bits, tf.int64.min)
+    num_looked_at = seq_length
+    if not rules.do_whole_word_mask:
+        num_looked_at = tf.minimum(num_predictions, seq_length)
+    order = tf.math.top_k(shuffle_keys, num_looked_at).indices
+    sizes_in_order = tf.gather(word_sizes, order, batch_dims=1)
+    limit = rules.num_predictions(tf.reduce_sum(input_mask, axis=1))
+    is_taken = _take_while_they_fit(sizes_in_order, limit)
+
+    rows = tf.zeros_like(order) + tf.range(tf.shape(order)[0])[:, None]
+    taken_words = tf.scatter_nd(
+        tf.stack([rows, order], axis=-1),
+        tf.cast(is_taken, tf.int32),
+        tf.shape(input_ids),
+    )
+    is_chosen = is_candidate & (
+        tf.gather(taken_words, tf.maximum(word_index, 0), batch_dims=1) > 0
+    )
+    places = tf.cast(tf.where(is_chosen), tf.int32)
+    ranks = tf.cumsum(tf.cast(is_chosen, tf.int32), axis=1) - 1
+    slots = tf.stack([places[:, 0], tf.gather_nd(ranks, places)], axis=-1)
+    labels = tf.gather_nd(input_ids, places)
+
+    actions = tf.gather_nd(action_bits, slots)
+    entries = tf.gather_nd(entry_bits, slots)
+    # 32 random bits times the size of the vocabulary, over 2**32.
+    entries = tf.bitwise.right_shift(entries * len(vocabulary), 32)
+    replacements = tf.where(
+        actions < _MASK_BELOW,
+        vocabulary.mask_id,
+        tf.where(actions < _KEEP_BELOW, labels, tf.cast(entries, tf.int32)),
+    )
+
+    shape = tf.stack([tf.shape(input_ids)[0], num_predictions])
+    return {
+        features.INPUT_IDS: tf.tensor_scatter_nd_update(
+            input_ids, places, replacements
+        ),
+        features.MASKED_LM_POSITIONS: tf.scatter_nd(slots, places[:, 1], shape),
+        features.MASKED_LM_IDS: tf.scatter_nd(slots, labels, shape),
+        features.MASKED_LM_WEIGHTS: tf.scatter_nd(
+            slots, tf.ones_like(labels, tf.float32), shape
+        ),
+    }
+
+
+def _random_bits(seeds, seq_length, num_predictions):
+    """Returns int64 [B, L], [B, P] and [B, P], each of 32 random bits.
+
+    The bits of a position do not depend on L or P.
+    """
+    blocks = tf.range((seq_length + 3) // 4)
+    # A block serves two predictions, each with an action and an entry.
+    prediction_blocks = tf.range((num_predictions + 1) // 2)
+    counter0 = tf.concat([blocks, prediction_blocks], axis=0)
+    counter1 = tf.concat(
+        [tf.zeros_like(blocks), tf.ones_like(prediction_blocks)], axis=0
+    )
+    zero = tf.zeros([1, 1], tf.uint64)
+    words = philox(
+        (
+            tf.cast(counter0[None], tf.uint64),
+            tf.cast(counter1[None], tf.uint64),
+            zero,
+            zero,
+        ),
+        (tf.cast(seeds[:, :1], tf.uint64), tf.cast(seeds[:, 1:], tf.uint64)),
+        right_shift=_right_shift,
+    )
+    bits = tf.cast(tf.stack(words, axis=-1), tf.int64)
+    num_rows = tf.shape(seeds)[0]
+    num_blocks = tf.shape(blocks)[0]
+    of_positions = tf.reshape(bits[:, :num_blocks], [num_rows, -1])
+    of_predictions = tf.reshape(bits[:, num_blocks:], [num_rows, -1, 2])
+    return (
+        of_positions[:, :seq_length],
+        of_predictions[:, :num_predictions, 0],
+        of_predictions[:, :num_predictions, 1],
+    )
+
+
+def _right_shift(words, count):
+    return tf.bitwise.right_shift(words, tf.constant(count, words.dtype))
+
+
+def _is_continuation(vocabulary):
+    """Returns bool [entries]: which are pieces that continue a word."""
+    return np.array(
+        [
+            token.startswith(vocabulary_lib.CONTINUATION)
+            for token in vocabulary.tokens
+        ]
+    )
+
+
+def _count_by_word(is_candidate, word_index):
+    """Returns int32 [B, L]: the tokens of word 0, 1, ...; 0 beyond."""
+    places = tf.where(is_candidate)
+    words = tf.gather_nd(word_index, places)
+    return tf.scatter_nd(
+        tf.stack([tf.cast(places[:, 0], tf.int32), words], axis=-1),
+        tf.ones_like(words),
+        tf.shape(word_index),
+    )
+
+
+def _take_while_they_fit(sizes, limit):
+    """Returns bool [B, K]: the words taken in order, those too long skipped.
+
+    The rule is sequential: a word is taken if it still fits. But what is left
+    only shrinks, so a word that once did not fit never does. Each round takes
+    all words up to the first that does not fit, which is then out; there are
+    about as many rounds as the longest word has pieces.
+
+    Args:
+        sizes: int32 [B, K], tokens of each word; 0 where there is no word.
+        limit: int32 [B], the most tokens taken.
+    """
+
+    def take_prefix(is_taken, is_open, left):
+        filled = tf.cumsum(tf.where(is_open, sizes, 0), axis=1)
+        # The sum only grows, so this is a prefix of the open words.
+        taken_now = is_open & (filled <= left[:, None])
+        left -= tf.reduce_sum(tf.where(taken_now, sizes, 0), axis=1)
+        is_open &= ~taken_now & (sizes <= left[:, None])
+        return is_taken | taken_now, is_open, left
+
+    is_taken, _, _ = tf.while_loop(
+        lambda is_taken, is_open, left: tf.reduce_any(is_open),
+        take_prefix,
+        (
+            tf.zeros_like(sizes, tf.bool),
+            (sizes > 0) & (sizes <= limit[:, None]),
+            limit,
+        ),
+    )
+    return is_taken

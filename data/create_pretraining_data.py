@@ -1,0 +1,138 @@
+r"""Makes TFRecords of masked, paired examples for BERT's pre-training.
+
+    python -m bert_tf.data.create_pretraining_data \
+        --input_file='wiki-*.txt,books.txt' \
+        --output_file=/data/wiki.tfrecord@16 \
+        --vocab_file=vocab.txt --dupe_factor=5
+
+The input holds one sentence a line and a blank line between documents; a
+document goes on from one file into the next. The flags, their defaults and
+the records are those of google-research/bert's program of this name. The same
+input, flags and seed give the same bytes. A manifest is written beside the
+records: manifest-<first record file>.json.
+"""
+
+import time
+
+from absl import flags
+from tqdm import tqdm
+
+from bert_tf import program
+from bert_tf.pretraining import builder
+from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.vocabulary import load_vocabulary
+
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Text files: globs, comma-separated."
+)
+_OUTPUT_FILE = flags.DEFINE_string(
+    "output_file",
+    None,
+    "Record files, comma-separated, filled in turn; name@4 stands for "
+    "name-00000-of-00004 to name-00003-of-00004.",
+)
+_VOCAB_FILE = flags.DEFINE_string(
+    "vocab_file", None, "WordPiece vocabulary, an entry a line."
+)
+_DO_LOWER_CASE = flags.DEFINE_bool(
+    "do_lower_case",
+    True,
+    "Lower-case the text and drop accents: True for an uncased vocabulary, "
+    "False for a cased one.",
+)
+_DO_WHOLE_WORD_MASK = flags.DEFINE_bool(
+    "do_whole_word_mask", False, "Mask all pieces of a word together."
+)
+_MAX_SEQ_LENGTH = flags.DEFINE_integer(
+    "max_seq_length", 128, "Tokens of an example, special ones counted."
+)
+_MAX_PREDICTIONS_PER_SEQ = flags.DEFINE_integer(
+    "max_predictions_per_seq", 20, "Most masked tokens of an example."
+)
+_RANDOM_SEED = flags.DEFINE_integer(
+    "random_seed", 12345, "Seed of all random choices."
+)
+_DUPE_FACTOR = flags.DEFINE_integer(
+    "dupe_factor", 10, "Passes over the text, each paired and masked anew."
+)
+_MASKED_LM_PROB = flags.DEFINE_float(
+    "masked_lm_prob", 0.15, "Share of an example's tokens that is masked."
+)
+_SHORT_SEQ_PROB = flags.DEFINE_float(
+    "short_seq_prob",
+    0.1,
+    "Share of documents that are cut into pairs of a shorter length.",
+)
+
+# What the progress bar counts, by the builder's stage.
+_UNITS = {"read": "B", "write": " examples"}
+
+
+def main(argv):
+    del argv
+    program.require(
+        input_file=_INPUT_FILE.value,
+        output_file=_OUTPUT_FILE.value,
+        vocab_file=_VOCAB_FILE.value,
+    )
+    settings = builder.Settings(
+        max_seq_length=_MAX_SEQ_LENGTH.value,
+        max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
+        random_seed=_RANDOM_SEED.value,
+        dupe_factor=_DUPE_FACTOR.value,
+        masked_lm_prob=_MASKED_LM_PROB.value,
+        short_seq_prob=_SHORT_SEQ_PROB.value,
+        do_whole_word_mask=_DO_WHOLE_WORD_MASK.value,
+    )
+    tokenizer = WordpieceTokenizer(
+        load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
+    )
+    bars = {}
+
+    def progress(stage, done, total):
+        if stage not in bars:
+            for bar in bars.values():
+                bar.close()
+            bars[stage] = tqdm(
+                desc=stage, total=total, unit=_UNITS[stage], unit_scale=True
+            )
+        bars[stage].update(done - bars[stage].n)
+
+    start = time.monotonic()
+    try:
+        counts = builder.build(
+            _INPUT_FILE.value,
+            _OUTPUT_FILE.value,
+            tokenizer,
+            settings,
+            progress,
+        )
+    finally:
+        for bar in bars.values():
+            bar.close()
+    _print_table(counts, time.monotonic() - start)
+
+
+def _print_table(counts, seconds):
+    mean_length = counts.example_tokens / counts.examples
+    for name, value in (
+        ("documents", f"{counts.documents:,}"),
+        ("sentences", f"{counts.sentences:,}"),
+        ("tokens", f"{counts.tokens:,}"),
+        ("examples", f"{counts.examples:,}"),
+        ("mean length", f"{mean_length:.1f}"),
+        ("random next", f"{counts.random_pairs / counts.examples:.1%}"),
+        ("masked", f"{counts.predictions / counts.example_tokens:.1%}"),
+        ("seconds", f"{seconds:.1f}"),
+        ("examples/s", f"{counts.examples / seconds:,.0f}"),
+    ):
+        print(f"{name:12}{value:>14}")
+    if counts.documents == 1:
+        print(
+            "There is one document only: random next sentences were drawn "
+            "from it too."
+        )
+
+
+if __name__ == "__main__":
+    program.run(main)
