@@ -1,0 +1,11 @@
+"""Checkpoints in and out: the model folder, and Hugging Face's and Google's.
+
+model = checkpoints.load(path, BertClassifier, num_labels=2)
+checkpoints.save(folder, model, vocabulary, do_lower_case, max_seq_length)
+"""
+
+from bert_tf.checkpoints.loading import load
+from bert_tf.checkpoints.loading import load_weights
+from bert_tf.checkpoints.model_folder import save
+
+__all__ = ["load", "load_weights", "save"]

@@ -1,0 +1,275 @@
+"""Hugging Face's files: config.json, model.safetensors, and its shards."""
+
+import contextlib
+import re
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from bert_tf import files
+from bert_tf.checkpoints import names
+from bert_tf.config import BertConfig
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
+# Buffers, not weights: older versions of transformers wrote them.
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+# The same tensor under a second name.
+TIED_NAMES = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+_DTYPES = ("F32", "F16", "BF16", "F64")
+
+
+class HuggingFaceCheckpoint:
+    """The weights in a folder, read tensor by tensor. A context manager.
+
+    Args:
+        folder: A path, local or remote.
+
+    Attributes:
+        file_format: `names.HUGGING_FACE`.
+        config: The `BertConfig`.
+        config_values: The whole config.json, a dictionary.
+        architecture: A key of `names.ARCHITECTURES`, or None where
+            config.json names none of them.
+        parts: The parts which that class has; only the encoder if unknown.
+        shapes: {name of the table: shape} of what the files hold.
+        ignored: {name in the file: shape} of buffers, which are no weights.
+
+    Raises:
+        ValueError: If files are missing, corrupt, or only pickles; the
+            message names the file.
+    """
+
+    file_format = names.HUGGING_FACE
+
+    def __init__(self, folder):
+        self.path = folder
+        self.config_values = files.read_json(f"{folder}/{CONFIG_FILE}")
+        self.config = BertConfig.from_json(f"{folder}/{CONFIG_FILE}")
+        architectures = self.config_values.get("architectures") or ()
+        self.architecture = next(
+            (name for name in architectures if name in names.ARCHITECTURES),
+            None,
+        )
+        self.parts = names.ARCHITECTURES.get(
+            self.architecture, (names.ENCODER,)
+        )
+        self.shapes = {}
+        self.ignored = {}
+        self._stack = contextlib.ExitStack()
+        self._sources = {}  # {name: (open file, its path, name in it)}
+        try:
+            for path, expected in self._weight_files():
+                self._open(path, expected)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._stack.close()
+
+    def file_of(self, name):
+        """Returns the path of the file that holds the tensor."""
+        return self._sources[name][1]
+
+    def ignored_note(self, name):
+        """Returns what one of the `ignored` is."""
+        return "a buffer, no weight"
+
+    def read(self, name):
+        """Returns the tensor as it is stored, as a float32 array.
+
+        Raises:
+            ValueError: If it cannot be read; names file and tensor.
+        """
+        source, path, name_in_file = self._sources[name]
+        try:
+            array = source.get_tensor(name_in_file)
+        except (safetensors.SafetensorError, OSError) as error:
+            raise ValueError(
+                f"{path}: cannot read the tensor {name_in_file}: {error}"
+            ) from error
+        return np.asarray(array, np.float32)
+
+    def _weight_files(self):
+        """Yields (path, names it must hold or None)."""
+        folder = self.path
+        if files.exists(f"{folder}/{WEIGHTS_FILE}"):
+            yield f"{folder}/{WEIGHTS_FILE}", None
+        elif files.exists(f"{folder}/{INDEX_FILE}"):
+            index = files.read_json(f"{folder}/{INDEX_FILE}")
+            weight_map = index.get("weight_map")
+            if not isinstance(weight_map, dict) or not weight_map:
+                raise ValueError(f"{folder}/{INDEX_FILE}: has no `weight_map`.")
+            for shard in sorted(set(weight_map.values())):
+                expected = [
+                    name for name, file in weight_map.items() if file == shard
+                ]
+                yield f"{folder}/{shard}", expected
+        else:
+            raise ValueError(_missing_weights(folder, self.architecture))
+
+    def _open(self, path, expected):
+        local = self._stack.enter_context(files.local_copy(path))
+        try:
+            source = self._stack.enter_context(
+                safetensors.safe_open(local, framework="numpy")
+            )
+        except (safetensors.SafetensorError, OSError) as error:
+            raise ValueError(
+                f"{path}: is truncated or no safetensors file: {error}"
+            ) from error
+        found = source.offset_keys()
+        for name in expected or ():
+            if name not in found:
+                raise ValueError(
+                    f"{path}: the tensor {name} is missing, which the index "
+                    "places there."
+                )
+        for name_in_file in found:
+            view = source.get_slice(name_in_file)
+            shape = tuple(view.get_shape())
+            if name_in_file.removeprefix(names.HUGGING_FACE_PREFIX) in _BUFFERS:
+                self.ignored[name_in_file] = shape
+                continue
+            if view.get_dtype() not in _DTYPES:
+                raise ValueError(
+                    f"{path}: the tensor {name_in_file} must be of one of the "
+                    f"types {', '.join(_DTYPES)}. Received: "
+                    f"{view.get_dtype()}."
+                )
+            name = table_name(name_in_file)
+            if name in self.shapes:
+                raise ValueError(
+                    f"{path}: the tensor {name_in_file} is there twice, also "
+                    f"as {self._sources[name][2]} in {self.file_of(name)}."
+                )
+            self.shapes[name] = shape
+            self._sources[name] = (source, path, name_in_file)
+
+
+def table_name(name):
+    """Returns the name that the table has for a name in a file.
+
+    Old files call the weights of LayerNorm gamma and beta, as Google's do;
+    those of a bare BertModel leave out the "bert." prefix.
+    """
+    name = re.sub(r"\.gamma$", ".weight", name)
+    name = re.sub(r"\.beta$", ".bias", name)
+    if name.startswith(("embeddings.", "encoder.", "pooler.")):
+        name = names.HUGGING_FACE_PREFIX + name
+    return name
+
+
+def file_name(name, architecture):
+    """Returns the name that files of this class have for the table's."""
+    if architecture == "BertModel":
+        return name.removeprefix(names.HUGGING_FACE_PREFIX)
+    return name
+
+
+def num_labels(config_values):
+    """Returns the number of labels that a config.json declares."""
+    labels = config_values.get("id2label")
+    if labels is None:
+        return config_values.get("num_labels", 2)
+    return len(labels)
+
+
+def label_names(config_values):
+    """Returns the names in the order of their ids, or None without any.
+
+    Raises:
+        ValueError: If the ids are not 0, 1, 2, ...
+    """
+    labels = config_values.get("id2label")
+    if labels is None:
+        return None
+    by_id = {int(label_id): name for label_id, name in labels.items()}
+    if sorted(by_id) != list(range(len(by_id))):
+        raise ValueError(
+            "`id2label` must have the ids 0, 1, 2, ... Received: "
+            f"id2label={labels}."
+        )
+    return tuple(by_id[label_id] for label_id in range(len(by_id)))
+
+
+def make_config(
+    config, architecture, *, pad_id, num_labels, labels, classifier_dropout
+):
+    """Returns the contents of config.json, a dictionary.
+
+    Args:
+        config: The `BertConfig`.
+        architecture: A key of `names.ARCHITECTURES`.
+        pad_id: Id of the padding token.
+        num_labels: None, or the number of outputs of the (token) classifier.
+        labels: None, or their names, in order.
+        classifier_dropout: None, or the dropout in front of the classifier.
+    """
+    values = {"architectures": [architecture]} | config.to_dict()
+    values["pad_token_id"] = pad_id
+    if num_labels is not None:
+        labels = labels or [f"LABEL_{index}" for index in range(num_labels)]
+        values["id2label"] = {
+            str(index): label for index, label in enumerate(labels)
+        }
+        values["label2id"] = {
+            label: index for index, label in enumerate(labels)
+        }
+        values["classifier_dropout"] = classifier_dropout
+        if (
+            num_labels == 1
+            and names.CLASSIFIER in names.ARCHITECTURES[architecture]
+        ):
+            values["problem_type"] = "regression"
+    return values
+
+
+def write_weights(path, tensors):
+    """Writes a model.safetensors; the caller sees to it being whole.
+
+    Args:
+        path: Path to write, local or remote.
+        tensors: {name: float32 array}.
+    """
+    # The writer takes the memory as it lies, whatever the strides say.
+    tensors = {
+        name: np.ascontiguousarray(array) for name, array in tensors.items()
+    }
+    with files.local_target(path) as local:
+        try:
+            # transformers refuses files that do not say this.
+            safetensors.numpy.save_file(
+                tensors, local, metadata={"format": "pt"}
+            )
+        except safetensors.SafetensorError as error:
+            # Its name for a full disk.
+            raise OSError(f"{path}: cannot be written: {error}") from error
+
+
+def _missing_weights(folder, architecture):
+    for pickle in PICKLE_FILES:
+        if files.exists(f"{folder}/{pickle}"):
+            name = architecture or "AutoModel"
+            return (
+                f"{folder}/{pickle}: pickles of PyTorch can run any code and "
+                f"are not read. Convert the folder where transformers and "
+                f'torch are installed: python -c "from transformers import '
+                f"{name}; {name}.from_pretrained('{folder}')"
+                f".save_pretrained('{folder}', safe_serialization=True)\""
+            )
+    return (
+        f"{folder}: has neither {WEIGHTS_FILE} nor {INDEX_FILE}. "
+        f"Found: {', '.join(files.list_folder(folder)) or 'nothing'}."
+    )

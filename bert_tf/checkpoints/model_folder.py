@@ -1,0 +1,281 @@
+"""The model folder, which is a Hugging Face folder: written and described.
+
+config.json              architecture, class of transformers, label names
+model.safetensors        weights, under Hugging Face's names
+vocab.txt                one WordPiece entry a line
+tokenizer_config.json    case, longest sequence
+task.json                what the model was tuned for, if anything
+"""
+
+import contextlib
+import json
+
+import keras
+
+from bert_tf import files
+from bert_tf.checkpoints import hugging_face
+from bert_tf.checkpoints import names
+from bert_tf.config import BertConfig
+from bert_tf.text import vocabulary as vocabulary_lib
+
+CONFIG_FILE = hugging_face.CONFIG_FILE
+WEIGHTS_FILE = hugging_face.WEIGHTS_FILE
+VOCABULARY_FILE = "vocab.txt"
+TOKENIZER_FILE = "tokenizer_config.json"
+TASK_FILE = "task.json"
+
+# What tells two models apart where the shapes of the weights may not. The
+# dropouts and the initial deviation are of the training, not of the model.
+ARCHITECTURE_FIELDS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "type_vocab_size",
+    "layer_norm_eps",
+)
+
+
+def save(
+    folder,
+    model,
+    vocabulary,
+    do_lower_case,
+    max_seq_length,
+    task=None,
+    *,
+    label_names=None,
+):
+    """Writes the model folder, whole or not at all.
+
+    A folder that holds this model already gets its new weights: a reader
+    finds the old ones or the new ones, never some of each. A folder that
+    holds another model is refused.
+
+    Args:
+        folder: Path, local or remote; made if it is not there.
+        model: A model of `bert_tf.models`.
+        vocabulary: The `Vocabulary` that it was trained with.
+        do_lower_case: Whether its texts were lower-cased.
+        max_seq_length: Longest sequence that users should give it.
+        task: None, or what goes into task.json: a dictionary.
+        label_names: Of a (token) classifier, the names of its labels in
+            order: they go into config.json. LABEL_0, ... if not given.
+
+    Raises:
+        ValueError: If the arguments do not fit together, or the folder holds
+            another model or another vocabulary.
+        OSError: If the disk is full, and so on: the folder is as it was.
+    """
+    folder = str(folder).rstrip("/")
+    config = model.config
+    _check(config, vocabulary, do_lower_case, max_seq_length)
+    matched = names.match_variables(model)
+    architecture = names.architecture_of(names.parts_of(matched))
+    parts = names.ARCHITECTURES[architecture]
+    num_labels = None
+    if names.CLASSIFIER in parts or names.TOKEN_CLASSIFIER in parts:
+        num_labels = model.num_labels
+    if label_names is not None:
+        _check_label_names(label_names, num_labels)
+    texts = {
+        # In this order; readers look for the configuration, the last.
+        TASK_FILE: None if task is None else _json(task),
+        TOKENIZER_FILE: _json(
+            tokenizer_config(vocabulary, do_lower_case, max_seq_length)
+        ),
+        VOCABULARY_FILE: vocabulary.to_text(),
+        CONFIG_FILE: _json(
+            hugging_face.make_config(
+                config,
+                architecture,
+                pad_id=vocabulary.pad_id,
+                num_labels=num_labels,
+                labels=label_names,
+                classifier_dropout=getattr(model, "dropout", None),
+            )
+        ),
+    }
+    tensors = {
+        hugging_face.file_name(name.hugging_face, architecture): _to_array(
+            name, variable
+        )
+        for name, variable in matched.items()
+        if name.part in parts
+    }
+    write(folder, tensors, texts)
+
+
+def write(folder, tensors, texts):
+    """Writes weights and texts into a model folder, whole or not at all.
+
+    Args:
+        folder: Path, local or remote.
+        tensors: {name in the file: float32 array}.
+        texts: {name of a file: its text, or None for no such file}, with
+            config.json at the end.
+
+    Raises:
+        ValueError, OSError: As of `save`.
+    """
+    if not files.list_folder(folder):
+        with files.whole_folder(folder, last=CONFIG_FILE) as temporary:
+            for name, text in texts.items():
+                if text is not None:
+                    files.write_text(f"{temporary}/{name}", text)
+            hugging_face.write_weights(f"{temporary}/{WEIGHTS_FILE}", tensors)
+        return
+    _check_same_model(folder, texts)
+    # Everything is written before anything is renamed. The renaming goes
+    # backwards: weights first, configuration last. Since the folder held
+    # this model or none, every state in between is a model or none.
+    with contextlib.ExitStack() as stack:
+        temporaries = {
+            name: stack.enter_context(files.whole_file(f"{folder}/{name}"))
+            for name, text in reversed(texts.items())
+            if text is not None
+        }
+        weights = stack.enter_context(
+            files.whole_file(f"{folder}/{WEIGHTS_FILE}")
+        )
+        for name, temporary in temporaries.items():
+            files.write_text(temporary, texts[name])
+        hugging_face.write_weights(weights, tensors)
+    for name, text in texts.items():
+        if text is None and files.exists(f"{folder}/{name}"):
+            files.remove(f"{folder}/{name}")
+
+
+def tokenizer_config(vocabulary, do_lower_case, max_seq_length):
+    """Returns the contents of tokenizer_config.json, a dictionary."""
+    _check_length(max_seq_length)
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": bool(do_lower_case),
+        "model_max_length": max_seq_length,
+        "tokenize_chinese_chars": True,
+        "pad_token": vocabulary_lib.PAD_TOKEN,
+        "unk_token": vocabulary_lib.UNK_TOKEN,
+        "cls_token": vocabulary_lib.CLS_TOKEN,
+        "sep_token": vocabulary_lib.SEP_TOKEN,
+        "mask_token": vocabulary_lib.MASK_TOKEN,
+    }
+
+
+def read_config(folder):
+    """Returns the `BertConfig` of a model folder."""
+    return BertConfig.from_json(f"{folder}/{CONFIG_FILE}")
+
+
+def read_label_names(folder):
+    """Returns the label names of a model folder in order, or None."""
+    path = f"{folder}/{CONFIG_FILE}"
+    try:
+        return hugging_face.label_names(files.read_json(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_task(folder):
+    """Returns the contents of task.json, or None where there is none."""
+    path = f"{folder}/{TASK_FILE}"
+    if not files.exists(path):
+        return None
+    return files.read_json(path)
+
+
+def _check(config, vocabulary, do_lower_case, max_seq_length):
+    if len(vocabulary) != config.vocab_size:
+        raise ValueError(
+            "`vocabulary` must have as many entries as the model's "
+            f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
+            "entries."
+        )
+    vocabulary_lib.check_case(vocabulary, do_lower_case)
+    _check_length(max_seq_length)
+    if max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            "`max_seq_length` must not exceed the model's "
+            f"max_position_embeddings={config.max_position_embeddings}. "
+            f"Received: max_seq_length={max_seq_length}."
+        )
+
+
+def _check_length(max_seq_length):
+    if type(max_seq_length) is not int or max_seq_length < 1:
+        raise ValueError(
+            "`max_seq_length` must be a positive integer. Received: "
+            f"max_seq_length={max_seq_length!r}."
+        )
+
+
+def _check_label_names(label_names, num_labels):
+    if num_labels is None:
+        raise ValueError(
+            "`label_names` must be None: the model is no classifier. "
+            f"Received: label_names={label_names}."
+        )
+    if len(set(label_names)) != num_labels or len(label_names) != num_labels:
+        raise ValueError(
+            f"`label_names` must be {num_labels} different names. Received: "
+            f"label_names={list(label_names)}."
+        )
+
+
+def _check_same_model(folder, texts):
+    """Raises unless new weights in this folder would be the same model's."""
+    for name in (hugging_face.INDEX_FILE, *hugging_face.PICKLE_FILES):
+        if files.exists(f"{folder}/{name}"):
+            raise ValueError(
+                f"{folder}: holds weights in another form, {name}. Give "
+                "another folder."
+            )
+    path = f"{folder}/{VOCABULARY_FILE}"
+    if files.exists(path) and files.read_text(path) != texts[VOCABULARY_FILE]:
+        raise ValueError(
+            f"{path}: is another vocabulary than the model's. Give another "
+            "folder."
+        )
+    path = f"{folder}/{CONFIG_FILE}"
+    if not files.exists(path):
+        return
+    old, new = _identity(files.read_json(path)), _identity(texts[CONFIG_FILE])
+    for key in old:
+        if old[key] != new[key]:
+            raise ValueError(
+                f"{path}: is of another model: its `{key}` must be "
+                f"{new[key]!r}. Received: {old[key]!r}. Give another folder."
+            )
+    path = f"{folder}/{TOKENIZER_FILE}"
+    if files.exists(path):
+        old = files.read_json(path).get("do_lower_case")
+        new = json.loads(texts[TOKENIZER_FILE])["do_lower_case"]
+        if old not in (None, new):
+            raise ValueError(
+                f"{path}: is of another model: its `do_lower_case` must be "
+                f"{new}. Received: {old}. Give another folder."
+            )
+
+
+def _identity(values):
+    """Returns what makes two configurations one and the same model's."""
+    if isinstance(values, str):
+        values = json.loads(values)
+    config = BertConfig.from_dict(values)
+    return {field: getattr(config, field) for field in ARCHITECTURE_FIELDS} | {
+        "max_position_embeddings": config.max_position_embeddings,
+        "architectures": values.get("architectures"),
+        "id2label": values.get("id2label"),
+        "problem_type": values.get("problem_type"),
+    }
+
+
+def _json(values):
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+
+
+def _to_array(name, variable):
+    array = keras.ops.convert_to_numpy(variable)
+    return array.T if name.hugging_face_is_transposed else array
