@@ -11,8 +11,8 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     At step t, of W warmup steps and N training steps in all:
 
         peak * t / W          while t < W
-        peak * (1 - t / N)    from W to N
-        0                     from N on
+        peak * (1 - t / N)    from W on, until N
+        0                     afterwards
 
     The second line is not joined to the first: the rate drops from `peak` to
     peak * (1 - W / N) at W, as in google-research/bert (optimization.py).
@@ -20,7 +20,8 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     Args:
         peak_learning_rate: Float, what the warmup rises towards.
         num_train_steps: The step at which the rate is 0, above 0.
-        num_warmup_steps: Steps of the warmup, in [0, num_train_steps].
+        num_warmup_steps: Steps of the warmup. More of them than
+            `num_train_steps` are never finished.
         drop: Whether the decay is counted from step 0, as above. If False it
             is counted from the end of the warmup, peak * (N - t) / (N - W),
             and the rate does not drop.
@@ -45,11 +46,10 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
                 "`num_train_steps` must be positive. Received: "
                 f"num_train_steps={num_train_steps}."
             )
-        if not 0 <= num_warmup_steps <= num_train_steps:
+        if not num_warmup_steps >= 0:
             raise ValueError(
-                "`num_warmup_steps` must be in [0, num_train_steps]. "
-                f"Received: num_warmup_steps={num_warmup_steps}, "
-                f"num_train_steps={num_train_steps}."
+                "`num_warmup_steps` must be 0 or more. Received: "
+                f"num_warmup_steps={num_warmup_steps}."
             )
         self.peak_learning_rate = peak_learning_rate
         self.num_train_steps = num_train_steps

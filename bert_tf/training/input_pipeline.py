@@ -1,0 +1,423 @@
+"""Batches of examples for training and evaluation.
+
+The order of training examples is a function of (seed, epoch) alone, never of
+an iterator's state: a run that stopped goes on at an example's number. A
+global batch is the same rows however many replicas or hosts share it.
+
+A source has `num_examples` and two methods, which the loop calls once on each
+host: `training_batches(batch_size, start_example, context)`, without end, and
+`evaluation_batches(batch_size, max_batches, context)`, where every example
+comes once and `example_weights` is 0 on what fills the last batch. `context`
+is the `tf.distribute.InputContext` of the host. The datasets yield the batches
+of its replicas one after the other, all of one static shape.
+"""
+
+import contextlib
+import dataclasses
+import functools
+from concurrent import futures
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf import files
+from bert_tf import manifest
+
+# Files read at once, taken in turn, and records shuffled together. Files form
+# groups and records of a group form blocks, so that a resumed run can skip
+# whole groups and blocks.
+_GROUP_SIZE = 16
+_BLOCK_SIZE = 8192
+# Begins the errors that are raised while records are read.
+_BAD_RECORDS = "Bad records:"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordSource:
+    """Examples in TFRecord files.
+
+    Args:
+        paths: The files, in an order that does not change.
+        spec: {feature name: (dtype, shape)} of the records; int64 becomes
+            int32 in the batches.
+        limits: {feature name: n}: the values must be in [0, n).
+        counts: {path: number of examples}, of the files where it is known.
+        seed: Of the order of the training examples.
+    """
+
+    paths: tuple
+    spec: dict
+    limits: dict
+    counts: dict = dataclasses.field(default_factory=dict)
+    seed: int = 12345
+
+    @functools.cached_property
+    def num_examples(self):
+        """The number of examples; reads the files whose count is unknown."""
+        return sum(self._count(path) for path in self.paths)
+
+    def training_batches(self, batch_size, start_example=0, context=None):
+        """Returns a `tf.data.Dataset` without end: {name: [B, ...]}.
+
+        Args:
+            batch_size: Examples a step, over all replicas.
+            start_example: The number of the first one, counted over all
+                epochs from 0.
+            context: The host's `tf.distribute.InputContext`.
+        """
+        num_groups = -(-len(self.paths) // _GROUP_SIZE)
+        group, first_block, rest = 0, 0, 0
+        if start_example:
+            epoch, skipped = divmod(start_example, self.num_examples)
+            group = epoch * num_groups
+            for sizes in self._group_sizes(epoch):
+                if skipped < sizes:
+                    break
+                skipped -= sizes
+                group += 1
+            first_block, rest = divmod(skipped, _BLOCK_SIZE)
+        first = self._group(
+            group // num_groups, group % num_groups, first_block
+        )
+        records = first.skip(rest).concatenate(
+            tf.data.Dataset.range(group + 1, np.iinfo(np.int64).max).flat_map(
+                lambda index: self._group(
+                    index // num_groups, index % num_groups
+                )
+            )
+        )
+        return _training_batches(records, batch_size, context, self._parse)
+
+    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+        """Returns a `tf.data.Dataset` of every example once, in order.
+
+        Args:
+            batch_size: Examples a step, over all replicas.
+            max_batches: If given, stop after so many.
+            context: The host's `tf.distribute.InputContext`.
+        """
+        records = tf.data.TFRecordDataset(list(self.paths))
+        return _evaluation_batches(
+            records, batch_size, max_batches, context, self._parse
+        )
+
+    def _count(self, path):
+        if path not in self.counts:
+            records = tf.data.TFRecordDataset(path)
+            self.counts[path] = int(records.reduce(0, lambda n, _: n + 1))
+        return self.counts[path]
+
+    def _order(self, epoch):
+        return _shuffled(len(self.paths), (self.seed, epoch))
+
+    def _group_sizes(self, epoch):
+        order = self._order(epoch).numpy()
+        counts = np.array([self._count(self.paths[i]) for i in order])
+        starts = range(0, len(counts), _GROUP_SIZE)
+        return [counts[i : i + _GROUP_SIZE].sum() for i in starts]
+
+    def _group(self, epoch, group, first_block=0):
+        start = group * _GROUP_SIZE
+        order = self._order(epoch)[start : start + _GROUP_SIZE]
+        records = tf.data.Dataset.from_tensor_slices(
+            tf.gather(list(self.paths), order)
+        ).interleave(
+            tf.data.TFRecordDataset,
+            cycle_length=min(_GROUP_SIZE, len(self.paths)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
+        def shuffle(block, rows):
+            order = _shuffled(tf.size(rows), (self.seed, epoch, group, block))
+            return tf.gather(rows, order)
+
+        return (
+            records.skip(first_block * _BLOCK_SIZE)
+            .batch(_BLOCK_SIZE)
+            .enumerate(first_block)
+            .map(shuffle)
+            .unbatch()
+        )
+
+    def _parse(self, serialized):
+        batch = tf.io.parse_example(
+            serialized,
+            {
+                name: tf.io.FixedLenFeature(shape, dtype)
+                for name, (dtype, shape) in self.spec.items()
+            },
+        )
+        checks = []
+        for name, limit in self.limits.items():
+            low = tf.reduce_min(batch[name])
+            high = tf.reduce_max(batch[name])
+            checks.append(
+                tf.debugging.Assert(
+                    tf.logical_and(low >= 0, high < limit),
+                    [
+                        f"{_BAD_RECORDS} `{name}` must be in "
+                        f"[0, {limit}). Received values from",
+                        low,
+                        "to",
+                        high,
+                    ],
+                )
+            )
+        with tf.control_dependencies(checks):
+            return {
+                name: tf.cast(value, tf.int32)
+                if value.dtype == tf.int64
+                else tf.identity(value)
+                for name, value in batch.items()
+            }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArraySource:
+    """Examples in memory, as those of a fine-tuning task.
+
+    Args:
+        arrays: {name: array [num_examples, ...]} of int32 or float32.
+        seed: Of the order of the training examples.
+    """
+
+    arrays: dict
+    seed: int = 12345
+
+    def __post_init__(self):
+        lengths = {name: len(array) for name, array in self.arrays.items()}
+        if len(set(lengths.values())) != 1 or not self.num_examples:
+            raise ValueError(
+                "`arrays` must hold one or more examples, as many in each. "
+                f"Received lengths: {lengths}."
+            )
+
+    @property
+    def num_examples(self):
+        return len(next(iter(self.arrays.values())))
+
+    def training_batches(self, batch_size, start_example=0, context=None):
+        """Returns what `RecordSource.training_batches` does."""
+        epoch, skipped = divmod(start_example, self.num_examples)
+
+        def rows_of_epoch(epoch):
+            return tf.data.Dataset.from_tensor_slices(
+                _shuffled(self.num_examples, (self.seed, epoch))
+            )
+
+        rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
+        rows = rows.flat_map(rows_of_epoch).skip(skipped)
+        return _training_batches(rows, batch_size, context, self._gather)
+
+    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+        """Returns what `RecordSource.evaluation_batches` does."""
+        rows = tf.data.Dataset.range(self.num_examples)
+        return _evaluation_batches(
+            rows, batch_size, max_batches, context, self._gather
+        )
+
+    def _gather(self, rows):
+        return {
+            name: tf.gather(array, rows) for name, array in self.arrays.items()
+        }
+
+
+def pretraining_records(
+    patterns,
+    *,
+    max_seq_length,
+    max_predictions_per_seq,
+    vocab_size,
+    type_vocab_size=2,
+    vocab_sha256=None,
+    do_lower_case=None,
+    seed=12345,
+    flag="input_file",
+):
+    """Finds pre-training records and checks that they suit the model.
+
+    Looked at are the first record of each file and the manifests; every value
+    is checked when it is read.
+
+    Args:
+        patterns: Globs, separated by commas.
+        max_seq_length: L of the records.
+        max_predictions_per_seq: P of the records.
+        vocab_size: Entries of the model's vocabulary.
+        type_vocab_size: The model's number of segments.
+        vocab_sha256: `manifest.text_sha256` of the vocabulary, if known; that
+            of the manifests must equal it.
+        do_lower_case: Whether the model's text is lower-cased, if known.
+        seed: Of the order of the training examples.
+        flag: Where the patterns came from, for errors.
+
+    Returns:
+        A `RecordSource`.
+
+    Raises:
+        ValueError: If there are no files, or they do not suit the model.
+    """
+    paths = files.expand_globs(patterns, flag)
+    wanted = {
+        "max_seq_length": max_seq_length,
+        "max_predictions_per_seq": max_predictions_per_seq,
+        "vocab_size": vocab_size,
+        "vocab_sha256": vocab_sha256,
+        "do_lower_case": do_lower_case,
+    }
+    manifests = manifest.find(paths)
+    for path, told in manifests.items():
+        for name, value in wanted.items():
+            if value is not None and getattr(told, name) != value:
+                raise ValueError(
+                    f"{path}: the records were made with {name}="
+                    f"{getattr(told, name)}, as their manifest tells; the "
+                    f"model has {name}={value}."
+                )
+    source = RecordSource(
+        paths=tuple(paths),
+        spec=features.pretraining_record(
+            max_seq_length, max_predictions_per_seq
+        ),
+        limits={
+            features.INPUT_IDS: vocab_size,
+            features.INPUT_MASK: 2,
+            features.SEGMENT_IDS: type_vocab_size,
+            features.MASKED_LM_POSITIONS: max_seq_length,
+            features.MASKED_LM_IDS: vocab_size,
+            features.NEXT_SENTENCE_LABELS: 2,
+        },
+        counts={
+            path: told.records[path.rsplit("/", 1)[-1]]["examples"]
+            for path, told in manifests.items()
+        },
+        seed=seed,
+    )
+    with futures.ThreadPoolExecutor(16) as pool:
+        check = functools.partial(
+            check_first_record, spec=source.spec, limits=source.limits
+        )
+        # The list lets the first error out.
+        list(pool.map(check, paths))
+    return source
+
+
+def check_first_record(path, spec, limits):
+    """Raises `ValueError` if the file's first record is not as wanted.
+
+    Args:
+        path: A TFRecord file.
+        spec: {feature name: (dtype, shape)}.
+        limits: {feature name: n}: the values must be in [0, n).
+    """
+    try:
+        record = next(tf.data.TFRecordDataset(path).as_numpy_iterator())
+    except StopIteration:
+        raise ValueError(f"{path}: there is no record in the file.") from None
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"{path}: not a TFRecord file, or cut short: {error.message}"
+        ) from error
+    try:
+        values = tf.train.Example.FromString(record).features.feature
+    except Exception as error:
+        # protobuf's DecodeError, which has moved between modules.
+        raise ValueError(
+            f"{path}: the first record is not a tf.train.Example."
+        ) from error
+    for name, (dtype, shape) in spec.items():
+        if name not in values:
+            raise ValueError(
+                f"{path}: the records have no feature `{name}`. They have: "
+                f"{', '.join(sorted(values))}."
+            )
+        kind = "float_list" if dtype == "float32" else "int64_list"
+        given = getattr(values[name], kind).value
+        if len(given) != np.prod(shape):
+            raise ValueError(
+                f"{path}: `{name}` must have {np.prod(shape)} {dtype} values "
+                f"in each record. Received: {len(given)}."
+            )
+        limit = limits.get(name)
+        if limit is not None and not 0 <= min(given) <= max(given) < limit:
+            raise ValueError(
+                f"{path}: `{name}` must be in [0, {limit}). Received values "
+                f"from {min(given)} to {max(given)}."
+            )
+
+
+@contextlib.contextmanager
+def clear_errors():
+    """Turns TensorFlow's errors about the input into `ValueError`."""
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        raise ValueError(
+            f"{_BAD_RECORDS} a file is damaged or cut short: {error.message}"
+        ) from error
+    except tf.errors.InvalidArgumentError as error:
+        for start in (_BAD_RECORDS, "Key: "):
+            if start in error.message:
+                text = error.message[error.message.index(start) :]
+                text = text.split("\n\t")[0].replace("\n", " ")
+                raise ValueError(text) from error
+        raise
+
+
+def _shuffled(size, numbers):
+    """Returns the integers below `size` in an order set by `numbers`."""
+    key = tf.stack([tf.cast(numbers[0], tf.int64), tf.zeros((), tf.int64)])
+    for number in numbers[1:]:
+        key = tf.random.experimental.stateless_fold_in(
+            key, tf.cast(number, tf.int64)
+        )
+    return tf.random.experimental.stateless_shuffle(tf.range(size), key)
+
+
+def _replica_shape(batch_size, context):
+    """Returns (replicas, examples a replica), and this host's replicas."""
+    context = context or tf.distribute.InputContext()
+    replicas = context.num_replicas_in_sync
+    if batch_size % replicas:
+        raise ValueError(
+            f"The batch size must be a multiple of {replicas}, the number of "
+            f"replicas. Received: {batch_size}."
+        )
+    on_host = replicas // context.num_input_pipelines
+    first = context.input_pipeline_id * on_host
+    return (replicas, batch_size // replicas), slice(first, first + on_host)
+
+
+def _training_batches(examples, batch_size, context, make_batch):
+    (replicas, size), own = _replica_shape(batch_size, context)
+    return (
+        examples.batch(size, drop_remainder=True)
+        .batch(replicas, drop_remainder=True)
+        .map(lambda rows: rows[own])
+        .unbatch()
+        .map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def _evaluation_batches(examples, batch_size, max_batches, context, make_batch):
+    shape, own = _replica_shape(batch_size, context)
+
+    def pad_and_split(rows):
+        batch = make_batch(rows)
+        num_rows = tf.shape(rows)[0]
+        batch[features.EXAMPLE_WEIGHTS] = tf.ones(num_rows)
+
+        def pad(value):
+            after = [[0, batch_size - num_rows]]
+            value = tf.pad(value, after + [[0, 0]] * (value.shape.rank - 1))
+            return tf.reshape(value, [*shape, *value.shape[1:]])[own]
+
+        return tf.nest.map_structure(pad, batch)
+
+    batches = examples.batch(batch_size)
+    if max_batches is not None:
+        batches = batches.take(max_batches)
+    return batches.map(pad_and_split).unbatch().prefetch(tf.data.AUTOTUNE)

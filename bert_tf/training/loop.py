@@ -1,0 +1,464 @@
+"""The training loop: many steps a call, on any strategy.
+
+`train_step` and `eval_step` are what happens on a device; `train` and
+`evaluate` drive them, log, save and stop.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import math
+import signal
+import threading
+import time
+
+import tensorflow as tf
+
+from bert_tf.training import input_pipeline
+from bert_tf.training import randomness
+from bert_tf.training import strategy as strategies
+
+_logger = logging.getLogger(__name__)
+# A program that was told to stop (SIGTERM) and has saved its state exits with
+# this code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
+INTERRUPTED_EXIT_CODE = 75
+# A call into TensorFlow cannot be interrupted; it is kept about this short.
+_SECONDS_PER_CALL = 5.0
+
+
+class PreemptedError(Exception):
+    """The run was told to stop, and has saved its state."""
+
+
+class NotFiniteError(ValueError):
+    """A loss or a gradient became infinite or not a number."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How a run goes.
+
+    Args:
+        num_train_steps: Number of the last step.
+        train_batch_size: Examples a step, over all replicas.
+        save_checkpoints_steps: Steps from one checkpoint to the next.
+        iterations_per_loop: Steps from one line of the log to the next.
+        seed: Of the dropout masks.
+    """
+
+    num_train_steps: int
+    train_batch_size: int = 32
+    save_checkpoints_steps: int = 1000
+    iterations_per_loop: int = 1000
+    seed: int = 12345
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name != "seed" and value < 1:
+                raise ValueError(
+                    f"`{field.name}` must be positive. "
+                    f"Received: {field.name}={value}."
+                )
+
+
+def train_step(model, objective, optimizer, batch):
+    """Makes one step, in replica context.
+
+    Args:
+        model: A `keras.Model`, called with the batch.
+        objective: An `Objective`.
+        optimizer: A `BertOptimizer`, or Keras's `LossScaleOptimizer` of one.
+        batch: This replica's share of the batch, a dictionary of tensors.
+
+    Returns:
+        A dictionary of float32 scalars, the same on all replicas: `values`,
+        {name: value} of the loss, its terms, the learning rate and the norm
+        of the gradient, and `metrics`, {name: (sum, weight)}.
+    """
+    # Summed first: every replica divides by the weight of the whole batch,
+    # so that the sum of the replicas' gradients is the batch's gradient.
+    weights = _sum_over_replicas(objective.weights(batch))
+    with tf.GradientTape() as tape:
+        outputs = model(batch, training=True)
+        totals = objective.losses(outputs, batch)
+        loss = sum(objective.loss_terms(totals, weights).values())
+        scaled_loss = optimizer.scale_loss(loss)
+    variables = model.trainable_variables
+    gradients = tape.gradient(scaled_loss, variables)
+    learning_rate = tf.identity(optimizer.learning_rate)
+    optimizer.apply(gradients, variables)
+
+    totals, metrics = _sum_over_replicas(
+        (totals, objective.metrics(outputs, batch))
+    )
+    terms = objective.loss_terms(totals, weights)
+    inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    values = {
+        "loss": sum(terms.values()),
+        **terms,
+        "learning_rate": learning_rate,
+        "gradient_norm": tf.identity(inner_optimizer.gradient_norm),
+    }
+    return {"values": values, "metrics": metrics}
+
+
+def eval_step(model, objective, batch):
+    """Evaluates one batch, in replica context.
+
+    Returns:
+        The loss terms and the metrics, float32 scalars summed over all
+        replicas: {"losses": {name: (sum, weight)}, "metrics": the same}.
+    """
+    outputs = model(batch, training=False)
+    weights = objective.weights(batch)
+    totals = objective.losses(outputs, batch)
+    return _sum_over_replicas(
+        {
+            "losses": {name: (totals[name], weights[name]) for name in totals},
+            "metrics": objective.metrics(outputs, batch),
+        }
+    )
+
+
+def train(state, objective, source, config, strategy, on_save=None):
+    """Trains from the state's step to `config.num_train_steps`.
+
+    Every `iterations_per_loop` steps a line is logged and TensorBoard
+    summaries are written into the state's folder; a checkpoint is saved every
+    `save_checkpoints_steps` and at the end.
+
+    Args:
+        state: A `TrainingState`, restored or new, made in the strategy's
+            scope.
+        objective: An `Objective`.
+        source: A source of batches; see `input_pipeline`.
+        config: A `TrainingConfig`.
+        strategy: The `tf.distribute.Strategy`.
+        on_save: If given, called after each checkpoint, without arguments, on
+            the one host that writes.
+
+    Returns:
+        What was logged: a list of {name: float}, with `step` in each. Loss
+        terms, learning rate and gradient norm are means over the steps,
+        metrics are over their examples.
+
+    Raises:
+        NotFiniteError: If a loss or a gradient is not finite; the message
+            names the step. The state of that step is not saved.
+        PreemptedError: After SIGTERM, when the state has been saved.
+        ValueError: If the input is damaged or does not suit the model.
+    """
+    if state.step >= config.num_train_steps:
+        _logger.info(
+            "Step %d of %d: nothing left to train.",
+            state.step,
+            config.num_train_steps,
+        )
+        return []
+    uses_loss_scale = hasattr(state.optimizer, "inner_optimizer")
+    if uses_loss_scale and strategy.num_replicas_in_sync > 1:
+        # Keras then takes the first replica's word that all are finite.
+        raise ValueError(
+            "`mixed_precision` must be float32 or bfloat16 on more than one "
+            "replica. Received: mixed_precision='float16', "
+            f"{strategy.num_replicas_in_sync} replicas."
+        )
+    is_chief = strategies.is_chief(strategy)
+    if is_chief:
+        writer = tf.summary.create_file_writer(state.folder)
+    else:
+        writer = tf.summary.create_noop_writer()
+    run_steps = _compile(state.model, objective, state.optimizer, config.seed)
+    # On several hosts all must stop at one step: there SIGTERM ends the run
+    # as it always does.
+    is_alone = strategy.cluster_resolver is None
+    with (
+        input_pipeline.clear_errors(),
+        writer.as_default(),
+        _sigterm_noted(is_alone) as told_to_stop,
+    ):
+        batches = strategy.distribute_datasets_from_function(
+            lambda context: source.training_batches(
+                config.train_batch_size, state.example, context
+            )
+        )
+        timer = _Timer(config, state.step)
+        iterator = iter(batches)
+        history = []
+        while state.step < config.num_train_steps:
+            steps = []
+            num_steps = _steps_to_next_stop(state.step, config)
+            while len(steps) < num_steps and not told_to_stop.is_set():
+                count = timer.steps_of_next_call(num_steps - len(steps))
+                new = run_steps(strategy, iterator, state.step, count)
+                timer.called(count)
+                _stop_if_not_finite(new, state.step)
+                steps += new
+                state.step += count
+                state.example += count * config.train_batch_size
+            if steps:
+                report = {"step": state.step, **_summarize(steps)}
+                report["examples_per_second"] = timer.examples_per_second()
+                history.append(report)
+                _logger.info("%s", timer.log_line(report))
+                _write_summaries(report)
+            is_last = state.step >= config.num_train_steps
+            is_due = state.step % config.save_checkpoints_steps == 0
+            if (is_last or is_due or told_to_stop.is_set()) and is_chief:
+                path = state.save()
+                _logger.info("Saved %s.", path)
+                writer.flush()
+                if on_save is not None:
+                    on_save()
+                timer.restart()
+            if told_to_stop.is_set() and not is_last:
+                raise PreemptedError(
+                    f"Stopped by SIGTERM; step {state.step} of "
+                    f"{config.num_train_steps} is saved."
+                )
+    return history
+
+
+def evaluate(model, objective, source, batch_size, strategy, max_batches=None):
+    """Evaluates every example once, or the first `max_batches` batches.
+
+    Args:
+        model: A `keras.Model`.
+        objective: An `Objective`.
+        source: A source of batches; see `input_pipeline`.
+        batch_size: Examples a step, over all replicas.
+        strategy: The `tf.distribute.Strategy` that the model was made in.
+        max_batches: If given, the largest number of batches.
+
+    Returns:
+        {name: float} of `loss`, its terms and the metrics, each the sum over
+        the examples divided by their weight; `loss` is the sum of its terms.
+
+    Raises:
+        ValueError: If the input is damaged or does not suit the model.
+    """
+
+    @tf.function
+    def run_step(batch):
+        results = strategy.run(eval_step, args=(model, objective, batch))
+        return _on_first_replica(strategy, results)
+
+    sums = None
+    with input_pipeline.clear_errors():
+        batches = strategy.distribute_datasets_from_function(
+            lambda context: source.evaluation_batches(
+                batch_size, max_batches, context
+            )
+        )
+        for batch in batches:
+            results = tf.nest.map_structure(float, run_step(batch))
+            if sums is None:
+                sums = results
+            else:
+                sums = tf.nest.map_structure(
+                    lambda total, new: total + new, sums, results
+                )
+    terms = _ratios(sums["losses"])
+    return {
+        "loss": sum(terms.values()),
+        **terms,
+        **_ratios(sums["metrics"]),
+    }
+
+
+def _compile(model, objective, optimizer, seed):
+    """Returns a function that makes many steps in one call.
+
+    `run_steps(strategy, iterator, step, count)` makes `count` steps, from
+    number `step` on, and returns what `train_step` did in each, as floats.
+    """
+    seed_states = randomness.seed_states(model)
+    structure = None
+
+    def replica_step(batch, step):
+        randomness.set_seeds(seed_states, seed, step)
+        return train_step(model, objective, optimizer, batch)
+
+    def as_row(results):
+        # Runs while the step is traced: the names are known only then.
+        nonlocal structure
+        structure = tf.nest.map_structure(lambda _: None, results)
+        return tf.stack(tf.nest.flatten(results))
+
+    @tf.function
+    def run_in_graph(strategy, iterator, step, count):
+        rows = tf.TensorArray(tf.float32, count, infer_shape=False)
+        for index in tf.range(count):
+            batch = next(iterator)
+            results = strategy.run(
+                replica_step, args=(batch, step + tf.cast(index, tf.int64))
+            )
+            rows = rows.write(
+                index, as_row(_on_first_replica(strategy, results))
+            )
+        return rows.stack()
+
+    def run_steps(strategy, iterator, step, count):
+        rows = run_in_graph(
+            strategy,
+            iterator,
+            tf.constant(step, tf.int64),
+            tf.constant(count, tf.int32),
+        )
+        return [
+            tf.nest.pack_sequence_as(structure, row)
+            for row in rows.numpy().tolist()
+        ]
+
+    return run_steps
+
+
+def _sum_over_replicas(values):
+    """Sums float32 scalars, in any nest, over the replicas."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return values
+    total = context.all_reduce(
+        tf.distribute.ReduceOp.SUM, tf.stack(tf.nest.flatten(values))
+    )
+    return tf.nest.pack_sequence_as(values, tf.unstack(total))
+
+
+def _on_first_replica(strategy, results):
+    return tf.nest.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], results
+    )
+
+
+def _ratios(sums):
+    return {
+        name: total / weight if weight else 0.0
+        for name, (total, weight) in sums.items()
+    }
+
+
+def _summarize(steps):
+    """Returns {name: float} over steps as `train_step` returned them."""
+    values = {
+        name: sum(step["values"][name] for step in steps) / len(steps)
+        for name in steps[0]["values"]
+    }
+    metrics = {
+        name: [sum(step["metrics"][name][i] for step in steps) for i in (0, 1)]
+        for name in steps[0]["metrics"]
+    }
+    return {**values, **_ratios(metrics)}
+
+
+def _write_summaries(report):
+    # What tensorboard's `tf.summary.scalar` writes: TensorFlow 2.21 has it no
+    # longer, unless tensorboard is installed.
+    metadata = tf.compat.v1.SummaryMetadata(
+        plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
+    )
+    for name, value in report.items():
+        if name != "step":
+            tf.summary.write(name, tf.constant(value), report["step"], metadata)
+
+
+def _stop_if_not_finite(steps, first_step):
+    for number, step in enumerate(steps, first_step):
+        values = step["values"]
+        names = [name for name in values if not math.isfinite(values[name])]
+        if names:
+            raise NotFiniteError(
+                f"Step {number} (of steps {first_step} to "
+                f"{first_step + len(steps) - 1} of one call) is not finite: "
+                + ", ".join(f"{name}={values[name]}" for name in names)
+                + ". Training stopped; the last checkpoint is of a step "
+                "before."
+            )
+
+
+def _steps_to_next_stop(step, config):
+    """Returns how many steps there are to the next report or checkpoint."""
+    every = config.save_checkpoints_steps
+    return min(
+        config.iterations_per_loop,
+        every - step % every,
+        config.num_train_steps - step,
+    )
+
+
+@contextlib.contextmanager
+def _sigterm_noted(is_wanted):
+    """Yields an event that is set when the process gets SIGTERM."""
+    event = threading.Event()
+    # Python allows signal handlers in the main thread alone.
+    if (
+        not is_wanted
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield event
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: event.set())
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Timer:
+    """Measures the calls since the last report, without the first call.
+
+    The first call traces and compiles the step, and is one step alone.
+    """
+
+    def __init__(self, config, step):
+        self._config = config
+        self._is_first_call = True
+        self._seconds_per_step = None
+        self.restart()
+
+    def restart(self):
+        self._start = time.monotonic()
+        self._num_steps = 0
+
+    def steps_of_next_call(self, num_left):
+        if self._seconds_per_step is None:
+            return 1
+        count = int(_SECONDS_PER_CALL / max(self._seconds_per_step, 1e-6))
+        return max(1, min(num_left, count))
+
+    def called(self, num_steps):
+        self._num_steps += num_steps
+        seconds = time.monotonic() - self._start
+        if self._is_first_call:
+            self._first_seconds = seconds
+            self._is_first_call = False
+            self.restart()
+            return
+        self._seconds_per_step = seconds / self._num_steps
+
+    def examples_per_second(self):
+        seconds = self._seconds_per_step or self._first_seconds
+        self.restart()
+        return self._config.train_batch_size / max(seconds, 1e-6)
+
+    def log_line(self, report):
+        report = dict(report)
+        step = report.pop("step")
+        speed = report.pop("examples_per_second")
+        num_left = self._config.num_train_steps - step
+        seconds = num_left * self._config.train_batch_size / speed
+        values = "  ".join(
+            f"{name} {value:.4g}" for name, value in report.items()
+        )
+        return (
+            f"step {step}/{self._config.num_train_steps}  {values}  "
+            f"{speed:.1f} examples/s  {_duration(seconds)} left"
+        )
+
+
+def _duration(seconds):
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{seconds:02d}s"
