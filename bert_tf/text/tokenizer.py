@@ -1,0 +1,241 @@
+r"""google-research/bert's tokenizer, as TensorFlow operations.
+
+Every step works on a whole batch of strings, so that the same graph runs
+eagerly, inside tf.data and in a SavedModel:
+
+    clean      drop invalid bytes, controls, formats and U+FFFD
+    lower      lower-case, decompose (NFD), drop the accents (Mn)
+    split      at white space, round punctuation and round CJK ideographs
+    pieces     greedy longest match in the vocabulary
+
+The regular expressions are RE2's, whose categories (Unicode 15) agree with
+Unicode 14 on every code point that the latter assigns.
+"""
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_tf.text import vocabulary as vocabulary_lib
+
+MAX_CHARS_PER_WORD = 200
+_MAX_BYTES_PER_CHAR = 4
+
+# Tab, newline and carriage return are white space; all other controls go.
+_DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]+"
+# White space beyond ASCII's: category Zs, and the line and paragraph
+# separators, at which the original's str.split() splits.
+_WHITE_SPACE = (
+    r"[\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}"
+    r"\x{3000}]"
+)
+_CJK = (
+    r"\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}"
+    r"\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
+    r"\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}"
+)
+# The original sets spaces round ideographs before it lower-cases, and round
+# punctuation after; no decomposition leads into or out of either class.
+_STANDS_ALONE = rf"[!-/:-@\[-`{{-~\p{{P}}{_CJK}]"
+
+# Letters of Unicode 13 and 14, which the ICU under tf.strings.lower (Unicode
+# 12) does not know: (first, last, distance to the lower-case letter).
+_NEW_CAPITALS = (
+    (0x2C2F, 0x2C2F, 0x30),
+    (0xA7C0, 0xA7C0, 1),
+    (0xA7D0, 0xA7D0, 1),
+    (0xA7D6, 0xA7D6, 1),
+    (0xA7D8, 0xA7D8, 1),
+    (0x10570, 0x1057A, 0x27),
+    (0x1057C, 0x1058A, 0x27),
+    (0x1058C, 0x10592, 0x27),
+    (0x10594, 0x10595, 0x27),
+)
+# The context of a final sigma (Unicode 14, section 3.13): letters that have
+# case, and characters that are looked past. For the same reason these are not
+# left to ICU.
+_CASED = (
+    r"[\p{Lu}\p{Ll}\p{Lt}\x{aa}\x{ba}\x{2160}-\x{217f}\x{24b6}-\x{24e9}"
+    r"\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}]"
+)
+_CASE_IGNORABLE = (
+    r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'.:\x{b7}\x{387}\x{55f}\x{5f4}\x{2018}"
+    r"\x{2019}\x{2024}\x{2027}\x{fe13}\x{fe52}\x{fe55}\x{ff07}\x{ff0e}"
+    r"\x{ff1a}]"
+)
+# Text that takes the slow way: all but valid UTF-8, for every tokenizer, and
+# the letters above, for one that lower-cases.
+_VALID = r"[^\x{d800}-\x{dfff}]*"
+_VALID_AND_KNOWN = (
+    r"[^\x{d800}-\x{dfff}\x{3a3}"
+    + "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b, _ in _NEW_CAPITALS)
+    + "]*"
+)
+
+
+class WordpieceTokenizer(tf.Module):
+    """Strings to WordPiece ids, equal to google-research/bert's tokenizer.
+
+    Special tokens written in the text ("[SEP]") are text like any other, as
+    in the original. Bytes that are not UTF-8 are dropped.
+
+    Args:
+        vocabulary: A `Vocabulary`.
+        do_lower_case: Lower-case the text and drop its accents; must suit the
+            vocabulary.
+        fast: Use `text.FastBertTokenizer`, which is several times faster and
+            differs: it case-folds by NFKC ("²" becomes "2", "ß" "ss", "…" three
+            full stops), makes spaces of controls, keeps U+FFFD, and words
+            of more than 100 bytes are unknown.
+
+    Raises:
+        ValueError: If `do_lower_case` contradicts the vocabulary (see
+            `vocabulary.check_case`).
+    """
+
+    def __init__(self, vocabulary, do_lower_case=True, fast=False):
+        super().__init__(name="wordpiece_tokenizer")
+        vocabulary_lib.check_case(vocabulary, do_lower_case)
+        self.vocabulary = vocabulary
+        self.do_lower_case = do_lower_case
+        self.fast = fast
+        # The builder of tensorflow_text 2.20.0 finds the unknown token only
+        # where it is the last entry (tensorflow/text issue 1462), so it
+        # always is, and `_vocabulary_ids` undoes the shift.
+        tokens = [
+            token
+            for token in vocabulary.tokens
+            if token != vocabulary_lib.UNK_TOKEN
+        ]
+        tokens.append(vocabulary_lib.UNK_TOKEN)
+        # The operations run on the CPU alone: keep their model there.
+        with tf.device("CPU:0"):
+            if fast:
+                self._bert_tokenizer = tf_text.FastBertTokenizer(
+                    tokens,
+                    token_out_type=tf.int32,
+                    lower_case_nfd_strip_accents=do_lower_case,
+                )
+                self._continues_word = tf.constant(
+                    [
+                        token.startswith(vocabulary_lib.CONTINUATION)
+                        for token in vocabulary.tokens
+                    ]
+                )
+            else:
+                self._word_tokenizer = tf_text.FastWordpieceTokenizer(
+                    tokens,
+                    token_out_type=tf.int32,
+                    no_pretokenization=True,
+                    max_bytes_per_word=MAX_CHARS_PER_WORD * _MAX_BYTES_PER_CHAR,
+                )
+
+    def tokenize(self, texts):
+        """Returns the ids of the pieces of the words of every text.
+
+        Args:
+            texts: string `[batch]`, UTF-8.
+
+        Returns:
+            RaggedTensor int32 `[batch, (words), (pieces)]`; for a flat list
+            of pieces, `.merge_dims(1, 2)`.
+        """
+        if self.fast:
+            return self._tokenize_fast(texts)
+        words = split_words(texts, self.do_lower_case)
+        long = (
+            tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+            > MAX_CHARS_PER_WORD
+        )
+        # No word of text is "[UNK]", since brackets stand alone.
+        known = tf.where(long, vocabulary_lib.UNK_TOKEN, words.flat_values)
+        pieces = self._word_tokenizer.tokenize(words.with_flat_values(known))
+        return pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
+
+    def _tokenize_fast(self, texts):
+        pieces = self._bert_tokenizer.tokenize(texts)
+        ids = self._vocabulary_ids(pieces.flat_values)
+        starts_word = ~tf.gather(self._continues_word, ids)
+        words = tf.RaggedTensor.from_row_starts(
+            ids, tf.where(starts_word)[:, 0], validate=False
+        )
+        num_words = tf.cumsum(tf.cast(starts_word, tf.int64))
+        num_words = tf.concat([[0], num_words], axis=0)
+        return tf.RaggedTensor.from_row_splits(
+            words, tf.gather(num_words, pieces.row_splits), validate=False
+        )
+
+    def _vocabulary_ids(self, ids):
+        unk_id = self.vocabulary.unk_id
+        ids_after_unk = ids + tf.cast(ids >= unk_id, ids.dtype)
+        is_unknown = tf.equal(ids, len(self.vocabulary) - 1)
+        return tf.where(is_unknown, unk_id, ids_after_unk)
+
+
+def split_words(texts, do_lower_case):
+    """Normalises texts and splits them to words.
+
+    Args:
+        texts: string `[batch]`, UTF-8.
+        do_lower_case: Whether to lower-case and to drop the accents.
+
+    Returns:
+        RaggedTensor string `[batch, (words)]`: words, punctuation marks and
+        ideographs, none of them empty.
+    """
+    return tf.strings.split(_normalize(texts, do_lower_case))
+
+
+def _normalize(texts, do_lower_case):
+    """Cleans the texts and sets spaces where words are to be split."""
+    ordinary = tf.reduce_all(
+        tf.strings.regex_full_match(
+            texts, _VALID_AND_KNOWN if do_lower_case else _VALID
+        )
+    )
+    texts = tf.cond(
+        ordinary, lambda: texts, lambda: _normalize_rare(texts, do_lower_case)
+    )
+    texts = tf.strings.regex_replace(texts, _DROPPED, "")
+    texts = tf.strings.regex_replace(texts, _WHITE_SPACE, " ")
+    if do_lower_case:
+        # ASCII first: ICU lower-cases by the machine's locale, and in a
+        # Turkish one "I" has no dot. Its other rules by locale concern
+        # accents alone, which are dropped.
+        texts = tf.strings.lower(texts)
+        texts = tf.strings.lower(texts, encoding="utf-8")
+        texts = tf_text.normalize_utf8(texts, "NFD")
+        texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
+    return tf.strings.regex_replace(texts, _STANDS_ALONE, r" \0 ")
+
+
+def _normalize_rare(texts, do_lower_case):
+    """Drops invalid bytes, and lower-cases what ICU would get wrong."""
+    if not do_lower_case:
+        return tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="ignore"
+        )
+    code_points = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
+    flat = code_points.flat_values
+    for first, last, distance in _NEW_CAPITALS:
+        is_capital = (flat >= first) & (flat <= last)
+        flat = tf.where(is_capital, flat + distance, flat)
+    texts = tf.strings.unicode_encode(
+        code_points.with_flat_values(flat), "UTF-8"
+    )
+    # What is dropped later must not part a sigma from its context now.
+    texts = tf.strings.regex_replace(texts, _DROPPED, "")
+    return _lower_sigma(texts)
+
+
+def _lower_sigma(texts):
+    """Lower-cases Σ: ς after a cased letter with none following, else σ."""
+    # A match takes the letter that follows, which may be a Σ too: the second
+    # pass finds those.
+    for _ in range(2):
+        texts = tf.strings.regex_replace(
+            texts, f"Σ({_CASE_IGNORABLE}*{_CASED})", r"σ\1"
+        )
+    texts = tf.strings.regex_replace(
+        texts, f"({_CASED}{_CASE_IGNORABLE}*)Σ", r"\1ς"
+    )
+    return tf.strings.regex_replace(texts, "Σ", "σ")
