@@ -146,7 +146,9 @@ def _mirrored(num_cpu_devices):
             f"num_cpu_devices={num_cpu_devices}."
         )
     return tf.distribute.MirroredStrategy(
-        [f"/cpu:{index}" for index in range(num_cpu_devices)]
+        [f"/cpu:{index}" for index in range(num_cpu_devices)],
+        # The default's collectives allow one number of CPU devices a process.
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
     )
 
 

@@ -1,0 +1,130 @@
+"""NumPy oracles and generated records for the tests of training."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.config import BertConfig
+from bert_tf.models import pretrainer
+from bert_tf.training.objective import Objective
+
+LENGTH = 11
+PREDICTIONS = 3
+VOCAB_SIZE = 37
+
+
+def tiny_config(dropout=0.0):
+    return BertConfig(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=20,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        max_position_embeddings=16,
+    )
+
+
+def pretraining_objective():
+    return Objective(
+        weights=pretrainer.pretraining_weights,
+        losses=pretrainer.pretraining_losses,
+        metrics=pretrainer.pretraining_metrics,
+        weight_epsilon=1e-5,
+    )
+
+
+def pretraining_arrays(num_examples, seed=7):
+    """Makes random examples, each with 1 to PREDICTIONS masked tokens."""
+    random = np.random.default_rng(seed)
+    arrays = {
+        name: np.zeros((num_examples, *shape), dtype)
+        for name, (dtype, shape) in features.pretraining_record(
+            LENGTH, PREDICTIONS
+        ).items()
+    }
+    for row in range(num_examples):
+        length = random.integers(5, LENGTH + 1)
+        split = random.integers(2, length)
+        arrays[features.INPUT_IDS][row, :length] = random.integers(
+            1, VOCAB_SIZE, length
+        )
+        arrays[features.INPUT_MASK][row, :length] = 1
+        arrays[features.SEGMENT_IDS][row, split:length] = 1
+        masked = random.integers(1, PREDICTIONS + 1)
+        arrays[features.MASKED_LM_POSITIONS][row, :masked] = np.sort(
+            random.choice(length, masked, replace=False)
+        )
+        arrays[features.MASKED_LM_IDS][row, :masked] = random.integers(
+            1, VOCAB_SIZE, masked
+        )
+        arrays[features.MASKED_LM_WEIGHTS][row, :masked] = 1
+    arrays[features.NEXT_SENTENCE_LABELS][:, 0] = random.integers(
+        0, 2, num_examples
+    )
+    return arrays
+
+
+def as_batch(arrays):
+    """Returns what the input pipeline makes of these records."""
+    return {
+        name: tf.constant(
+            array.astype("int32") if array.dtype == np.int64 else array
+        )
+        for name, array in arrays.items()
+    }
+
+
+def write_records(path, arrays):
+    """Writes {name: [N, ...]} as a TFRecord file of N examples."""
+    num_examples = len(next(iter(arrays.values())))
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in range(num_examples):
+            example = tf.train.Example()
+            for name, array in arrays.items():
+                feature = example.features.feature[name]
+                if array.dtype == np.float32:
+                    feature.float_list.value.extend(array[row].tolist())
+                else:
+                    feature.int64_list.value.extend(array[row].tolist())
+            writer.write(example.SerializeToString())
+
+
+def warmup_linear_decay(step, peak, num_train_steps, num_warmup_steps):
+    """The original's rate, drop and all."""
+    if step < num_warmup_steps:
+        return peak * step / num_warmup_steps
+    if step < num_train_steps:
+        return peak * (1 - step / num_train_steps)
+    return 0.0
+
+
+class ReferenceOptimizer:
+    """google-research/bert's AdamWeightDecayOptimizer on NumPy arrays."""
+
+    def __init__(self, weights, is_decayed, bias_correction=False):
+        self.weights = [weight.astype("float64") for weight in weights]
+        self.is_decayed = is_decayed
+        self.bias_correction = bias_correction
+        self.m = [np.zeros_like(weight) for weight in self.weights]
+        self.v = [np.zeros_like(weight) for weight in self.weights]
+        self.step = 0
+
+    def apply(self, gradients, learning_rate):
+        """Makes a step and returns the norm of all gradients."""
+        self.step += 1
+        norm = np.sqrt(sum(np.sum(np.square(g)) for g in gradients))
+        clipped = [g / max(norm, 1.0) for g in gradients]
+        for i, gradient in enumerate(clipped):
+            self.m[i] = 0.9 * self.m[i] + 0.1 * gradient
+            self.v[i] = 0.999 * self.v[i] + 0.001 * gradient**2
+            m, v = self.m[i], self.v[i]
+            if self.bias_correction:
+                m = m / (1 - 0.9**self.step)
+                v = v / (1 - 0.999**self.step)
+            update = m / (np.sqrt(v) + 1e-6)
+            if self.is_decayed[i]:
+                update = update + 0.01 * self.weights[i]
+            self.weights[i] = self.weights[i] - learning_rate * update
+        return norm

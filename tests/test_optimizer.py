@@ -1,0 +1,229 @@
+"""BERT's optimizer against NumPy, in `fit`, in a custom step, mirrored."""
+
+import keras
+import numpy as np
+import pytest
+import reference_training as reference
+import tensorflow as tf
+
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training.optimizer import BertOptimizer
+from bert_tf.training.schedule import WarmupLinearDecay
+from bert_tf.training.strategy import make_strategy
+
+
+def make_model():
+    """A classifier of integers, with biases, layer_norm and an embedding."""
+    keras.utils.set_random_seed(5)
+    model = keras.Sequential(
+        [
+            keras.Input((4,), dtype="int32"),
+            keras.layers.Embedding(7, 5, name="words"),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.layers.LayerNormalization(name="layer_norm"),
+            keras.layers.Dense(3, name="dense"),
+        ]
+    )
+    # Large enough for gradients beyond the norm of 1.
+    model.get_layer("dense").kernel.assign(
+        np.random.default_rng(2).normal(0, 3, (5, 3))
+    )
+    return model
+
+
+def make_data(num_examples=24):
+    random = np.random.default_rng(1)
+    return (
+        random.integers(0, 7, (num_examples, 4)).astype("int32"),
+        random.integers(0, 3, num_examples).astype("int32"),
+    )
+
+
+def cross_entropy(labels, logits):
+    return keras.losses.sparse_categorical_crossentropy(
+        labels, logits, from_logits=True
+    )
+
+
+def mirrored(num_devices=2):
+    return make_strategy("mirrored", num_cpu_devices=num_devices)
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+def test_steps_equal_numpy_with_clipping_and_decay(bias_correction):
+    model = make_model()
+    optimizer = BertOptimizer(0.03, bias_correction=bias_correction)
+    variables = model.trainable_variables
+    oracle = reference.ReferenceOptimizer(
+        [variable.numpy() for variable in variables],
+        is_decayed=[True, False, False, True, False],
+        bias_correction=bias_correction,
+    )
+    ids, labels = make_data(6)
+    norms = []
+    for _ in range(7):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(cross_entropy(labels, model(ids)))
+        gradients = tape.gradient(loss, variables)
+        assert isinstance(gradients[0], tf.IndexedSlices)
+        optimizer.apply(gradients, variables)
+        dense = [tf.convert_to_tensor(g).numpy() for g in gradients]
+        norms.append(oracle.apply(dense, 0.03))
+        np.testing.assert_allclose(
+            optimizer.gradient_norm.numpy(), norms[-1], rtol=1e-5
+        )
+    # Some steps were clipped, and no weight stayed behind.
+    assert max(norms) > 1
+    for variable, expected in zip(variables, oracle.weights):
+        np.testing.assert_allclose(variable, expected, rtol=2e-5, atol=2e-6)
+
+
+def test_decay_skips_biases_and_layer_norms_by_path():
+    model = BertPretrainer(reference.tiny_config())
+    optimizer = BertOptimizer()
+    optimizer.build(model.trainable_variables)
+    kept = [
+        variable.path
+        for variable, is_decayed in zip(
+            model.trainable_variables, optimizer._is_decayed
+        )
+        if not is_decayed
+    ]
+    assert kept == [
+        variable.path
+        for variable in model.trainable_variables
+        if "layer_norm" in variable.path or "bias" in variable.path
+    ]
+    assert any(path.endswith("layer_norm/gamma") for path in kept)
+    assert any(path.endswith("masked_lm/output_bias") for path in kept)
+    # Two tables of positions and segments, the tied words, two kernels of
+    # heads, the pooler's, the transform's, and six kernels a block.
+    assert len(model.trainable_variables) - len(kept) == 6 + 2 * 6
+
+
+def test_what_is_not_decayed_can_be_named():
+    model = make_model()
+    optimizer = BertOptimizer(no_weight_decay=("words", "gamma$"))
+    optimizer.build(model.trainable_variables)
+    assert optimizer._is_decayed == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_fit_makes_the_step_of_the_formula(jit_compile):
+    ids, labels = make_data(6)
+    expected, model = make_model(), make_model()
+    optimizer = BertOptimizer(WarmupLinearDecay(0.05, 9, 2))
+    for _ in range(5):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(cross_entropy(labels, expected(ids)))
+        gradients = tape.gradient(loss, expected.trainable_variables)
+        optimizer.apply(gradients, expected.trainable_variables)
+    model.compile(
+        BertOptimizer(WarmupLinearDecay(0.05, 9, 2)),
+        loss=cross_entropy,
+        jit_compile=jit_compile,
+    )
+    model.fit(ids, labels, batch_size=6, epochs=5, verbose=0)
+    for got, wanted in zip(model.get_weights(), expected.get_weights()):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_devices", [2, 4])
+def test_fit_is_the_same_on_mirrored_devices(num_devices):
+    weights, norms = [], []
+    for strategy in (tf.distribute.get_strategy(), mirrored(num_devices)):
+        with strategy.scope():
+            model = make_model()
+            model.compile(BertOptimizer(0.05), loss=cross_entropy)
+        data = tf.data.Dataset.from_tensor_slices(make_data()).batch(8)
+        model.fit(data, epochs=3, verbose=0, shuffle=False)
+        weights.append(model.get_weights())
+        norms.append(keras.ops.convert_to_numpy(model.optimizer.gradient_norm))
+    np.testing.assert_allclose(norms[0], norms[1], rtol=1e-4)
+    for one, many in zip(*weights):
+        np.testing.assert_allclose(one, many, atol=1e-5)
+
+
+def test_apply_sums_gradients_over_replicas_once_then_clips():
+    # Pins Keras's private hook `_all_reduce_sum_gradients`: clipping on each
+    # replica would leave 0.6 and 0.8 as they are and give a norm of 1.4, and
+    # a second sum would give 2.8.
+    strategy = mirrored()
+    with strategy.scope():
+        variable = keras.Variable([1.0], name="kernel")
+        optimizer = BertOptimizer(0.5, weight_decay=0.0)
+        optimizer.build([variable])
+
+    @tf.function
+    def step():
+        def replica_step():
+            replica = tf.distribute.get_replica_context()
+            gradient = tf.gather([0.6, 0.8], replica.replica_id_in_sync_group)
+            optimizer.apply([gradient[None]], [variable])
+
+        strategy.run(replica_step)
+
+    step()
+    oracle = reference.ReferenceOptimizer([np.array([1.0])], [False])
+    norm = oracle.apply([np.array([1.4])], 0.5)
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(optimizer.gradient_norm), norm, rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(optimizer._momentums[0]), [0.1], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(variable), oracle.weights[0], rtol=1e-6
+    )
+
+
+def test_config_round_trip():
+    optimizer = BertOptimizer(
+        WarmupLinearDecay(1e-3, 10, 3),
+        weight_decay=0.02,
+        beta_1=0.8,
+        beta_2=0.99,
+        epsilon=1e-5,
+        global_clipnorm=None,
+        no_weight_decay=("gamma$",),
+        bias_correction=True,
+    )
+    config = keras.optimizers.serialize(optimizer)
+    again = keras.optimizers.deserialize(config)
+    assert isinstance(again, BertOptimizer)
+    assert again.get_config() == optimizer.get_config()
+    assert again.get_config()["no_weight_decay"] == ["gamma$"]
+
+
+def test_compiled_model_goes_on_from_its_file(tmp_path):
+    ids, labels = make_data()
+    model = make_model()
+    model.compile(
+        BertOptimizer(WarmupLinearDecay(0.05, 20, 2)),
+        loss="sparse_categorical_crossentropy",
+    )
+    model.fit(ids, labels, batch_size=8, verbose=0, shuffle=False)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert int(again.optimizer.iterations) == 3
+    for each in (model, again):
+        each.fit(ids, labels, batch_size=8, verbose=0, shuffle=False)
+    for got, wanted in zip(again.get_weights(), model.get_weights()):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_not_a_number_is_not_hidden_by_clipping():
+    variable = keras.Variable([1.0, 2.0], name="kernel")
+    optimizer = BertOptimizer(0.1)
+    optimizer.apply([tf.constant([np.inf, 1.0])], [variable])
+    assert not np.isfinite(optimizer.gradient_norm.numpy())
+    assert not np.isfinite(variable.numpy()).all()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"clipnorm": 1.0}, {"clipvalue": 1.0}, {"gradient_accumulation_steps": 2}],
+)
+def test_options_that_act_before_the_sum_are_refused(option):
+    with pytest.raises(ValueError, match=f"`{next(iter(option))}` is not"):
+        BertOptimizer(**option)
