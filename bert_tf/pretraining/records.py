@@ -151,6 +151,8 @@ def _varints(values):
     """
     values = np.asarray(values)
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
+    if width == 1:
+        return _all_used(values.astype(np.uint8))
     shifts = 7 * np.arange(width, dtype=values.dtype)
     rest = values[..., None] >> shifts
     has_more = rest > 0x7F

@@ -98,44 +98,10 @@ def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
         predictions. Beyond the chosen tokens these three are 0.
     """
     num_predictions = rules.max_predictions_per_seq
-    seq_length = tf.shape(input_ids)[1]
-    is_special = (input_ids == vocabulary.cls_id) | (
-        input_ids == vocabulary.sep_id
-    )
-    is_candidate = (input_mask > 0) & ~is_special
     order_bits, action_bits, entry_bits = _random_bits(
-        seeds, seq_length, num_predictions
+        seeds, tf.shape(input_ids)[1], num_predictions
     )
-
-    # Words are numbered from 0 in each sequence. Without whole words every
-    # candidate is a word of one token, and everything else is the same.
-    starts_word = is_candidate
-    if rules.do_whole_word_mask:
-        is_continuation = tf.gather(_is_continuation(vocabulary), input_ids)
-        follows_special = tf.pad(is_special[:, :-1], [[0, 0], [1, 0]])
-        starts_word &= follows_special | ~is_continuation
-    word_index = tf.cumsum(tf.cast(starts_word, tf.int32), axis=1) - 1
-    word_sizes = _count_by_word(is_candidate, word_index)
-
-    # Shuffled by random keys; what is no word comes last.
-    shuffle_keys = tf.where(word_sizes > 0, order_bits, tf.int64.min)
-    num_looked_at = seq_length
-    if not rules.do_whole_word_mask:
-        num_looked_at = tf.minimum(num_predictions, seq_length)
-    order = tf.math.top_k(shuffle_keys, num_looked_at).indices
-    sizes_in_order = tf.gather(word_sizes, order, batch_dims=1)
-    limit = rules.num_predictions(tf.reduce_sum(input_mask, axis=1))
-    is_taken = _take_while_they_fit(sizes_in_order, limit)
-
-    rows = tf.zeros_like(order) + tf.range(tf.shape(order)[0])[:, None]
-    taken_words = tf.scatter_nd(
-        tf.stack([rows, order], axis=-1),
-        tf.cast(is_taken, tf.int32),
-        tf.shape(input_ids),
-    )
-    is_chosen = is_candidate & (
-        tf.gather(taken_words, tf.maximum(word_index, 0), batch_dims=1) > 0
-    )
+    is_chosen = _choose(input_ids, input_mask, order_bits, vocabulary, rules)
     places = tf.cast(tf.where(is_chosen), tf.int32)
     ranks = tf.cumsum(tf.cast(is_chosen, tf.int32), axis=1) - 1
     slots = tf.stack([places[:, 0], tf.gather_nd(ranks, places)], axis=-1)
@@ -162,6 +128,48 @@ def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
             slots, tf.ones_like(labels, tf.float32), shape
         ),
     }
+
+
+def _choose(input_ids, input_mask, order_bits, vocabulary, rules):
+    """Returns bool [B, L]: the tokens that are to be predicted.
+
+    Words are put in the order of `order_bits`, int64 [B, L].
+    """
+    is_special = (input_ids == vocabulary.cls_id) | (
+        input_ids == vocabulary.sep_id
+    )
+    is_candidate = (input_mask > 0) & ~is_special
+    seq_length = tf.shape(input_ids)[1]
+    if rules.do_whole_word_mask:
+        word_index = _word_index(
+            input_ids, is_candidate, is_special, vocabulary
+        )
+        word_sizes = _count_by_word(is_candidate, word_index)
+        num_looked_at = seq_length
+    else:
+        # Every candidate is a word of one token, numbered by its position.
+        word_sizes = tf.cast(is_candidate, tf.int32)
+        num_looked_at = tf.minimum(rules.max_predictions_per_seq, seq_length)
+
+    # Shuffled by random keys; what is no word comes last.
+    shuffle_keys = tf.where(word_sizes > 0, order_bits, tf.int64.min)
+    order = tf.math.top_k(shuffle_keys, num_looked_at).indices
+    sizes_in_order = tf.gather(word_sizes, order, batch_dims=1)
+    limit = rules.num_predictions(tf.reduce_sum(input_mask, axis=1))
+    is_taken = _take_while_they_fit(sizes_in_order, limit)
+
+    rows = tf.zeros_like(order) + tf.range(tf.shape(order)[0])[:, None]
+    taken_words = tf.scatter_nd(
+        tf.stack([rows, order], axis=-1),
+        tf.cast(is_taken, tf.int32),
+        tf.shape(input_ids),
+    )
+    is_chosen = taken_words > 0
+    if rules.do_whole_word_mask:
+        is_chosen = is_candidate & tf.gather(
+            is_chosen, tf.maximum(word_index, 0), batch_dims=1
+        )
+    return is_chosen
 
 
 def _random_bits(seeds, seq_length, num_predictions):
@@ -203,14 +211,19 @@ def _right_shift(words, count):
     return tf.bitwise.right_shift(words, tf.constant(count, words.dtype))
 
 
-def _is_continuation(vocabulary):
-    """Returns bool [entries]: which are pieces that continue a word."""
-    return np.array(
+def _word_index(input_ids, is_candidate, is_special, vocabulary):
+    """Returns int32 [B, L]: the number of the word that a token belongs to."""
+    continues_word = np.array(
         [
             token.startswith(vocabulary_lib.CONTINUATION)
             for token in vocabulary.tokens
         ]
     )
+    follows_special = tf.pad(is_special[:, :-1], [[0, 0], [1, 0]])
+    starts_word = is_candidate & (
+        follows_special | ~tf.gather(continues_word, input_ids)
+    )
+    return tf.cumsum(tf.cast(starts_word, tf.int32), axis=1) - 1
 
 
 def _count_by_word(is_candidate, word_index):
