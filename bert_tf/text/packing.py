@@ -1,0 +1,133 @@
+"""One or two segments of pieces to one sequence: [CLS] A [SEP] B [SEP].
+
+Core TensorFlow operations only: the trimming kernels of tensorflow_text are
+missing from TensorFlow Serving before 2.20. Letters: B batch, L sequence
+length.
+"""
+
+import tensorflow as tf
+
+from bert_tf import features
+
+
+def truncate_pair(a, b, max_tokens):
+    """Cuts the ends off pairs of segments until each pair fits.
+
+    As in the original, the longer segment of a pair loses its last piece
+    until the two have `max_tokens` together; of two equals, B loses it.
+
+    Args:
+        a: RaggedTensor `[batch, (pieces)]`.
+        b: RaggedTensor `[batch, (pieces)]`.
+        max_tokens: How many pieces A and B may have together, at least 0.
+
+    Returns:
+        The two RaggedTensors, cut.
+    """
+    if max_tokens < 0:
+        raise ValueError(
+            "`max_tokens` must not be negative. "
+            f"Received: max_tokens={max_tokens}."
+        )
+    kept_a, kept_b = _kept_lengths(a.row_lengths(), b.row_lengths(), max_tokens)
+    return _first(a, kept_a), _first(b, kept_b)
+
+
+def pack(segments, seq_length, vocabulary):
+    """Packs one or two segments a row into the inputs of the model.
+
+    Args:
+        segments: List of one or two RaggedTensors of ids, `[batch, (pieces)]`
+            or `[batch, (words), (pieces)]`. What does not fit is cut: the end
+            of a single segment, and pairs as `truncate_pair` says.
+        seq_length: Length of the sequences; at least 2 for one segment and 3
+            for two.
+        vocabulary: The `Vocabulary` that the ids are from.
+
+    Returns:
+        Dictionary of int32 `[batch, seq_length]`: `input_ids`, `input_mask`
+        (1 on pieces, 0 on padding) and `segment_ids` (1 on B and its [SEP]).
+
+    Raises:
+        ValueError: If there are not one or two segments, or the special
+            tokens alone do not fit.
+    """
+    segments = list(segments)
+    if len(segments) not in (1, 2):
+        raise ValueError(
+            "`segments` must be one or two. "
+            f"Received: {len(segments)} segments."
+        )
+    num_special = len(segments) + 1
+    if seq_length < num_special:
+        raise ValueError(
+            f"`seq_length` must be at least {num_special} for "
+            f"{len(segments)} segments, which have as many special tokens. "
+            f"Received: seq_length={seq_length}."
+        )
+    segments = [_flat(segment) for segment in segments]
+    max_tokens = seq_length - num_special
+    lengths = [_column(segment.row_lengths()) for segment in segments]
+    if len(segments) == 1:
+        kept_a = tf.minimum(lengths[0], max_tokens)
+        length = kept_a + 2
+    else:
+        tf.debugging.assert_equal(
+            *[tf.shape(length) for length in lengths],
+            message="The two segments must have as many rows.",
+        )
+        kept_a, kept_b = _kept_lengths(*lengths, max_tokens)
+        length = kept_a + kept_b + 3
+
+    # Every position of the output is looked up in one list: the special
+    # tokens, the pieces of all A, the pieces of all B.
+    special = [vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id]
+    pad, cls, sep = range(len(special))
+    pieces = [tf.cast(segment.values, tf.int32) for segment in segments]
+    table = tf.concat([tf.constant(special), *pieces], axis=0)
+
+    position_1L = tf.range(seq_length)[tf.newaxis, :]
+    offset_a = len(special) - 1 + _column(segments[0].row_starts())
+    index_BL = tf.where(position_1L <= kept_a, offset_a + position_1L, sep)
+    in_b_BL = position_1L > kept_a + 1
+    if len(segments) == 2:
+        offset_b = len(special) + tf.size(pieces[0]) - 2 - kept_a
+        offset_b += _column(segments[1].row_starts())
+        index_BL = tf.where(in_b_BL, offset_b + position_1L, index_BL)
+        index_BL = tf.where(position_1L == length - 1, sep, index_BL)
+    index_BL = tf.where(position_1L == 0, cls, index_BL)
+    is_piece_BL = position_1L < length
+    index_BL = tf.where(is_piece_BL, index_BL, pad)
+    return {
+        features.INPUT_IDS: tf.gather(table, index_BL),
+        features.INPUT_MASK: tf.cast(is_piece_BL, tf.int32),
+        features.SEGMENT_IDS: tf.cast(in_b_BL & is_piece_BL, tf.int32),
+    }
+
+
+def _kept_lengths(length_a, length_b, max_tokens):
+    """The lengths at which the original's loop stops, without the loop."""
+    # Of two long segments A gets half, rounded up; a short one leaves the
+    # other what it does not need.
+    half = (max_tokens + 1) // 2
+    kept_a = tf.minimum(length_a, tf.maximum(max_tokens - length_b, half))
+    return kept_a, tf.minimum(length_b, max_tokens - kept_a)
+
+
+def _first(segment, lengths):
+    """Keeps the first `lengths[i]` values of row i."""
+    position = tf.ragged.range(segment.row_lengths()).values
+    row = segment.value_rowids()
+    return tf.RaggedTensor.from_row_lengths(
+        tf.boolean_mask(segment.values, position < tf.gather(lengths, row)),
+        lengths,
+        validate=False,
+    )
+
+
+def _flat(segment):
+    return segment.merge_dims(1, 2) if segment.shape.rank == 3 else segment
+
+
+def _column(vector):
+    return tf.cast(vector, tf.int32)[:, tf.newaxis]

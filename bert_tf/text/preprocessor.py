@@ -1,0 +1,150 @@
+"""Strings to model inputs: the one path from text that everything uses."""
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.text import packing
+from bert_tf.text import tokenizer as tokenizer_lib
+from bert_tf.text import vocabulary as vocabulary_lib
+
+# The number of positions of every released BERT.
+_RELEASED_MAX_LENGTH = 512
+
+
+class Preprocessor(tf.Module):
+    """Turns strings, or pairs of strings, into the inputs of the model.
+
+    The same object maps a tf.data set, runs eagerly and is carried by an
+    exported model, so that text is treated alike everywhere.
+
+    Args:
+        vocabulary: A `Vocabulary`.
+        do_lower_case: Lower-case the text and drop its accents; must suit the
+            vocabulary.
+        max_seq_length: Length of the sequences, special tokens included.
+        fast: Use `text.FastBertTokenizer`; see `WordpieceTokenizer` for how it
+            differs.
+
+    Call arguments:
+        texts: string `[batch]`, or a tuple or list of one or two of them. Each
+            may also be a scalar. A list of Python strings is a batch, a tuple
+            of them is a pair.
+
+    Returns:
+        Dictionary of int32 `[batch, max_seq_length]`, or `[max_seq_length]`
+        for scalars: `input_ids`, `input_mask`, `segment_ids`.
+    """
+
+    def __init__(
+        self, vocabulary, do_lower_case=True, max_seq_length=128, fast=False
+    ):
+        super().__init__(name="preprocessor")
+        if max_seq_length < 2:
+            raise ValueError(
+                "`max_seq_length` must be at least 2, for [CLS] and [SEP]. "
+                f"Received: max_seq_length={max_seq_length}."
+            )
+        self.tokenizer = tokenizer_lib.WordpieceTokenizer(
+            vocabulary, do_lower_case=do_lower_case, fast=fast
+        )
+        self.max_seq_length = max_seq_length
+
+    @classmethod
+    def from_folder(cls, folder, max_seq_length=None, fast=False):
+        """Reads the vocabulary and the settings of a model folder.
+
+        Args:
+            folder: Holds vocab.txt, and as Hugging Face's folders
+                tokenizer_config.json and config.json. Without them (Google's
+                releases) the contents of the vocabulary tell the case.
+            max_seq_length: Length of the sequences; by default the longest
+                that the folder's model takes.
+            fast: As the class's.
+
+        Raises:
+            ValueError: If the vocabulary is missing or bad, or the settings
+                ask for a tokenizer that is not BERT's.
+        """
+        folder = str(folder).rstrip("/")
+        vocabulary = vocabulary_lib.load_vocabulary(f"{folder}/vocab.txt")
+        settings = _read_settings(f"{folder}/tokenizer_config.json")
+        do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
+        _check_settings(folder, settings, do_lower_case)
+        longest = settings.get("model_max_length", _RELEASED_MAX_LENGTH)
+        config = _read_settings(f"{folder}/config.json")
+        # Hugging Face writes 10^30 for a length that it does not know.
+        longest = min(
+            int(longest),
+            config.get("max_position_embeddings", _RELEASED_MAX_LENGTH),
+        )
+        try:
+            return cls(
+                vocabulary,
+                do_lower_case=do_lower_case,
+                max_seq_length=max_seq_length or longest,
+                fast=fast,
+            )
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
+
+    @property
+    def vocabulary(self):
+        return self.tokenizer.vocabulary
+
+    @property
+    def do_lower_case(self):
+        return self.tokenizer.do_lower_case
+
+    def __call__(self, texts):
+        segments = _to_segments(texts)
+        shapes = [segment.shape for segment in segments]
+        if shapes[0].rank not in (0, 1) or not all(
+            shape.rank == shapes[0].rank and shape.is_compatible_with(shapes[0])
+            for shape in shapes
+        ):
+            raise ValueError(
+                "`texts` must be strings of shape [batch] or [], of the same "
+                "shape if they are two. Received: shapes "
+                f"{', '.join(str(shape) for shape in shapes)}."
+            )
+        is_scalar = shapes[0].rank == 0
+        if is_scalar:
+            segments = [segment[tf.newaxis] for segment in segments]
+        inputs = packing.pack(
+            [self.tokenizer.tokenize(segment) for segment in segments],
+            self.max_seq_length,
+            self.vocabulary,
+        )
+        for value in inputs.values():
+            value.set_shape([segments[0].shape[0], self.max_seq_length])
+        if is_scalar:
+            inputs = {name: value[0] for name, value in inputs.items()}
+        return inputs
+
+
+def _to_segments(texts):
+    is_pair = isinstance(texts, tuple) or (
+        isinstance(texts, list)
+        and not any(isinstance(item, (str, bytes)) for item in texts)
+    )
+    segments = texts if is_pair else (texts,)
+    return [tf.convert_to_tensor(segment, tf.string) for segment in segments]
+
+
+def _read_settings(path):
+    return files.read_json(path) if files.exists(path) else {}
+
+
+def _check_settings(folder, settings, do_lower_case):
+    required = {
+        "do_basic_tokenize": (True,),
+        "strip_accents": (None, do_lower_case),
+        "tokenize_chinese_chars": (True,),
+    }
+    for name, values in required.items():
+        if settings.get(name, values[0]) not in values:
+            raise ValueError(
+                f"{folder}/tokenizer_config.json: `{name}` must be "
+                f"{values[0]!r}, as in BERT's tokenizer. "
+                f"Received: {name}={settings[name]!r}."
+            )
