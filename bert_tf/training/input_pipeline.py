@@ -179,7 +179,7 @@ class ArraySource:
     """Examples in memory, as those of a fine-tuning task.
 
     Args:
-        arrays: {name: array [num_examples, ...]} of int32 or float32.
+        arrays: {name: array or tensor [num_examples, ...]}.
         seed: Of the order of the training examples.
     """
 
@@ -209,19 +209,30 @@ class ArraySource:
 
         rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
         rows = rows.flat_map(rows_of_epoch).skip(skipped)
-        return _training_batches(rows, batch_size, context, self._gather)
+        return _training_batches(rows, batch_size, context, self._gather())
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
         """Returns what `RecordSource.evaluation_batches` does."""
         rows = tf.data.Dataset.range(self.num_examples)
         return _evaluation_batches(
-            rows, batch_size, max_batches, context, self._gather
+            rows, batch_size, max_batches, context, self._gather()
         )
 
-    def _gather(self, rows):
-        return {
-            name: tf.gather(array, rows) for name, array in self.arrays.items()
+    def _gather(self):
+        # Made tensors here: inside the function they would be constants of
+        # its graph, which may have 2 GB.
+        tensors = {
+            name: tf.convert_to_tensor(array)
+            for name, array in self.arrays.items()
         }
+
+        def gather(rows):
+            return {
+                name: tf.gather(tensor, rows)
+                for name, tensor in tensors.items()
+            }
+
+        return gather
 
 
 def pretraining_records(

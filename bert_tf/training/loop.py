@@ -21,7 +21,7 @@ from bert_tf.training import strategy as strategies
 _logger = logging.getLogger(__name__)
 # A program that was told to stop (SIGTERM) and has saved its state exits with
 # this code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
-INTERRUPTED_EXIT_CODE = 75
+PREEMPTED_EXIT_CODE = 75
 # A call into TensorFlow cannot be interrupted; it is kept about this short.
 _SECONDS_PER_CALL = 5.0
 

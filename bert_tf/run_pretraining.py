@@ -1,0 +1,305 @@
+r"""Pre-trains BERT on masked-token and next-sentence prediction.
+
+    python -m bert_tf.run_pretraining \
+        --input_file='/data/wiki.tfrecord*' \
+        --bert_config_file=bert_config.json --vocab_file=vocab.txt \
+        --output_dir=/runs/wiki --do_train --do_eval \
+        --train_batch_size=256 --learning_rate=1e-4 --num_train_steps=1000000
+
+reads records of bert_tf.data.create_pretraining_data, or of
+google-research/bert's program of that name, and writes into --output_dir the
+model as a model folder (config.json, model.safetensors, vocab.txt,
+tokenizer_config.json), the state of the training and TensorBoard summaries in
+train/, and the evaluation in eval_results.txt. The model is written with every
+checkpoint.
+
+Run again with the same flags, it goes on from its last checkpoint. Told to stop
+(SIGTERM), it saves and exits with code 75. The weights are, in this order: the
+last checkpoint's in --output_dir, --init_checkpoint's, new ones.
+
+Where --init_checkpoint is a model folder, or the folder of a release, its own
+configuration and vocabulary are taken, and training goes on with other text:
+
+    python -m bert_tf.run_pretraining --init_checkpoint=uncased_L-12_H-768 \
+        --input_file='/data/law.tfrecord*' --output_dir=/runs/law --do_train
+"""
+
+import os
+import sys
+
+import keras
+from absl import flags
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf import files
+from bert_tf import manifest
+from bert_tf import program
+from bert_tf import training_flags
+from bert_tf.checkpoints import model_folder
+from bert_tf.models import pretrainer
+from bert_tf.tasks import fine_tuning
+from bert_tf.tasks import starting_point
+from bert_tf.training import checkpointing
+from bert_tf.training import input_pipeline
+from bert_tf.training import loop
+from bert_tf.training import strategy as strategies
+from bert_tf.training.objective import Objective
+from bert_tf.training.optimizer import BertOptimizer
+from bert_tf.training.schedule import WarmupLinearDecay
+
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Record files: globs, comma-separated."
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "Folder of the model, its training and its results."
+)
+_BERT_CONFIG_FILE = flags.DEFINE_string(
+    "bert_config_file",
+    None,
+    "JSON of the architecture. Default: the checkpoint's own.",
+)
+_VOCAB_FILE = flags.DEFINE_string(
+    "vocab_file",
+    None,
+    "Vocabulary of the records, for the model folder. Default: the "
+    "checkpoint's own.",
+)
+_DO_LOWER_CASE = flags.DEFINE_bool(
+    "do_lower_case",
+    None,
+    "Whether the records' text was lower-cased, for the model folder. "
+    "Default: as the checkpoint's folder says, or else true.",
+)
+_INIT_CHECKPOINT = flags.DEFINE_string(
+    "init_checkpoint",
+    None,
+    "Where to begin: a model folder (of bert_tf or Hugging Face) or a release "
+    "of Google's. Default: new weights.",
+)
+_MAX_SEQ_LENGTH = flags.DEFINE_integer(
+    "max_seq_length", 128, "Tokens of an example, as in the records."
+)
+_MAX_PREDICTIONS_PER_SEQ = flags.DEFINE_integer(
+    "max_predictions_per_seq",
+    20,
+    "Most masked tokens of an example, as in the records.",
+)
+_DO_TRAIN = flags.DEFINE_bool("do_train", False, "Whether to train.")
+_DO_EVAL = flags.DEFINE_bool(
+    "do_eval", False, "Whether to evaluate, after any training."
+)
+_TRAIN_BATCH_SIZE = flags.DEFINE_integer(
+    "train_batch_size", 32, "Examples a step, over all devices.", lower_bound=1
+)
+_EVAL_BATCH_SIZE = flags.DEFINE_integer(
+    "eval_batch_size", 8, "The same for --do_eval.", lower_bound=1
+)
+_LEARNING_RATE = flags.DEFINE_float(
+    "learning_rate", 5e-5, "Learning rate at the end of the warmup."
+)
+_NUM_TRAIN_STEPS = flags.DEFINE_integer(
+    "num_train_steps", 100_000, "Number of the last step.", lower_bound=1
+)
+_NUM_WARMUP_STEPS = flags.DEFINE_integer(
+    "num_warmup_steps",
+    10_000,
+    "Steps in which the learning rate rises.",
+    lower_bound=0,
+)
+_SAVE_CHECKPOINTS_STEPS = flags.DEFINE_integer(
+    "save_checkpoints_steps",
+    1000,
+    "Steps from one checkpoint to the next.",
+    lower_bound=1,
+)
+_KEEP_CHECKPOINT_MAX = flags.DEFINE_integer(
+    "keep_checkpoint_max", 5, "Newest checkpoints to keep.", lower_bound=1
+)
+_ITERATIONS_PER_LOOP = flags.DEFINE_integer(
+    "iterations_per_loop",
+    1000,
+    "Steps from one line of the log to the next.",
+    lower_bound=1,
+)
+_MAX_EVAL_STEPS = flags.DEFINE_integer(
+    "max_eval_steps", 100, "Most batches to evaluate.", lower_bound=1
+)
+_RANDOM_SEED = flags.DEFINE_integer(
+    "random_seed",
+    12345,
+    "Seed of the new weights, the order of the examples and the dropout.",
+)
+
+_OBJECTIVE = Objective(
+    weights=pretrainer.pretraining_weights,
+    losses=pretrainer.pretraining_losses,
+    metrics=pretrainer.pretraining_metrics,
+    # As in google-research/bert.
+    weight_epsilon=1e-5,
+)
+
+
+def main(argv):
+    del argv
+    logging.set_verbosity(logging.INFO)
+    _check_flags()
+
+    # Devices.
+    strategy = training_flags.make_strategy()
+    policy = training_flags.dtype_policy(strategy)
+    keras.utils.set_random_seed(_RANDOM_SEED.value)
+
+    # Data.
+    start = starting_point.find(
+        _INIT_CHECKPOINT.value if _DO_TRAIN.value else _trained_model(),
+        _BERT_CONFIG_FILE.value,
+        _VOCAB_FILE.value,
+        _DO_LOWER_CASE.value,
+    )
+    records = input_pipeline.pretraining_records(
+        _INPUT_FILE.value,
+        max_seq_length=_MAX_SEQ_LENGTH.value,
+        max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
+        vocab_size=start.config.vocab_size,
+        type_vocab_size=start.config.type_vocab_size,
+        vocab_sha256=manifest.text_sha256(start.vocabulary.to_text()),
+        do_lower_case=start.do_lower_case,
+        seed=_RANDOM_SEED.value,
+    )
+
+    # Model.
+    with strategy.scope():
+        model = pretrainer.BertPretrainer(start.config, dtype=policy)
+    logging.info(
+        "%s parameters, %s, %d replicas.",
+        f"{model.count_params():,}",
+        policy,
+        strategy.num_replicas_in_sync,
+    )
+
+    if _DO_TRAIN.value:
+        step = _train(model, start, records, strategy)
+    else:
+        checkpoints.load_weights(start.init_checkpoint, model)
+        step = fine_tuning.trained_steps(start.init_checkpoint)
+    if _DO_EVAL.value:
+        _evaluate(model, records, strategy, step)
+
+
+def _check_flags():
+    program.require(input_file=_INPUT_FILE.value, output_dir=_OUTPUT_DIR.value)
+    if not _DO_TRAIN.value and not _DO_EVAL.value:
+        raise ValueError(
+            "At least one of --do_train and --do_eval must be given."
+        )
+    if _DO_TRAIN.value and _holds_model() and not _holds_training():
+        raise ValueError(
+            f"--output_dir={_OUTPUT_DIR.value} holds a model that was not "
+            "trained there. Choose another output directory, and give the "
+            "model as --init_checkpoint to begin with it."
+        )
+
+
+def _train(model, start, records, strategy):
+    """Trains from the last checkpoint, if any; returns the step."""
+    with strategy.scope():
+        optimizer = BertOptimizer(
+            WarmupLinearDecay(
+                _LEARNING_RATE.value,
+                _NUM_TRAIN_STEPS.value,
+                _NUM_WARMUP_STEPS.value,
+            )
+        )
+        if model.compute_dtype == "float16":
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+        state = checkpointing.TrainingState(
+            model,
+            optimizer,
+            _OUTPUT_DIR.value,
+            {
+                **start.config.to_dict(),
+                "vocab_sha256": manifest.text_sha256(
+                    start.vocabulary.to_text()
+                ),
+            },
+            _KEEP_CHECKPOINT_MAX.value,
+        )
+    # The order matters: a run that began from --init_checkpoint goes on from
+    # its own last checkpoint.
+    if state.restore():
+        logging.info("Going on from step %d.", state.step)
+    elif start.init_checkpoint is not None:
+        checkpoints.load_weights(start.init_checkpoint, model)
+    else:
+        logging.info("Beginning with new weights.")
+
+    def save_model():
+        checkpoints.save(
+            _OUTPUT_DIR.value,
+            model,
+            start.vocabulary,
+            start.do_lower_case,
+            start.config.max_position_embeddings,
+        )
+
+    config = loop.TrainingConfig(
+        num_train_steps=_NUM_TRAIN_STEPS.value,
+        train_batch_size=_TRAIN_BATCH_SIZE.value,
+        save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS.value,
+        iterations_per_loop=_ITERATIONS_PER_LOOP.value,
+        seed=_RANDOM_SEED.value,
+    )
+    try:
+        loop.train(
+            state, _OBJECTIVE, records, config, strategy, on_save=save_model
+        )
+    except loop.PreemptedError as stop:
+        logging.info("%s", stop)
+        sys.exit(loop.PREEMPTED_EXIT_CODE)
+    logging.info("The model is in %s.", _OUTPUT_DIR.value)
+    return state.step
+
+
+def _evaluate(model, records, strategy, step):
+    results = loop.evaluate(
+        model,
+        _OBJECTIVE,
+        records,
+        _EVAL_BATCH_SIZE.value,
+        strategy,
+        _MAX_EVAL_STEPS.value,
+    )
+    results["global_step"] = step
+    if strategies.is_chief(strategy):
+        fine_tuning.write_results(_output("eval_results.txt"), results)
+        for name in sorted(results):
+            print(f"{name} = {results[name]}")
+
+
+def _trained_model():
+    """Returns the folder of the model to evaluate."""
+    if _holds_model():
+        return _OUTPUT_DIR.value
+    if _INIT_CHECKPOINT.value is None:
+        raise ValueError(
+            "Without --do_train there must be a model in --output_dir or "
+            f"--init_checkpoint. Received: --output_dir={_OUTPUT_DIR.value}."
+        )
+    return _INIT_CHECKPOINT.value
+
+
+def _holds_model():
+    return files.exists(_output(model_folder.CONFIG_FILE))
+
+
+def _holds_training():
+    return files.exists(_output(checkpointing.FOLDER))
+
+
+def _output(name):
+    return os.path.join(_OUTPUT_DIR.value, name)
+
+
+if __name__ == "__main__":
+    program.run(main)
