@@ -14,6 +14,10 @@ from bert_tf.config import BertConfig
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+# Ours, if a training run is to be continued elsewhere: Adam's moments.
+SLOTS_FILE = "optimizer.safetensors"
+GLOBAL_STEP = "global_step"
+TOKENIZER_JSON_FILE = "tokenizer.json"
 PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 # Buffers, not weights: older versions of transformers wrote them.
@@ -23,7 +27,6 @@ TIED_NAMES = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-_DTYPES = ("F32", "F16", "BF16", "F64")
 
 
 class HuggingFaceCheckpoint:
@@ -41,6 +44,8 @@ class HuggingFaceCheckpoint:
         parts: The parts which that class has; only the encoder if unknown.
         shapes: {name of the table: shape} of what the files hold.
         ignored: {name in the file: shape} of buffers, which are no weights.
+        slots: {name: shape} of Adam's moments, if the folder holds them.
+        global_step: The number of training steps, if it does, or None.
 
     Raises:
         ValueError: If files are missing, corrupt, or only pickles; the
@@ -51,6 +56,7 @@ class HuggingFaceCheckpoint:
 
     def __init__(self, folder):
         self.path = folder
+        self.folder = folder
         self.config_values = files.read_json(f"{folder}/{CONFIG_FILE}")
         self.config = BertConfig.from_json(f"{folder}/{CONFIG_FILE}")
         architectures = self.config_values.get("architectures") or ()
@@ -63,11 +69,15 @@ class HuggingFaceCheckpoint:
         )
         self.shapes = {}
         self.ignored = {}
+        self.slots = {}
+        self.global_step = None
         self._stack = contextlib.ExitStack()
         self._sources = {}  # {name: (open file, its path, name in it)}
         try:
             for path, expected in self._weight_files():
                 self._open(path, expected)
+            if files.exists(f"{folder}/{SLOTS_FILE}"):
+                self._open_slots(f"{folder}/{SLOTS_FILE}")
         except BaseException:
             self._stack.close()
             raise
@@ -78,13 +88,28 @@ class HuggingFaceCheckpoint:
     def __exit__(self, *exception):
         self._stack.close()
 
+    @property
+    def num_labels(self):
+        """Outputs of the (token) classifier, or None without one."""
+        if self.architecture is None:
+            return self.shapes.get("classifier.weight", (None,))[0]
+        if {names.CLASSIFIER, names.TOKEN_CLASSIFIER} & set(self.parts):
+            return num_labels(self.config_values)
+        return None
+
+    @property
+    def classifier_dropout(self):
+        """Dropout in front of the classifier."""
+        dropout = self.config_values.get("classifier_dropout")
+        return self.config.hidden_dropout_prob if dropout is None else dropout
+
     def file_of(self, name):
         """Returns the path of the file that holds the tensor."""
         return self._sources[name][1]
 
     def ignored_note(self, name):
         """Returns what one of the `ignored` is."""
-        return "a buffer, no weight"
+        return "the optimizer's" if name in self.slots else "no weight"
 
     def read(self, name):
         """Returns the tensor as it is stored, as a float32 array.
@@ -99,6 +124,11 @@ class HuggingFaceCheckpoint:
             raise ValueError(
                 f"{path}: cannot read the tensor {name_in_file}: {error}"
             ) from error
+        if array.dtype.kind not in "fV":
+            raise ValueError(
+                f"{path}: the tensor {name_in_file} must be of floating-point "
+                f"numbers. Received: {array.dtype}."
+            )
         return np.asarray(array, np.float32)
 
     def _weight_files(self):
@@ -120,15 +150,7 @@ class HuggingFaceCheckpoint:
             raise ValueError(_missing_weights(folder, self.architecture))
 
     def _open(self, path, expected):
-        local = self._stack.enter_context(files.local_copy(path))
-        try:
-            source = self._stack.enter_context(
-                safetensors.safe_open(local, framework="numpy")
-            )
-        except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(
-                f"{path}: is truncated or no safetensors file: {error}"
-            ) from error
+        source = self._open_file(path)
         found = source.offset_keys()
         for name in expected or ():
             if name not in found:
@@ -137,17 +159,10 @@ class HuggingFaceCheckpoint:
                     "places there."
                 )
         for name_in_file in found:
-            view = source.get_slice(name_in_file)
-            shape = tuple(view.get_shape())
+            shape = tuple(source.get_slice(name_in_file).get_shape())
             if name_in_file.removeprefix(names.HUGGING_FACE_PREFIX) in _BUFFERS:
                 self.ignored[name_in_file] = shape
                 continue
-            if view.get_dtype() not in _DTYPES:
-                raise ValueError(
-                    f"{path}: the tensor {name_in_file} must be of one of the "
-                    f"types {', '.join(_DTYPES)}. Received: "
-                    f"{view.get_dtype()}."
-                )
             name = table_name(name_in_file)
             if name in self.shapes:
                 raise ValueError(
@@ -156,6 +171,26 @@ class HuggingFaceCheckpoint:
                 )
             self.shapes[name] = shape
             self._sources[name] = (source, path, name_in_file)
+
+    def _open_slots(self, path):
+        source = self._open_file(path)
+        for name in source.offset_keys():
+            self._sources[name] = (source, path, name)
+            if name == GLOBAL_STEP:
+                self.global_step = int(source.get_tensor(name))
+            else:
+                self.slots[name] = tuple(source.get_slice(name).get_shape())
+
+    def _open_file(self, path):
+        local = self._stack.enter_context(files.local_copy(path))
+        try:
+            return self._stack.enter_context(
+                safetensors.safe_open(local, framework="numpy")
+            )
+        except (safetensors.SafetensorError, OSError) as error:
+            raise ValueError(
+                f"{path}: is truncated or no safetensors file: {error}"
+            ) from error
 
 
 def table_name(name):
@@ -204,6 +239,27 @@ def label_names(config_values):
     return tuple(by_id[label_id] for label_id in range(len(by_id)))
 
 
+def tokens_of(tokenizer):
+    """Returns the entries of the vocabulary in a tokenizer.json, in order.
+
+    Args:
+        tokenizer: The contents of the file, a dictionary.
+
+    Raises:
+        ValueError: If it is no WordPiece tokenizer.
+    """
+    model = tokenizer.get("model", {})
+    # Older files do not name the type.
+    if model.get("type", "WordPiece") != "WordPiece" or "vocab" not in model:
+        raise ValueError("must be a WordPiece tokenizer.")
+    ids = dict(model["vocab"])
+    for token in tokenizer.get("added_tokens", ()):
+        ids.setdefault(token["content"], token["id"])
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise ValueError("the ids of the vocabulary must be 0, 1, 2, ...")
+    return tuple(sorted(ids, key=ids.get))
+
+
 def make_config(
     config, architecture, *, pad_id, num_labels, labels, classifier_dropout
 ):
@@ -241,11 +297,11 @@ def write_weights(path, tensors):
 
     Args:
         path: Path to write, local or remote.
-        tensors: {name: float32 array}.
+        tensors: {name: array}.
     """
     # The writer takes the memory as it lies, whatever the strides say.
     tensors = {
-        name: np.ascontiguousarray(array) for name, array in tensors.items()
+        name: np.asarray(array, order="C") for name, array in tensors.items()
     }
     with files.local_target(path) as local:
         try:

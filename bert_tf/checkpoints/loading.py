@@ -1,18 +1,23 @@
 """Weights of a checkpoint into a model, with nothing skipped silently."""
 
+import contextlib
 import dataclasses
 
+import keras
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
-from bert_tf import files
 from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import names
+from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
 from bert_tf.models.classifier import BertClassifier
-from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.models.token_classifier import BertTokenClassifier
 
+# The ends of the names of variables that begin as random values.
+_RANDOM = ("kernel", "embeddings")
 _MAX_PROBLEMS = 10
 
 
@@ -50,28 +55,22 @@ def load(
         ValueError: If the files are missing, corrupt, or do not fit together
             or the model; the message names the file and the tensor.
     """
-    with open_checkpoint(path) as checkpoint:
+    with reader.open_checkpoint(path) as checkpoint:
         config = checkpoint.config
         if config is None:
             raise ValueError(
-                f"{path}: has no {hugging_face.CONFIG_FILE} or "
-                "bert_config.json beside it."
+                f"{path}: must have a {hugging_face.CONFIG_FILE} or "
+                "bert_config.json beside its weights."
             )
-        check_vocabulary(path, config)
+        model_folder.check_vocabulary(checkpoint.folder, config)
         if max_position_embeddings is not None:
-            if max_position_embeddings < config.max_position_embeddings:
-                raise ValueError(
-                    "`max_position_embeddings` must be at least the "
-                    f"checkpoint's {config.max_position_embeddings}. Received: "
-                    f"max_position_embeddings={max_position_embeddings}."
-                )
-            config = dataclasses.replace(
-                config, max_position_embeddings=max_position_embeddings
-            )
-        if issubclass(model_class, BertClassifier):
-            kwargs = _head_arguments(checkpoint, names.CLASSIFIER) | kwargs
-        model = model_class(config, **kwargs)
-        coverage = _fill(model, checkpoint, allow_partial, True)
+            config = longer_config(config, max_position_embeddings)
+        kwargs = _head_arguments(checkpoint, model_class) | kwargs
+        with _without_random_values():
+            model = model_class(config, **kwargs)
+        coverage = _fill(
+            model, checkpoint, allow_partial, extend_positions=True, is_new=True
+        )
     model.coverage_report = coverage
     return model
 
@@ -93,67 +92,68 @@ def load_weights(path, model, *, allow_partial=False, extend_positions=False):
         ValueError: As of `load`. No variable has been changed then, unless a
             tensor turned out to be unreadable.
     """
-    with open_checkpoint(path) as checkpoint:
-        if checkpoint.config is not None and hasattr(model, "config"):
-            _check_architecture(path, checkpoint.config, model.config)
-        return _fill(model, checkpoint, allow_partial, extend_positions)
+    with reader.open_checkpoint(path) as checkpoint:
+        return _fill(
+            model, checkpoint, allow_partial, extend_positions, is_new=False
+        )
 
 
-def open_checkpoint(path):
-    """Returns a reader of what lies at `path`; a context manager.
+def longer_config(config, max_position_embeddings):
+    """Returns the configuration with that many positions.
 
     Raises:
-        ValueError: If it is nothing that can be read.
+        ValueError: If they are fewer than it has.
     """
-    path = str(path).rstrip("/")
-    if files.exists(f"{path}/{hugging_face.CONFIG_FILE}"):
-        return hugging_face.HuggingFaceCheckpoint(path)
-    found = ", ".join(files.list_folder(path)) or "nothing"
-    raise ValueError(
-        f"{path}: is no model folder: it has no {hugging_face.CONFIG_FILE}. "
-        f"Found: {found}."
+    if max_position_embeddings < config.max_position_embeddings:
+        raise ValueError(
+            "`max_position_embeddings` must be at least the checkpoint's "
+            f"{config.max_position_embeddings}. Received: "
+            f"max_position_embeddings={max_position_embeddings}."
+        )
+    return dataclasses.replace(
+        config, max_position_embeddings=max_position_embeddings
     )
 
 
-def check_vocabulary(folder, config):
-    """Checks the vocabulary of a folder, if it has one.
+@contextlib.contextmanager
+def _without_random_values():
+    """Leaves the random variables made in the block without a value.
 
-    Raises:
-        ValueError: If its size is not the configuration's, or its case not
-            what tokenizer_config.json says.
+    They are about to be filled; drawing the values of BERT-base would take
+    several times as long as reading them.
     """
-    path = f"{folder}/vocab.txt"
-    if not files.exists(path):
-        return
-    vocabulary = vocabulary_lib.load_vocabulary(path)
-    if len(vocabulary) != config.vocab_size:
-        raise ValueError(
-            f"{path}: must have as many entries as the configuration's "
-            f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
-            "entries."
-        )
-    path = f"{folder}/tokenizer_config.json"
-    if files.exists(path):
-        do_lower_case = files.read_json(path).get("do_lower_case")
-        if do_lower_case is not None:
-            try:
-                vocabulary_lib.check_case(vocabulary, do_lower_case)
-            except ValueError as error:
-                raise ValueError(f"{path}: {error}") from error
+
+    def make(next_creator, **kwargs):
+        if kwargs["name"].endswith(_RANDOM) and callable(
+            kwargs["initial_value"]
+        ):
+            with tf.Graph().as_default():  # Where nothing is computed.
+                value = kwargs["initial_value"]()
+            kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
+                shape=value.shape, dtype=value.dtype
+            )
+        return next_creator(**kwargs)
+
+    with tf.variable_creator_scope(make):
+        yield
 
 
-def _head_arguments(checkpoint, part):
+def _head_arguments(checkpoint, model_class):
     """Returns `num_labels` and `dropout` as the checkpoint has them."""
-    if part not in checkpoint.parts:
-        return {}
-    values = checkpoint.config_values
-    dropout = values.get("classifier_dropout")
-    if dropout is None:
-        dropout = checkpoint.config.hidden_dropout_prob
-    return {
-        "num_labels": hugging_face.num_labels(values),
-        "dropout": dropout,
-    }
+    for a_class, part in (
+        (BertClassifier, names.CLASSIFIER),
+        (BertTokenClassifier, names.TOKEN_CLASSIFIER),
+    ):
+        if (
+            issubclass(model_class, a_class)
+            and reader.has_part(checkpoint, part)
+            and checkpoint.num_labels is not None
+        ):
+            arguments = {"num_labels": checkpoint.num_labels}
+            if checkpoint.classifier_dropout is not None:
+                arguments["dropout"] = checkpoint.classifier_dropout
+            return arguments
+    return {}
 
 
 def _check_architecture(path, stored, config):
@@ -166,33 +166,39 @@ def _check_architecture(path, stored, config):
             )
 
 
-def _fill(model, checkpoint, allow_partial, extend_positions):
+def _fill(model, checkpoint, allow_partial, extend_positions, is_new):
     """Assigns what fits, one tensor at a time; returns the report."""
     matched = names.match_variables(model)
-    plan, entries, problems = _plan(
-        matched, checkpoint, allow_partial, extend_positions
-    )
-    leftovers = _leftovers(matched, model, checkpoint)
-    for entry, is_explained in leftovers:
+    if checkpoint.config is not None:
+        _check_architecture(checkpoint.path, checkpoint.config, model.config)
+    entries, problems = [], []
+    to_load, to_make = [], []
+    for name, variable in matched.items():
+        entry, problem = _plan(name, matched, checkpoint, extend_positions)
+        entry = dataclasses.replace(entry, name=variable.path)
         entries.append(entry)
-        if not is_explained and not allow_partial:
-            problems.append(
-                f"{checkpoint.file_of(entry.name)}: the tensor {entry.name} "
-                f"{list(entry.shape)} has no place in the model."
-            )
-    if problems:
-        hidden = len(problems) - _MAX_PROBLEMS
-        if hidden > 0:
-            problems[_MAX_PROBLEMS:] = [f"... and {hidden} more."]
-        raise ValueError(
-            "\n".join(problems)
-            + "\n`allow_partial` loads the rest all the same."
-        )
-    for name, variable in plan:
-        array = read_tensor(checkpoint, name)
+        problems.extend(problem)
+        if entry.status == report.LOADED:
+            to_load.append((name, variable))
+        else:
+            to_make.append((name, variable))
+    for entry, problem in _leftovers(matched, model.config, checkpoint):
+        entries.append(entry)
+        problems.extend(problem)
+    if problems and not allow_partial:
+        raise_problems(problems)
+
+    for name, variable in to_load:
+        array = reader.read_tensor(checkpoint, name)
         if array.shape != tuple(variable.shape):
-            array = extend(array, variable.shape[0])
+            array = reader.extend(array, variable.shape[0])
         variable.assign(array)
+    for name, variable in to_make:
+        if is_new and name.keras.endswith(_RANDOM):
+            initializer = keras.initializers.TruncatedNormal(
+                stddev=model.config.initializer_range
+            )
+            variable.assign(initializer(name.shape))
     coverage = report.CoverageReport(
         path=str(checkpoint.path), entries=tuple(entries)
     )
@@ -200,135 +206,100 @@ def _fill(model, checkpoint, allow_partial, extend_positions):
     return coverage
 
 
-def read_tensor(checkpoint, name):
-    """Returns a tensor in the layout of its Keras variable.
-
-    Raises:
-        ValueError: If it cannot be read or has a value that is not finite;
-            the message names file and tensor.
-    """
-    stored_name = name.stored_name(checkpoint.file_format)
-    array = checkpoint.read(stored_name)
-    if not np.isfinite(array).all():
-        raise ValueError(
-            f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
-            "holds values that are not finite."
-        )
-    if name.is_transposed(checkpoint.file_format):
-        array = np.ascontiguousarray(array.T)
-    return array
+def raise_problems(problems):
+    """Raises one ValueError that tells the first of them."""
+    lines = list(problems)
+    if len(lines) > _MAX_PROBLEMS:
+        lines[_MAX_PROBLEMS:] = [f"... and {len(lines) - _MAX_PROBLEMS} more."]
+    lines.append("`allow_partial` takes what does fit all the same.")
+    raise ValueError("\n".join(lines))
 
 
-def extend(array, num_rows):
-    """Repeats the rows from the first on, until there are `num_rows`.
-
-    Copies keep what the encoder learned of positions relative to each other,
-    but at the seams (Beltagy et al. 2020, Longformer, section 5).
-    """
-    return np.take(array, np.arange(num_rows) % len(array), axis=0)
-
-
-def _plan(matched, checkpoint, allow_partial, extend_positions):
-    """Returns [(TensorName, variable)] to load, entries, and problems."""
+def _plan(name, matched, checkpoint, extend_positions):
+    """Returns the entry of a variable, and a list of problems with it."""
     file_format = checkpoint.file_format
-    plan, entries, problems = [], [], []
-    absent = {
-        part: all(
-            name.stored_name(file_format) not in checkpoint.shapes
-            for name in matched
-            if name.part == part
-        )
-        for part in names.parts_of(matched)
-    }
-    for name, variable in matched.items():
-        stored_name = name.stored_name(file_format)
-        shape = tuple(variable.shape)
-        stored_shape = name.stored_shape(file_format)
-        note = stored_name
-        problem = None
-        if not _is_head_of(name.part, checkpoint):
-            status, note = report.NEW, f"not in {checkpoint.architecture}"
-        elif stored_name not in checkpoint.shapes:
-            status, note = report.NEW, "not in the checkpoint"
-            # A head may be missing as a whole, where nothing promises it.
-            if not absent[name.part] or name.part in checkpoint.parts:
-                problem = f"the tensor {stored_name} is missing."
-        elif checkpoint.shapes[stored_name] == stored_shape:
-            status = report.LOADED
-        elif (
-            name.keras == names.POSITION_EMBEDDINGS
-            and checkpoint.shapes[stored_name][1:] == stored_shape[1:]
-            and checkpoint.shapes[stored_name][0] < stored_shape[0]
-            and extend_positions
+    stored_name = name.stored_name(file_format)
+    found = checkpoint.shapes.get(stored_name)
+    wanted = name.stored_shape(file_format)
+    status, note, problem = report.LOADED, stored_name, None
+    if not reader.has_part(checkpoint, name.part):
+        status, note = report.NEW, f"not in {checkpoint.architecture}"
+    elif found is None:
+        status, note = report.NEW, "not in the checkpoint"
+        # A head may be missing as a whole, where nothing promises it.
+        if name.part in checkpoint.parts or any(
+            other.stored_name(file_format) in checkpoint.shapes
+            for other in matched
+            if other.part == name.part
         ):
-            status = report.LOADED
-            note += f", extended from {checkpoint.shapes[stored_name][0]} rows"
+            problem = f"{checkpoint.path}: the tensor {stored_name} is missing."
+    elif found != wanted:
+        if extend_positions and reader.can_extend(name, found, wanted):
+            note += f", repeated from {found[0]} rows"
         else:
-            found = list(checkpoint.shapes[stored_name])
-            status, note = report.NEW, f"{stored_name} has shape {found}"
+            status = report.NEW
+            note = f"{stored_name} has the shape {list(found)}"
             problem = (
-                f"the tensor {stored_name} must have the shape "
-                f"{list(stored_shape)}. Received: {found}."
+                f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
+                f"must have the shape {list(wanted)}. Received: {list(found)}."
             )
-        if problem and not allow_partial:
-            where = checkpoint.path
-            if stored_name in checkpoint.shapes:
-                where = checkpoint.file_of(stored_name)
-            problems.append(f"{where}: {problem}")
-        if status == report.LOADED:
-            plan.append((name, variable))
-        entries.append(
-            report.CoverageEntry(
-                status=status, name=variable.path, shape=shape, note=note
-            )
-        )
-    return plan, entries, problems
+    entry = report.CoverageEntry(
+        status=status, name=name.keras, shape=name.shape, note=note
+    )
+    return entry, [problem] if problem else []
 
 
-def _is_head_of(part, checkpoint):
-    """Whether a head's tensors, if there, are this part's and no other's."""
-    if part not in (names.CLASSIFIER, names.TOKEN_CLASSIFIER):
-        return True
-    return checkpoint.architecture is None or part in checkpoint.parts
-
-
-def _leftovers(matched, model, checkpoint):
-    """Yields (entry, whether a head of another model explains it)."""
+def _leftovers(matched, config, checkpoint):
+    """Yields (entry, problems) of what no variable takes."""
     file_format = checkpoint.file_format
     used = {
         name.stored_name(file_format)
         for name in matched
-        if _is_head_of(name.part, checkpoint)
+        if reader.has_part(checkpoint, name.part)
     }
     # Heads of one name are told apart where the checkpoint says its class.
     parts = {
         name.stored_name(file_format): name.part
         for name in sorted(
-            names.tensor_names(model.config),
-            key=lambda name: _is_head_of(name.part, checkpoint),
+            names.tensor_names(config),
+            key=lambda name: reader.has_part(checkpoint, name.part),
         )
     }
     for stored_name, shape in checkpoint.shapes.items():
         if stored_name in used:
             continue
-        note, is_explained = "of no BERT of this configuration", False
+        problems = []
         if stored_name in parts:
-            note = f"of the part {parts[stored_name]}, not in the model"
-            is_explained = True
-        elif stored_name in hugging_face.TIED_NAMES:
-            original = hugging_face.TIED_NAMES[stored_name]
-            is_explained = checkpoint.shapes.get(
-                original
-            ) == shape and np.array_equal(
-                checkpoint.read(stored_name), checkpoint.read(original)
-            )
-            note = f"{'the same as' if is_explained else 'unlike'} {original}"
-        yield _left_over(stored_name, shape, note), is_explained
+            note = f"{parts[stored_name]}: not in the model"
+        elif is_tied(checkpoint, stored_name):
+            note = f"the same as {hugging_face.TIED_NAMES[stored_name]}"
+        else:
+            note = "of no BERT with this configuration"
+            problems = [
+                f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
+                f"{list(shape)} has no place in the model."
+            ]
+        yield left_over(stored_name, shape, note), problems
     for name, shape in checkpoint.ignored.items():
-        yield _left_over(name, shape, checkpoint.ignored_note(name)), True
+        yield left_over(name, shape, checkpoint.ignored_note(name)), []
 
 
-def _left_over(name, shape, note):
+def is_tied(checkpoint, stored_name):
+    """Whether a tensor is there a second time, under the table's name.
+
+    BERT's masked-LM head has the word embeddings for weights; some files
+    hold them twice. Where the two differ, the model is none of BERT's.
+    """
+    original = hugging_face.TIED_NAMES.get(stored_name)
+    if original is None or original not in checkpoint.shapes:
+        return False
+    return np.array_equal(
+        checkpoint.read(stored_name), checkpoint.read(original)
+    )
+
+
+def left_over(name, shape, note):
+    """Returns the entry of a tensor that is left over."""
     return report.CoverageEntry(
         status=report.LEFT_OVER, name=name, shape=shape, note=note
     )

@@ -15,6 +15,7 @@ import keras
 from bert_tf import files
 from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import names
+from bert_tf.checkpoints import optimizer_state
 from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 
@@ -47,6 +48,7 @@ def save(
     task=None,
     *,
     label_names=None,
+    optimizer=None,
 ):
     """Writes the model folder, whole or not at all.
 
@@ -63,6 +65,8 @@ def save(
         task: None, or what goes into task.json: a dictionary.
         label_names: Of a (token) classifier, the names of its labels in
             order: they go into config.json. LABEL_0, ... if not given.
+        optimizer: None, or the optimizer whose moments and step are to be
+            kept, so that training can go on in google-research/bert too.
 
     Raises:
         ValueError: If the arguments do not fit together, or the folder holds
@@ -82,12 +86,12 @@ def save(
         _check_label_names(label_names, num_labels)
     texts = {
         # In this order; readers look for the configuration, the last.
-        TASK_FILE: None if task is None else _json(task),
-        TOKENIZER_FILE: _json(
+        TASK_FILE: None if task is None else to_json(task),
+        TOKENIZER_FILE: to_json(
             tokenizer_config(vocabulary, do_lower_case, max_seq_length)
         ),
         VOCABULARY_FILE: vocabulary.to_text(),
-        CONFIG_FILE: _json(
+        CONFIG_FILE: to_json(
             hugging_face.make_config(
                 config,
                 architecture,
@@ -105,10 +109,13 @@ def save(
         for name, variable in matched.items()
         if name.part in parts
     }
-    write(folder, tensors, texts)
+    slots = None
+    if optimizer is not None:
+        slots = optimizer_state.tensors_of(optimizer, matched)
+    write(folder, tensors, texts, slots)
 
 
-def write(folder, tensors, texts):
+def write(folder, tensors, texts, slots=None):
     """Writes weights and texts into a model folder, whole or not at all.
 
     Args:
@@ -116,6 +123,7 @@ def write(folder, tensors, texts):
         tensors: {name in the file: float32 array}.
         texts: {name of a file: its text, or None for no such file}, with
             config.json at the end.
+        slots: None, or {name: array} of Adam's moments and the global step.
 
     Raises:
         ValueError, OSError: As of `save`.
@@ -126,26 +134,43 @@ def write(folder, tensors, texts):
                 if text is not None:
                     files.write_text(f"{temporary}/{name}", text)
             hugging_face.write_weights(f"{temporary}/{WEIGHTS_FILE}", tensors)
+            if slots:
+                hugging_face.write_weights(
+                    f"{temporary}/{hugging_face.SLOTS_FILE}", slots
+                )
         return
     _check_same_model(folder, texts)
     # Everything is written before anything is renamed. The renaming goes
     # backwards: weights first, configuration last. Since the folder held
-    # this model or none, every state in between is a model or none.
+    # this model or none, every state in between is a model or none. Moments
+    # of other weights go away first.
+    slots_path = f"{folder}/{hugging_face.SLOTS_FILE}"
     with contextlib.ExitStack() as stack:
         temporaries = {
             name: stack.enter_context(files.whole_file(f"{folder}/{name}"))
             for name, text in reversed(texts.items())
             if text is not None
         }
+        if slots:
+            hugging_face.write_weights(
+                stack.enter_context(files.whole_file(slots_path)), slots
+            )
         weights = stack.enter_context(
             files.whole_file(f"{folder}/{WEIGHTS_FILE}")
         )
         for name, temporary in temporaries.items():
             files.write_text(temporary, texts[name])
         hugging_face.write_weights(weights, tensors)
+        if files.exists(slots_path):
+            files.remove(slots_path)
     for name, text in texts.items():
         if text is None and files.exists(f"{folder}/{name}"):
             files.remove(f"{folder}/{name}")
+
+
+def to_json(values):
+    """Returns the text of a JSON file of the folder."""
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def tokenizer_config(vocabulary, do_lower_case, max_seq_length):
@@ -184,6 +209,74 @@ def read_task(folder):
     if not files.exists(path):
         return None
     return files.read_json(path)
+
+
+def read_vocabulary(folder):
+    """Returns the `Vocabulary` of a folder, or None where there is none.
+
+    It is that of vocab.txt, or of tokenizer.json, which is what transformers
+    writes since version 5.
+
+    Raises:
+        ValueError: If the file makes no vocabulary; the message names it.
+    """
+    path = _vocabulary_path(folder)
+    if path is None:
+        return None
+    if path.endswith(VOCABULARY_FILE):
+        return vocabulary_lib.load_vocabulary(path)
+    try:
+        return vocabulary_lib.Vocabulary(
+            tokens=hugging_face.tokens_of(files.read_json(path))
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_tokenizer_config(folder):
+    """Returns tokenizer_config.json, {} where there is none."""
+    path = f"{folder}/{TOKENIZER_FILE}"
+    if not files.exists(path):
+        return {}
+    values = files.read_json(path)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: must be a JSON object.")
+    return values
+
+
+def check_vocabulary(folder, config):
+    """Checks the vocabulary of a folder, if it has one.
+
+    Returns:
+        The `Vocabulary`, or None.
+
+    Raises:
+        ValueError: If its size is not the configuration's, or its case not
+            what tokenizer_config.json says.
+    """
+    vocabulary = read_vocabulary(folder)
+    if vocabulary is None:
+        return None
+    if len(vocabulary) != config.vocab_size:
+        raise ValueError(
+            f"{_vocabulary_path(folder)}: must have as many entries as the "
+            f"configuration's vocab_size={config.vocab_size}. Received: "
+            f"{len(vocabulary)} entries."
+        )
+    do_lower_case = read_tokenizer_config(folder).get("do_lower_case")
+    if do_lower_case is not None:
+        try:
+            vocabulary_lib.check_case(vocabulary, do_lower_case)
+        except ValueError as error:
+            raise ValueError(f"{folder}/{TOKENIZER_FILE}: {error}") from error
+    return vocabulary
+
+
+def _vocabulary_path(folder):
+    for name in (VOCABULARY_FILE, hugging_face.TOKENIZER_JSON_FILE):
+        if files.exists(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    return None
 
 
 def _check(config, vocabulary, do_lower_case, max_seq_length):
@@ -248,15 +341,14 @@ def _check_same_model(folder, texts):
                 f"{path}: is of another model: its `{key}` must be "
                 f"{new[key]!r}. Received: {old[key]!r}. Give another folder."
             )
-    path = f"{folder}/{TOKENIZER_FILE}"
-    if files.exists(path):
-        old = files.read_json(path).get("do_lower_case")
-        new = json.loads(texts[TOKENIZER_FILE])["do_lower_case"]
-        if old not in (None, new):
-            raise ValueError(
-                f"{path}: is of another model: its `do_lower_case` must be "
-                f"{new}. Received: {old}. Give another folder."
-            )
+    old = read_tokenizer_config(folder).get("do_lower_case")
+    new = json.loads(texts[TOKENIZER_FILE])["do_lower_case"]
+    if old not in (None, new):
+        raise ValueError(
+            f"{folder}/{TOKENIZER_FILE}: is of another model: its "
+            f"`do_lower_case` must be {new}. Received: {old}. Give another "
+            "folder."
+        )
 
 
 def _identity(values):
@@ -270,10 +362,6 @@ def _identity(values):
         "id2label": values.get("id2label"),
         "problem_type": values.get("problem_type"),
     }
-
-
-def _json(values):
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def _to_array(name, variable):

@@ -43,6 +43,9 @@ ARCHITECTURES = {
     "BertForMultipleChoice": (ENCODER, POOLER, MULTIPLE_CHOICE),
 }
 
+# Adam's moments lie under the weight's name with one of these.
+SLOTS = ("/adam_m", "/adam_v")
+
 POSITION_EMBEDDINGS = "embeddings/position_embeddings"
 # Hugging Face's names carry this prefix but in a bare BertModel.
 HUGGING_FACE_PREFIX = "bert."

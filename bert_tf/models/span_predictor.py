@@ -1,0 +1,58 @@
+"""BERT with a head that finds a span of the text: question answering."""
+
+import keras
+
+from bert_tf.layers.heads import ClassificationHead
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import as_config
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertSpanPredictor(keras.Model):
+    """Where an answer starts and ends (Devlin et al. 2018, section 4.2).
+
+    The pooler takes no part: it is not trained.
+
+    Args:
+        config: A `BertConfig`.
+
+    Call arguments:
+        inputs: `BertEncoder`'s.
+
+    Returns:
+        A dictionary of float32 logits `start_logits`, `end_logits` `[B, L]`,
+        of padding also: a softmax over the positions comes after them.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.encoder = BertEncoder(
+            self.config, dtype=self.dtype_policy, name="encoder"
+        )
+        self.encoder.pooler.trainable = False
+        self.span_head = ClassificationHead(
+            2,
+            init_stddev=self.config.initializer_range,
+            dtype=self.dtype_policy,
+            name="span",
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.built:
+            return
+        self.span_head.build((None, None, self.config.hidden_size))
+
+    def call(self, inputs, training=None):
+        outputs = self.encoder(inputs, training=training)
+        logits_BLK = self.span_head(
+            outputs["sequence_output"], training=training
+        )
+        return {
+            "start_logits": logits_BLK[..., 0],
+            "end_logits": logits_BLK[..., 1],
+        }
+
+    def get_config(self):
+        return super().get_config() | {"config": self.config.to_dict()}

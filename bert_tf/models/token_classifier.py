@@ -1,0 +1,63 @@
+"""BERT with a classification head over every token."""
+
+import keras
+
+from bert_tf.layers.heads import ClassificationHead
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import as_config
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertTokenClassifier(keras.Model):
+    """Classes of every token: tagging (Devlin et al. 2018, section 5.3).
+
+    The pooler takes no part: it is not trained.
+
+    Args:
+        config: A `BertConfig`.
+        num_labels: Number of classes.
+        dropout: Fraction of the encoder's output dropped in training.
+
+    Call arguments:
+        inputs: `BertEncoder`'s.
+
+    Returns:
+        float32 logits `[B, L, num_labels]`. Not yet a softmax: give the loss
+        `from_logits=True`.
+    """
+
+    def __init__(self, config, num_labels, dropout=0.1, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.num_labels = num_labels
+        self.dropout = dropout
+        self.encoder = BertEncoder(
+            self.config, dtype=self.dtype_policy, name="encoder"
+        )
+        self.encoder.pooler.trainable = False
+        self.classification_head = ClassificationHead(
+            num_labels,
+            dropout,
+            self.config.initializer_range,
+            dtype=self.dtype_policy,
+            name="token_classifier",
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.built:
+            return
+        self.classification_head.build((None, None, self.config.hidden_size))
+
+    def call(self, inputs, training=None):
+        outputs = self.encoder(inputs, training=training)
+        return self.classification_head(
+            outputs["sequence_output"], training=training
+        )
+
+    def get_config(self):
+        return super().get_config() | {
+            "config": self.config.to_dict(),
+            "num_labels": self.num_labels,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,76 @@
+r"""Converts a checkpoint between Google's, Hugging Face's and our form.
+
+    python export/convert_checkpoint.py \
+        --input=uncased_L-12_H-768_A-12 --output=/models/base --format=bert_tf
+
+The input is a release of Google's (a folder, or the prefix of a checkpoint), a
+folder of Hugging Face's, or one of ours, told apart by what is in it. Every
+value stays bit for bit what it was. The coverage report is printed: what went
+where, and what was left over.
+
+    google          bert_model.ckpt.*, bert_config.json, vocab.txt: what
+                    google-research/bert loads, optimizer's moments included
+    hugging_face    config.json, model.safetensors, vocab.txt, ...: what
+                    transformers loads
+    bert_tf         the same folder, with our task.json
+"""
+
+from absl import flags
+
+from bert_tf import checkpoints
+from bert_tf import config
+from bert_tf import program
+from bert_tf.checkpoints import conversion
+
+_INPUT = flags.DEFINE_string("input", None, "The checkpoint to convert.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "The folder to write; it must be empty or not there."
+)
+_FORMAT = flags.DEFINE_enum(
+    "format", conversion.BERT_TF, conversion.FORMATS, "The form to write."
+)
+_ALLOW_PARTIAL = flags.DEFINE_bool(
+    "allow_partial",
+    False,
+    "Whether tensors may be missing, left over or of another shape.",
+)
+_MAX_POSITION_EMBEDDINGS = flags.DEFINE_integer(
+    "max_position_embeddings",
+    None,
+    "Longest sequence, beyond the checkpoint's: its position embeddings are "
+    "repeated from the first on.",
+    lower_bound=1,
+)
+_DO_LOWER_CASE = flags.DEFINE_bool(
+    "do_lower_case",
+    None,
+    "Whether the model's texts were lower-cased; if not given, what the input "
+    "says or, where it does not, whether its vocabulary has no capitals.",
+)
+_HIDDEN_ACT = flags.DEFINE_enum(
+    "hidden_act",
+    None,
+    config.ACTIVATIONS,
+    "Activation to take the model to have, whatever its configuration says: "
+    "gelu is the erf form, gelu_new the tanh form that Google's files call "
+    "gelu.",
+)
+
+
+def main(_):
+    program.require(input=_INPUT.value, output=_OUTPUT.value)
+    print(
+        checkpoints.convert(
+            _INPUT.value,
+            _OUTPUT.value,
+            _FORMAT.value,
+            allow_partial=_ALLOW_PARTIAL.value,
+            max_position_embeddings=_MAX_POSITION_EMBEDDINGS.value,
+            do_lower_case=_DO_LOWER_CASE.value,
+            hidden_act=_HIDDEN_ACT.value,
+        )
+    )
+
+
+if __name__ == "__main__":
+    program.run(main)
