@@ -110,15 +110,18 @@ def find(record_paths):
             if name.startswith(_PREFIX) and name.endswith(_SUFFIX)
         ]
         for path in paths:
-            for manifest in manifests:
-                told = manifest.records.get(posixpath.basename(path))
-                if told is None:
-                    continue
-                if told["bytes"] != files.size(path):
-                    raise ValueError(
-                        f"{path} has {files.size(path)} bytes, but its "
-                        f"manifest tells {told['bytes']}: the file was cut "
-                        "short or written over. Make the records again."
-                    )
-                found[path] = manifest
+            told = {
+                manifest.records[name]["bytes"]: manifest
+                for manifest in manifests
+                if (name := posixpath.basename(path)) in manifest.records
+            }
+            size = files.size(path)
+            if told and size not in told:
+                raise ValueError(
+                    f"{path} has {size} bytes, but its manifest tells "
+                    f"{', '.join(map(str, told))}: the file was cut short or "
+                    "written over. Make the records again."
+                )
+            if told:
+                found[path] = told[size]
     return found

@@ -1,0 +1,92 @@
+r"""Shows pre-training records: examples as tables, totals, checked rules.
+
+    python -m bert_tf.data.inspect_records \
+        --input_file='/data/wiki.tfrecord-*' --vocab_file=vocab.txt
+
+Ends with exit code 1 if an example breaks a rule. Reads what
+google-research/bert's program writes too; where our own manifest lies beside
+the records, the vocabulary and the number of predictions are also checked.
+"""
+
+import collections
+
+from absl import flags
+
+from bert_tf import files
+from bert_tf import manifest as manifests
+from bert_tf import program
+from bert_tf.pretraining import inspection
+from bert_tf.text.vocabulary import load_vocabulary
+
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Record files: globs, comma-separated."
+)
+_VOCAB_FILE = flags.DEFINE_string(
+    "vocab_file", None, "The vocabulary that the records were made with."
+)
+_NUM_EXAMPLES = flags.DEFINE_integer(
+    "num_examples", 2, "How many examples are shown.", lower_bound=0
+)
+
+
+def main(argv):
+    del argv
+    program.require(input_file=_INPUT_FILE.value, vocab_file=_VOCAB_FILE.value)
+    vocabulary = load_vocabulary(_VOCAB_FILE.value)
+    paths = files.expand_globs(_INPUT_FILE.value)
+    told = manifests.find(paths)
+    totals = collections.Counter()
+    broken = collections.Counter()
+    for path in paths:
+        rules = None
+        if path in told:
+            _check_vocabulary(path, told[path], vocabulary)
+            rules = inspection.rules_of(told[path])
+        for examples in inspection.read([path]):
+            shown = totals["examples"]
+            for row in range(len(examples["input_ids"])):
+                if shown + row >= _NUM_EXAMPLES.value:
+                    break
+                print(f"Example {shown + row}")
+                print(inspection.table(examples, row, vocabulary), end="\n\n")
+            totals += inspection.count(examples, vocabulary)
+            checks = inspection.check(examples, vocabulary, rules)
+            for rule, holds in checks.items():
+                broken[rule] += int((~holds).sum())
+    _print_totals(totals, len(paths))
+    print()
+    for rule, num_broken in broken.items():
+        verdict = f"broken by {num_broken:,}" if num_broken else "holds"
+        print(f"{rule:50}{verdict}")
+    return 1 if any(broken.values()) else 0
+
+
+def _check_vocabulary(path, manifest, vocabulary):
+    if manifest.vocab_sha256 != manifests.text_sha256(vocabulary.to_text()):
+        raise ValueError(
+            f"`vocab_file` must be the vocabulary that {path} was made with. "
+            f"Received: vocab_file={_VOCAB_FILE.value}, of "
+            f"{len(vocabulary)} entries; the records' has "
+            f"{manifest.vocab_size}."
+        )
+
+
+def _print_totals(totals, num_files):
+    examples, predictions = totals["examples"], totals["predictions"]
+    for name, value in (
+        ("files", f"{num_files:,}"),
+        ("examples", f"{examples:,}"),
+        ("mean length", f"{totals['tokens'] / examples:.1f}"),
+        ("mean length of B", f"{totals['tokens of B'] / examples:.1f}"),
+        ("random next", f"{totals['random pairs'] / examples:.1%}"),
+        ("predictions/example", f"{predictions / examples:.1f}"),
+        ("predicted tokens", f"{predictions / totals['tokens']:.1%}"),
+        ("  as [MASK]", f"{totals['masked'] / max(1, predictions):.1%}"),
+        ("  kept", f"{totals['kept'] / max(1, predictions):.1%}"),
+        ("  replaced", f"{totals['replaced'] / max(1, predictions):.1%}"),
+    ):
+        print(f"{name:20}{value:>12}")
+
+
+if __name__ == "__main__":
+    program.run(main)

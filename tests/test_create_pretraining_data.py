@@ -1,0 +1,166 @@
+"""The program that makes records, as users run it."""
+
+import contextlib
+import re
+import resource
+
+import pytest
+
+PROGRAM = "bert_tf.data.create_pretraining_data"
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "a",
+    "b",
+    "c",
+    "d",
+    "e",
+    "f",
+    "##a",
+    "##b",
+    "##c",
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a vocabulary and a text of four documents."""
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    document = "a b c\nd e fa ab\n\u00c9 f\nbc d\n"
+    (tmp_path / "text.txt").write_text("\n".join([document] * 4))
+    return tmp_path
+
+
+def arguments(folder, **flags):
+    values = {
+        "input_file": folder / "text.txt",
+        "output_file": folder / "out" / "x.tfrecord",
+        "vocab_file": folder / "vocab.txt",
+        "max_seq_length": 17,
+        "max_predictions_per_seq": 3,
+    }
+    return [f"--{name}={value}" for name, value in (values | flags).items()]
+
+
+@contextlib.contextmanager
+def limited_file_size(num_bytes):
+    """What is started inside cannot write longer files: a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def table_of(output):
+    return {
+        name: float(value.replace(",", "").rstrip("%"))
+        for name, value in re.findall(
+            r"^(\S.*?)\s{2,}([\d.,]+%?)$", output, re.M
+        )
+    }
+
+
+def test_makes_records_and_says_what_they_are(folder, run_program):
+    process = run_program(
+        PROGRAM,
+        *arguments(
+            folder,
+            input_file=f"{folder}/te*.txt,{folder}/text.txt",
+            output_file=f"{folder}/out/x.tfrecord@2",
+            dupe_factor=30,
+        ),
+        "--do_whole_word_mask",
+    )
+    table = table_of(process.stdout)
+    assert table["documents"] == 4
+    assert table["sentences"] == 16
+    assert table["tokens"] == 4 * 14
+    assert table["examples"] >= 4 * 30
+    assert 6 < table["mean length"] <= 17
+    assert 30 < table["random next"] < 95
+    assert 8 < table["masked"] < 25
+    assert {"seconds", "examples/s"} < set(table)
+    assert "write" in process.stderr
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "manifest-x.tfrecord-00000-of-00002.json",
+        "x.tfrecord-00000-of-00002",
+        "x.tfrecord-00001-of-00002",
+    ]
+
+    process = run_program(
+        "bert_tf.data.inspect_records",
+        f"--input_file={folder}/out/x*",
+        f"--vocab_file={folder}/vocab.txt",
+        "--num_examples=1",
+    )
+    assert process.stdout.startswith("Example 0\n")
+    assert "Example 1" not in process.stdout
+    assert table_of(process.stdout)["examples"] == table["examples"]
+    assert process.stdout.count("holds") == 10
+
+    (folder / "vocab.txt").write_text("\n".join([*VOCABULARY, "g"]) + "\n")
+    process = run_program(
+        "bert_tf.data.inspect_records",
+        f"--input_file={folder}/out/x*",
+        f"--vocab_file={folder}/vocab.txt",
+        check=False,
+    )
+    assert process.returncode == 1
+    assert "of 15 entries; the records' has 14" in process.stderr
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ({"input_file": "/none/x-*.txt"}, "matches no file"),
+        ({"vocab_file": "/none/vocab.txt"}, "no file /none/vocab.txt"),
+        ({"output_file": ""}, "--output_file must be given"),
+        ({"max_seq_length": 4}, "max_seq_length=4"),
+    ],
+)
+def test_bad_flags_are_one_line(folder, run_program, flags, message):
+    process = run_program(PROGRAM, *arguments(folder, **flags), check=False)
+    assert process.returncode == 1
+    last = process.stderr.strip().splitlines()[-1]
+    assert "error:" in last
+    assert message in last
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name, data, message",
+    [
+        ("text.txt", b"a b\n\nc \xff\n", "text.txt, line 3: not UTF-8"),
+        ("text.txt", b"", "text.txt is empty"),
+        ("vocab.txt", b"[PAD]\n[UNK]\na\n", "missing"),
+    ],
+)
+def test_bad_files_are_one_line(folder, run_program, name, data, message):
+    (folder / name).write_bytes(data)
+    process = run_program(PROGRAM, *arguments(folder), check=False)
+    assert process.returncode == 1
+    last = process.stderr.strip().splitlines()[-1]
+    assert message in last
+    assert not (folder / "out").exists()
+
+
+def test_full_disk_leaves_nothing(folder, run_program):
+    with limited_file_size(20_000):
+        process = run_program(
+            PROGRAM, *arguments(folder, dupe_factor=40), check=False
+        )
+    assert process.returncode == 1
+    last = process.stderr.strip().splitlines()[-1]
+    assert "error: Cannot write" in last
+    assert not list((folder / "out").iterdir())
+
+
+def test_one_document_is_reported(folder, run_program):
+    (folder / "text.txt").write_text("a b c\nd e f\nfa\nb\n" * 5)
+    process = run_program(PROGRAM, *arguments(folder))
+    assert "There is one document only" in process.stdout

@@ -1,0 +1,41 @@
+"""The program that shows records, on records that break a rule."""
+
+import numpy as np
+
+from bert_tf.pretraining import records
+
+
+def test_broken_records_are_told(tmp_path, run_program):
+    (tmp_path / "vocab.txt").write_text(
+        "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n"
+    )
+    ids = np.array([[2, 5, 3, 6, 4, 3, 0]] * 3)
+    examples = {
+        "input_ids": ids,
+        "input_mask": (ids > 0).astype(int),
+        "segment_ids": np.array([[0, 0, 0, 1, 1, 1, 0]] * 3),
+        "masked_lm_positions": np.array([[4, 0], [2, 0], [4, 0]]),
+        "masked_lm_ids": np.array([[6, 0], [3, 0], [6, 0]]),
+        "masked_lm_weights": np.array([[1, 0]] * 3, np.float32),
+        "next_sentence_labels": np.array([[1], [0], [1]]),
+    }
+    records.write(str(tmp_path / "x.tfrecord"), [records.serialize(examples)])
+    process = run_program(
+        "bert_tf.data.inspect_records",
+        f"--input_file={tmp_path}/x.tfrecord",
+        f"--vocab_file={tmp_path}/vocab.txt",
+        check=False,
+    )
+    assert process.returncode == 1
+    output = process.stdout
+    assert (
+        "    4  b                          1        4  [MASK]     b" in output
+    )
+    assert "Example 1" in output
+    assert "Example 2" not in output
+    lines = output.splitlines()
+    assert "random next                66.7%" in lines
+    broken = [line for line in lines if "broken by" in line]
+    assert len(broken) == 1
+    assert broken[0].startswith("[CLS] and [SEP] are never masked")
+    assert broken[0].endswith("broken by 1")

@@ -1,0 +1,102 @@
+"""The manifest beside the records: written, read, found."""
+
+import dataclasses
+import json
+
+import pytest
+
+from bert_tf import manifest as manifests
+
+
+def make_manifest(**records):
+    return manifests.Manifest(
+        max_seq_length=13,
+        max_predictions_per_seq=3,
+        vocab_size=50,
+        vocab_sha256=manifests.text_sha256("[PAD]\n"),
+        do_lower_case=True,
+        settings={"random_seed": 5},
+        inputs=[{"name": "a.txt", "bytes": 3, "sha256": "0"}],
+        counts={"examples": 7},
+        records={
+            name: {"examples": 7, "bytes": size}
+            for name, size in records.items()
+        },
+    )
+
+
+def test_lies_beside_the_first_record_file():
+    assert (
+        manifests.path_beside(["/x/b.tfrecord", "/x/a.tfrecord"])
+        == "/x/manifest-b.tfrecord.json"
+    )
+    assert manifests.path_beside(["b"]) == "manifest-b.json"
+    assert manifests.path_beside(["gs://x/b"]) == "gs://x/manifest-b.json"
+
+
+def test_written_and_read_back(tmp_path):
+    path = str(tmp_path / "manifest-a.json")
+    manifest = make_manifest(a=3)
+    manifests.write(manifest, path)
+    assert manifests.read(path) == manifest
+
+
+def test_sha256_of_a_text():
+    # `printf '[PAD]\n' | sha256sum`
+    assert manifests.text_sha256("[PAD]\n") == (
+        "cd66c3d348c719ac791d8a6bd5c74cce2e1966c7b4a1fe00c1ef4c30b8d30ce7"
+    )
+
+
+def test_found_for_each_record_file_that_has_one(tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(b"123")
+    (tmp_path / "manifest-of-mine.txt").write_text("")
+    first, second = make_manifest(a=3), make_manifest(b=3, d=9)
+    manifests.write(first, str(tmp_path / "manifest-a.json"))
+    manifests.write(second, str(tmp_path / "manifest-b.json"))
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    assert manifests.find([a, b, c]) == {a: first, b: second}
+    monkeypatch.chdir(tmp_path)
+    assert manifests.find(["b", "c"]) == {"b": second}
+
+
+def test_a_newer_manifest_of_the_same_file_is_preferred(tmp_path):
+    (tmp_path / "b").write_bytes(b"12345")
+    old, new = make_manifest(a=3, b=3), make_manifest(b=5)
+    manifests.write(old, str(tmp_path / "manifest-a.json"))
+    manifests.write(new, str(tmp_path / "manifest-b.json"))
+    path = str(tmp_path / "b")
+    assert manifests.find([path]) == {path: new}
+
+
+def test_record_file_of_another_size_is_refused(tmp_path):
+    (tmp_path / "a").write_bytes(b"12")
+    manifests.write(make_manifest(a=3), str(tmp_path / "manifest-a.json"))
+    with pytest.raises(ValueError, match="2 bytes, but its manifest tells 3"):
+        manifests.find([str(tmp_path / "a")])
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"format": "other"}, "not a manifest"),
+        ({"version": 2}, "version=2"),
+        ({"more": 1}, "missing or unknown: more"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, changes, reason):
+    path = tmp_path / "manifest-a.json"
+    manifests.write(make_manifest(a=3), str(path))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(ValueError, match=reason) as caught:
+        manifests.read(str(path))
+    assert str(path) in str(caught.value)
+
+
+def test_every_field_is_written(tmp_path):
+    path = tmp_path / "manifest-a.json"
+    manifests.write(make_manifest(a=3), str(path))
+    assert set(json.loads(path.read_text())) == {"format", "version"} | {
+        field.name for field in dataclasses.fields(manifests.Manifest)
+    }
