@@ -372,8 +372,9 @@ def clear_errors():
         for start in (_BAD_RECORDS, "Key: "):
             if start in error.message:
                 text = error.message[error.message.index(start) :]
+                text = text.removeprefix(_BAD_RECORDS).strip()
                 text = text.split("\n\t")[0].replace("\n", " ")
-                raise ValueError(text) from error
+                raise ValueError(f"{_BAD_RECORDS} {text}") from error
         raise
 
 

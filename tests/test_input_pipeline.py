@@ -1,0 +1,323 @@
+"""Records and arrays to batches: order, resuming, shards, checks."""
+
+import itertools
+
+import numpy as np
+import pytest
+import reference_training as reference
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf import manifest
+from bert_tf.training import input_pipeline
+
+SIZES = (7, 1, 12, 5, 9)
+NUM_EXAMPLES = sum(SIZES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of records; the first id of each tells which example it is."""
+    folder = tmp_path_factory.mktemp("records")
+    start = 0
+    for index, size in enumerate(SIZES):
+        arrays = reference.pretraining_arrays(size, seed=index)
+        arrays[features.INPUT_IDS][:, 0] = range(start, start + size)
+        start += size
+        reference.write_records(folder / f"{index}.tfrecord", arrays)
+    return folder
+
+
+@pytest.fixture
+def small_groups(monkeypatch):
+    """Makes groups and blocks that these few records fill."""
+    monkeypatch.setattr(input_pipeline, "_GROUP_SIZE", 2)
+    monkeypatch.setattr(input_pipeline, "_BLOCK_SIZE", 4)
+
+
+def make_records(folder, **options):
+    return input_pipeline.pretraining_records(
+        f"{folder}/*.tfrecord",
+        **{
+            "max_seq_length": reference.LENGTH,
+            "max_predictions_per_seq": reference.PREDICTIONS,
+            "vocab_size": reference.VOCAB_SIZE,
+        }
+        | options,
+    )
+
+
+def make_source(kind, folder, seed=3):
+    if kind == "records":
+        return make_records(folder, seed=seed)
+    ids = np.zeros((NUM_EXAMPLES, reference.LENGTH), "int32")
+    ids[:, 0] = range(NUM_EXAMPLES)
+    return input_pipeline.ArraySource(
+        arrays={features.INPUT_IDS: ids}, seed=seed
+    )
+
+
+def first_ids(batches, num_batches=None):
+    """Returns which examples the batches hold, in a list."""
+    return [
+        int(number)
+        for batch in itertools.islice(batches.as_numpy_iterator(), num_batches)
+        for number in batch[features.INPUT_IDS][:, 0]
+    ]
+
+
+both = pytest.mark.parametrize("kind", ["records", "arrays"])
+
+
+@both
+def test_every_epoch_has_each_example_once_in_its_own_order(
+    kind, folder, small_groups
+):
+    source = make_source(kind, folder)
+    assert source.num_examples == NUM_EXAMPLES
+    ids = first_ids(source.training_batches(1), 2 * NUM_EXAMPLES)
+    first, second = ids[:NUM_EXAMPLES], ids[NUM_EXAMPLES:]
+    assert sorted(first) == sorted(second) == list(range(NUM_EXAMPLES))
+    assert first != second
+    assert first != sorted(first)
+
+
+@both
+def test_the_order_is_a_function_of_the_seed_alone(kind, folder, small_groups):
+    ids = first_ids(make_source(kind, folder).training_batches(5), 9)
+    tf.random.set_seed(99)
+    assert first_ids(make_source(kind, folder).training_batches(5), 9) == ids
+    other = make_source(kind, folder, seed=4).training_batches(5)
+    assert first_ids(other, 9) != ids
+
+
+@both
+def test_going_on_at_any_example_gives_the_same_ones(
+    kind, folder, small_groups
+):
+    source = make_source(kind, folder)
+    whole = first_ids(source.training_batches(1), 3 * NUM_EXAMPLES)
+    # Within a block, at its end, at a group's, at an epoch's, in the third.
+    for start in (1, 4, 6, 13, 21, 33, 34, 35, 71):
+        rest = source.training_batches(1, start_example=start)
+        assert first_ids(rest, 10) == whole[start : start + 10]
+
+
+@both
+def test_replicas_share_the_same_global_batches(kind, folder, small_groups):
+    source = make_source(kind, folder)
+    whole = first_ids(source.training_batches(8), 6)
+    # Two hosts of two replicas, whose batches come one after the other.
+    shards = []
+    for host in (0, 1):
+        context = tf.distribute.InputContext(2, host, 4)
+        batches = source.training_batches(8, context=context)
+        assert batches.element_spec[features.INPUT_IDS].shape == (
+            2,
+            reference.LENGTH,
+        )
+        shards.append(np.reshape(first_ids(batches, 12), (6, 4)))
+    assert np.concatenate(shards, axis=1).ravel().tolist() == whole
+
+
+@both
+@pytest.mark.parametrize("num_replicas", [1, 3])
+def test_evaluation_has_every_example_once(kind, folder, num_replicas):
+    source = make_source(kind, folder)
+    context = tf.distribute.InputContext(1, 0, num_replicas)
+    batches = source.evaluation_batches(9, context=context)
+    ids, weights = [], []
+    for batch in batches.as_numpy_iterator():
+        assert batch[features.INPUT_IDS].shape[0] == 9 // num_replicas
+        ids += batch[features.INPUT_IDS][:, 0].tolist()
+        weights += batch[features.EXAMPLE_WEIGHTS].tolist()
+    # 34 examples in batches of 9.
+    assert ids == [*range(NUM_EXAMPLES), 0, 0]
+    assert weights == [1.0] * NUM_EXAMPLES + [0.0] * 2
+
+
+@both
+def test_evaluation_stops_after_as_many_batches_as_told(kind, folder):
+    batches = make_source(kind, folder).evaluation_batches(9, max_batches=2)
+    assert first_ids(batches) == list(range(18))
+
+
+def test_batches_are_the_records_in_int32(folder):
+    records = make_records(folder)
+    batch = next(records.evaluation_batches(7).as_numpy_iterator())
+    arrays = reference.pretraining_arrays(7, seed=0)
+    arrays[features.INPUT_IDS][:, 0] = range(7)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(batch[name], array)
+        wanted = "float32" if array.dtype == np.float32 else "int32"
+        assert batch[name].dtype == wanted
+    for spec in records.training_batches(5).element_spec.values():
+        assert spec.shape.is_fully_defined()
+
+
+def test_counts_of_the_manifest_spare_reading(folder, small_groups):
+    records = make_records(folder)
+    told = dict(zip(records.paths, SIZES))
+    source = input_pipeline.RecordSource(
+        paths=records.paths,
+        spec=records.spec,
+        limits=records.limits,
+        counts=told,
+        seed=12345,
+    )
+    assert source.num_examples == NUM_EXAMPLES
+    assert first_ids(source.training_batches(1, 50), 10) == first_ids(
+        records.training_batches(1, 50), 10
+    )
+
+
+def test_batch_must_divide_among_replicas(folder):
+    context = tf.distribute.InputContext(1, 0, 4)
+    with pytest.raises(ValueError, match="multiple of 4.*Received: 6"):
+        make_records(folder).training_batches(6, context=context)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_seq_length": 12}, "`input_ids` must have 12 int64.*: 11"),
+        (
+            {"max_predictions_per_seq": 4},
+            "`masked_lm_positions` must have 4 int64.*Received: 3",
+        ),
+        ({"vocab_size": 20}, r"`input_ids` must be in \[0, 20\)"),
+        ({"type_vocab_size": 1}, r"`segment_ids` must be in \[0, 1\)"),
+    ],
+)
+def test_records_of_another_kind_are_named(folder, options, message):
+    with pytest.raises(ValueError, match=r"\d.tfrecord: " + message):
+        make_records(folder, **options)
+
+
+def write_bad_records(kind, folder):
+    arrays = reference.pretraining_arrays(3)
+    if kind == "no_file":
+        return
+    if kind == "empty":
+        (folder / "bad.tfrecord").write_bytes(b"")
+        return
+    if kind == "text":
+        (folder / "bad.tfrecord").write_text("No record, but a sentence.\n")
+        return
+    if kind == "no_example":
+        with tf.io.TFRecordWriter(str(folder / "bad.tfrecord")) as writer:
+            writer.write(b"\xff\xff")
+        return
+    if kind == "no_feature":
+        del arrays[features.NEXT_SENTENCE_LABELS]
+    if kind == "floats":
+        arrays[features.INPUT_IDS] = arrays[features.INPUT_IDS].astype(
+            "float32"
+        )
+    if kind == "negative":
+        arrays[features.MASKED_LM_IDS][0, 1] = -1
+    reference.write_records(folder / "bad.tfrecord", arrays)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("no_file", "`input_file` matches no file"),
+        ("empty", "bad.tfrecord: there is no record"),
+        ("text", "bad.tfrecord: not a TFRecord file"),
+        ("no_example", "bad.tfrecord: the first record is not a tf.train.Ex"),
+        ("no_feature", "bad.tfrecord: .* no feature `next_sentence_labels`"),
+        ("floats", "bad.tfrecord: `input_ids` must have 11 .* Received: 0"),
+        ("negative", "`masked_lm_ids` must be in .* values from -1 to"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, kind, message):
+    write_bad_records(kind, tmp_path)
+    with pytest.raises(ValueError, match=message):
+        make_records(tmp_path)
+
+
+def bad_later_record(kind, folder):
+    arrays = reference.pretraining_arrays(6)
+    if kind == "other_ids":
+        arrays[features.INPUT_IDS][4, 2] = reference.VOCAB_SIZE
+    reference.write_records(folder / "a.tfrecord", arrays)
+    if kind == "other_length":
+        arrays = {name: array[:, :1] for name, array in arrays.items()}
+        reference.write_records(folder / "b.tfrecord", arrays)
+        data = (folder / "b.tfrecord").read_bytes()
+        with open(folder / "a.tfrecord", "ab") as stream:
+            stream.write(data)
+        (folder / "b.tfrecord").unlink()
+    if kind == "cut_short":
+        with open(folder / "a.tfrecord", "r+b") as stream:
+            stream.truncate(stream.seek(0, 2) - 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("other_ids", r"`input_ids` must be in \[0, 37\)"),
+        ("other_length", "Bad records: Key: .*values != expected"),
+        ("cut_short", "a file is damaged or cut short"),
+    ],
+)
+def test_bad_records_beyond_the_first_are_clear_errors(tmp_path, kind, message):
+    bad_later_record(kind, tmp_path)
+    records = make_records(tmp_path)
+    with (
+        pytest.raises(ValueError, match=message),
+        input_pipeline.clear_errors(),
+    ):
+        list(records.evaluation_batches(3))
+
+
+def write_manifest(folder, **changes):
+    path = folder / "a.tfrecord"
+    reference.write_records(path, reference.pretraining_arrays(6))
+    values = {
+        "max_seq_length": reference.LENGTH,
+        "max_predictions_per_seq": reference.PREDICTIONS,
+        "vocab_size": reference.VOCAB_SIZE,
+        "vocab_sha256": "abc",
+        "do_lower_case": True,
+        "settings": {},
+        "inputs": [],
+        "counts": {},
+        "records": {path.name: {"examples": 6, "bytes": path.stat().st_size}},
+    }
+    manifest.write(
+        manifest.Manifest(**(values | changes)),
+        manifest.path_beside([str(path)]),
+    )
+
+
+def test_a_manifest_tells_the_counts(tmp_path):
+    write_manifest(tmp_path)
+    records = make_records(tmp_path, vocab_sha256="abc", do_lower_case=True)
+    assert records.counts == {str(tmp_path / "a.tfrecord"): 6}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_sha256": "abd"}, "made with vocab_sha256=abd"),
+        ({"vocab_size": 41}, "vocab_size=41, .* model has vocab_size=37"),
+        ({"max_seq_length": 12}, "max_seq_length=12"),
+        ({"do_lower_case": False}, "do_lower_case=False"),
+    ],
+)
+def test_records_that_a_manifest_tells_to_be_others_are_refused(
+    tmp_path, changes, message
+):
+    write_manifest(tmp_path, **changes)
+    with pytest.raises(ValueError, match=f"a.tfrecord: .*{message}"):
+        make_records(tmp_path, vocab_sha256="abc", do_lower_case=True)
+
+
+@pytest.mark.parametrize(
+    "arrays", [{"a": np.zeros(3), "b": np.zeros(4)}, {"a": np.zeros(0)}]
+)
+def test_arrays_must_be_of_one_length(arrays):
+    with pytest.raises(ValueError, match="as many in each"):
+        input_pipeline.ArraySource(arrays=arrays)

@@ -1,0 +1,111 @@
+"""Strategies by name, and the dtype policies of their devices."""
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.training import strategy as strategies
+
+
+def test_one_device_is_the_default():
+    strategy = strategies.make_strategy()
+    assert strategy.num_replicas_in_sync == 1
+    assert strategies.is_chief(strategy)
+
+
+@pytest.mark.parametrize("num_devices", [2, 3])
+def test_mirrored_logical_cpus(num_devices):
+    strategy = strategies.make_strategy("mirrored", num_cpu_devices=num_devices)
+    assert strategy.num_replicas_in_sync == num_devices
+    assert strategies.is_chief(strategy)
+    with strategy.scope():
+        variable = tf.Variable(1.0)
+    devices = {value.device[-5:] for value in variable.values}
+    assert devices == {f"CPU:{index}" for index in range(num_devices)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "horovod"}, "`strategy` must be one of"),
+        ({"name": "mirrored"}, "needs GPUs"),
+        ({"name": "mirrored", "num_cpu_devices": 0}, "must be positive"),
+        ({"name": "mirrored", "num_cpu_devices": 5}, "must be at most 4"),
+        ({"num_cpu_devices": 2}, "`num_cpu_devices` must not be given"),
+        ({"tpu_name": "local"}, "`tpu_name` must not be given"),
+        ({"tpu_zone": "here"}, "`tpu_zone` must not be given"),
+        ({"gcp_project": "mine"}, "`gcp_project` must not be given"),
+        (
+            {"name": "mirrored", "num_cpu_devices": 2, "num_tpu_cores": 8},
+            "`num_tpu_cores` must not be given",
+        ),
+        ({"name": "multi_worker"}, "TF_CONFIG, with the addresses"),
+    ],
+)
+def test_what_does_not_apply_is_an_error(options, message, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match=message):
+        strategies.make_strategy(**options)
+
+
+def test_a_broken_tf_config_is_named(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{")
+    with pytest.raises(ValueError, match="TF_CONFIG is not JSON"):
+        strategies.make_strategy("multi_worker")
+
+
+@pytest.mark.parametrize(
+    ("mixed_precision", "policy"),
+    [
+        ("auto", "float32"),
+        ("float32", "float32"),
+        ("bfloat16", "mixed_bfloat16"),
+        ("float16", "mixed_float16"),
+    ],
+)
+def test_dtype_policy_of_a_cpu(mixed_precision, policy):
+    strategy = strategies.make_strategy()
+    assert strategies.dtype_policy(mixed_precision, strategy) == policy
+
+
+def test_dtype_policy_of_a_tpu(monkeypatch):
+    strategy = strategies.make_strategy()
+    monkeypatch.setattr(strategies, "_is_tpu", lambda strategy: True)
+    assert strategies.dtype_policy("auto", strategy) == "mixed_bfloat16"
+    assert strategies.dtype_policy("float32", strategy) == "float32"
+    with pytest.raises(ValueError, match="bfloat16 or float32 on a TPU"):
+        strategies.dtype_policy("float16", strategy)
+
+
+def test_unknown_precision_is_an_error():
+    strategy = strategies.make_strategy()
+    with pytest.raises(ValueError, match="`mixed_precision` must be one of"):
+        strategies.dtype_policy("float8", strategy)
+
+
+class _Resolver:
+    def __init__(self, task_type, task_id, jobs):
+        self.task_type = task_type
+        self.task_id = task_id
+        self.jobs = jobs
+
+    def cluster_spec(self):
+        return tf.train.ClusterSpec(dict.fromkeys(self.jobs, ["localhost:1"]))
+
+
+class _Strategy:
+    def __init__(self, *resolver):
+        self.cluster_resolver = _Resolver(*resolver)
+
+
+@pytest.mark.parametrize(
+    ("place", "is_chief"),
+    [
+        (("worker", 0, ["worker"]), True),
+        (("worker", 1, ["worker"]), False),
+        (("worker", 0, ["chief", "worker"]), False),
+        (("chief", 0, ["chief", "worker"]), True),
+        ((None, None, []), True),
+    ],
+)
+def test_one_process_of_a_cluster_is_the_chief(place, is_chief):
+    assert strategies.is_chief(_Strategy(*place)) == is_chief
