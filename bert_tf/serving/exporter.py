@@ -1,0 +1,172 @@
+"""Exports: a model folder as a versioned SavedModel, whole or not at all."""
+
+import dataclasses
+import json
+import os
+import tempfile
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.serving import saved_model
+from bert_tf.serving import signatures
+from bert_tf.serving import source as source_lib
+from bert_tf.serving.hub import HubEncoder
+from bert_tf.serving.module import ServingModule
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Export:
+    """What was exported.
+
+    Args:
+        path: The version's folder.
+        signatures: {name: its SignatureDef}.
+        text_ops: Operations of tensorflow_text in it, sorted.
+        num_core_ops: How many kinds of TensorFlow's own are in it.
+        graph_bytes: Size of saved_model.pb.
+        variable_bytes: Size of the variables' files.
+    """
+
+    path: str
+    signatures: dict
+    text_ops: tuple[str, ...]
+    num_core_ops: int
+    graph_bytes: int
+    variable_bytes: int
+
+    def __str__(self):
+        lines = [
+            f"Exported {self.path}",
+            f"  graph      {self.graph_bytes / 1e6:9.2f} MB",
+            f"  variables  {self.variable_bytes / 1e6:9.2f} MB",
+            f"  operations {self.num_core_ops:6d} kinds of TensorFlow's, "
+            f"{len(self.text_ops)} of tensorflow_text's"
+            + "".join(f"\n    {name}" for name in self.text_ops),
+            "  signatures",
+        ]
+        for name, signature in sorted(self.signatures.items()):
+            lines.append(f"    {name} ({signature.method_name})")
+            lines += [
+                f"      {arrow} {key}: {saved_model.describe(tensors[key])}"
+                for arrow, tensors in (
+                    ("<-", signature.inputs),
+                    ("->", signature.outputs),
+                )
+                for key in sorted(tensors)
+            ]
+        return "\n".join(lines)
+
+
+def export(
+    model_dir,
+    export_dir,
+    *,
+    contents=saved_model.TEXT,
+    version=None,
+    max_seq_length=None,
+    text_features=None,
+):
+    """Writes `export_dir/version/` from a model folder.
+
+    Args:
+        model_dir: A model folder: a fine-tuned one becomes what its task
+            answers, any other an encoder.
+        export_dir: The servable's folder, `.../<name>`.
+        contents: One of `saved_model.CONTENTS`: signatures of strings, ids
+            and Examples, or of ids only, which loads where tensorflow_text
+            is not linked.
+        version: A number from 0; the one after the highest there if None.
+        max_seq_length: Longest sequence; the folder's if None.
+        text_features: As of `source.read`.
+
+    Returns:
+        An `Export`.
+
+    Raises:
+        ValueError: If the folder cannot be exported or the version is there;
+            nothing has been written then.
+    """
+    if contents not in saved_model.CONTENTS:
+        raise ValueError(
+            f"`contents` must be one of {', '.join(saved_model.CONTENTS)}. "
+            f"Received: contents={contents!r}."
+        )
+    export_dir = os.fspath(export_dir).rstrip("/")
+    present = saved_model.versions(export_dir)
+    if version is None:
+        version = max(present, default=0) + 1
+    if version < 0 or version in present:
+        raise ValueError(
+            "`version` must be a number from 0 that is not there yet. "
+            f"Received: version={version}; in {export_dir}: "
+            f"{', '.join(map(str, present)) or 'none'}."
+        )
+    source = source_lib.read(model_dir, max_seq_length, text_features)
+    path = f"{export_dir}/{version}"
+    with files.whole_folder(path, last=saved_model.FILE) as temporary:
+        save(source, temporary, contents)
+        return _describe(path, temporary)
+
+
+def save(source, folder, contents=saved_model.TEXT):
+    """Writes a SavedModel into a local folder, which may be there already.
+
+    Args:
+        source: A `Source`.
+        folder: The folder.
+        contents: As of `export`.
+
+    Raises:
+        ValueError: If it holds an operation that old servers do not have.
+    """
+    with tempfile.TemporaryDirectory() as vocab_folder:
+        vocab_path = f"{vocab_folder}/vocab.txt"
+        files.write_text(vocab_path, source.preprocessor.vocabulary.to_text())
+        module_class = ServingModule if source.task else HubEncoder
+        module = module_class(
+            source.model,
+            source.preprocessor,
+            vocab_path,
+            takes_text=contents == saved_model.TEXT,
+        )
+        module.trace()
+        if source.task:
+            functions = signatures.task_signatures(module, source.task)
+        else:
+            functions = signatures.encoder_signatures(
+                module, source.text_features
+            )
+        tf.saved_model.save(module, folder, signatures=functions)
+    saved_model.set_method_names(folder, signatures.METHOD_NAMES)
+    saved_model.check_ops(folder, has_text=contents == saved_model.TEXT)
+    extra = f"{folder}/{saved_model.EXTRA_FOLDER}"
+    files.write_text(
+        f"{extra}/{saved_model.SETTINGS_FILE}",
+        json.dumps(
+            {
+                "contents": contents,
+                "max_seq_length": source.preprocessor.max_seq_length,
+                "text_features": list(source.text_features),
+                "tensorflow": tf.__version__,
+            },
+            indent=2,
+        )
+        + "\n",
+    )
+
+
+def _describe(path, folder):
+    text_ops, core_ops = saved_model.read_ops(folder)
+    variables = f"{folder}/variables"
+    return Export(
+        path=path,
+        signatures=saved_model.read_signatures(folder),
+        text_ops=text_ops,
+        num_core_ops=len(core_ops),
+        graph_bytes=os.path.getsize(f"{folder}/{saved_model.FILE}"),
+        variable_bytes=sum(
+            os.path.getsize(f"{variables}/{name}")
+            for name in files.list_folder(variables)
+        ),
+    )

@@ -1,0 +1,85 @@
+"""Tables for people to read: answers and comparisons."""
+
+import numpy as np
+
+from bert_tf.serving import check
+
+_TEXT_WIDTH = 60
+
+
+def comparisons_table(version, comparisons):
+    """Returns the table of `check.compare`'s results."""
+    rows = [("signature", "texts", "max difference", "", "at")]
+    rows += [
+        (
+            comparison.signature,
+            str(comparison.num_texts),
+            f"{comparison.max_difference:.2e}",
+            "equal" if comparison.is_equal else "DIFFERENT",
+            "" if comparison.is_equal else comparison.worst,
+        )
+        for comparison in comparisons
+    ]
+    return (
+        f"Loaded by TensorFlow {version}; tolerance {check.TOLERANCE:g}.\n"
+        + _table(rows)
+    )
+
+
+def answers_table(texts, answers):
+    """Returns a table of texts with what the SavedModel answers.
+
+    Args:
+        texts: Rows of one or two strings, bytes.
+        answers: {output: array}, of `check.answer_texts`.
+    """
+    names, columns = ["text"], [[_show(row) for row in texts]]
+    if "classes" in answers:
+        names += ["label", "probabilities"]
+        columns.append([label.decode("utf-8") for label in answers["labels"]])
+        columns.append(
+            [
+                ", ".join(
+                    f"{probability:.3f} {name.decode('utf-8')}"
+                    for probability, name in sorted(
+                        zip(probabilities, classes), reverse=True
+                    )
+                )
+                for probabilities, classes in zip(
+                    answers["probabilities"], answers["classes"]
+                )
+            ]
+        )
+    else:
+        for name, values in answers.items():
+            if values.ndim == 1:
+                names.append(name)
+                columns.append([f"{value:.4f}" for value in values])
+            elif name == "pooled_output":
+                names.append(name)
+                columns.append([_show_vector(vector) for vector in values])
+    return _table([names, *zip(*columns)])
+
+
+def _show(row):
+    text = " | ".join(string.decode("utf-8", "replace") for string in row)
+    text = " ".join(text.split())
+    if len(text) > _TEXT_WIDTH:
+        text = text[: _TEXT_WIDTH - 3] + "..."
+    return text
+
+
+def _show_vector(vector):
+    first = ", ".join(f"{value:.3f}" for value in vector[:3])
+    norm = np.linalg.norm(vector)
+    return f"[{first}, ...] of {len(vector)}, norm {norm:.3f}"
+
+
+def _table(rows):
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join(
+        "  ".join(
+            f"{cell:{width}}" for cell, width in zip(row, widths)
+        ).rstrip()
+        for row in rows
+    )

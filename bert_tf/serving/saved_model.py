@@ -1,0 +1,146 @@
+"""The files of a SavedModel: versions, signatures, operations."""
+
+import os
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2
+
+from bert_tf import files
+from bert_tf.serving import allowed_ops
+
+FILE = "saved_model.pb"
+# Beside the graph: files that TensorFlow Serving looks for, and ours.
+EXTRA_FOLDER = "assets.extra"
+SETTINGS_FILE = "bert_tf.json"
+
+# What clients can send: strings, ids and Examples, or ids alone.
+TEXT = "text"
+IDS = "ids"
+CONTENTS = (TEXT, IDS)
+
+# The SavedModel format itself adds a signature for tf.saved_model.load.
+_INTERNAL_SIGNATURE_PREFIX = "__saved_model"
+
+
+def versions(export_dir):
+    """Returns the version numbers in a servable's folder, ascending."""
+    return sorted(
+        int(name)
+        for name in files.list_folder(export_dir)
+        if name.isascii() and name.isdigit()
+    )
+
+
+def newest(path):
+    """Returns the SavedModel at `path`, or the newest version in it.
+
+    Raises:
+        ValueError: If there is neither.
+    """
+    path = os.fspath(path).rstrip("/")
+    if files.exists(f"{path}/{FILE}"):
+        return path
+    for version in reversed(versions(path)):
+        if files.exists(f"{path}/{version}/{FILE}"):
+            return f"{path}/{version}"
+    raise ValueError(
+        f"{path}: holds neither {FILE} nor a version's folder with one."
+    )
+
+
+def read_settings(folder):
+    """Returns what the exporter wrote of how it exported, a dictionary.
+
+    Raises:
+        ValueError: If the SavedModel is not from this library.
+    """
+    return files.read_json(f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}")
+
+
+def read_signatures(folder):
+    """Returns {name: SignatureDef} of what clients can call."""
+    signatures = _read(folder).meta_graphs[0].signature_def
+    return {
+        name: signature
+        for name, signature in signatures.items()
+        if not name.startswith(_INTERNAL_SIGNATURE_PREFIX)
+    }
+
+
+def describe(tensor_info):
+    """Returns the dtype and shape of a signature's tensor, e.g. int32 [?]."""
+    dtype = tf.as_dtype(tensor_info.dtype).name
+    sizes = [dimension.size for dimension in tensor_info.tensor_shape.dim]
+    shape = ", ".join("?" if size < 0 else str(size) for size in sizes)
+    return f"{dtype} [{shape}]"
+
+
+def set_method_names(folder, method_names):
+    """Sets the method of signatures: tf.saved_model.save writes predict.
+
+    Args:
+        folder: A local SavedModel.
+        method_names: {name of a signature: method}; those that the SavedModel
+            does not have are left out.
+    """
+    saved_model = _read(folder)
+    signatures = saved_model.meta_graphs[0].signature_def
+    for name, method_name in method_names.items():
+        if name in signatures:
+            signatures[name].method_name = method_name
+    files.write_bytes(f"{folder}/{FILE}", saved_model.SerializeToString())
+
+
+def read_ops(folder):
+    """Returns the kinds of operations in a SavedModel, functions' included.
+
+    Returns:
+        Two tuples of names, sorted: those of tensorflow_text, and all others.
+    """
+    graph = _read(folder).meta_graphs[0].graph_def
+    nodes = [*graph.node]
+    for function in graph.library.function:
+        nodes.extend(function.node_def)
+    names = {node.op for node in nodes}
+    # A call of a function may be a node of the function's name.
+    names -= {function.signature.name for function in graph.library.function}
+    text_ops = {name for name in names if name in allowed_ops.TEXT_OPS}
+    return tuple(sorted(text_ops)), tuple(sorted(names - text_ops))
+
+
+def check_ops(folder, has_text):
+    """Checks that old servers have all operations of a SavedModel.
+
+    Args:
+        folder: The SavedModel.
+        has_text: Whether it may hold operations of tensorflow_text.
+
+    Raises:
+        ValueError: If it holds others; the message names them.
+    """
+    text_ops, core_ops = read_ops(folder)
+    refused = set(core_ops) - allowed_ops.CORE_OPS
+    if not has_text:
+        refused |= set(text_ops)
+    if refused:
+        raise ValueError(
+            "The exported graph must hold no operations but those of "
+            "`allowed_ops`, which servers are known to have. Received: "
+            f"{', '.join(sorted(refused))}."
+        )
+
+
+def _read(folder):
+    path = f"{os.fspath(folder).rstrip('/')}/{FILE}"
+    saved_model = saved_model_pb2.SavedModel()
+    try:
+        saved_model.ParseFromString(files.read_bytes(path))
+    except DecodeError as error:
+        raise ValueError(f"{path}: no SavedModel: {error}.") from error
+    if len(saved_model.meta_graphs) != 1:
+        raise ValueError(
+            f"{path}: must hold one graph. Received: "
+            f"{len(saved_model.meta_graphs)}."
+        )
+    return saved_model

@@ -1,0 +1,188 @@
+"""Signatures: what a server's clients send, and what they get back.
+
+Three ways in, for every model:
+
+    serving_default  raw strings, one input a text feature, string [B]
+    ids              the model inputs, int32 [B, L], under the names that
+                     the module gives them
+    examples         serialized tf.Examples whose features are the strings
+
+A SavedModel without tensorflow_text has no strings: there `serving_default`
+is what is called `ids` here, and the Examples hold ids. All answers have the
+batch as their first axis, which a server's batching needs.
+"""
+
+import keyword
+import re
+
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.serving import module as module_lib
+
+DEFAULT = "serving_default"
+IDS = "ids"
+EXAMPLES = "examples"
+CLASSIFY = "classify"
+REGRESS = "regress"
+
+# TensorFlow Serving's names of its methods; all others are predict.
+METHOD_NAMES = {
+    CLASSIFY: "tensorflow/serving/classify",
+    REGRESS: "tensorflow/serving/regress",
+}
+# The input that the classify and regress methods prescribe.
+METHOD_INPUT = "inputs"
+
+
+def task_signatures(module, task):
+    """Returns the signatures of a fine-tuned model: {name: ConcreteFunction}.
+
+    The answers are `task.decode`'s. Of a classification also `classes` string
+    `[B, num_labels]`, the class names in the order of `probabilities`, and a
+    signature of the classify method; of a regression one of the regress
+    method. Both take serialized Examples as `inputs`.
+
+    Args:
+        module: A `ServingModule` whose model answers with logits.
+        task: The task, e.g. a `GlueTask`.
+    """
+
+    def answer(inputs):
+        logits = module(inputs, training=False)
+        answers = task.decode(logits)
+        if task.labels:
+            answers["classes"] = _repeat(task.labels, tf.shape(logits)[0])
+        return answers
+
+    signatures = _signatures(module, answer, task.text_features)
+    parse = _example_parser(module, task.text_features)
+    serialized = tf.TensorSpec([None], tf.string, name=METHOD_INPUT)
+    if task.labels:
+
+        @tf.function(autograph=False)
+        def classify(inputs):
+            answers = answer(parse(inputs))
+            return {
+                "classes": answers["classes"],
+                "scores": answers["probabilities"],
+            }
+
+        signatures[CLASSIFY] = classify.get_concrete_function(serialized)
+    else:
+
+        @tf.function(autograph=False)
+        def regress(inputs):
+            return {"outputs": answer(parse(inputs))["scores"]}
+
+        signatures[REGRESS] = regress.get_concrete_function(serialized)
+    return signatures
+
+
+def encoder_signatures(module, text_features):
+    """Returns the signatures of an encoder: {name: ConcreteFunction}.
+
+    The answers are those of the Hub's text API: `pooled_output` and `default`
+    (the same) `[B, hidden]`, `sequence_output` `[B, L, hidden]`, and
+    `encoder_outputs` `[B, layers, L, hidden]`, an axis where the callable has
+    a list; and `input_mask` int32 `[B, L]`, as L is the batch's longest text.
+
+    Args:
+        module: A `HubEncoder`.
+        text_features: Names of the one or two strings.
+    """
+
+    def answer(inputs):
+        outputs = module(inputs, training=False)
+        return outputs | {
+            "encoder_outputs": tf.stack(outputs["encoder_outputs"], axis=1),
+            features.INPUT_MASK: tf.identity(inputs[features.INPUT_MASK]),
+        }
+
+    return _signatures(module, answer, text_features)
+
+
+def input_name(text_feature):
+    """Returns a text feature's name as the input of a signature.
+
+    TensorFlow wants these to be Python parameters: "question 1" becomes
+    "question_1" and "class" "class_". In Examples the name is as it was.
+    """
+    name = re.sub(r"[^0-9A-Za-z_]", "_", text_feature)
+    if not name[:1].isalpha():
+        name = f"text_{name}"
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _signatures(module, answer, text_features):
+    parse = _example_parser(module, text_features)
+
+    @tf.function(autograph=False)
+    def ids(inputs):
+        return answer(inputs)
+
+    @tf.function(autograph=False)
+    def examples(serialized):
+        return answer(parse(serialized))
+
+    signatures = {
+        EXAMPLES: examples.get_concrete_function(
+            tf.TensorSpec([None], tf.string, name=EXAMPLES)
+        )
+    }
+    of_ids = ids.get_concrete_function(module.ids_spec())
+    if module.preprocessor is None:
+        return {DEFAULT: of_ids} | signatures
+
+    @tf.function(autograph=False)
+    def strings(texts):
+        return answer(_preprocess(module, texts, text_features))
+
+    of_strings = strings.get_concrete_function(
+        {
+            name: tf.TensorSpec([None], tf.string, name=input_name(name))
+            for name in text_features
+        }
+    )
+    return {DEFAULT: of_strings, IDS: of_ids} | signatures
+
+
+def _preprocess(module, texts, text_features):
+    texts = [texts[name] for name in text_features]
+    inputs = module.preprocessor(texts[0] if len(texts) == 1 else texts)
+    return module.from_model_inputs(module_lib.trim_padding(inputs))
+
+
+def _example_parser(module, text_features):
+    """Returns a function from serialized Examples to model inputs."""
+    if module.preprocessor is not None:
+        spec = {
+            name: tf.io.FixedLenFeature([], tf.string) for name in text_features
+        }
+
+        def parse(serialized):
+            texts = tf.io.parse_example(serialized, spec)
+            return _preprocess(module, texts, text_features)
+
+        return parse
+
+    # Any length, filled up with zeros to the batch's longest: ids that the
+    # mask hides need not be [PAD].
+    spec = {
+        name: tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)
+        for name in features.MODEL_INPUTS
+    }
+
+    def parse_ids(serialized):
+        inputs = tf.io.parse_example(serialized, spec)
+        inputs = {
+            name: tf.cast(value, tf.int32) for name, value in inputs.items()
+        }
+        return module.from_model_inputs(module_lib.trim_padding(inputs))
+
+    return parse_ids
+
+
+def _repeat(names, batch_size):
+    names = tf.constant(names)
+    return tf.tile(names[tf.newaxis], [batch_size, 1])

@@ -1,0 +1,75 @@
+"""Texts to try a SavedModel on: hard ones, and those that users give."""
+
+from bert_tf import files
+
+# Where a tokenizer, a cut or a copy of either would show: each is one text.
+HARD_STRINGS = (
+    b"The quick brown fox jumps over the lazy dog.",
+    b"",
+    b"   \t\r\n ",
+    "Crème brûlée, NAÏVE coöperation, e\u0301 = é".encode(),
+    "我喜欢 TensorFlow，真的！ 日本語テキスト 한국어".encode(),
+    "Emoji \U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467".encode(),
+    "zero\u200bwidth, no\u00a0break, \u2028line\u2029paragraph".encode(),
+    "Ｆｕｌｌ ｗｉｄｔｈ ﬁ ß ² … İstanbul ŒUVRE".encode(),  # noqa: RUF001
+    b"a[MASK]b [CLS] [SEP] ##ing #hash @user http://x.y/?a=b&c=d",
+    b"NUL\x00inside, bell\x07, delete\x7f, U+FFFD \xef\xbf\xbd",
+    b"\xff\xfe invalid \xc3\x28 UTF-8 \xed\xa0\x80 \xe2\x82",
+    "many: a\u0300\u0301\u0302\u0303\u0304 n\u0303 \u0301".encode(),
+    b"x" * 200 + b" " + b"y" * 201,
+    b"lorem ipsum " * 834,
+    "字".encode() * 10_000,
+    "العربية עברית हिन्दी ไทย Ελληνικά".encode(),
+)
+
+
+def hard_texts(num_strings):
+    """Returns the table of hard strings: rows of one or two, bytes."""
+    if num_strings == 1:
+        return [(text,) for text in HARD_STRINGS]
+    # Every one on either side, beside a short and beside a long one.
+    long = HARD_STRINGS[-3]
+    return [
+        *zip(HARD_STRINGS, HARD_STRINGS[1:] + HARD_STRINGS[:1]),
+        *((long, text) for text in HARD_STRINGS),
+    ]
+
+
+def parse_texts(lines, num_strings, source):
+    """Returns rows of one or two strings, bytes.
+
+    Args:
+        lines: Strings or bytes; the two of a pair are separated by a tab.
+        num_strings: How many a model is given: 1 or 2.
+        source: What the lines come from; errors name it.
+
+    Raises:
+        ValueError: If a line is not that many strings, or there is none.
+    """
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if isinstance(line, str):
+            line = line.encode("utf-8")
+        row = tuple(line.split(b"\t")) if num_strings == 2 else (line,)
+        if len(row) != num_strings:
+            raise ValueError(
+                f"{source}, line {number}: must be two strings separated by "
+                f"a tab. Received: {len(row)} strings."
+            )
+        rows.append(row)
+    if not rows:
+        raise ValueError(f"{source} must hold at least one text.")
+    return rows
+
+
+def read_texts(path, num_strings):
+    """Reads a file of one text a line; it need not be valid UTF-8.
+
+    Raises:
+        ValueError: As of `parse_texts`; or if there is no such file.
+    """
+    lines = files.read_bytes(path).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    lines = [line.removesuffix(b"\r") for line in lines]
+    return parse_texts(lines, num_strings, path)

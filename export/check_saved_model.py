@@ -1,0 +1,72 @@
+r"""Checks an exported SavedModel, and asks it.
+
+    python export/check_saved_model.py \
+        --export_dir=/servables/mrpc --model_dir=/runs/mrpc
+
+loads the newest version in a new process that imports only tensorflow and
+tensorflow_text, and compares its answers to hard texts (or to --input_file's)
+with those of the trained model; it fails on any difference above 1e-5.
+
+    python export/check_saved_model.py --export_dir=/servables/mrpc \
+        --text=$'First sentence.\tSecond sentence.'
+
+prints the answers to texts of yours.
+"""
+
+from absl import flags
+
+from bert_tf import program
+from bert_tf.serving import check
+from bert_tf.serving import report
+from bert_tf.serving import texts
+
+_EXPORT_DIR = flags.DEFINE_string(
+    "export_dir", None, "The servable's folder, or that of one version."
+)
+_MODEL_DIR = flags.DEFINE_string(
+    "model_dir", None, "The model folder that it was exported from."
+)
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file",
+    None,
+    "Texts to compare on, one a line, the two of a pair separated by a tab; "
+    "a table of hard strings if not given.",
+)
+_TEXT = flags.DEFINE_multi_string(
+    "text", None, "A text to answer; may be given several times."
+)
+_PYTHON = flags.DEFINE_string(
+    "python",
+    None,
+    "Another Python to load the SavedModel in, e.g. one with the release of "
+    "TensorFlow that a server links.",
+)
+
+
+def main(_):
+    program.require(export_dir=_EXPORT_DIR.value)
+    if not _MODEL_DIR.value and not _TEXT.value:
+        raise ValueError("--model_dir or --text must be given.")
+    if _INPUT_FILE.value and not _MODEL_DIR.value:
+        raise ValueError("--input_file needs --model_dir to compare with.")
+    num_strings = check.num_strings(_EXPORT_DIR.value)
+    if _TEXT.value:
+        rows = texts.parse_texts(_TEXT.value, num_strings, "--text")
+        answers = check.answer_texts(_EXPORT_DIR.value, rows, _PYTHON.value)
+        print(report.answers_table(rows, answers))
+    if _MODEL_DIR.value:
+        rows = None
+        if _INPUT_FILE.value:
+            rows = texts.read_texts(_INPUT_FILE.value, num_strings)
+        version, comparisons = check.compare(
+            _EXPORT_DIR.value, _MODEL_DIR.value, rows, _PYTHON.value
+        )
+        print(report.comparisons_table(version, comparisons))
+        if not all(comparison.is_equal for comparison in comparisons):
+            raise ValueError(
+                "the SavedModel does not answer as the trained model does."
+            )
+
+
+if __name__ == "__main__":
+    program.run(main)
