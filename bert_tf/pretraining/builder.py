@@ -121,17 +121,18 @@ def build(input_files, output_files, tokenizer, settings, progress=None):
     output_paths = records.output_paths(output_files)
     input_paths = documents.input_paths(input_files)
     num_bytes = sum(files.size(path) for path in input_paths)
-    corpus = documents.read(
-        input_paths, tokenizer, _stage(progress, "read", num_bytes)
-    )
-    pairs = pairs_of(corpus, num_bytes, settings.pairs)
-    writer = _Writer(corpus, pairs, tokenizer.vocabulary, settings)
-    report = _stage(progress, "write", len(pairs))
     with contextlib.ExitStack() as stack:
         # On the way out each becomes the file it stands for, or is removed.
+        # Entered first: it makes the folders, and should fail early.
         temporaries = [
             stack.enter_context(files.whole_file(path)) for path in output_paths
         ]
+        corpus = documents.read(
+            input_paths, tokenizer, _stage(progress, "read", num_bytes)
+        )
+        pairs = pairs_of(corpus, num_bytes, settings.pairs)
+        writer = _Writer(corpus, pairs, tokenizer.vocabulary, settings)
+        report = _stage(progress, "write", len(pairs))
         written = {}
         for number, path in enumerate(output_paths):
             indices = np.arange(number, len(pairs), len(output_paths))
