@@ -95,6 +95,25 @@ def read_tsv(path, tsv_file, task):
     return Examples(texts=texts, labels=np.array(labels, dtype))
 
 
+def glue_task(name):
+    """Returns the `TaskFiles` of one of GLUE's tasks.
+
+    Args:
+        name: A key of `GLUE_TASKS`; case and hyphens do not matter.
+
+    Raises:
+        ValueError: If there is no such task.
+    """
+    wanted = name.lower().replace("-", "")
+    for key, task_files in GLUE_TASKS.items():
+        if key.replace("-", "") == wanted:
+            return task_files
+    raise ValueError(
+        f"`task_name` must be one of {', '.join(GLUE_TASKS)}, or tsv. "
+        f"Received: task_name={name!r}."
+    )
+
+
 def find_labels(path, tsv_file):
     """Returns the distinct labels of a file, sorted.
 

@@ -1,0 +1,266 @@
+"""Tunes a model to a task by `keras.Model.fit`, evaluates it and predicts.
+
+`fit` takes what `training.loop.train` takes, keeps the same state and makes
+the same steps from the same batches: a run may go on under the other. It goes
+where `keras.Model.fit` goes, on one device and on mirrored ones.
+"""
+
+import math
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import features
+from bert_tf import files
+from bert_tf.training import checkpointing
+from bert_tf.training import loop
+from bert_tf.training import randomness
+
+
+def num_train_steps(num_examples, batch_size, num_epochs):
+    """Returns the steps of a run, as google-research/bert counts them.
+
+    The batches run on from one epoch into the next, so that the last step of
+    the run leaves out less than a batch.
+
+    Raises:
+        ValueError: If that is less than one step.
+    """
+    num_steps = int(num_examples / batch_size * num_epochs)
+    if num_steps < 1:
+        raise ValueError(
+            "The training examples must make one batch or more. Received: "
+            f"{num_examples} examples, train_batch_size={batch_size}, "
+            f"num_train_epochs={num_epochs}."
+        )
+    return num_steps
+
+
+def epoch_ends(num_examples, batch_size, num_epochs):
+    """Returns the steps at which an epoch is over, and the last step."""
+    last = num_train_steps(num_examples, batch_size, num_epochs)
+    ends = {
+        num_train_steps(num_examples, batch_size, epoch)
+        for epoch in range(1, math.ceil(num_epochs))
+        if num_examples * epoch >= batch_size
+    }
+    return sorted({step for step in ends if step < last} | {last})
+
+
+def fit(state, task, source, config, strategy):
+    """Trains from the state's step to `config.num_train_steps`.
+
+    Every `iterations_per_loop` steps a line is logged, a checkpoint is saved
+    every `save_checkpoints_steps` and at the end. The model is compiled with
+    the state's optimizer and the task's loss.
+
+    Args:
+        state: A `TrainingState`, restored or new, made in the strategy's
+            scope.
+        task: A `GlueTask`.
+        source: A `TextSource` of labelled examples.
+        config: A `training.loop.TrainingConfig`.
+        strategy: A `tf.distribute.Strategy` of one device or mirrored ones.
+
+    Raises:
+        training.loop.NotFiniteError: If the loss is not finite; the message
+            names the steps. They are not saved.
+        ValueError: If the batch size is no multiple of the replicas.
+    """
+    num_steps = config.num_train_steps - state.step
+    if num_steps <= 0:
+        return
+    model = state.model
+    batches = source.training_batches(
+        config.train_batch_size, state.example
+    ).map(as_inputs_and_labels)
+    if not (model.compiled and model.optimizer is state.optimizer):
+        with strategy.scope():
+            model.compile(
+                state.optimizer,
+                task.loss(),
+                metrics=["accuracy"] if task.labels else None,
+            )
+        if strategy.num_replicas_in_sync > 1:
+            # Keras builds its metrics from the first batch, which on several
+            # devices it averages first: ids become floats (Keras 3.15,
+            # `_maybe_symbolic_build`). This batch is not distributed.
+            model.test_on_batch(*next(iter(batches)))
+    model.fit(
+        batches,
+        steps_per_epoch=num_steps,
+        shuffle=False,
+        verbose=0,
+        callbacks=[_KeepState(state, config, strategy)],
+    )
+
+
+def as_inputs_and_labels(batch):
+    """Splits a batch of a source to what `keras.Model.fit` takes."""
+    return _model_inputs(batch), batch[features.LABELS]
+
+
+class Predictor:
+    """Computes a model's outputs for every example of a source.
+
+    Args:
+        model: A `keras.Model` made in the strategy's scope.
+        strategy: Any `tf.distribute.Strategy`.
+    """
+
+    def __init__(self, model, strategy):
+        self._strategy = strategy
+
+        @tf.function
+        def run_step(inputs):
+            return strategy.run(
+                lambda inputs: model(inputs, training=False), args=(inputs,)
+            )
+
+        self._run_step = run_step
+
+    def __call__(self, source, batch_size):
+        """Returns the logits, a float32 array `[N, num_outputs]`.
+
+        Args:
+            source: A source of batches; see `training.input_pipeline`.
+            batch_size: Examples a step, over all replicas.
+        """
+        batches = self._strategy.distribute_datasets_from_function(
+            lambda context: source.evaluation_batches(
+                batch_size, context=context
+            ).map(_model_inputs)
+        )
+        outputs = [
+            self._strategy.gather(self._run_step(batch), axis=0).numpy()
+            for batch in batches
+        ]
+        return np.concatenate(outputs)[: source.num_examples]
+
+
+def evaluate(task, logits, labels):
+    """Returns the results of a whole evaluation set.
+
+    Args:
+        task: A `GlueTask`.
+        logits: float32 `[N, num_outputs]`, an array.
+        labels: int32 `[N]` class ids, or float32 `[N]` scores.
+
+    Returns:
+        {name: float}: `eval_loss`, the mean over the examples, and the task's
+        official scores as `eval_f1` and so on; of a classification
+        `eval_accuracy` in any case, as google-research/bert has it.
+    """
+    losses = keras.ops.convert_to_numpy(task.example_losses(logits, labels))
+    results = {"eval_loss": float(np.mean(losses, dtype=np.float64))}
+    if task.labels:
+        hits = np.argmax(logits, axis=-1) == labels
+        results["eval_accuracy"] = float(np.mean(hits))
+    for name, score in task.scores(logits, labels).items():
+        results[f"eval_{name}"] = score
+    return results
+
+
+def trained_steps(output_dir):
+    """Returns the steps of the newest checkpoint in a run's folder, or 0."""
+    folder = f"{str(output_dir).rstrip('/')}/{checkpointing.FOLDER}"
+    path = tf.train.latest_checkpoint(folder)
+    if path is None:
+        return 0
+    return int(tf.train.load_variable(path, "step/.ATTRIBUTES/VARIABLE_VALUE"))
+
+
+def write_results(path, results):
+    """Writes sorted lines "name = value", whole or not at all."""
+    lines = (f"{name} = {results[name]}\n" for name in sorted(results))
+    files.write_text(path, "".join(lines))
+
+
+def write_predictions(path, task, logits):
+    """Writes a line for every example, whole or not at all.
+
+    It holds the probabilities of the classes, separated by tabs, as
+    google-research/bert has it; of a regression the score.
+
+    Args:
+        path: The file.
+        task: A `GlueTask`.
+        logits: float32 `[N, num_outputs]`.
+    """
+    answers = task.decode(tf.constant(logits))
+    if task.labels:
+        rows = answers["probabilities"].numpy()
+    else:
+        rows = answers["scores"].numpy()[:, None]
+    lines = ("\t".join(str(value) for value in row) + "\n" for row in rows)
+    files.write_text(path, "".join(lines))
+
+
+class _KeepState(keras.callbacks.Callback):
+    """Does in `fit` what `training.loop.train` does round its steps."""
+
+    def __init__(self, state, config, strategy):
+        super().__init__()
+        self._state = state
+        self._config = config
+        self._first_step = state.step
+        states = randomness.seed_states(state.model)
+
+        @tf.function
+        def set_seeds(step):
+            strategy.run(randomness.set_seeds, args=(states, config.seed, step))
+
+        self._set_seeds = set_seeds
+        self._restart_timer()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._set_seeds(tf.constant(self._state.step, tf.int64))
+
+    def on_train_batch_end(self, batch, logs=None):
+        state, config = self._state, self._config
+        state.step += 1
+        state.example += config.train_batch_size
+        is_last = state.step == config.num_train_steps
+        saves = is_last or state.step % config.save_checkpoints_steps == 0
+        reports = is_last or state.step % config.iterations_per_loop == 0
+        if not (saves or reports):
+            return
+        logs = {name: float(value) for name, value in logs.items()}
+        # Keras's values are means since `fit` began: once not finite, they
+        # stay so.
+        if not math.isfinite(logs["loss"]):
+            raise loop.NotFiniteError(
+                f"The loss is not finite in steps {self._first_step} to "
+                f"{state.step - 1}: loss={logs['loss']}. Training stopped; "
+                "the last checkpoint is of a step before."
+            )
+        if reports:
+            self._report(logs)
+        if saves:
+            logging.info("Saved %s.", state.save())
+        self._restart_timer()
+
+    def _report(self, logs):
+        seconds = max(time.monotonic() - self._start, 1e-6)
+        num_steps = self._state.step - self._timed_from
+        values = "  ".join(
+            f"{name} {value:.4g}" for name, value in logs.items()
+        )
+        logging.info(
+            "step %d/%d  %s  %.1f examples/s",
+            self._state.step,
+            self._config.num_train_steps,
+            values,
+            num_steps * self._config.train_batch_size / seconds,
+        )
+
+    def _restart_timer(self):
+        self._start = time.monotonic()
+        self._timed_from = self._state.step
+
+
+def _model_inputs(batch):
+    return {name: batch[name] for name in features.MODEL_INPUTS}

@@ -1,0 +1,85 @@
+"""Batches of a task's texts: raw strings, made to model inputs in tf.data."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.tasks.glue_files import Examples
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.training import input_pipeline
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSource:
+    """Examples as `training.input_pipeline` describes a source.
+
+    The batches are dictionaries of the model inputs, int32 `[B, L]`, and
+    `labels`, int32 or float32 `[B]`, if the examples have any. The order of
+    training is a function of (seed, epoch), and batches run on from one epoch
+    into the next, as in google-research/bert: all are full.
+
+    Args:
+        examples: The `Examples`.
+        preprocessor: The `Preprocessor`.
+        seed: Of the order of the training examples.
+    """
+
+    examples: Examples
+    preprocessor: Preprocessor
+    seed: int = 12345
+
+    @property
+    def num_examples(self):
+        return len(self.examples)
+
+    def training_batches(self, batch_size, start_example=0, context=None):
+        """Returns a `tf.data.Dataset` without end: {name: [B, ...]}.
+
+        Args:
+            batch_size: Examples a step, over all replicas.
+            start_example: The number of the first one, counted over all
+                epochs from 0.
+            context: The host's `tf.distribute.InputContext`.
+        """
+        return self._preprocess(
+            self._rows().training_batches(batch_size, start_example, context)
+        )
+
+    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+        """Returns a `tf.data.Dataset` of every example once, in order.
+
+        The last batch is filled up with empty texts, whose `example_weights`
+        are 0.
+
+        Args:
+            batch_size: Examples a step, over all replicas.
+            max_batches: If given, stop after so many.
+            context: The host's `tf.distribute.InputContext`.
+        """
+        return self._preprocess(
+            self._rows().evaluation_batches(batch_size, max_batches, context)
+        )
+
+    def _rows(self):
+        arrays = {
+            f"text_{index}": tf.constant(texts)
+            for index, texts in enumerate(self.examples.texts)
+        }
+        if self.examples.labels is not None:
+            arrays[features.LABELS] = tf.constant(self.examples.labels)
+        return input_pipeline.ArraySource(arrays=arrays, seed=self.seed)
+
+    def _preprocess(self, batches):
+        num_texts = len(self.examples.texts)
+
+        def preprocess(batch):
+            texts = [batch.pop(f"text_{index}") for index in range(num_texts)]
+            inputs = self.preprocessor(
+                texts[0] if num_texts == 1 else tuple(texts)
+            )
+            return inputs | batch
+
+        return batches.map(
+            preprocess, num_parallel_calls=tf.data.AUTOTUNE
+        ).prefetch(tf.data.AUTOTUNE)

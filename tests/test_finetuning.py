@@ -1,0 +1,411 @@
+"""Fine-tuning: `fit` in a notebook, `fit` beside the loop, evaluation."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.checkpoints import model_folder
+from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.tasks import fine_tuning
+from bert_tf.tasks import starting_point
+from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.glue_files import Examples
+from bert_tf.tasks.text_source import TextSource
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
+from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.optimizer import BertOptimizer
+from bert_tf.training.schedule import WarmupLinearDecay
+from bert_tf.training.strategy import make_strategy
+
+WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
+VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS, "##s"))
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=12,
+    num_hidden_layers=1,
+    num_attention_heads=3,
+    intermediate_size=20,
+    max_position_embeddings=11,
+)
+NO_DROPOUT = dataclasses.replace(
+    CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+)
+COLOUR = GlueTask(
+    name="colour",
+    text_features=("first", "second"),
+    labels=("no", "yes", "perhaps"),
+    metrics=("accuracy",),
+)
+WARMTH = GlueTask(
+    name="warmth", text_features=("text",), metrics=("pearson", "spearman")
+)
+
+
+def make_examples(task, num_examples):
+    generator = np.random.default_rng(7)
+    texts = tuple(
+        [
+            " ".join(generator.choice(WORDS, size=generator.integers(1, 6)))
+            for _ in range(num_examples)
+        ]
+        for _ in task.text_features
+    )
+    if task.labels:
+        labels = generator.integers(0, 3, num_examples).astype(np.int32)
+    else:
+        labels = generator.normal(size=num_examples).astype(np.float32)
+    return Examples(texts=texts, labels=labels)
+
+
+def make_source(task, num_examples=23, seed=5):
+    return TextSource(
+        examples=make_examples(task, num_examples),
+        preprocessor=Preprocessor(VOCABULARY, max_seq_length=11),
+        seed=seed,
+    )
+
+
+def make_state(task, folder, strategy, config=NO_DROPOUT):
+    keras.utils.set_random_seed(3)
+    with strategy.scope():
+        dropout = config.hidden_dropout_prob
+        model = BertClassifier(config, task.num_outputs, dropout=dropout)
+        optimizer = BertOptimizer(WarmupLinearDecay(1e-3, 30, 3))
+        return TrainingState(model, optimizer, folder, {})
+
+
+def make_config(num_train_steps=20, **options):
+    return loop.TrainingConfig(
+        num_train_steps=num_train_steps,
+        train_batch_size=6,
+        seed=9,
+        **options,
+    )
+
+
+def one_device():
+    return tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+def assert_equal_weights(state, other, atol=1e-6):
+    for ours, theirs in zip(
+        state.model.trainable_variables, other.model.trainable_variables
+    ):
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(ours),
+            keras.ops.convert_to_numpy(theirs),
+            atol=atol,
+            err_msg=ours.path,
+        )
+
+
+@pytest.fixture
+def untuned_folder(tmp_path):
+    folder = tmp_path / "encoder"
+    checkpoints.save(folder, BertEncoder(CONFIG), VOCABULARY, True, 11)
+    return folder
+
+
+# Keras says so of every dataset, unless told `shuffle=False`.
+@pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
+def test_six_lines_of_a_notebook_learn_a_separable_problem(untuned_folder):
+    folder = untuned_folder
+    generator = np.random.default_rng(1)
+    labels = np.arange(160, dtype=np.int32) % 2
+    # Animals are 0 and colours 1, as in a sentence of either.
+    texts = [
+        " ".join(generator.choice(WORDS[4 * label : 4 * label + 4], size=5))
+        for label in labels
+    ]
+
+    preprocess = Preprocessor.from_folder(folder, max_seq_length=9)
+    model = checkpoints.load(folder, BertClassifier, num_labels=2)
+    model.compile(
+        BertOptimizer(WarmupLinearDecay(1e-2, 40, 4)),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    model.fit(
+        tf.data.Dataset.from_tensor_slices((texts, labels))
+        .batch(16)
+        .map(lambda texts, labels: (preprocess(texts), labels)),
+        epochs=4,
+        verbose=0,
+    )
+    logits = model.predict(
+        tf.data.Dataset.from_tensor_slices(["cow dogs hens", "red grey green"])
+        .batch(2)
+        .map(preprocess),
+        verbose=0,
+    )
+    assert logits.argmax(axis=-1).tolist() == [0, 1]
+    loss, accuracy = model.evaluate(preprocess(texts), labels, verbose=0)
+    assert accuracy > 0.95
+    assert loss < 0.2
+
+
+@pytest.mark.parametrize("task", [COLOUR, WARMTH], ids=lambda task: task.name)
+def test_fit_and_loop_give_equal_weights(tmp_path, task):
+    source, config = make_source(task), make_config()
+    fitted = make_state(task, tmp_path / "fit", one_device())
+    looped = make_state(task, tmp_path / "loop", one_device())
+    assert_equal_weights(fitted, looped, atol=0)
+    before = [variable.numpy() for variable in looped.model.variables]
+    fine_tuning.fit(fitted, task, source, config, one_device())
+    loop.train(looped, task.objective(), source, config, one_device())
+    assert_equal_weights(fitted, looped)
+    assert fitted.step == looped.step == 20
+    assert fitted.example == looped.example == 120
+    moved = max(
+        np.abs(variable.numpy() - old).max()
+        for variable, old in zip(looped.model.variables, before)
+    )
+    assert moved > 1e-3
+
+
+def test_fit_and_loop_draw_the_same_dropout(tmp_path):
+    source, config = make_source(COLOUR), make_config(7)
+    states = [
+        make_state(COLOUR, tmp_path / name, one_device(), CONFIG)
+        for name in ("fit", "loop")
+    ]
+    fine_tuning.fit(states[0], COLOUR, source, config, one_device())
+    loop.train(states[1], COLOUR.objective(), source, config, one_device())
+    assert_equal_weights(*states)
+
+
+def test_two_mirrored_devices_make_the_steps_of_one(tmp_path):
+    source, config = make_source(COLOUR), make_config()
+    one = make_state(COLOUR, tmp_path / "one", one_device())
+    fine_tuning.fit(one, COLOUR, source, config, one_device())
+    strategy = make_strategy("mirrored", num_cpu_devices=2)
+    two = make_state(COLOUR, tmp_path / "two", strategy)
+    fine_tuning.fit(two, COLOUR, source, config, strategy)
+    assert_equal_weights(one, two, atol=1e-5)
+
+    logits = fine_tuning.Predictor(one.model, one_device())(source, 4)
+    np.testing.assert_allclose(
+        fine_tuning.Predictor(two.model, strategy)(source, 4),
+        logits,
+        atol=1e-4,
+    )
+
+
+def test_stopped_and_resumed_fit_equals_an_unbroken_one(tmp_path):
+    source = make_source(COLOUR)
+    unbroken = make_state(COLOUR, tmp_path / "unbroken", one_device(), CONFIG)
+    fine_tuning.fit(unbroken, COLOUR, source, make_config(9), one_device())
+
+    stopped = make_state(COLOUR, tmp_path / "stopped", one_device(), CONFIG)
+    config = make_config(5, save_checkpoints_steps=2)
+    fine_tuning.fit(stopped, COLOUR, source, config, one_device())
+    resumed = make_state(COLOUR, tmp_path / "stopped", one_device(), CONFIG)
+    assert resumed.restore()
+    assert (resumed.step, resumed.example) == (5, 30)
+    fine_tuning.fit(resumed, COLOUR, source, make_config(9), one_device())
+    assert_equal_weights(unbroken, resumed)
+    assert fine_tuning.trained_steps(tmp_path / "stopped") == 9
+    assert fine_tuning.trained_steps(tmp_path) == 0
+
+
+def test_loss_that_is_not_finite_stops_the_run(tmp_path):
+    source = make_source(WARMTH)
+    source.examples.labels[:] = np.inf
+    state = make_state(WARMTH, tmp_path, one_device())
+    with pytest.raises(loop.NotFiniteError, match="in steps 0 to 3"):
+        fine_tuning.fit(state, WARMTH, source, make_config(4), one_device())
+    assert fine_tuning.trained_steps(tmp_path) == 0
+
+
+def test_every_epoch_has_every_example_once_in_its_own_order():
+    source = make_source(WARMTH, num_examples=10)
+    batches = list(source.training_batches(4).take(10).as_numpy_iterator())
+    assert {name: array.shape for name, array in batches[0].items()} == {
+        "input_ids": (4, 11),
+        "input_mask": (4, 11),
+        "segment_ids": (4, 11),
+        "labels": (4,),
+    }
+    labels = np.concatenate([batch["labels"] for batch in batches])
+    epochs = labels.reshape(4, 10)
+    expected = np.sort(source.examples.labels)
+    for epoch in epochs:
+        np.testing.assert_array_equal(np.sort(epoch), expected)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+    later = source.training_batches(4, start_example=24).take(4)
+    np.testing.assert_array_equal(
+        np.concatenate([b["labels"] for b in later.as_numpy_iterator()]),
+        labels[24:],
+    )
+    other = dataclasses.replace(source, seed=6).training_batches(10).take(1)
+    assert list(next(other.as_numpy_iterator())["labels"]) != list(epochs[0])
+
+
+def test_batches_hold_the_texts_of_their_labels():
+    source = make_source(COLOUR, num_examples=5)
+    (batch,) = source.training_batches(5).take(1).as_numpy_iterator()
+    expected = source.preprocessor(source.examples.texts)
+    rows = {
+        (*row, label)
+        for row, label in zip(
+            expected["input_ids"].numpy().tolist(), source.examples.labels
+        )
+    }
+    assert rows == {
+        (*row, label)
+        for row, label in zip(batch["input_ids"].tolist(), batch["labels"])
+    }
+
+
+def test_evaluation_sees_every_example_once_in_order():
+    source = make_source(COLOUR, num_examples=7)
+    batches = list(source.evaluation_batches(3).as_numpy_iterator())
+    assert len(batches) == 3
+    weights = np.concatenate([batch["example_weights"] for batch in batches])
+    assert weights.tolist() == [1] * 7 + [0] * 2
+    ids = np.concatenate([batch["input_ids"] for batch in batches])
+    expected = source.preprocessor(source.examples.texts)["input_ids"]
+    np.testing.assert_array_equal(ids[:7], expected)
+
+
+def test_predictor_leaves_out_what_fills_the_batch():
+    source = make_source(COLOUR, num_examples=7)
+    unlabelled = dataclasses.replace(
+        source,
+        examples=dataclasses.replace(source.examples, labels=None),
+    )
+    model = BertClassifier(CONFIG, 3)
+    logits = fine_tuning.Predictor(model, tf.distribute.get_strategy())(
+        unlabelled, 3
+    )
+    expected = model(source.preprocessor(source.examples.texts))
+    assert logits.shape == (7, 3)
+    np.testing.assert_allclose(logits, expected, atol=1e-6)
+
+
+def test_results_of_an_evaluation():
+    logits = np.log(np.float32([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1]]))
+    results = fine_tuning.evaluate(COLOUR, logits, np.int32([0, 1]))
+    assert results == pytest.approx(
+        {
+            "eval_loss": -(np.log(0.7) + np.log(0.3)) / 2,
+            "eval_accuracy": 0.5,
+        }
+    )
+    results = fine_tuning.evaluate(
+        WARMTH, np.float32([[1], [2], [4]]), np.float32([1, 2, 3])
+    )
+    assert results["eval_loss"] == pytest.approx(1 / 3)
+    assert sorted(results) == ["eval_loss", "eval_pearson", "eval_spearman"]
+
+
+def test_result_and_prediction_files(tmp_path):
+    path = tmp_path / "results.txt"
+    fine_tuning.write_results(path, {"loss": 0.5, "global_step": 7})
+    assert path.read_text() == "global_step = 7\nloss = 0.5\n"
+    logits = np.log(np.float32([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]]))
+    fine_tuning.write_predictions(path, COLOUR, logits)
+    rows = [line.split("\t") for line in path.read_text().splitlines()]
+    np.testing.assert_allclose(
+        np.array(rows, np.float32), np.exp(logits), rtol=1e-6
+    )
+    fine_tuning.write_predictions(path, WARMTH, np.float32([[1.5], [-2]]))
+    assert path.read_text() == "1.5\n-2.0\n"
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "batch_size", "num_epochs", "ends"),
+    [
+        # MRPC: google-research/bert makes int(3668 / 32 * 3.0) = 343 steps.
+        (3668, 32, 3.0, [114, 229, 343]),
+        (10, 4, 2.5, [2, 5, 6]),
+        (10, 4, 0.5, [1]),
+        (3, 8, 6.0, [1, 2]),
+        (8, 8, 2.0, [1, 2]),
+    ],
+)
+def test_epochs_end_at_steps(num_examples, batch_size, num_epochs, ends):
+    assert fine_tuning.epoch_ends(num_examples, batch_size, num_epochs) == ends
+
+
+def test_less_than_a_batch_is_an_error():
+    with pytest.raises(ValueError, match="one batch or more"):
+        fine_tuning.epoch_ends(3, 8, 2.0)
+
+
+def test_starting_point_is_the_folders(untuned_folder):
+    start = starting_point.find(untuned_folder)
+    assert start.config == CONFIG
+    assert start.vocabulary == VOCABULARY
+    assert start.do_lower_case
+    assert start.preprocessor(10).max_seq_length == 10
+    model = start.new_classifier(COLOUR)
+    original = checkpoints.load(untuned_folder, BertEncoder)
+    for ours, theirs in zip(model.encoder.weights, original.weights):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ValueError, match="not tuned to a task"):
+        start.tuned_classifier(COLOUR)
+    with pytest.raises(ValueError, match="no task.json"):
+        starting_point.tuned_task(untuned_folder)
+
+
+def test_starting_point_of_a_tuned_model(tmp_path):
+    model = BertClassifier(CONFIG, 3)
+    checkpoints.save(
+        tmp_path / "tuned",
+        model,
+        VOCABULARY,
+        True,
+        11,
+        task=COLOUR.to_dict(),
+        label_names=COLOUR.labels,
+    )
+    folder = tmp_path / "tuned"
+    assert starting_point.tuned_task(folder) == COLOUR
+    assert starting_point.tuned_task(folder, COLOUR) == COLOUR
+    with pytest.raises(ValueError, match="tuned to the task 'colour'"):
+        starting_point.tuned_task(folder, WARMTH)
+    start = starting_point.find(folder)
+    for again in (start.tuned_classifier(COLOUR), start.new_classifier(COLOUR)):
+        for ours, theirs in zip(again.weights, model.weights):
+            np.testing.assert_array_equal(ours, theirs)
+    # Another task gets another head, though the number of labels is equal.
+    other = dataclasses.replace(COLOUR, name="other")
+    head = start.new_classifier(other).classification_head.weights[0]
+    assert np.abs(head - model.classification_head.weights[0]).max() > 1e-3
+
+    # transformers names the classes in config.json, in its own order.
+    (folder / model_folder.TASK_FILE).unlink()
+    reordered = dataclasses.replace(COLOUR, labels=("perhaps", "yes", "no"))
+    assert starting_point.tuned_task(folder, reordered) == COLOUR
+
+
+def test_starting_point_must_fit_together(tmp_path, untuned_folder):
+    with pytest.raises(ValueError, match="`bert_config_file` must be given"):
+        starting_point.find(vocab_file=untuned_folder / "vocab.txt")
+    with pytest.raises(ValueError, match="`vocab_file` must be given"):
+        starting_point.find(bert_config_file=untuned_folder / "config.json")
+    with pytest.raises(ValueError, match="`do_lower_case` must be True"):
+        starting_point.find(untuned_folder, do_lower_case=False)
+    with pytest.raises(ValueError, match="max_position_embeddings=11"):
+        starting_point.find(untuned_folder).preprocessor(12)
+    path = tmp_path / "vocab.txt"
+    path.write_text(VOCABULARY.to_text() + "more\n")
+    with pytest.raises(ValueError, match="vocab_size=14. Received: 15"):
+        starting_point.find(untuned_folder, vocab_file=path)
+    path.write_text(VOCABULARY.to_text().replace("cow", "Cow"))
+    start = starting_point.find(
+        bert_config_file=untuned_folder / "config.json", vocab_file=path
+    )
+    with pytest.raises(ValueError, match="`do_lower_case` must be False"):
+        start.preprocessor(11)
