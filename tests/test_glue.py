@@ -98,6 +98,13 @@ def test_all_nine_tasks_are_there_with_their_official_scores():
     }
 
 
+def test_tasks_are_found_by_name_in_any_spelling():
+    for name in ("SST-2", "sst2", "sst-2"):
+        assert glue_files.glue_task(name).task.name == "sst-2"
+    with pytest.raises(ValueError, match="must be one of cola, .* or tsv"):
+        glue_files.glue_task("snli")
+
+
 def test_quotes_line_ends_and_byte_order_mark(tmp_path):
     path = write(
         tmp_path / "dev.tsv",

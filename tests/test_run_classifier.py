@@ -1,0 +1,243 @@
+"""run_classifier from files to files, as a subprocess."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+
+PROGRAM = "bert_tf.run_classifier"
+WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
+TOKENS = (*SPECIAL_TOKENS, *WORDS)
+CONFIG = BertConfig(
+    vocab_size=len(TOKENS),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+)
+
+
+@pytest.fixture
+def release(tmp_path):
+    """The flags of an architecture and a vocabulary."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    return (
+        f"--vocab_file={tmp_path / 'vocab.txt'}",
+        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        "--max_seq_length=12",
+    )
+
+
+def write_tsv(folder, split, rows, header=None):
+    folder.mkdir(exist_ok=True)
+    lines = ["\t".join(row) for row in ([header] if header else []) + rows]
+    (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+
+
+def sentences(count, seed):
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice(WORDS, size=4)) for _ in range(count)]
+
+
+def read_results(folder):
+    lines = (folder / "eval_results.txt").read_text().splitlines()
+    assert lines == sorted(lines)
+    return {
+        name: float(value)
+        for name, value in (line.split(" = ") for line in lines)
+    }
+
+
+def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
+    tmp_path, release, run_program
+):
+    data, output = tmp_path / "MRPC", tmp_path / "output"
+    header = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
+    for seed, (split, count) in enumerate({"train": 10, "dev": 7}.items()):
+        pairs = zip(sentences(count, seed), sentences(count, seed + 9))
+        rows = [[str(i % 2), "1", "2", a, b] for i, (a, b) in enumerate(pairs)]
+        write_tsv(data, split, rows, header)
+    pairs = zip(sentences(5, 3), sentences(5, 4))
+    rows = [[str(i), "1", "2", a, b] for i, (a, b) in enumerate(pairs)]
+    write_tsv(data, "test", rows, ["index", *header[1:]])
+
+    flags = (
+        "--task_name=MRPC",
+        f"--data_dir={data}",
+        f"--output_dir={output}",
+        "--eval_batch_size=3",
+        "--predict_batch_size=2",
+    )
+    done = run_program(
+        PROGRAM,
+        *release,
+        *flags,
+        "--do_train",
+        "--do_eval",
+        "--do_predict",
+        "--train_batch_size=6",
+        "--num_train_epochs=2",
+        "--iterations_per_loop=1",
+    )
+    assert "step 3/3" in done.stderr
+    assert "epoch 1/2" in done.stderr
+    assert "epoch 2/2" in done.stderr
+    results = read_results(output)
+    assert sorted(results) == [
+        "eval_accuracy",
+        "eval_f1",
+        "eval_loss",
+        "global_step",
+        "loss",
+    ]
+    # int(10 / 6 * 2)
+    assert results["global_step"] == 3
+    assert 0.4 < results["eval_loss"] < 1.0
+    assert results["loss"] == results["eval_loss"]
+    assert f"eval_loss = {results['eval_loss']}" in done.stdout
+    probabilities = np.loadtxt(output / "test_results.tsv", delimiter="\t")
+    assert probabilities.shape == (5, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+    assert json.loads((output / "task.json").read_text())["name"] == "mrpc"
+    model = checkpoints.load(output, BertClassifier)
+    assert model.config == CONFIG
+    assert model.num_labels == 2
+
+    # The tuned model alone gives the same answers.
+    (output / "test_results.tsv").rename(tmp_path / "before.tsv")
+    (output / "eval_results.txt").unlink()
+    run_program(PROGRAM, *flags, "--do_eval", "--do_predict", *release[2:])
+    assert read_results(output) == pytest.approx(results, rel=1e-5)
+    np.testing.assert_allclose(
+        np.loadtxt(output / "test_results.tsv"), probabilities, atol=1e-5
+    )
+
+    # Other settings are no continuation of this training.
+    refused = run_program(
+        PROGRAM,
+        *release,
+        *flags,
+        "--do_train",
+        "--train_batch_size=6",
+        "--num_train_epochs=2",
+        "--learning_rate=1",
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "holds the training of another model" in refused.stderr
+    assert "learning_rate is 5e-05 there and 1.0 here" in refused.stderr
+
+
+def test_regression_on_mirrored_devices(tmp_path, release, run_program):
+    data, output = tmp_path / "data", tmp_path / "output"
+    for split in ("train", "dev"):
+        rows = [
+            [str(i), "g", "f", "y", "1", "s", "s", a, b, str(i / 2)]
+            for i, (a, b) in enumerate(zip(sentences(8, 5), sentences(8, 6)))
+        ]
+        write_tsv(data, split, rows, [f"h{i}" for i in range(10)])
+    write_tsv(data, "test", [row[:9] for row in rows], ["h"] * 9)
+    run_program(
+        PROGRAM,
+        *release,
+        "--task_name=STS-B",
+        f"--data_dir={data}",
+        f"--output_dir={output}",
+        "--do_train",
+        "--do_eval",
+        "--do_predict",
+        "--train_batch_size=4",
+        "--num_train_epochs=1",
+        "--strategy=mirrored",
+        "--num_cpu_devices=2",
+    )
+    results = read_results(output)
+    assert sorted(results) == [
+        "eval_loss",
+        "eval_pearson",
+        "eval_spearman",
+        "global_step",
+        "loss",
+    ]
+    scores = np.loadtxt(output / "test_results.tsv")
+    assert scores.shape == (8,)
+    assert np.square(scores - np.arange(8) / 2).mean() == pytest.approx(
+        results["eval_loss"], rel=1e-4
+    )
+
+
+def test_any_tsv_from_a_model_folder(tmp_path, release, run_program):
+    data, output = tmp_path / "data", tmp_path / "output"
+    header = ["id", "subject", "team"]
+    rows = [
+        [str(i), text, ("sales", "law", "it")[i % 3]]
+        for i, text in enumerate(sentences(9, 7))
+    ]
+    write_tsv(data, "train", rows, header)
+    write_tsv(data, "dev", rows[:4], header)
+    write_tsv(data, "test", [row[1::-1] for row in rows], header[1::-1])
+    flags = (
+        *release,
+        "--task_name=tsv",
+        "--text_columns=subject",
+        "--label_column=team",
+        f"--data_dir={data}",
+        "--train_batch_size=4",
+        "--num_train_epochs=1",
+    )
+    run_program(PROGRAM, *flags, f"--output_dir={output}", "--do_train")
+    assert json.loads((output / "task.json").read_text()) == {
+        "family": "glue",
+        "name": "tsv",
+        "kind": "classification",
+        "text_features": ["subject"],
+        "labels": ["it", "law", "sales"],
+        "metrics": ["accuracy"],
+    }
+    config = json.loads((output / "config.json").read_text())
+    assert config["id2label"] == {"0": "it", "1": "law", "2": "sales"}
+    run_program(
+        PROGRAM,
+        "--task_name=tsv",
+        f"--data_dir={data}",
+        f"--init_checkpoint={output}",
+        f"--output_dir={tmp_path / 'predictions'}",
+        "--do_predict",
+        "--max_seq_length=16",
+    )
+    probabilities = np.loadtxt(tmp_path / "predictions" / "test_results.tsv")
+    assert probabilities.shape == (9, 3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--do_train",), "There is no file .*/nowhere/train.tsv"),
+        (("--do_eval",), "there must be a tuned model in --output_dir"),
+    ],
+)
+def test_bad_flags_are_told_in_one_line(
+    tmp_path, release, run_program, flags, message
+):
+    refused = run_program(
+        PROGRAM,
+        *release,
+        "--task_name=cola",
+        f"--data_dir={tmp_path / 'nowhere'}",
+        f"--output_dir={tmp_path / 'output'}",
+        *flags,
+        check=False,
+    )
+    assert refused.returncode == 1
+    last = refused.stderr.splitlines()[-1]
+    assert last.startswith("run_classifier.py: error: ")
+    assert re.search(message, last)
+    assert not (tmp_path / "output").exists()
