@@ -1,5 +1,7 @@
 """NumPy oracles and generated records for the tests of training."""
 
+import zlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -128,3 +130,55 @@ class ReferenceOptimizer:
                 update = update + 0.01 * self.weights[i]
             self.weights[i] = self.weights[i] - learning_rate * update
         return norm
+
+
+def set_weights_by_name(model):
+    """Sets weights that do not depend on TensorFlow's random numbers."""
+    for variable in model.weights:
+        seed = zlib.crc32(variable.path.encode())
+        values = np.random.default_rng(seed).normal(0, 0.1, variable.shape)
+        if variable.path.endswith("gamma"):
+            values = values + 1
+        variable.assign(values)
+
+
+def pretraining_loss(
+    masked_lm_logits, next_sentence_logits, batch, epsilon=1e-5
+):
+    """The original's losses of one batch, in loops: {name: value}."""
+    ids = np.array(batch[features.MASKED_LM_IDS])
+    weights = np.array(batch[features.MASKED_LM_WEIGHTS], "float64")
+    labels = np.array(batch[features.NEXT_SENTENCE_LABELS])
+    total = 0.0
+    for row in range(ids.shape[0]):
+        for column in range(ids.shape[1]):
+            logits = masked_lm_logits[row, column].astype("float64")
+            probabilities = np.exp(logits) / np.sum(np.exp(logits))
+            loss = -np.log(probabilities[ids[row, column]])
+            total += weights[row, column] * loss
+    masked_lm_loss = total / (np.sum(weights) + epsilon)
+    losses = []
+    for row, logits in enumerate(next_sentence_logits.astype("float64")):
+        probabilities = np.exp(logits) / np.sum(np.exp(logits))
+        losses.append(-np.log(probabilities[labels[row, 0]]))
+    next_sentence_loss = np.mean(losses)
+    return {
+        "loss": masked_lm_loss + next_sentence_loss,
+        "masked_lm_loss": masked_lm_loss,
+        "next_sentence_loss": next_sentence_loss,
+    }
+
+
+def pretraining_loss_tf(outputs, batch):
+    """The same in TensorFlow, for its gradients."""
+    weights = batch[features.MASKED_LM_WEIGHTS]
+    masked_lm = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        batch[features.MASKED_LM_IDS], outputs["masked_lm_logits"]
+    )
+    next_sentence = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        batch[features.NEXT_SENTENCE_LABELS][:, 0],
+        outputs["next_sentence_logits"],
+    )
+    return tf.reduce_sum(weights * masked_lm) / (
+        tf.reduce_sum(weights) + 1e-5
+    ) + tf.reduce_mean(next_sentence)

@@ -153,18 +153,18 @@ class RecordSource:
         for name, limit in self.limits.items():
             low = tf.reduce_min(batch[name])
             high = tf.reduce_max(batch[name])
-            checks.append(
-                tf.debugging.Assert(
-                    tf.logical_and(low >= 0, high < limit),
-                    [
-                        f"{_BAD_RECORDS} `{name}` must be in "
-                        f"[0, {limit}). Received values from",
-                        low,
-                        "to",
-                        high,
-                    ],
-                )
+            text = tf.strings.join(
+                [
+                    f"{_BAD_RECORDS} `{name}` must be in [0, {limit}). "
+                    "Received values from ",
+                    tf.strings.as_string(low),
+                    " to ",
+                    tf.strings.as_string(high),
+                    ".",
+                ]
             )
+            is_good = tf.logical_and(low >= 0, high < limit)
+            checks.append(tf.debugging.Assert(is_good, [text]))
         with tf.control_dependencies(checks):
             return {
                 name: tf.cast(value, tf.int32)
@@ -373,7 +373,7 @@ def clear_errors():
             if start in error.message:
                 text = error.message[error.message.index(start) :]
                 text = text.removeprefix(_BAD_RECORDS).strip()
-                text = text.split("\n\t")[0].replace("\n", " ")
+                text = text.split("\n")[0].rstrip("]")
                 raise ValueError(f"{_BAD_RECORDS} {text}") from error
         raise
 
