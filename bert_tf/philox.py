@@ -9,10 +9,13 @@ element, in NumPy and inside a TensorFlow graph.
 
 import numpy as np
 
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+# As uint64, the dtype of the words: NumPy 1 would make a float of a 0-d word
+# and a Python integer.
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_KEY_INCREMENTS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 _NUM_ROUNDS = 10
-_LOW_WORD = 0xFFFFFFFF
+_LOW_WORD = np.uint64(0xFFFFFFFF)
+_WORD_BITS = np.uint64(32)
 
 
 def philox(counter, key, right_shift=np.right_shift):
@@ -34,9 +37,9 @@ def philox(counter, key, right_shift=np.right_shift):
         product0 = word0 * _MULTIPLIERS[0]
         product1 = word2 * _MULTIPLIERS[1]
         word0, word1, word2, word3 = (
-            right_shift(product1, 32) ^ word1 ^ key0,
+            right_shift(product1, _WORD_BITS) ^ word1 ^ key0,
             product1 & _LOW_WORD,
-            right_shift(product0, 32) ^ word3 ^ key1,
+            right_shift(product0, _WORD_BITS) ^ word3 ^ key1,
             product0 & _LOW_WORD,
         )
         key0 = (key0 + _KEY_INCREMENTS[0]) & _LOW_WORD

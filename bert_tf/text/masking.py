@@ -193,7 +193,7 @@ def _random_bits(seeds, seq_length, num_predictions):
             zero,
         ),
         (tf.cast(seeds[:, :1], tf.uint64), tf.cast(seeds[:, 1:], tf.uint64)),
-        right_shift=_right_shift,
+        right_shift=tf.bitwise.right_shift,
     )
     bits = tf.cast(tf.stack(words, axis=-1), tf.int64)
     num_rows = tf.shape(seeds)[0]
@@ -205,10 +205,6 @@ def _random_bits(seeds, seq_length, num_predictions):
         of_predictions[:, :num_predictions, 0],
         of_predictions[:, :num_predictions, 1],
     )
-
-
-def _right_shift(words, count):
-    return tf.bitwise.right_shift(words, tf.constant(count, words.dtype))
 
 
 def _word_index(input_ids, is_candidate, is_special, vocabulary):
