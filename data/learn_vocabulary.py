@@ -1,0 +1,98 @@
+r"""Learns a WordPiece vocabulary from text files.
+
+    python data/learn_vocabulary.py \
+        --input_file='wiki-*.txt,books.txt' \
+        --output_file=vocab.txt \
+        --vocab_size=30522
+
+Writes one entry a line and prints how well the vocabulary fits the text.
+The same text gives the same vocabulary.
+"""
+
+import os
+import time
+
+import tensorflow as tf
+from absl import flags
+from tqdm import tqdm
+
+from bert_tf import files
+from bert_tf import program
+from bert_tf.text import vocabulary_learner
+
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Text files, UTF-8: globs, comma-separated."
+)
+_OUTPUT_FILE = flags.DEFINE_string(
+    "output_file", None, "The vocabulary file to write."
+)
+_VOCAB_SIZE = flags.DEFINE_integer(
+    "vocab_size", 30522, "Number of entries, special tokens included."
+)
+_DO_LOWER_CASE = flags.DEFINE_bool(
+    "do_lower_case",
+    True,
+    "Learn an uncased vocabulary: lower-case the text, drop its accents.",
+)
+
+
+def main(argv):
+    del argv
+    program.require(
+        input_file=_INPUT_FILE.value, output_file=_OUTPUT_FILE.value
+    )
+    start = time.monotonic()
+    paths = files.expand_globs(_INPUT_FILE.value)
+    _check_output_file(_OUTPUT_FILE.value, paths)
+    num_bytes = sum(tf.io.gfile.stat(path).length for path in paths)
+    with tqdm(
+        desc="count words", total=num_bytes, unit="B", unit_scale=True
+    ) as bar:
+        word_counts = vocabulary_learner.count_words(
+            paths,
+            _DO_LOWER_CASE.value,
+            progress=lambda done: bar.update(done - bar.n),
+        )
+    print(f"Learning from {len(word_counts):,} different words.", flush=True)
+    vocabulary = vocabulary_learner.learn_vocabulary(
+        word_counts, _VOCAB_SIZE.value
+    )
+    files.write_text(_OUTPUT_FILE.value, vocabulary.to_text())
+    _print_table(vocabulary, word_counts, time.monotonic() - start)
+
+
+def _check_output_file(output_file, paths):
+    if files.is_folder(output_file):
+        raise ValueError(f"`output_file` is a folder: {output_file}.")
+    for path in paths:
+        same = path == output_file or (
+            os.path.exists(path)
+            and os.path.exists(output_file)
+            and os.path.samefile(path, output_file)
+        )
+        if same:
+            raise ValueError(
+                f"`output_file` is also one of the input files: {path}."
+            )
+
+
+def _print_table(vocabulary, word_counts, seconds):
+    pieces_a_word, unknown = vocabulary_learner.measure(vocabulary, word_counts)
+    for name, value in (
+        ("entries", f"{len(vocabulary):,}"),
+        ("words", f"{sum(word_counts.values()):,}"),
+        ("different words", f"{len(word_counts):,}"),
+        ("pieces a word", f"{pieces_a_word:.3f}"),
+        ("unknown words", f"{unknown:.3%}"),
+        ("seconds", f"{seconds:.1f}"),
+    ):
+        print(f"{name:18}{value:>14}")
+    if len(vocabulary) < _VOCAB_SIZE.value:
+        print(
+            f"The text is too short for {_VOCAB_SIZE.value:,} entries: no "
+            "other pair of pieces occurs twice."
+        )
+
+
+if __name__ == "__main__":
+    program.run(main)
