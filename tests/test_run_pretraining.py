@@ -1,0 +1,168 @@
+"""The pre-training program, end to end."""
+
+import numpy as np
+import pytest
+import reference_training as reference
+
+from bert_tf import checkpoints
+from bert_tf.models.pretrainer import BertPretrainer
+
+KEYS = [
+    "global_step",
+    "loss",
+    "masked_lm_accuracy",
+    "masked_lm_loss",
+    "next_sentence_accuracy",
+    "next_sentence_loss",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pretraining")
+    reference.write_records(
+        folder / "a.tfrecord", reference.pretraining_arrays(21)
+    )
+    (folder / "config.json").write_text(reference.tiny_config(0.1).to_json())
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [f"w{index}" for index in range(reference.VOCAB_SIZE - 5)]
+    (folder / "vocab.txt").write_text("\n".join(special + words) + "\n")
+    return folder
+
+
+def arguments(folder, **flags):
+    flags = {
+        "input_file": f"{folder}/*.tfrecord",
+        "bert_config_file": folder / "config.json",
+        "vocab_file": folder / "vocab.txt",
+        "output_dir": folder / "output",
+        "max_seq_length": reference.LENGTH,
+        "max_predictions_per_seq": reference.PREDICTIONS,
+        "train_batch_size": 4,
+        "num_warmup_steps": 1,
+        "learning_rate": 1e-2,
+    } | flags
+    return [f"--{name}={value}" for name, value in flags.items()]
+
+
+def read_results(path):
+    lines = path.read_text("utf-8").splitlines()
+    return [line.split(" = ") for line in lines]
+
+
+def test_training_resumes_and_is_evaluated(folder, run_program):
+    first = run_program(
+        "bert_tf.run_pretraining",
+        "--do_train",
+        *arguments(folder, num_train_steps=2),
+    )
+    assert "Beginning with new weights" in first.stderr
+    # The rest on two devices.
+    second = run_program(
+        "bert_tf.run_pretraining",
+        "--do_train",
+        "--do_eval",
+        "--strategy=mirrored",
+        "--num_cpu_devices=2",
+        *arguments(
+            folder,
+            num_train_steps=4,
+            iterations_per_loop=1,
+            keep_checkpoint_max=2,
+            save_checkpoints_steps=1,
+        ),
+    )
+    assert "Going on from step 2" in second.stderr
+    assert "step 3/4  loss " in second.stderr
+    assert "step 2/4" not in second.stderr
+    output = folder / "output"
+    checkpoints_left = sorted(p.stem for p in output.glob("train/*.index"))
+    assert checkpoints_left == ["state-3", "state-4"]
+    results = read_results(output / "eval_results.txt")
+    assert [name for name, _ in results] == KEYS
+    values = {name: float(value) for name, value in results}
+    assert values["global_step"] == 4
+    np.testing.assert_allclose(
+        values["loss"],
+        values["masked_lm_loss"] + values["next_sentence_loss"],
+        rtol=1e-6,
+    )
+    # What the program says is what the file holds.
+    assert second.stdout == (output / "eval_results.txt").read_text("utf-8")
+
+    # The model folder holds what was evaluated.
+    model = checkpoints.load(output, BertPretrainer)
+    assert model.config == reference.tiny_config(0.1)
+    batch = reference.as_batch(reference.pretraining_arrays(21))
+    outputs = model(batch)
+    expected = reference.pretraining_loss(
+        outputs["masked_lm_logits"].numpy(),
+        outputs["next_sentence_logits"].numpy(),
+        batch,
+        epsilon=0.0,
+    )
+    for name, value in expected.items():
+        np.testing.assert_allclose(values[name], value, rtol=1e-4)
+
+    # Its own configuration and vocabulary are taken from it.
+    again = run_program(
+        "bert_tf.run_pretraining",
+        "--do_eval",
+        f"--input_file={folder}/*.tfrecord",
+        f"--init_checkpoint={output}",
+        f"--output_dir={folder}/elsewhere",
+        f"--max_seq_length={reference.LENGTH}",
+        f"--max_predictions_per_seq={reference.PREDICTIONS}",
+        "--eval_batch_size=5",
+    )
+    repeated = dict(read_results(folder / "elsewhere" / "eval_results.txt"))
+    assert repeated["global_step"] == "4"
+    np.testing.assert_allclose(
+        float(repeated["loss"]), values["loss"], rtol=1e-5
+    )
+    assert again.stdout.startswith("global_step = 4\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"do_eval": True}, "there must be a model in --output_dir"),
+        (
+            {"do_train": True, "max_seq_length": 12},
+            "a.tfrecord: `input_ids` must have 12 int64 values in each "
+            "record. Received: 11.",
+        ),
+        (
+            {"do_train": True, "use_tpu": True, "strategy": "mirrored"},
+            "--use_tpu and --strategy must agree.",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    folder, run_program, flags, message
+):
+    output = folder / "bad"
+    process = run_program(
+        "bert_tf.run_pretraining",
+        *arguments(folder, output_dir=output, **flags),
+        check=False,
+    )
+    assert process.returncode == 1
+    assert message in process.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in process.stderr
+    assert not output.exists()
+
+
+def test_a_model_from_elsewhere_is_not_overwritten(folder, run_program):
+    output = folder / "others"
+    output.mkdir()
+    (output / "config.json").write_text("{}")
+    process = run_program(
+        "bert_tf.run_pretraining",
+        "--do_train",
+        *arguments(folder, output_dir=output),
+        check=False,
+    )
+    assert process.returncode == 1
+    assert "holds a model that was not trained there" in process.stderr
+    assert [path.name for path in output.iterdir()] == ["config.json"]
