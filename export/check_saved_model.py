@@ -18,6 +18,7 @@ from absl import flags
 from bert_tf import program
 from bert_tf.serving import check
 from bert_tf.serving import report
+from bert_tf.serving import saved_model
 from bert_tf.serving import texts
 
 _EXPORT_DIR = flags.DEFINE_string(
@@ -49,18 +50,18 @@ def main(_):
         raise ValueError("--model_dir or --text must be given.")
     if _INPUT_FILE.value and not _MODEL_DIR.value:
         raise ValueError("--input_file needs --model_dir to compare with.")
-    num_strings = check.num_strings(_EXPORT_DIR.value)
+    path = saved_model.newest(_EXPORT_DIR.value)
+    num_strings = check.num_strings(path)
     if _TEXT.value:
         rows = texts.parse_texts(_TEXT.value, num_strings, "--text")
-        answers = check.answer_texts(_EXPORT_DIR.value, rows, _PYTHON.value)
+        answers = check.answer_texts(path, rows, _PYTHON.value)
         print(report.answers_table(rows, answers))
     if _MODEL_DIR.value:
         rows = None
         if _INPUT_FILE.value:
             rows = texts.read_texts(_INPUT_FILE.value, num_strings)
-        version, comparisons = check.compare(
-            _EXPORT_DIR.value, _MODEL_DIR.value, rows, _PYTHON.value
-        )
+        source = check.source_of(path, _MODEL_DIR.value)
+        version, comparisons = check.compare(path, source, rows, _PYTHON.value)
         print(report.comparisons_table(version, comparisons))
         if not all(comparison.is_equal for comparison in comparisons):
             raise ValueError(

@@ -44,6 +44,12 @@ _TEXT_FEATURES = flags.DEFINE_list(
     "Names of the one or two strings that clients send, comma-separated, "
     "where the model folder has no task.json.",
 )
+_CHECK = flags.DEFINE_bool(
+    "check",
+    True,
+    "Load the SavedModel in a process of its own and compare its answers to "
+    "hard texts with the trained model's, before it gets its place.",
+)
 
 
 def main(_):
@@ -56,6 +62,7 @@ def main(_):
             version=_VERSION.value,
             max_seq_length=_MAX_SEQ_LENGTH.value,
             text_features=_TEXT_FEATURES.value,
+            is_checked=_CHECK.value,
         )
     )
 

@@ -47,13 +47,29 @@ class Comparison:
         return self.max_difference <= TOLERANCE
 
 
-def compare(export_path, model_dir, texts=None, python=None):
+def source_of(path, model_dir):
+    """Returns the `Source` of a SavedModel, read as its exporter did.
+
+    Args:
+        path: The SavedModel.
+        model_dir: The model folder that it was exported from.
+
+    Raises:
+        ValueError: If the SavedModel is not of this library, or the model
+            folder is no such model's.
+    """
+    settings = saved_model.read_settings(path)
+    return source_lib.read(
+        model_dir, settings["max_seq_length"], settings["text_features"]
+    )
+
+
+def compare(path, source, texts=None, python=None):
     """Compares every signature with the trained model on the same texts.
 
     Args:
-        export_path: A SavedModel of this library, or a folder of versions of
-            which the newest is taken.
-        model_dir: The model folder that it was exported from.
+        path: A SavedModel of this library.
+        source: The `Source` that it was exported from.
         texts: Rows of one or two strings, bytes; the hard ones if None.
         python: As of `caller.call`.
 
@@ -62,14 +78,9 @@ def compare(export_path, model_dir, texts=None, python=None):
         `Comparison`, one a signature.
 
     Raises:
-        ValueError: If the SavedModel cannot be loaded or called, or the model
-            folder is no such model's.
+        ValueError: If the SavedModel cannot be loaded or called.
     """
-    path = saved_model.newest(export_path)
     settings = saved_model.read_settings(path)
-    source = source_lib.read(
-        model_dir, settings["max_seq_length"], settings["text_features"]
-    )
     has_text = settings["contents"] == saved_model.TEXT
     texts = texts or texts_lib.hard_texts(len(source.text_features))
     batches = [
@@ -109,17 +120,16 @@ def compare(export_path, model_dir, texts=None, python=None):
     return version, comparisons
 
 
-def answer_texts(export_path, texts, python=None):
+def answer_texts(path, texts, python=None):
     """Returns the answers of `serving_default` to texts: {output: array}.
 
     Args:
-        export_path, python: As of `compare`.
+        path, python: As of `compare`.
         texts: Rows of one or two strings, bytes.
 
     Raises:
         ValueError: If it takes no text, or cannot be loaded and called.
     """
-    path = saved_model.newest(export_path)
     settings = saved_model.read_settings(path)
     if settings["contents"] != saved_model.TEXT:
         raise ValueError(f"{path}: takes ids only, no text.")
@@ -131,9 +141,8 @@ def answer_texts(export_path, texts, python=None):
     return answers[0]
 
 
-def num_strings(export_path):
+def num_strings(path):
     """Returns how many strings a SavedModel of this library is given."""
-    path = saved_model.newest(export_path)
     return len(saved_model.read_settings(path)["text_features"])
 
 

@@ -8,6 +8,8 @@ import tempfile
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.serving import check
+from bert_tf.serving import report
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
 from bert_tf.serving import source as source_lib
@@ -26,6 +28,8 @@ class Export:
         num_core_ops: How many kinds of TensorFlow's own are in it.
         graph_bytes: Size of saved_model.pb.
         variable_bytes: Size of the variables' files.
+        check_table: The comparison with the trained model, to be read; empty
+            where it was not made.
     """
 
     path: str
@@ -34,6 +38,7 @@ class Export:
     num_core_ops: int
     graph_bytes: int
     variable_bytes: int
+    check_table: str
 
     def __str__(self):
         lines = [
@@ -55,6 +60,8 @@ class Export:
                 )
                 for key in sorted(tensors)
             ]
+        if self.check_table:
+            lines.append(self.check_table)
         return "\n".join(lines)
 
 
@@ -66,6 +73,7 @@ def export(
     version=None,
     max_seq_length=None,
     text_features=None,
+    is_checked=True,
 ):
     """Writes `export_dir/version/` from a model folder.
 
@@ -79,13 +87,16 @@ def export(
         version: A number from 0; the one after the highest there if None.
         max_seq_length: Longest sequence; the folder's if None.
         text_features: As of `source.read`.
+        is_checked: Whether the SavedModel is loaded in a process of its own
+            before it gets its place, and its answers to the hard texts are
+            compared with the trained model's.
 
     Returns:
         An `Export`.
 
     Raises:
-        ValueError: If the folder cannot be exported or the version is there;
-            nothing has been written then.
+        ValueError: If the folder cannot be exported, the version is there, or
+            answers differ; nothing has been written then.
     """
     if contents not in saved_model.CONTENTS:
         raise ValueError(
@@ -106,7 +117,16 @@ def export(
     path = f"{export_dir}/{version}"
     with files.whole_folder(path, last=saved_model.FILE) as temporary:
         save(source, temporary, contents)
-        return _describe(path, temporary)
+        table = ""
+        if is_checked:
+            version, comparisons = check.compare(temporary, source)
+            table = report.comparisons_table(version, comparisons)
+            if not all(comparison.is_equal for comparison in comparisons):
+                raise ValueError(
+                    f"The SavedModel does not answer as {model_dir} does; "
+                    f"nothing was exported.\n{table}"
+                )
+        return _describe(path, temporary, table)
 
 
 def save(source, folder, contents=saved_model.TEXT):
@@ -156,7 +176,7 @@ def save(source, folder, contents=saved_model.TEXT):
     )
 
 
-def _describe(path, folder):
+def _describe(path, folder, check_table):
     text_ops, core_ops = saved_model.read_ops(folder)
     variables = f"{folder}/variables"
     return Export(
@@ -169,4 +189,5 @@ def _describe(path, folder):
             os.path.getsize(f"{variables}/{name}")
             for name in files.list_folder(variables)
         ),
+        check_table=check_table,
     )

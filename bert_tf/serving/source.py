@@ -6,9 +6,9 @@ import keras
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import hugging_face
-from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import names
+from bert_tf.checkpoints import reader
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
@@ -53,83 +53,96 @@ def read(model_dir, max_seq_length=None, text_features=None):
     Raises:
         ValueError: If it is no model folder, or one that cannot be served.
     """
-    with reader.open_checkpoint(model_dir) as checkpoint:
-        parts, config = checkpoint.parts, checkpoint.config
-    preprocessor = Preprocessor.from_folder(model_dir, max_seq_length)
-    if preprocessor.max_seq_length > config.max_position_embeddings:
-        raise ValueError(
-            "`max_seq_length` must not exceed the model's "
-            f"max_position_embeddings={config.max_position_embeddings}. "
-            f"Received: max_seq_length={preprocessor.max_seq_length}."
-        )
     text_features = tuple(text_features or ())
-    task = _task(model_dir, text_features)
-    if task is None:
-        _check_text_features(text_features)
+    if len(set(text_features)) != len(text_features) or len(text_features) > 2:
+        raise ValueError(
+            "`text_features` must be one or two different names. "
+            f"Received: text_features={','.join(text_features)}."
+        )
+    with reader.open_checkpoint(model_dir) as checkpoint:
+        parts = _parts(checkpoint)
+        task = _written_task(model_dir, text_features)
+        if task is None and names.CLASSIFIER in parts:
+            task = _task_of_classifier(checkpoint, text_features)
     if task:
+        text_features = task.text_features
         model = checkpoints.load(
             model_dir, BertClassifier, num_labels=task.num_outputs
         )
-    elif names.POOLER not in parts:
-        raise ValueError(
-            f"{model_dir}: has no pooler, which an encoder's `pooled_output` "
-            f"comes from. Its parts: {', '.join(parts)}."
+    elif names.POOLER in parts:
+        model = checkpoints.load(
+            model_dir,
+            BertPretrainer if names.MASKED_LM in parts else BertEncoder,
         )
-    elif names.MASKED_LM in parts:
-        model = checkpoints.load(model_dir, BertPretrainer)
     else:
-        model = checkpoints.load(model_dir, BertEncoder)
+        raise ValueError(
+            f"{model_dir}: must have a pooler, which an encoder's "
+            f"`pooled_output` comes from. Its parts: {', '.join(parts)}."
+        )
+    preprocessor = Preprocessor.from_folder(model_dir, max_seq_length)
+    longest = model.config.max_position_embeddings
+    if preprocessor.max_seq_length > longest:
+        raise ValueError(
+            "`max_seq_length` must not exceed the model's "
+            f"max_position_embeddings={longest}. "
+            f"Received: max_seq_length={preprocessor.max_seq_length}."
+        )
     return Source(
         model=model,
         preprocessor=preprocessor,
-        text_features=task.text_features
-        if task
-        else (text_features or DEFAULT_TEXT_FEATURES),
+        text_features=text_features or DEFAULT_TEXT_FEATURES,
         task=task,
     )
 
 
-def _task(model_dir, text_features):
-    """Returns the folder's task, or None where it is no classifier's."""
+def _parts(checkpoint):
+    """Returns the parts of the model that the checkpoint has tensors of."""
+    if checkpoint.config is None:
+        raise ValueError(f"{checkpoint.path}: has no config.json beside it.")
+    return sorted(
+        {
+            name.part
+            for name in names.tensor_names(checkpoint.config)
+            if name.stored_name(checkpoint.file_format) in checkpoint.shapes
+            and reader.has_part(checkpoint, name.part)
+        }
+    )
+
+
+def _written_task(model_dir, text_features):
+    """Returns the task of task.json, or None where there is none."""
     path = f"{model_dir}/{model_folder.TASK_FILE}"
     values = model_folder.read_task(model_dir)
-    if values is not None:
-        try:
-            task = GlueTask.from_dict(values)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-        if text_features not in ((), task.text_features):
-            raise ValueError(
-                f"`text_features` must be those of {path}, "
-                f"{','.join(task.text_features)}. "
-                f"Received: text_features={','.join(text_features)}."
-            )
-        return task
-    with reader.open_checkpoint(model_dir) as checkpoint:
-        if names.CLASSIFIER not in checkpoint.parts:
-            return None
-        config_values = checkpoint.config_values
+    if values is None:
+        return None
+    try:
+        task = GlueTask.from_dict(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if text_features not in ((), task.text_features):
+        raise ValueError(
+            f"`text_features` must be those of {path}, "
+            f"{','.join(task.text_features)}. "
+            f"Received: text_features={','.join(text_features)}."
+        )
+    return task
+
+
+def _task_of_classifier(checkpoint, text_features):
+    """Returns a task for a classifier that no program of ours tuned."""
+    config_values = checkpoint.config_values or {}
     if config_values.get("problem_type") == "multi_label_classification":
         raise ValueError(
-            f"{model_dir}: must be a model of one label a text. Received: "
-            "problem_type='multi_label_classification'."
+            f"{checkpoint.path}: must be a model of one label a text. "
+            "Received: problem_type='multi_label_classification'."
         )
-    num_labels = hugging_face.num_labels(config_values)
-    is_regression = num_labels == 1
+    num_labels = checkpoint.num_labels
     labels = hugging_face.label_names(config_values) or [
         f"LABEL_{label}" for label in range(num_labels)
     ]
     return GlueTask(
         name="classifier",
         text_features=text_features or DEFAULT_TEXT_FEATURES,
-        labels=() if is_regression else labels,
-        metrics=("pearson",) if is_regression else ("accuracy",),
+        labels=labels if num_labels > 1 else (),
+        metrics=("accuracy",) if num_labels > 1 else ("pearson",),
     )
-
-
-def _check_text_features(text_features):
-    if len(set(text_features)) != len(text_features) or len(text_features) > 2:
-        raise ValueError(
-            "`text_features` must be one or two different names. "
-            f"Received: text_features={','.join(text_features)}."
-        )

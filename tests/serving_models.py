@@ -1,0 +1,109 @@
+"""Tiny models in model folders, and their exports, made once a process."""
+
+import atexit
+import dataclasses
+import functools
+import shutil
+import string
+import tempfile
+
+import keras
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.serving import exporter
+from bert_tf.tasks.glue import GlueTask
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
+
+MAX_SEQ_LENGTH = 19
+VOCABULARY = Vocabulary(
+    tokens=(
+        *SPECIAL_TOKENS,
+        *string.ascii_lowercase,
+        *(f"##{letter}" for letter in string.ascii_lowercase),
+        *string.punctuation,
+        *("the", "quick", "lorem", "我", "字"),
+    )
+)
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=23,
+)
+# Names that are no Python parameters, and a label that is not ASCII.
+PAIR_TASK = GlueTask(
+    name="pair",
+    text_features=("sentence 1", "class"),
+    labels=("nein", "ja", "vielleicht¿"),
+    metrics=("accuracy",),
+)
+REGRESSION_TASK = GlueTask(
+    name="regression", text_features=("sentence",), metrics=("pearson",)
+)
+
+
+@functools.cache
+def folder():
+    """Returns a folder that lives as long as the process."""
+    path = tempfile.mkdtemp(prefix="bert_tf_serving_")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+@functools.cache
+def model_dir(kind):
+    """Returns the model folder of a "pair", "regression", ... model."""
+    keras.utils.set_random_seed(sum(kind.encode()))
+    model, task = {
+        "pair": lambda: (BertClassifier(CONFIG, num_labels=3), PAIR_TASK),
+        "regression": lambda: (
+            BertClassifier(
+                dataclasses.replace(CONFIG, hidden_act="relu"), num_labels=1
+            ),
+            REGRESSION_TASK,
+        ),
+        "pretrainer": lambda: (BertPretrainer(CONFIG), None),
+        "encoder": lambda: (
+            BertEncoder(dataclasses.replace(CONFIG, hidden_act="gelu")),
+            None,
+        ),
+    }[kind]()
+    # Weights far from their initial ones: answers then depend on every input.
+    for variable in model.trainable_variables:
+        noise = tf.random.normal(variable.shape, stddev=0.5)
+        variable.assign(variable.value + noise)
+    path = f"{folder()}/models/{kind}"
+    checkpoints.save(
+        path,
+        model,
+        VOCABULARY,
+        True,
+        MAX_SEQ_LENGTH,
+        task=task.to_dict() if task else None,
+    )
+    return path
+
+
+@functools.cache
+def exported(kind, contents="text"):
+    """Returns the path of a model's SavedModel."""
+    return exporter.export(
+        model_dir(kind),
+        f"{folder()}/{kind}_{contents}",
+        contents=contents,
+        is_checked=False,
+    ).path
+
+
+@functools.cache
+def loaded(kind, contents="text"):
+    """Returns a model's SavedModel, loaded; not to be trained."""
+    return tf.saved_model.load(exported(kind, contents))
