@@ -143,7 +143,10 @@ def _parts(checkpoint, file_format):
                 for parts in names.ARCHITECTURES.values()
                 if found.issuperset(parts)
             ),
-            key=len,
+            key=lambda parts: (
+                len(set(parts) - {names.ENCODER, names.POOLER}),
+                len(parts),
+            ),
             default=(names.ENCODER, names.POOLER),
         )
     if names.MULTIPLE_CHOICE in checkpoint.parts:
@@ -165,7 +168,8 @@ def _weights(checkpoint, tensor_names, file_format):
         wanted = name.stored_shape(checkpoint.file_format)
         if found is None:
             problems.append(
-                f"{checkpoint.path}: the tensor {stored_name} is missing."
+                f"{checkpoint.weights_path}: the tensor {stored_name} is "
+                "missing."
             )
             continue
         note = f"from {stored_name}"

@@ -31,6 +31,13 @@ _ACTIVATIONS = {
 }
 # What google-research/bert has in its code and not in its configuration.
 _LAYER_NORM_EPS = 1e-12
+# The reader has other names for some of TensorFlow's errors.
+_READER_ERRORS = (
+    tf.errors.OpError,
+    LookupError,
+    RuntimeError,
+    ValueError,
+)
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -61,6 +68,7 @@ class GoogleCheckpoint:
     def __init__(self, path):
         self.path = path
         self.prefix = find_prefix(path)
+        self.weights_path = self.slots_path = self.prefix
         self.folder = self.prefix.rpartition("/")[0] or "."
         self.config = None
         for name in (CONFIG_FILE, "config.json"):
@@ -71,7 +79,7 @@ class GoogleCheckpoint:
             self._reader = tf.train.load_checkpoint(self.prefix)
             shapes = self._reader.get_variable_to_shape_map()
             dtypes = self._reader.get_variable_to_dtype_map()
-        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        except _READER_ERRORS as error:
             raise ValueError(
                 f"{self.prefix}.index: is truncated or no index of a "
                 f"checkpoint: {_first_line(error)}"
@@ -126,7 +134,7 @@ class GoogleCheckpoint:
     def _read(self, name):
         try:
             return self._reader.get_tensor(name)
-        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        except _READER_ERRORS as error:
             raise ValueError(
                 f"{self.prefix}.data-*: the tensor {name} cannot be read: "
                 f"{_first_line(error)}"

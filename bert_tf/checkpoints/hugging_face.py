@@ -36,6 +36,10 @@ class HuggingFaceCheckpoint:
         folder: A path, local or remote.
 
     Attributes:
+        path: What was asked for; messages name it.
+        folder: Where configuration and vocabulary lie.
+        weights_path, slots_path: The files that errors of missing tensors
+            name.
         file_format: `names.HUGGING_FACE`.
         config: The `BertConfig`.
         config_values: The whole config.json, a dictionary.
@@ -70,14 +74,15 @@ class HuggingFaceCheckpoint:
         self.shapes = {}
         self.ignored = {}
         self.slots = {}
+        self.slots_path = f"{folder}/{SLOTS_FILE}"
         self.global_step = None
         self._stack = contextlib.ExitStack()
         self._sources = {}  # {name: (open file, its path, name in it)}
         try:
             for path, expected in self._weight_files():
                 self._open(path, expected)
-            if files.exists(f"{folder}/{SLOTS_FILE}"):
-                self._open_slots(f"{folder}/{SLOTS_FILE}")
+            if files.exists(self.slots_path):
+                self._open_slots(self.slots_path)
         except BaseException:
             self._stack.close()
             raise
@@ -135,12 +140,14 @@ class HuggingFaceCheckpoint:
         """Yields (path, names it must hold or None)."""
         folder = self.path
         if files.exists(f"{folder}/{WEIGHTS_FILE}"):
-            yield f"{folder}/{WEIGHTS_FILE}", None
+            self.weights_path = f"{folder}/{WEIGHTS_FILE}"
+            yield self.weights_path, None
         elif files.exists(f"{folder}/{INDEX_FILE}"):
-            index = files.read_json(f"{folder}/{INDEX_FILE}")
+            self.weights_path = f"{folder}/{INDEX_FILE}"
+            index = files.read_json(self.weights_path)
             weight_map = index.get("weight_map")
             if not isinstance(weight_map, dict) or not weight_map:
-                raise ValueError(f"{folder}/{INDEX_FILE}: has no `weight_map`.")
+                raise ValueError(f"{self.weights_path}: has no `weight_map`.")
             for shard in sorted(set(weight_map.values())):
                 expected = [
                     name for name, file in weight_map.items() if file == shard

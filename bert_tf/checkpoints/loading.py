@@ -232,7 +232,10 @@ def _plan(name, matched, checkpoint, extend_positions):
             for other in matched
             if other.part == name.part
         ):
-            problem = f"{checkpoint.path}: the tensor {stored_name} is missing."
+            problem = (
+                f"{checkpoint.weights_path}: the tensor {stored_name} is "
+                "missing."
+            )
     elif found != wanted:
         if extend_positions and reader.can_extend(name, found, wanted):
             note += f", repeated from {found[0]} rows"

@@ -50,8 +50,8 @@ def load_optimizer(path, model, optimizer):
             wanted = name.stored_shape(file_format)
             if found != wanted:
                 raise ValueError(
-                    f"{checkpoint.path}: the tensor {stored_name} must have "
-                    f"the shape {list(wanted)}. Received: "
+                    f"{checkpoint.slots_path}: the tensor {stored_name} must "
+                    f"have the shape {list(wanted)}. Received: "
                     f"{'none such' if found is None else list(found)}."
                 )
         for (name, slot), variable in slots.items():
