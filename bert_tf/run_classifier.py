@@ -23,6 +23,7 @@ import dataclasses
 import os
 
 import keras
+import tensorflow as tf
 from absl import flags
 from absl import logging
 
@@ -170,6 +171,7 @@ def main(argv):
             examples=examples[split],
             preprocessor=preprocessor,
             seed=_RANDOM_SEED.value,
+            is_trimmed=not isinstance(strategy, tf.distribute.TPUStrategy),
         )
         for split in examples
     }

@@ -54,7 +54,7 @@ def make_examples(task, num_examples):
     generator = np.random.default_rng(7)
     texts = tuple(
         [
-            " ".join(generator.choice(WORDS, size=generator.integers(1, 6)))
+            " ".join(generator.choice(WORDS, size=generator.integers(1, 8)))
             for _ in range(num_examples)
         ]
         for _ in task.text_features
@@ -249,6 +249,31 @@ def test_every_epoch_has_every_example_once_in_its_own_order():
     )
     other = dataclasses.replace(source, seed=6).training_batches(10).take(1)
     assert list(next(other.as_numpy_iterator())["labels"]) != list(epochs[0])
+
+
+def test_trimmed_batches_make_the_same_steps(tmp_path):
+    source, config = make_source(WARMTH), make_config(9)
+    trimmed = dataclasses.replace(source, is_trimmed=True)
+    lengths = set()
+    for ours, theirs in zip(
+        trimmed.training_batches(2).take(9).as_numpy_iterator(),
+        source.training_batches(2).as_numpy_iterator(),
+    ):
+        length = theirs["input_mask"].sum(axis=1).max()
+        lengths.add(length)
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            np.testing.assert_array_equal(ours[name], theirs[name][:, :length])
+    assert len(lengths) > 1
+    states = [
+        make_state(WARMTH, tmp_path / name, one_device()) for name in "ab"
+    ]
+    fine_tuning.fit(states[0], WARMTH, source, config, one_device())
+    fine_tuning.fit(states[1], WARMTH, trimmed, config, one_device())
+    assert_equal_weights(*states)
+    predictor = fine_tuning.Predictor(states[0].model, one_device())
+    np.testing.assert_allclose(
+        predictor(source, 4), predictor(trimmed, 4), atol=1e-6
+    )
 
 
 def test_batches_hold_the_texts_of_their_labels():

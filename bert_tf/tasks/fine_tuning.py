@@ -114,10 +114,13 @@ class Predictor:
     def __init__(self, model, strategy):
         self._strategy = strategy
 
+        # It takes the iterator, whose type is always the same: batches of
+        # several lengths are then one trace.
         @tf.function
-        def run_step(inputs):
+        def run_step(iterator):
             return strategy.run(
-                lambda inputs: model(inputs, training=False), args=(inputs,)
+                lambda inputs: model(inputs, training=False),
+                args=(next(iterator),),
             )
 
         self._run_step = run_step
@@ -134,9 +137,10 @@ class Predictor:
                 batch_size, context=context
             ).map(_model_inputs)
         )
+        iterator = iter(batches)
         outputs = [
-            self._strategy.gather(self._run_step(batch), axis=0).numpy()
-            for batch in batches
+            self._strategy.gather(self._run_step(iterator), axis=0).numpy()
+            for _ in range(0, source.num_examples, batch_size)
         ]
         return np.concatenate(outputs)[: source.num_examples]
 

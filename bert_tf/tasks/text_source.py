@@ -23,11 +23,15 @@ class TextSource:
         examples: The `Examples`.
         preprocessor: The `Preprocessor`.
         seed: Of the order of the training examples.
+        is_trimmed: Whether L is the length of the batch's longest text. If
+            not, it is the preprocessor's, as TPUs need it. Without dropout
+            both give the same steps.
     """
 
     examples: Examples
     preprocessor: Preprocessor
     seed: int = 12345
+    is_trimmed: bool = False
 
     @property
     def num_examples(self):
@@ -78,8 +82,16 @@ class TextSource:
             inputs = self.preprocessor(
                 texts[0] if num_texts == 1 else tuple(texts)
             )
+            if self.is_trimmed:
+                inputs = _trim(inputs)
             return inputs | batch
 
         return batches.map(
             preprocess, num_parallel_calls=tf.data.AUTOTUNE
         ).prefetch(tf.data.AUTOTUNE)
+
+
+def _trim(inputs):
+    lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
+    longest = tf.reduce_max(lengths)
+    return {name: value[:, :longest] for name, value in inputs.items()}
