@@ -21,6 +21,7 @@ Run again with the same flags after a stop, it goes on.
 
 import dataclasses
 import os
+import sys
 
 import keras
 import tensorflow as tf
@@ -376,7 +377,11 @@ def _train(model, start, task, sources, predictor, strategy, policy):
         if fits:
             fine_tuning.fit(state, task, source, config, strategy)
         else:
-            loop.train(state, task.objective(), source, config, strategy)
+            try:
+                loop.train(state, task.objective(), source, config, strategy)
+            except loop.PreemptedError as stop:
+                logging.info("%s", stop)
+                sys.exit(loop.PREEMPTED_EXIT_CODE)
         if _DO_EVAL.value:
             results = _evaluate(task, sources, predictor, state.step)
             logging.info(
