@@ -166,12 +166,12 @@ def check_case(vocabulary, do_lower_case):
             "do_lower_case=True."
         )
     if not do_lower_case and not vocabulary.is_cased:
-        num_latin = sum(
-            bool(re.search("[a-z]", token))
-            for token in vocabulary.tokens
-            if not _is_bracketed(token)
-        )
-        if num_latin >= _MIN_LATIN_ENTRIES:
+        entries = [
+            token for token in vocabulary.tokens if not _is_bracketed(token)
+        ]
+        num_latin = sum(bool(re.search("[a-z]", token)) for token in entries)
+        # Models of Chinese are published with both settings.
+        if num_latin >= max(_MIN_LATIN_ENTRIES, len(entries) / 2):
             raise ValueError(
                 "`do_lower_case` must be True with an uncased vocabulary: "
                 f"none of its {num_latin} entries in Latin letters has a "

@@ -1,0 +1,167 @@
+import dataclasses
+
+import pytest
+
+from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.vocabulary import Vocabulary
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content):
+        path = tmp_path / "vocab.txt"
+        path.write_bytes(
+            content if isinstance(content, bytes) else content.encode("utf-8")
+        )
+        return path
+
+    return write
+
+
+def test_ids_are_the_order_of_the_entries():
+    vocabulary = Vocabulary(
+        tokens=["[MASK]", "a", "[SEP]", "##a", "[CLS]", "[PAD]", "b", "[UNK]"]
+    )
+
+    assert len(vocabulary) == 8
+    assert vocabulary.index("##a") == 3
+    assert vocabulary.pad_id == 5
+    assert vocabulary.unk_id == 7
+    assert vocabulary.cls_id == 4
+    assert vocabulary.sep_id == 2
+    assert vocabulary.mask_id == 0
+    with pytest.raises(ValueError, match="no entry 'z'"):
+        vocabulary.index("z")
+
+
+def test_vocabulary_is_a_value():
+    vocabulary = Vocabulary(tokens=SPECIAL)
+
+    assert vocabulary == Vocabulary(tokens=list(SPECIAL))
+    assert hash(vocabulary) == hash(Vocabulary(tokens=SPECIAL))
+    assert vocabulary != Vocabulary(tokens=(*SPECIAL, "a"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        vocabulary.tokens = ()
+
+
+def test_file_round_trip(write):
+    text = "\n".join((*SPECIAL, "é", "##語", "##ing")) + "\n"
+
+    vocabulary = vocabulary_lib.load_vocabulary(write(text))
+
+    assert vocabulary.tokens == (*SPECIAL, "é", "##語", "##ing")
+    assert vocabulary.to_text() == text
+
+
+def test_last_line_needs_no_end(write):
+    vocabulary = vocabulary_lib.load_vocabulary(write("\n".join(SPECIAL)))
+
+    assert vocabulary.tokens == SPECIAL
+
+
+def test_lines_end_at_newlines_only(write):
+    # Google's Chinese vocabulary has the line separator as an entry.
+    tokens = (*SPECIAL, "\u2028", "a\u0085b", "c\u2029", "\x0c")
+
+    vocabulary = vocabulary_lib.load_vocabulary(write("\n".join(tokens)))
+
+    assert vocabulary.tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((*SPECIAL, "a", "b", "a"), r"line 8: .*'a' is there already.*line 6"),
+        ((*SPECIAL, "a", "", "b"), "line 7: the entry is blank"),
+        ((*SPECIAL, "a", "  "), "line 7: the entry is blank"),
+        ((*SPECIAL, "a", "b", ""), "line 8: the entry is blank"),
+        ((*SPECIAL, "a", "b c"), "line 7: .*'b c' holds white space"),
+        ((*SPECIAL, "a", "b\t17"), "line 7: .* holds white space"),
+        (("[PAD]\r", "[UNK]\r"), "line 1: ends in CR LF"),
+        ((*SPECIAL, "a\r"), "line 6: ends in CR LF"),
+        (("\ufeff[PAD]", *SPECIAL), "line 1: .*byte order mark"),
+        (SPECIAL[:2], r"special tokens \[CLS\], \[SEP\], \[MASK\] are missing"),
+        ((), "the vocabulary is empty"),
+    ],
+)
+def test_bad_file_is_named_with_the_line(write, lines, message):
+    path = write("".join(f"{line}\n" for line in lines))
+
+    with pytest.raises(ValueError, match=message) as error:
+        vocabulary_lib.load_vocabulary(path)
+
+    assert str(error.value).startswith(str(path))
+
+
+def test_file_that_is_not_utf_8_is_named_with_the_line(write):
+    path = write("\n".join(SPECIAL).encode() + b"\nol\xe9\n")
+
+    with pytest.raises(ValueError, match="line 6: not UTF-8") as error:
+        vocabulary_lib.load_vocabulary(path)
+
+    assert str(path) in str(error.value)
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match="no file .*absent.txt"):
+        vocabulary_lib.load_vocabulary(tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize(
+    ("token", "is_cased"),
+    [
+        ("a", False),
+        ("##É", True),
+        ("[unused7]", False),
+        ("[CLS2]", False),
+        ("的", False),
+        ("İ", True),
+    ],
+)
+def test_capitals_make_a_vocabulary_cased(token, is_cased):
+    assert Vocabulary(tokens=(*SPECIAL, token)).is_cased == is_cased
+
+
+LATIN = tuple(
+    f"##{a}{b}{c}"
+    for a in "abcdefghij"
+    for b in "klmnopqrst"
+    for c in "uvwxyzabcd"
+)
+CHINESE = tuple(chr(0x4E00 + index) for index in range(1200))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "do_lower_case"),
+    [
+        ((*LATIN, "A"), False),
+        (LATIN, True),
+        (LATIN[:999], False),
+        # Published with and without lower-casing.
+        ((*CHINESE, *LATIN), True),
+        ((*CHINESE, *LATIN), False),
+    ],
+)
+def test_case_that_suits_the_vocabulary_passes(tokens, do_lower_case):
+    vocabulary = Vocabulary(tokens=(*SPECIAL, *tokens))
+
+    vocabulary_lib.check_case(vocabulary, do_lower_case)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "do_lower_case", "message"),
+    [
+        ((*LATIN, "A"), True, "`do_lower_case` must be False with a cased"),
+        (("A",), True, "`do_lower_case` must be False with a cased"),
+        (LATIN, False, "`do_lower_case` must be True with an uncased"),
+    ],
+)
+def test_case_that_contradicts_the_vocabulary_is_refused(
+    tokens, do_lower_case, message
+):
+    vocabulary = Vocabulary(tokens=(*SPECIAL, *tokens))
+
+    with pytest.raises(ValueError, match=message):
+        vocabulary_lib.check_case(vocabulary, do_lower_case)
