@@ -14,6 +14,7 @@ from bert_tf import features
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training import input_pipeline
 from bert_tf.training import loop
+from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.objective import Objective
 from bert_tf.training.optimizer import BertOptimizer
@@ -198,6 +199,29 @@ def test_a_step_is_the_formula(records):
     np.testing.assert_allclose(values["gradient_norm"], norm, rtol=1e-5)
     for got, wanted in zip(after, oracle.weights):
         np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_step_compiles_whole_for_accelerators():
+    # XLA refuses what an accelerator cannot do: host operations, shapes that
+    # depend on values. (Its random numbers are others than TensorFlow's.)
+    batch = reference.as_batch(reference.pretraining_arrays(5))
+    objective = reference.pretraining_objective()
+    model = BertPretrainer(reference.tiny_config(0.1))
+    optimizer = BertOptimizer(WarmupLinearDecay(0.01, 9, 0))
+    optimizer.build(model.trainable_variables)
+    states = randomness.seed_states(model)
+
+    @tf.function(jit_compile=True)
+    def step(number):
+        randomness.set_seeds(states, 3, number)
+        return loop.train_step(model, objective, optimizer, batch)
+
+    losses = [
+        float(step(tf.constant(number, tf.int64))["values"]["loss"])
+        for number in range(12)
+    ]
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
 
 
 def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):
