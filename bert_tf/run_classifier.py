@@ -36,6 +36,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import glue_files
 from bert_tf.tasks import starting_point
+from bert_tf.tasks import tsv
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.training import checkpointing
 from bert_tf.training import loop
@@ -308,7 +309,7 @@ def _find_task(folder):
         columns = glue_files.named_columns(
             _TEXT_COLUMNS.value, _LABEL_COLUMN.value
         )[glue_files.TRAIN]
-        labels = glue_files.find_labels(
+        labels = tsv.find_labels(
             os.path.join(_DATA_DIR.value, columns.name), columns
         )
         logging.info("Labels: %s.", ", ".join(labels))

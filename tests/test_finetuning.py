@@ -15,8 +15,8 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.glue import GlueTask
-from bert_tf.tasks.glue_files import Examples
 from bert_tf.tasks.text_source import TextSource
+from bert_tf.tasks.tsv import Examples
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.tasks import glue_files
+from bert_tf.tasks import tsv
 from bert_tf.tasks.glue import GlueTask
 
 PAIR = GlueTask(
@@ -113,7 +114,7 @@ def test_quotes_line_ends_and_byte_order_mark(tmp_path):
         "\"\u2028\x0c '\tyes",
         end="\r\n",
     )
-    tsv_file = glue_files.TsvFile(
+    tsv_file = tsv.TsvFile(
         name="dev.tsv", text_columns=("text",), label_column="class"
     )
     task = GlueTask(
@@ -122,7 +123,7 @@ def test_quotes_line_ends_and_byte_order_mark(tmp_path):
         labels=("no", "yes"),
         metrics=("accuracy",),
     )
-    examples = glue_files.read_tsv(path, tsv_file, task)
+    examples = tsv.read_tsv(path, tsv_file, task)
     assert examples.texts == (['He said "no', "\"\u2028\x0c '"],)
     assert examples.labels.dtype == np.int32
     assert examples.labels.tolist() == [0, 1]
@@ -131,8 +132,8 @@ def test_quotes_line_ends_and_byte_order_mark(tmp_path):
 def test_last_line_needs_no_end(tmp_path):
     path = write(tmp_path / "test.tsv", "h", "one", "two")
     path.write_bytes(path.read_bytes().rstrip())
-    tsv_file = glue_files.TsvFile(name="test.tsv", text_columns=(0,))
-    assert len(glue_files.read_tsv(path, tsv_file, SCORE)) == 2
+    tsv_file = tsv.TsvFile(name="test.tsv", text_columns=(0,))
+    assert len(tsv.read_tsv(path, tsv_file, SCORE)) == 2
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_last_line_needs_no_end(tmp_path):
 )
 def test_bad_rows_name_file_and_line(tmp_path, lines, message):
     path = write(tmp_path / "train.tsv", *lines)
-    tsv_file = glue_files.TsvFile(
+    tsv_file = tsv.TsvFile(
         name="train.tsv", text_columns=("a",), label_column="label"
     )
     task = GlueTask(
@@ -160,18 +161,18 @@ def test_bad_rows_name_file_and_line(tmp_path, lines, message):
         metrics=("accuracy",),
     )
     with pytest.raises(ValueError, match=message) as error:
-        glue_files.read_tsv(path, tsv_file, task)
+        tsv.read_tsv(path, tsv_file, task)
     assert str(path) in str(error.value)
 
 
 @pytest.mark.parametrize("score", ["", "high", "nan", "inf"])
 def test_scores_must_be_numbers(tmp_path, score):
     path = write(tmp_path / "train.tsv", "t\ts", "x\t1.5", f"y\t{score}")
-    tsv_file = glue_files.TsvFile(
+    tsv_file = tsv.TsvFile(
         name="train.tsv", text_columns=("t",), label_column="s"
     )
     with pytest.raises(ValueError, match="train.tsv, line 3: the score"):
-        glue_files.read_tsv(path, tsv_file, SCORE)
+        tsv.read_tsv(path, tsv_file, SCORE)
 
 
 def test_file_of_another_task_and_missing_and_not_utf8(tmp_path):
@@ -193,12 +194,15 @@ def test_broken_rows_of_qqp_are_counted(tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         assert len(qqp.read(tmp_path, glue_files.TRAIN)) == 2
     assert "left out 1 of 3 rows" in caplog.text
+    write(tmp_path / "train.tsv", header(6), "0\t1\t2\tA")
+    with pytest.raises(ValueError, match="no row has 6 columns"):
+        qqp.read(tmp_path, glue_files.TRAIN)
 
 
 def test_tsv_task_finds_its_labels(tmp_path):
     write(tmp_path / "train.tsv", "id\tclass\tt", "1\tb\tx", "2\ta\ty")
     splits = glue_files.named_columns(["t"], "class")
-    labels = glue_files.find_labels(tmp_path / "train.tsv", splits["train"])
+    labels = tsv.find_labels(tmp_path / "train.tsv", splits["train"])
     assert labels == ("a", "b")
     task_files = glue_files.tsv_task(["t"], "class", labels)
     assert task_files.task.kind == "classification"
@@ -219,10 +223,10 @@ def test_labels_of_a_tsv_task_must_make_classes(tmp_path):
     tsv_file = glue_files.named_columns(["t"], "class")["train"]
     path = write(tmp_path / "train.tsv", "class\tt", "a\tx", "a\ty")
     with pytest.raises(ValueError, match="two labels or more. Received: a"):
-        glue_files.find_labels(path, tsv_file)
+        tsv.find_labels(path, tsv_file)
     write(path, "class\tt", "a\tx", "\ty")
     with pytest.raises(ValueError, match="line 3: the label is empty"):
-        glue_files.find_labels(path, tsv_file)
+        tsv.find_labels(path, tsv_file)
     with pytest.raises(ValueError, match="`labels` must be given"):
         glue_files.tsv_task(["t"], "class")
     with pytest.raises(ValueError, match="`labels` must be given"):

@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.tasks.glue_files import Examples
+from bert_tf.tasks.tsv import Examples
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import input_pipeline
 
