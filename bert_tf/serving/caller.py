@@ -28,7 +28,8 @@ def call(path, requests, python=None, with_text=True):
         {output: array}, one a request.
 
     Raises:
-        ValueError: If the process fails; the message has its last words.
+        ValueError: If the process cannot be started, or fails; the message
+            has its last words.
     """
     with tempfile.TemporaryDirectory() as folder:
         requests_path = f"{folder}/requests"
@@ -40,12 +41,17 @@ def call(path, requests, python=None, with_text=True):
         command = [python or sys.executable, "-P", str(_SCRIPT)]
         if not with_text:
             command.append("--without_text")
-        process = subprocess.run(
-            [*command, path, requests_path, answers_path],
-            capture_output=True,
-            text=True,
-            errors="replace",
-        )
+        try:
+            process = subprocess.run(
+                [*command, path, requests_path, answers_path],
+                capture_output=True,
+                text=True,
+                errors="replace",
+            )
+        except OSError as error:
+            raise ValueError(
+                f"`python` must be a Python that runs. Received: {error}."
+            ) from error
         if process.returncode != 0:
             raise ValueError(
                 f"{path} could not be loaded and called in a process of its "

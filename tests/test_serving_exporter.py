@@ -1,0 +1,220 @@
+"""Exports: versions, whole or not at all, what may be in them."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import serving_models
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving import allowed_ops
+from bert_tf.serving import exporter
+from bert_tf.serving import saved_model
+from bert_tf.serving import source as source_lib
+
+
+def tree(folder):
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in pathlib.Path(folder).rglob("*")
+        if path.is_file()
+    )
+
+
+@pytest.fixture
+def fast_save(monkeypatch):
+    """Replaces the SavedModel by a small file; returns the list of calls."""
+    calls = []
+    graph = pathlib.Path(
+        serving_models.exported("encoder", "ids"), "saved_model.pb"
+    ).read_bytes()
+
+    def save(source, folder, contents):
+        calls.append((source, contents))
+        path = pathlib.Path(folder)
+        (path / "variables").mkdir()
+        (path / "variables" / "variables.index").write_text("ten bytes!")
+        (path / "saved_model.pb").write_bytes(graph)
+
+    monkeypatch.setattr(exporter, "save", save)
+    return calls
+
+
+def export(tmp_path, **arguments):
+    return exporter.export(
+        serving_models.model_dir("encoder"),
+        tmp_path / "name",
+        **({"is_checked": False} | arguments),
+    )
+
+
+def test_export_holds_the_files_of_a_servable():
+    path = serving_models.exported("pair")
+    assert path.endswith("/pair_text/1")
+    assert {
+        "saved_model.pb",
+        "variables/variables.index",
+        "variables/variables.data-00000-of-00001",
+        "assets/vocab.txt",
+        "assets.extra/bert_tf.json",
+    } <= set(tree(path))
+    assert (
+        pathlib.Path(path, "assets/vocab.txt").read_text("utf-8")
+        == serving_models.VOCABULARY.to_text()
+    )
+    # Readable for a server that runs as another user.
+    assert pathlib.Path(path).stat().st_mode & 0o777 == 0o755
+    settings = saved_model.read_settings(path)
+    assert settings["text_features"] == ["sentence 1", "class"]
+    assert settings["max_seq_length"] == serving_models.MAX_SEQ_LENGTH
+    assert settings["contents"] == "text"
+
+
+def test_versions_count_up_and_none_is_overwritten(tmp_path, fast_save):
+    assert export(tmp_path).path == f"{tmp_path}/name/1"
+    assert export(tmp_path, version=7).path == f"{tmp_path}/name/7"
+    (tmp_path / "name" / "notes").mkdir()
+    assert export(tmp_path).path == f"{tmp_path}/name/8"
+    with pytest.raises(ValueError, match="version=7; in .*: 1, 7, 8"):
+        export(tmp_path, version=7)
+    with pytest.raises(ValueError, match="version=-1"):
+        export(tmp_path, version=-1)
+    assert len(fast_save) == 3
+    assert saved_model.newest(tmp_path / "name").endswith("/8")
+    assert saved_model.newest(tmp_path / "name" / "7").endswith("/7")
+
+
+def test_a_failing_save_leaves_nothing(tmp_path, monkeypatch):
+    def save(source, folder, contents):
+        pathlib.Path(folder, "saved_model.pb").write_text("half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(exporter, "save", save)
+    with pytest.raises(OSError, match="No space"):
+        export(tmp_path)
+    assert list((tmp_path / "name").iterdir()) == []
+
+
+def test_an_export_that_answers_otherwise_leaves_nothing(tmp_path, monkeypatch):
+    real_save = exporter.save
+
+    def save(source, folder, contents):
+        real_save(source, folder, contents)
+        # The trained model is then not the one that was saved.
+        variable = source.model.classification_head.trainable_variables[0]
+        variable.assign(variable.value * 1.01)
+
+    monkeypatch.setattr(exporter, "save", save)
+    with pytest.raises(ValueError, match="does not answer as") as error:
+        exporter.export(
+            serving_models.model_dir("pair"),
+            tmp_path / "name",
+            contents="ids",
+        )
+    assert "DIFFERENT" in str(error.value)
+    assert list((tmp_path / "name").iterdir()) == []
+
+
+def test_refused_operations_are_named(monkeypatch):
+    path = serving_models.exported("encoder", "ids")
+    monkeypatch.setattr(
+        allowed_ops, "CORE_OPS", allowed_ops.CORE_OPS - {"Erfc"}
+    )
+    with pytest.raises(ValueError, match=r"Received: Erfc\.$"):
+        saved_model.check_ops(path, has_text=False)
+
+
+def test_ids_only_holds_no_operation_of_tensorflow_text():
+    text_ops, core_ops = saved_model.read_ops(
+        serving_models.exported("encoder", "ids")
+    )
+    assert text_ops == ()
+    assert {"MatMul", "Softmax", "ParseExampleV2"} <= set(core_ops)
+    path = serving_models.exported("pair")
+    text_ops, _ = saved_model.read_ops(path)
+    assert text_ops == ("FastWordpieceTokenizeWithOffsets", "NormalizeUTF8")
+    with pytest.raises(ValueError, match="FastWordpiece"):
+        saved_model.check_ops(path, has_text=False)
+
+
+def test_report_tells_sizes_and_signatures(tmp_path, fast_save):
+    text = str(export(tmp_path, contents="ids"))
+    assert f"Exported {tmp_path}/name/1" in text
+    assert "variables       0.00 MB" in text
+    assert "serving_default (tensorflow/serving/predict)" in text
+    assert "<- input_word_ids: int32 [?, ?]" in text
+    assert "-> encoder_outputs: float32 [?, 2, ?, 8]" in text
+
+
+def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
+    model = BertClassifier(serving_models.CONFIG, num_labels=2)
+    checkpoints.save(
+        tmp_path,
+        model,
+        serving_models.VOCABULARY,
+        True,
+        serving_models.MAX_SEQ_LENGTH,
+        label_names=("rain", "sun"),
+    )
+    source = source_lib.read(tmp_path)
+    assert source.task.labels == ("rain", "sun")
+    assert source.text_features == ("text",)
+    assert source.preprocessor.max_seq_length == serving_models.MAX_SEQ_LENGTH
+    source = source_lib.read(tmp_path, 11, ["a", "b"])
+    assert source.text_features == ("a", "b")
+    assert source.preprocessor.max_seq_length == 11
+    for ours, theirs in zip(
+        model.trainable_variables, source.model.trainable_variables
+    ):
+        np.testing.assert_array_equal(ours.value, theirs.value)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"contents": "words"}, "`contents` must be one of text, ids"),
+        ({"max_seq_length": 24}, "max_position_embeddings=23"),
+        ({"text_features": ["a", "b", "c"]}, "one or two different names"),
+        ({"text_features": ["a", "a"]}, "one or two different names"),
+    ],
+)
+def test_wrong_arguments(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        export(tmp_path, **arguments)
+    assert not (tmp_path / "name").exists()
+
+
+def test_what_is_no_model_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="missing"):
+        exporter.export(tmp_path / "missing", tmp_path / "name")
+    assert not (tmp_path / "name").exists()
+
+
+def test_text_features_must_be_the_tasks():
+    with pytest.raises(ValueError, match="task.json, sentence 1,class"):
+        source_lib.read(serving_models.model_dir("pair"), None, ["a", "b"])
+
+
+def test_a_damaged_task_is_named(tmp_path):
+    for name in tree(serving_models.model_dir("pair")):
+        data = pathlib.Path(serving_models.model_dir("pair"), name).read_bytes()
+        (tmp_path / name).write_bytes(data)
+    task = json.loads((tmp_path / "task.json").read_text("utf-8"))
+    (tmp_path / "task.json").write_text(json.dumps(task | {"family": "poem"}))
+    with pytest.raises(ValueError, match=r"task\.json: `family` must be"):
+        source_lib.read(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff", b""])
+def test_a_damaged_saved_model_is_named(tmp_path, data):
+    (tmp_path / "saved_model.pb").write_bytes(data)
+    with pytest.raises(ValueError, match=r"saved_model\.pb: "):
+        saved_model.read_signatures(tmp_path)
+
+
+def test_method_names_survive_loading():
+    module = tf.saved_model.load(serving_models.exported("pair", "ids"))
+    assert "classify" in module.signatures
