@@ -15,11 +15,15 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
 import time
 
+STARTUP_NOTE = re.compile(
+    rb"[IWE]\d{4} 00:00:\d+\.\d+ |WARNING: All log messages before absl"
+)
 ROOT = pathlib.Path(__file__).resolve().parent
 PREDICTED_TEXTS = (
     "Return the sum of array elements over the given axis.",
@@ -45,7 +49,7 @@ FULL = Scale(
     vocab_size=8000,
     num_layers=2,
     hidden_size=128,
-    dupe_factor=5,
+    dupe_factor=3,
     num_train_steps=3000,
     num_train_epochs=4,
 )
@@ -66,21 +70,45 @@ class Stages:
         self.seconds = {}
 
     def run(self, title, program, **flags):
-        arguments = [
-            f"--{name}={value}" if not isinstance(value, bool) else f"--{name}"
-            for name, value in flags.items()
-        ]
+        arguments = []
+        for name, value in flags.items():
+            if value is True:
+                arguments.append(f"--{name}")
+            elif isinstance(value, tuple):
+                arguments += [f"--{name}={one}" for one in value]
+            else:
+                arguments.append(f"--{name}={value}")
         shown = " \\\n        ".join(map(shlex.quote, arguments))
         print(f"\n=== {len(self.seconds) + 1}. {title}", flush=True)
         print(f"    python {program} \\\n        {shown}\n", flush=True)
         start = time.monotonic()
-        process = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, str(ROOT / program), *arguments],
             env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ,
+            stderr=subprocess.PIPE,
         )
-        if process.returncode:
+        pass_on(process.stderr)
+        if process.wait():
             sys.exit(f"{program} failed with exit code {process.returncode}.")
         self.seconds[title] = time.monotonic() - start
+
+
+def pass_on(stream):
+    """Copies a program's stderr to ours, without TensorFlow's start-up notes.
+
+    They come from C++ before any setting can silence them: what the processor
+    can do, and that there is no GPU. Progress bars end lines with \\r.
+    """
+    line = b""
+    while byte := stream.read(1):
+        line += byte
+        if byte in b"\r\n":
+            if not STARTUP_NOTE.match(line):
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
+            line = b""
+    sys.stderr.buffer.write(line)
+    sys.stderr.flush()
 
 
 def read_results(path):
@@ -150,6 +178,9 @@ def main():
                 "intermediate_size": 4 * scale.hidden_size,
                 "max_position_embeddings": 64,
                 "type_vocab_size": 2,
+                # So small a model sees so little text that it cannot overfit.
+                "hidden_dropout_prob": 0.0,
+                "attention_probs_dropout_prob": 0.0,
             },
             indent=2,
         )
@@ -167,7 +198,7 @@ def main():
         "bert_tf/run_pretraining.py",
         do_train=True,
         input_file=records["train"],
-        learning_rate=1e-3,
+        learning_rate=5e-4,
         num_train_steps=scale.num_train_steps,
         num_warmup_steps=scale.num_train_steps // 10,
         iterations_per_loop=scale.num_train_steps // 10,
@@ -209,6 +240,7 @@ def main():
         "export/check_saved_model.py",
         export_dir=out / "servable",
         model_dir=out / "classifier",
+        text=PREDICTED_TEXTS,
     )
 
     report(out, text, stages)
@@ -220,24 +252,25 @@ def report(out, text, stages):
     majority = majority_share(text / "dev.tsv")
     print("\n=== Done")
     for title, seconds in stages.seconds.items():
-        print(f"    {title:<36}{seconds:7.0f} s")
-    print(f"    {'all':<36}{sum(stages.seconds.values()):7.0f} s\n")
-    print(
-        "    masked-LM loss, held-out text       "
-        f"{pretrained['masked_lm_loss']:7.3f}"
-    )
-    print(
-        "    masked-LM accuracy                  "
-        f"{pretrained['masked_lm_accuracy']:7.3f}"
-    )
-    print(
-        f"    which library? accuracy on dev      {tuned['eval_accuracy']:7.3f}"
-    )
-    print(f"    ... of always the commonest library {majority:7.3f}\n")
+        print(f"    {title:<38}{seconds:6.0f} s")
+    print(f"    {'all':<38}{sum(stages.seconds.values()):6.0f} s\n")
+    for title, value in (
+        ("masked-LM loss on held-out text", pretrained["masked_lm_loss"]),
+        ("masked-LM accuracy", pretrained["masked_lm_accuracy"]),
+        ("which library? accuracy on dev", tuned["eval_accuracy"]),
+        ("... of always the commonest one", majority),
+    ):
+        print(f"    {title:<38}{value:8.3f}")
     if tuned["eval_accuracy"] <= majority:
-        sys.exit("The classifier has learned nothing: this is a bug.")
-    print("Try next:")
-    print(f"    tensorboard --logdir {out}   (pip install tensorboard)")
+        sys.exit("The classifier has learned nothing.")
+    print(
+        "\nTry next:\n"
+        f"    python data/inspect_records.py --input_file={out}/records/dev"
+        f".tfrecord --vocab_file={out}/vocab.txt\n"
+        f"    python export/check_saved_model.py --export_dir={out}/servable "
+        f'--model_dir={out}/classifier --text="Your own sentence."\n'
+        "    the same commands with your own text: see README.md"
+    )
 
 
 if __name__ == "__main__":
