@@ -211,7 +211,13 @@ def test_stopped_and_resumed_fit_equals_an_unbroken_one(tmp_path):
     resumed = make_state(COLOUR, tmp_path / "stopped", one_device(), CONFIG)
     assert resumed.restore()
     assert (resumed.step, resumed.example) == (5, 30)
-    fine_tuning.fit(resumed, COLOUR, source, make_config(9), one_device())
+    fine_tuning.fit(resumed, COLOUR, source, make_config(7), one_device())
+    # And on in the loop.
+    resumed = make_state(COLOUR, tmp_path / "stopped", one_device(), CONFIG)
+    assert resumed.restore()
+    loop.train(
+        resumed, COLOUR.objective(), source, make_config(9), one_device()
+    )
     assert_equal_weights(unbroken, resumed)
     assert fine_tuning.trained_steps(tmp_path / "stopped") == 9
     assert fine_tuning.trained_steps(tmp_path) == 0
