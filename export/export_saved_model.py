@@ -50,6 +50,12 @@ _CHECK = flags.DEFINE_bool(
     "Load the SavedModel in a process of its own and compare its answers to "
     "hard texts with the trained model's, before it gets its place.",
 )
+_WARMUP_BATCH_SIZES = flags.DEFINE_list(
+    "warmup_batch_sizes",
+    [],
+    "Batch sizes, comma-separated, that the server tries out before the "
+    "version takes traffic; needs tensorflow-serving-api.",
+)
 
 
 def main(_):
@@ -63,6 +69,9 @@ def main(_):
             max_seq_length=_MAX_SEQ_LENGTH.value,
             text_features=_TEXT_FEATURES.value,
             is_checked=_CHECK.value,
+            warmup_batch_sizes=[
+                int(size) for size in _WARMUP_BATCH_SIZES.value
+            ],
         )
     )
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.serving import caller
-from bert_tf.serving import hub
+from bert_tf.serving import requests
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
 from bert_tf.serving import source as source_lib
@@ -87,19 +87,18 @@ def compare(path, source, texts=None, python=None):
         texts[start : start + _BATCH_SIZE]
         for start in range(0, len(texts), _BATCH_SIZE)
     ]
-    model_inputs = [_model_inputs(source, batch) for batch in batches]
     names = sorted(saved_model.read_signatures(path))
     version, answers = caller.call(
         path,
         [
-            (name, _request(name, source, batch, inputs, has_text))
+            (name, requests.make_inputs(name, source, batch, has_text))
             for name in names
-            for batch, inputs in zip(batches, model_inputs)
+            for batch in batches
         ],
         python,
         with_text=has_text,
     )
-    expected = [_trained_answers(source, inputs) for inputs in model_inputs]
+    expected = [_trained_answers(source, batch) for batch in batches]
     comparisons = []
     for index, name in enumerate(names):
         start = index * len(batches)
@@ -135,7 +134,12 @@ def answer_texts(path, texts, python=None):
         raise ValueError(f"{path}: takes ids only, no text.")
     _, answers = caller.call(
         path,
-        [(signatures.DEFAULT, _strings(settings["text_features"], texts))],
+        [
+            (
+                signatures.DEFAULT,
+                requests.strings(settings["text_features"], texts),
+            )
+        ],
         python,
     )
     return answers[0]
@@ -146,64 +150,9 @@ def num_strings(path):
     return len(saved_model.read_settings(path)["text_features"])
 
 
-def _model_inputs(source, batch):
-    columns = [tf.constant(column) for column in zip(*batch)]
-    inputs = source.preprocessor(columns[0] if len(columns) == 1 else columns)
-    return {name: value.numpy() for name, value in inputs.items()}
-
-
-def _request(signature, source, batch, model_inputs, has_text):
-    """Returns the inputs of a signature for a batch: {name: array}."""
-    if signature == signatures.IDS or (
-        signature == signatures.DEFAULT and not has_text
-    ):
-        names = {} if source.task else hub.INPUT_NAMES
-        return {
-            names.get(name, name): value for name, value in model_inputs.items()
-        }
-    if signature == signatures.DEFAULT:
-        return _strings(source.text_features, batch)
-    if has_text:
-        rows = [
-            {
-                name: tf.train.Feature(
-                    bytes_list=tf.train.BytesList(value=[text])
-                )
-                for name, text in zip(source.text_features, row)
-            }
-            for row in batch
-        ]
-    else:
-        rows = [
-            {
-                name: tf.train.Feature(
-                    int64_list=tf.train.Int64List(value=value[index])
-                )
-                for name, value in model_inputs.items()
-            }
-            for index in range(len(batch))
-        ]
-    serialized = [
-        tf.train.Example(
-            features=tf.train.Features(feature=row)
-        ).SerializeToString()
-        for row in rows
-    ]
-    is_method = signature in signatures.METHOD_NAMES
-    name = signatures.METHOD_INPUT if is_method else signatures.EXAMPLES
-    return {name: np.array(serialized, object)}
-
-
-def _strings(text_features, rows):
-    return {
-        signatures.input_name(name): np.array(column, object)
-        for name, column in zip(text_features, zip(*rows))
-    }
-
-
-def _trained_answers(source, inputs):
+def _trained_answers(source, batch):
     """Returns what the signatures must answer, by the name of the output."""
-    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+    inputs = requests.model_inputs(source, batch)
     if source.task is None:
         encoder = getattr(source.model, "encoder", source.model)
         answers = dict(encoder(inputs))

@@ -13,6 +13,7 @@ from bert_tf.serving import report
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
 from bert_tf.serving import source as source_lib
+from bert_tf.serving import warmup
 from bert_tf.serving.hub import HubEncoder
 from bert_tf.serving.module import ServingModule
 
@@ -74,6 +75,7 @@ def export(
     max_seq_length=None,
     text_features=None,
     is_checked=True,
+    warmup_batch_sizes=(),
 ):
     """Writes `export_dir/version/` from a model folder.
 
@@ -90,6 +92,8 @@ def export(
         is_checked: Whether the SavedModel is loaded in a process of its own
             before it gets its place, and its answers to the hard texts are
             compared with the trained model's.
+        warmup_batch_sizes: Batch sizes that the server warms up with, one
+            request a signature; needs tensorflow-serving-api.
 
     Returns:
         An `Export`.
@@ -117,6 +121,13 @@ def export(
     path = f"{export_dir}/{version}"
     with files.whole_folder(path, last=saved_model.FILE) as temporary:
         save(source, temporary, contents)
+        if warmup_batch_sizes:
+            warmup.write_requests(
+                temporary,
+                source,
+                warmup_batch_sizes,
+                os.path.basename(export_dir),
+            )
         table = ""
         if is_checked:
             version, comparisons = check.compare(temporary, source)

@@ -1,0 +1,73 @@
+"""Texts as the inputs of every signature: what a client would send."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.serving import hub
+from bert_tf.serving import signatures
+
+
+def model_inputs(source, texts):
+    """Returns the trained model's inputs: {name: int32 tensor [B, L]}.
+
+    Args:
+        source: The model's `Source`.
+        texts: Rows of one or two strings, bytes.
+    """
+    columns = [tf.constant(column) for column in zip(*texts)]
+    return source.preprocessor(columns[0] if len(columns) == 1 else columns)
+
+
+def make_inputs(signature, source, texts, has_text):
+    """Returns the inputs of a signature for a batch: {name: array}.
+
+    Args:
+        signature: Its name, of those in `signatures`.
+        source, texts: As of `model_inputs`.
+        has_text: Whether the SavedModel takes strings, or ids only.
+    """
+    if signature == signatures.IDS or (
+        signature == signatures.DEFAULT and not has_text
+    ):
+        names = {} if source.task else hub.INPUT_NAMES
+        return {
+            names.get(name, name): value.numpy()
+            for name, value in model_inputs(source, texts).items()
+        }
+    if signature == signatures.DEFAULT:
+        return strings(source.text_features, texts)
+    is_method = signature in signatures.METHOD_NAMES
+    name = signatures.METHOD_INPUT if is_method else signatures.EXAMPLES
+    columns = (
+        dict(zip(source.text_features, zip(*texts)))
+        if has_text
+        else {
+            name: value.numpy()
+            for name, value in model_inputs(source, texts).items()
+        }
+    )
+    examples = [
+        _example({key: column[row] for key, column in columns.items()})
+        for row in range(len(texts))
+    ]
+    return {name: np.array(examples, object)}
+
+
+def strings(text_features, texts):
+    """Returns the inputs of a signature of strings: {name: array}."""
+    return {
+        signatures.input_name(name): np.array(column, object)
+        for name, column in zip(text_features, zip(*texts))
+    }
+
+
+def _example(values):
+    """Returns a serialized tf.Example of strings or arrays of integers."""
+    example = tf.train.Example()
+    for name, value in values.items():
+        feature = example.features.feature[name]
+        if isinstance(value, bytes):
+            feature.bytes_list.value.append(value)
+        else:
+            feature.int64_list.value.extend(value.tolist())
+    return example.SerializeToString()

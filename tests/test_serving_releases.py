@@ -1,0 +1,42 @@
+r"""Exports in the releases of TensorFlow that servers link.
+
+Run by `pytest -m peers`; environments are named by a variable, their Pythons
+separated by colons:
+
+    BERT_TF_SERVING_PYTHONS=/env/tf2.12.1/bin/python:/env/tf2.19/bin/python \
+        pytest -m peers tests/test_serving_releases.py
+
+Each needs tensorflow and tensorflow-text of one release.
+"""
+
+import os
+
+import pytest
+import serving_models
+
+from bert_tf.serving import check
+from bert_tf.serving import saved_model
+
+PYTHONS = [
+    path
+    for path in os.environ.get("BERT_TF_SERVING_PYTHONS", "").split(":")
+    if path
+]
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("contents", saved_model.CONTENTS)
+@pytest.mark.parametrize(
+    "kind", ["pair", "regression", "pretrainer", "encoder"]
+)
+def test_every_kind_of_export_answers_alike(kind, contents):
+    if not PYTHONS:
+        pytest.skip("BERT_TF_SERVING_PYTHONS names no environment.")
+    path = serving_models.exported(kind, contents)
+    source = check.source_of(path, serving_models.model_dir(kind))
+    for python in PYTHONS:
+        version, comparisons = check.compare(path, source, python=python)
+        different = [
+            comparison for comparison in comparisons if not comparison.is_equal
+        ]
+        assert not different, f"TensorFlow {version}: {different}"
