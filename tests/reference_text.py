@@ -107,3 +107,34 @@ def truncate_pair(a, b, max_tokens):
         longer = a if len(a) > len(b) else b
         longer.pop()
     return a, b
+
+
+def learn_pieces(word_counts, num_pieces):
+    """Merges the most frequent pair of neighbours, counting anew each time.
+
+    Returns the pieces of two and more characters in the order learned, and
+    stops where no pair occurs twice.
+    """
+    spelled = {
+        word: [word[0], *("##" + character for character in word[1:])]
+        for word in word_counts
+    }
+    learned = []
+    while len(learned) < num_pieces:
+        counts = {}
+        for word, pieces in spelled.items():
+            for pair in zip(pieces, pieces[1:]):
+                counts[pair] = counts.get(pair, 0) + word_counts[word]
+        if not counts:
+            break
+        left, right = min(counts, key=lambda pair: (-counts[pair], pair))
+        if counts[left, right] < 2:
+            break
+        merged = left + right[2:]
+        if merged not in learned:
+            learned.append(merged)
+        for pieces in spelled.values():
+            for position in range(len(pieces) - 1):
+                if pieces[position : position + 2] == [left, right]:
+                    pieces[position : position + 2] = [merged]
+    return learned

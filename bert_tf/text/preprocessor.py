@@ -123,11 +123,16 @@ class Preprocessor(tf.Module):
 
 
 def _to_segments(texts):
-    is_pair = isinstance(texts, tuple) or (
+    is_batch = not isinstance(texts, (tuple, list)) or (
         isinstance(texts, list)
-        and not any(isinstance(item, (str, bytes)) for item in texts)
+        and all(isinstance(item, (str, bytes)) for item in texts)
     )
-    segments = texts if is_pair else (texts,)
+    segments = (texts,) if is_batch else texts
+    if len(segments) not in (1, 2):
+        raise ValueError(
+            "`texts` must be one or two texts an example. "
+            f"Received: {len(segments)}."
+        )
     return [tf.convert_to_tensor(segment, tf.string) for segment in segments]
 
 
