@@ -41,8 +41,8 @@ from bert_tf.models import pretrainer
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
 from bert_tf.training import checkpointing
-from bert_tf.training import input_pipeline
 from bert_tf.training import loop
+from bert_tf.training import pretraining_input
 from bert_tf.training import strategy as strategies
 from bert_tf.training.objective import Objective
 from bert_tf.training.optimizer import BertOptimizer
@@ -157,7 +157,7 @@ def main(argv):
         _VOCAB_FILE.value,
         _DO_LOWER_CASE.value,
     )
-    records = input_pipeline.pretraining_records(
+    records = pretraining_input.pretraining_records(
         _INPUT_FILE.value,
         max_seq_length=_MAX_SEQ_LENGTH.value,
         max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,

@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import manifest
 from bert_tf.training import input_pipeline
+from bert_tf.training import pretraining_input
 
 SIZES = (7, 1, 12, 5, 9)
 NUM_EXAMPLES = sum(SIZES)
@@ -36,7 +37,7 @@ def small_groups(monkeypatch):
 
 
 def make_records(folder, **options):
-    return input_pipeline.pretraining_records(
+    return pretraining_input.pretraining_records(
         f"{folder}/*.tfrecord",
         **{
             "max_seq_length": reference.LENGTH,

@@ -14,6 +14,8 @@ from bert_tf import features
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training import input_pipeline
 from bert_tf.training import loop
+from bert_tf.training import pretraining_input
+from bert_tf.training import progress
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.objective import Objective
@@ -34,7 +36,7 @@ def records(tmp_path_factory):
             folder / f"{name}.tfrecord",
             reference.pretraining_arrays(size, seed=size),
         )
-    return input_pipeline.pretraining_records(
+    return pretraining_input.pretraining_records(
         f"{folder}/*.tfrecord",
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
@@ -261,7 +263,7 @@ def test_loops_of_many_steps_report_means(
     single = one_device[0]
     saved = []
     # No more than some steps a call, whatever the machine's speed.
-    monkeypatch.setattr(loop, "_SECONDS_PER_CALL", 0.05)
+    monkeypatch.setattr(progress, "_SECONDS_PER_CALL", 0.05)
     many = train(
         make_state(tmp_path / "7", strategy),
         records,
@@ -378,7 +380,7 @@ def test_records_that_turn_bad_are_a_clear_error(tmp_path, records):
     arrays = reference.pretraining_arrays(8)
     arrays[features.INPUT_IDS][5, 1] = reference.VOCAB_SIZE + 4
     reference.write_records(tmp_path / "bad.tfrecord", arrays)
-    source = input_pipeline.pretraining_records(
+    source = pretraining_input.pretraining_records(
         str(tmp_path / "bad.tfrecord"),
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
@@ -488,4 +490,4 @@ def test_config_must_be_positive(name):
     [(0.4, "0m00s"), (59.6, "1m00s"), (754, "12m34s"), (36305, "10h05m")],
 )
 def test_durations_are_readable(seconds, text):
-    assert loop._duration(seconds) == text
+    assert progress.duration(seconds) == text

@@ -10,11 +10,11 @@ import logging
 import math
 import signal
 import threading
-import time
 
 import tensorflow as tf
 
 from bert_tf.training import input_pipeline
+from bert_tf.training import progress
 from bert_tf.training import randomness
 from bert_tf.training import strategy as strategies
 
@@ -22,8 +22,6 @@ _logger = logging.getLogger(__name__)
 # A program that was told to stop (SIGTERM) and has saved its state exits with
 # this code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
 PREEMPTED_EXIT_CODE = 75
-# A call into TensorFlow cannot be interrupted; it is kept about this short.
-_SECONDS_PER_CALL = 5.0
 
 
 class PreemptedError(Exception):
@@ -183,7 +181,7 @@ def train(state, objective, source, config, strategy, on_save=None):
                 config.train_batch_size, state.example, context
             )
         )
-        timer = _Timer(config, state.step)
+        timer = progress.Timer()
         iterator = iter(batches)
         history = []
         while state.step < config.num_train_steps:
@@ -198,21 +196,27 @@ def train(state, objective, source, config, strategy, on_save=None):
                 state.step += count
                 state.example += count * config.train_batch_size
             if steps:
-                report = {"step": state.step, **_summarize(steps)}
-                report["examples_per_second"] = timer.examples_per_second()
+                report = {"step": state.step, **progress.summarize(steps)}
+                speed = timer.steps_per_second() * config.train_batch_size
+                report["examples_per_second"] = speed
                 history.append(report)
-                _logger.info("%s", timer.log_line(report))
-                _write_summaries(report)
+                line = progress.log_line(
+                    report, config.num_train_steps, config.train_batch_size
+                )
+                _logger.info("%s", line)
+                progress.write_summaries(report)
             is_last = state.step >= config.num_train_steps
             is_due = state.step % config.save_checkpoints_steps == 0
-            if (is_last or is_due or told_to_stop.is_set()) and is_chief:
+            # Asked once: the signal may come between the two uses.
+            stops = told_to_stop.is_set() and not is_last
+            if (is_last or is_due or stops) and is_chief:
                 path = state.save()
                 _logger.info("Saved %s.", path)
                 writer.flush()
                 if on_save is not None:
                     on_save()
                 timer.restart()
-            if told_to_stop.is_set() and not is_last:
+            if stops:
                 raise PreemptedError(
                     f"Stopped by SIGTERM; step {state.step} of "
                     f"{config.num_train_steps} is saved."
@@ -259,11 +263,11 @@ def evaluate(model, objective, source, batch_size, strategy, max_batches=None):
                 sums = tf.nest.map_structure(
                     lambda total, new: total + new, sums, results
                 )
-    terms = _ratios(sums["losses"])
+    terms = progress.ratios(sums["losses"])
     return {
         "loss": sum(terms.values()),
         **terms,
-        **_ratios(sums["metrics"]),
+        **progress.ratios(sums["metrics"]),
     }
 
 
@@ -331,37 +335,6 @@ def _on_first_replica(strategy, results):
     )
 
 
-def _ratios(sums):
-    return {
-        name: total / weight if weight else 0.0
-        for name, (total, weight) in sums.items()
-    }
-
-
-def _summarize(steps):
-    """Returns {name: float} over steps as `train_step` returned them."""
-    values = {
-        name: sum(step["values"][name] for step in steps) / len(steps)
-        for name in steps[0]["values"]
-    }
-    metrics = {
-        name: [sum(step["metrics"][name][i] for step in steps) for i in (0, 1)]
-        for name in steps[0]["metrics"]
-    }
-    return {**values, **_ratios(metrics)}
-
-
-def _write_summaries(report):
-    # What tensorboard's `tf.summary.scalar` writes: TensorFlow 2.21 has it no
-    # longer, unless tensorboard is installed.
-    metadata = tf.compat.v1.SummaryMetadata(
-        plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
-    )
-    for name, value in report.items():
-        if name != "step":
-            tf.summary.write(name, tf.constant(value), report["step"], metadata)
-
-
 def _stop_if_not_finite(steps, first_step):
     for number, step in enumerate(steps, first_step):
         values = step["values"]
@@ -402,63 +375,3 @@ def _sigterm_noted(is_wanted):
         yield event
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-class _Timer:
-    """Measures the calls since the last report, without the first call.
-
-    The first call traces and compiles the step, and is one step alone.
-    """
-
-    def __init__(self, config, step):
-        self._config = config
-        self._is_first_call = True
-        self._seconds_per_step = None
-        self.restart()
-
-    def restart(self):
-        self._start = time.monotonic()
-        self._num_steps = 0
-
-    def steps_of_next_call(self, num_left):
-        if self._seconds_per_step is None:
-            return 1
-        count = int(_SECONDS_PER_CALL / max(self._seconds_per_step, 1e-6))
-        return max(1, min(num_left, count))
-
-    def called(self, num_steps):
-        self._num_steps += num_steps
-        seconds = time.monotonic() - self._start
-        if self._is_first_call:
-            self._first_seconds = seconds
-            self._is_first_call = False
-            self.restart()
-            return
-        self._seconds_per_step = seconds / self._num_steps
-
-    def examples_per_second(self):
-        seconds = self._seconds_per_step or self._first_seconds
-        self.restart()
-        return self._config.train_batch_size / max(seconds, 1e-6)
-
-    def log_line(self, report):
-        report = dict(report)
-        step = report.pop("step")
-        speed = report.pop("examples_per_second")
-        num_left = self._config.num_train_steps - step
-        seconds = num_left * self._config.train_batch_size / speed
-        values = "  ".join(
-            f"{name} {value:.4g}" for name, value in report.items()
-        )
-        return (
-            f"step {step}/{self._config.num_train_steps}  {values}  "
-            f"{speed:.1f} examples/s  {_duration(seconds)} left"
-        )
-
-
-def _duration(seconds):
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{seconds:02d}s"
