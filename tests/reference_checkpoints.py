@@ -6,8 +6,8 @@ torch and transformers this file is also a program:
 
     python reference_checkpoints.py golden golden/checkpoints_tiny.json
         computes the golden outputs;
-    python reference_checkpoints.py outputs CLASS FOLDER INPUTS.npz OUTPUTS.npz
-        computes a folder's outputs;
+    python reference_checkpoints.py outputs CLASS FOLDER INPUTS OUTPUTS DTYPE
+        computes a folder's outputs in that dtype, from .npz to .npz;
     python reference_checkpoints.py keys CLASS FOLDER
         prints what of a folder transformers misses or does not expect;
     python reference_checkpoints.py save CLASS FOLDER SHARD_SIZE
@@ -190,13 +190,14 @@ def write_folder(folder, architecture, weights=None, **changes):
     return str(folder)
 
 
-def peer_outputs(architecture, folder, inputs):
+def peer_outputs(architecture, folder, inputs, dtype="float32"):
     """Returns what transformers computes: {name: array}."""
     import torch
     import transformers
 
     model_class = getattr(transformers, architecture)
     model = model_class.from_pretrained(folder, attn_implementation="eager")
+    model = model.to(getattr(torch, dtype))
     with torch.no_grad():
         outputs = model.eval()(
             input_ids=torch.tensor(np.array(inputs["input_ids"], "int64")),
@@ -314,8 +315,9 @@ def _main(command, *arguments):
     if command == "golden":
         _write_golden(*arguments)
     elif command == "outputs":
-        architecture, folder, inputs, outputs = arguments
-        np.savez(outputs, **peer_outputs(architecture, folder, np.load(inputs)))
+        architecture, folder, inputs, outputs, dtype = arguments
+        arrays = peer_outputs(architecture, folder, np.load(inputs), dtype)
+        np.savez(outputs, **arrays)
     elif command == "keys":
         _print_keys(*arguments)
     elif command == "save":

@@ -112,9 +112,10 @@ def convert(
 
 def _case(checkpoint, vocabulary, do_lower_case):
     if do_lower_case is None:
-        do_lower_case = model_folder.read_tokenizer_config(
-            checkpoint.folder
-        ).get("do_lower_case", not vocabulary.is_cased)
+        values = model_folder.read_tokenizer_config(checkpoint.folder)
+        do_lower_case = values.get("do_lower_case")
+    if do_lower_case is None:
+        do_lower_case = not vocabulary.is_cased
     vocabulary_lib.check_case(vocabulary, do_lower_case)
     return do_lower_case
 
@@ -279,11 +280,10 @@ def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
     if {names.CLASSIFIER, names.TOKEN_CLASSIFIER} & set(parts):
         num_labels = checkpoint.num_labels
         labels = hugging_face.label_names(checkpoint.config_values or {})
-    # transformers writes 10 ** 30 where nobody told it the length.
+    # transformers writes 10 ** 30, or nothing, where nobody told the length.
+    values = model_folder.read_tokenizer_config(checkpoint.folder)
     length = min(
-        model_folder.read_tokenizer_config(checkpoint.folder).get(
-            "model_max_length", config.max_position_embeddings
-        ),
+        values.get("model_max_length") or config.max_position_embeddings,
         config.max_position_embeddings,
     )
     task = model_folder.read_task(checkpoint.folder)

@@ -224,6 +224,7 @@ def num_labels(config_values):
     """Returns the number of labels that a config.json declares."""
     labels = config_values.get("id2label")
     if labels is None:
+        # transformers does not write its default.
         return config_values.get("num_labels", 2)
     return len(labels)
 

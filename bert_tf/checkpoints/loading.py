@@ -122,12 +122,13 @@ def _without_random_values():
     They are about to be filled; drawing the values of BERT-base would take
     several times as long as reading them.
     """
+    graph = tf.Graph()
 
     def make(next_creator, **kwargs):
         if kwargs["name"].endswith(_RANDOM) and callable(
             kwargs["initial_value"]
         ):
-            with tf.Graph().as_default():  # Where nothing is computed.
+            with graph.as_default():  # Nothing is computed there.
                 value = kwargs["initial_value"]()
             kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
                 shape=value.shape, dtype=value.dtype
@@ -192,6 +193,9 @@ def _fill(model, checkpoint, allow_partial, extend_positions, is_new):
         array = reader.read_tensor(checkpoint, name)
         if array.shape != tuple(variable.shape):
             array = reader.extend(array, variable.shape[0])
+        if not array.flags.c_contiguous:
+            # Several times faster than NumPy's copy to another order.
+            array = keras.ops.transpose(array.T)
         variable.assign(array)
     for name, variable in to_make:
         if is_new and name.keras.endswith(_RANDOM):

@@ -47,7 +47,7 @@ def read_tensor(checkpoint, name, slot=""):
         slot: "" for the weight, or one of `names.SLOTS`.
 
     Returns:
-        A float32 array.
+        A float32 array; a transposed one is a view, its memory is not moved.
 
     Raises:
         ValueError: If it cannot be read or has a value that is not finite;
@@ -60,9 +60,7 @@ def read_tensor(checkpoint, name, slot=""):
             f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
             "holds values that are not finite."
         )
-    if name.is_transposed(checkpoint.file_format):
-        array = np.ascontiguousarray(array.T)
-    return array
+    return array.T if name.is_transposed(checkpoint.file_format) else array
 
 
 def extend(array, num_rows):
