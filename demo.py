@@ -171,7 +171,8 @@ def main():
     (out / "bert_config.json").write_text(
         json.dumps(
             {
-                "vocab_size": scale.vocab_size,
+                # There may be fewer entries than asked for.
+                "vocab_size": len((out / "vocab.txt").read_bytes().split()),
                 "hidden_size": scale.hidden_size,
                 "num_hidden_layers": scale.num_layers,
                 "num_attention_heads": scale.hidden_size // 32,
