@@ -1,11 +1,14 @@
 """What a load did with every tensor: the coverage report."""
 
 import dataclasses
+import re
 
 LOADED = "loaded"
 NEW = "new"
 LEFT_OVER = "left over"
 STATUSES = (LOADED, NEW, LEFT_OVER)
+
+_LAYER_NUMBER = re.compile(r"(?<=layer[_.])\d+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,16 +58,7 @@ class CoverageReport:
         return f"{self.path}: {counts}"
 
     def __str__(self):
-        rows = [
-            (
-                entry.status,
-                entry.name,
-                "x".join(map(str, entry.shape)) or "scalar",
-                entry.note,
-            )
-            for entry in self.entries
-        ]
-        rows.insert(0, ("status", "name", "shape", "note"))
+        rows = [("status", "name", "shape", "note"), *self._rows()]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         lines = [
             "  ".join(
@@ -74,3 +68,36 @@ class CoverageReport:
             for row in rows
         ]
         return "\n".join([*lines, self.summary])
+
+    def _rows(self):
+        """One row for what all layers have alike: "layer_{0-11}/..."."""
+        layers = {}
+        for entry in self.entries:
+            row = (
+                entry.status,
+                _LAYER_NUMBER.sub("{}", entry.name),
+                "x".join(map(str, entry.shape)) or "scalar",
+                _LAYER_NUMBER.sub("{}", entry.note),
+            )
+            layers.setdefault(row, []).extend(
+                map(int, _LAYER_NUMBER.findall(entry.name))
+            )
+        return [
+            tuple(cell.replace("{}", _ranges(numbers)) for cell in row)
+            for row, numbers in layers.items()
+        ]
+
+
+def _ranges(numbers):
+    """Returns e.g. "3" or "{0-5,7}" for layer numbers."""
+    parts = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    text = ",".join(
+        str(first) if first == last else f"{first}-{last}"
+        for first, last in parts
+    )
+    return text if text.isdigit() else "{" + text + "}"
