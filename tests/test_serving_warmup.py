@@ -109,7 +109,8 @@ def test_wrong_batch_sizes(folder, batch_sizes, message):
 
 
 def test_without_the_stubs_the_error_says_what_to_install(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
+    for name in ("tensorflow_serving", "tensorflow_serving.apis"):
+        monkeypatch.setitem(sys.modules, name, None)
     source = source_lib.read(serving_models.model_dir("encoder"))
     with pytest.raises(ValueError, match="pip install tensorflow-serving-api"):
         warmup.write_requests(folder("encoder"), source, [1], "name")
