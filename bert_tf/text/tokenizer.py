@@ -15,6 +15,7 @@ Unicode 14 on every code point that the latter assigns.
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import vocabulary as vocabulary_lib
 
 MAX_CHARS_PER_WORD = 200
@@ -141,15 +142,77 @@ class WordpieceTokenizer(tf.Module):
         """
         if self.fast:
             return self._tokenize_fast(texts)
-        words = split_words(texts, self.do_lower_case)
-        long = (
-            tf.strings.length(words.flat_values, unit="UTF8_CHAR")
-            > MAX_CHARS_PER_WORD
-        )
-        # No word of text is "[UNK]", since brackets stand alone.
-        known = tf.where(long, vocabulary_lib.UNK_TOKEN, words.flat_values)
-        pieces = self._word_tokenizer.tokenize(words.with_flat_values(known))
+        words = _without_long(split_words(texts, self.do_lower_case))
+        pieces = self._word_tokenizer.tokenize(words)
         return pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
+
+    def tokenize_with_offsets(self, texts):
+        """Returns what `tokenize` does, and where the pieces come from.
+
+        Args:
+            texts: string `[batch]`, UTF-8.
+
+        Returns:
+            RaggedTensor int32 `[batch, (words), (pieces)]` and `Offsets`. An
+            unknown word is one piece with the range of the word.
+
+        Raises:
+            ValueError: If the tokenizer is `fast`.
+        """
+        if self.fast:
+            raise ValueError(
+                "`fast` must be False of a tokenizer that tells offsets. "
+                "Received: fast=True."
+            )
+        words = split_words(texts, self.do_lower_case)
+        pieces, starts, limits = self._word_tokenizer.tokenize_with_offsets(
+            _without_long(words)
+        )
+        is_unknown = self._is_unknown(pieces.flat_values)
+        word_limits = tf.gather(
+            tf.cast(tf.strings.length(words.flat_values), limits.dtype),
+            pieces.values.value_rowids(),
+        )
+        limits = limits.with_flat_values(
+            tf.where(is_unknown, word_limits, limits.flat_values)
+        )
+        offsets = offsets_lib.locate(
+            texts,
+            words,
+            starts,
+            limits,
+            lambda texts: _normalize(texts, self.do_lower_case),
+        )
+        ids = pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
+        return ids, offsets
+
+    def detokenize(self, ids):
+        """Returns texts of the pieces: words with single spaces between.
+
+        Case, accents and spacing of the text that was tokenized are lost: to
+        cite it, use the offsets.
+
+        Args:
+            ids: RaggedTensor int32 `[batch, (pieces)]` or
+                `[batch, (words), (pieces)]`.
+
+        Returns:
+            string `[batch]`.
+        """
+        if ids.shape.rank == 3:
+            ids = ids.merge_dims(1, 2)
+        continuation = vocabulary_lib.CONTINUATION
+        spelled = tf.constant(
+            [
+                token[len(continuation) :]
+                if token.startswith(continuation)
+                else f" {token}"
+                for token in self.vocabulary.tokens
+            ]
+        )
+        pieces = ids.with_flat_values(tf.gather(spelled, ids.flat_values))
+        texts = tf.strings.reduce_join(pieces, axis=-1)
+        return tf.strings.regex_replace(texts, "^ ", "")
 
     def _tokenize_fast(self, texts):
         pieces = self._bert_tokenizer.tokenize(texts)
@@ -167,8 +230,22 @@ class WordpieceTokenizer(tf.Module):
     def _vocabulary_ids(self, ids):
         unk_id = self.vocabulary.unk_id
         ids_after_unk = ids + tf.cast(ids >= unk_id, ids.dtype)
-        is_unknown = tf.equal(ids, len(self.vocabulary) - 1)
-        return tf.where(is_unknown, unk_id, ids_after_unk)
+        return tf.where(self._is_unknown(ids), unk_id, ids_after_unk)
+
+    def _is_unknown(self, ids):
+        return tf.equal(ids, len(self.vocabulary) - 1)
+
+
+def _without_long(words):
+    """Replaces words of more than 200 characters by the unknown token."""
+    is_long = (
+        tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+        > MAX_CHARS_PER_WORD
+    )
+    # No word of text is "[UNK]", since brackets stand alone.
+    return words.with_flat_values(
+        tf.where(is_long, vocabulary_lib.UNK_TOKEN, words.flat_values)
+    )
 
 
 def split_words(texts, do_lower_case):

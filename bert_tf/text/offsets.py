@@ -1,0 +1,117 @@
+"""Where pieces lie in the string that they were made from.
+
+The normalised text says nothing of where it came from: accents and controls
+are gone, spaces have been added, and a letter may have become two. But it is
+the concatenation of what every character becomes by itself. (Of two rules
+that look further, the final sigma changes no length, and the canonical order
+of marks moves bytes within one run of marks alone.) So each character that
+occurs is normalised alone, once a batch, and the lengths of the results tell
+which character left which bytes of the words.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+# What ends a word in normalised text.
+_WHITE_SPACE = r"[ \t\n\r]+"
+
+
+class Offsets(NamedTuple):
+    """Where pieces begin, and the places after their ends.
+
+    Of each text `text[start:limit]` is what its piece was made from, with the
+    dropped accents that follow it. Pieces of one character (a Hangul syllable
+    is decomposed) have one range all.
+
+    Attributes:
+        starts: RaggedTensor int32 `[batch, (words), (pieces)]`, in characters,
+            which are Unicode code points. Bytes that are not UTF-8 are none.
+        limits: Likewise.
+        byte_starts: The same places in bytes.
+        byte_limits: Likewise.
+    """
+
+    starts: tf.RaggedTensor
+    limits: tf.RaggedTensor
+    byte_starts: tf.RaggedTensor
+    byte_limits: tf.RaggedTensor
+
+
+def locate(texts, words, starts, limits, normalize):
+    """Finds where pieces of normalised words lie in the texts.
+
+    Args:
+        texts: string `[batch]`.
+        words: RaggedTensor string `[batch, (words)]`: `normalize(texts)`,
+            split at white space.
+        starts: RaggedTensor int `[batch, (words), (pieces)]`: where in its
+            word each piece begins, in bytes.
+        limits: Likewise, where it ends.
+        normalize: A function from string `[N]` to string `[N]`.
+
+    Returns:
+        `Offsets`.
+    """
+    characters, byte_offsets = tf.strings.unicode_decode_with_offsets(
+        texts, "UTF-8", errors="ignore"
+    )
+    code_points = characters.flat_values
+    num_bytes_left, is_dropped_mark = _what_is_left(code_points, normalize)
+    # Of every byte of all words, the character that it came from.
+    sources = tf.repeat(tf.range(tf.size(code_points)), num_bytes_left)
+
+    word_lengths = tf.strings.length(words.flat_values)
+    word_starts = tf.cumsum(word_lengths, exclusive=True)
+    word_of_piece = tf.cast(starts.values.value_rowids(), tf.int32)
+    word_start = tf.gather(word_starts, word_of_piece)
+    starts_in_words = tf.cast(starts.flat_values, tf.int32)
+    limits_in_words = tf.cast(limits.flat_values, tf.int32)
+    first = tf.gather(sources, word_start + starts_in_words)
+    last = tf.gather(sources, word_start + limits_in_words - 1)
+
+    row_splits = tf.cast(characters.row_splits, tf.int32)
+    row = tf.gather(tf.cast(words.value_rowids(), tf.int32), word_of_piece)
+    row_start = tf.gather(row_splits, row)
+    limit = tf.minimum(
+        tf.gather(_next_unmarked(is_dropped_mark), last),
+        tf.gather(row_splits, row + 1),
+    )
+    byte_offset = tf.cast(byte_offsets.flat_values, tf.int32)
+    byte_limit = byte_offset + _utf_8_length(code_points)
+
+    def as_pieces(values):
+        return starts.with_flat_values(values)
+
+    return Offsets(
+        starts=as_pieces(first - row_start),
+        limits=as_pieces(limit - row_start),
+        byte_starts=as_pieces(tf.gather(byte_offset, first)),
+        byte_limits=as_pieces(tf.gather(byte_limit, limit - 1)),
+    )
+
+
+def _what_is_left(code_points, normalize):
+    """Returns bytes in words of every character, and if it is a dropped Mn."""
+    unique, index = tf.unique(code_points)
+    alone = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
+    left = tf.strings.regex_replace(normalize(alone), _WHITE_SPACE, "")
+    num_bytes = tf.strings.length(left)
+    is_dropped_mark = tf.equal(num_bytes, 0) & tf.strings.regex_full_match(
+        alone, r"\p{Mn}"
+    )
+    return tf.gather(num_bytes, index), tf.gather(is_dropped_mark, index)
+
+
+def _next_unmarked(is_mark):
+    """Returns of each character the next one that is no mark."""
+    places = tf.cast(tf.where(~is_mark)[:, 0], tf.int32)
+    places = tf.concat([places, [tf.size(is_mark)]], axis=0)
+    return tf.gather(places, tf.cumsum(tf.cast(~is_mark, tf.int32)))
+
+
+def _utf_8_length(code_points):
+    length = tf.ones_like(code_points)
+    for first in (0x80, 0x800, 0x10000):
+        length += tf.cast(code_points >= first, length.dtype)
+    return length
