@@ -1,8 +1,11 @@
 """The training loop: the same steps everywhere, resumed, stopped, golden."""
 
+import dataclasses
 import os
 import pathlib
+import platform
 import signal
+import subprocess
 
 import keras
 import numpy as np
@@ -24,6 +27,14 @@ from bert_tf.training.schedule import WarmupLinearDecay
 from bert_tf.training.strategy import make_strategy
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "losses_tiny.txt"
+GOLDEN_NAMES = (
+    "step",
+    "loss",
+    "masked_lm_loss",
+    "next_sentence_loss",
+    "learning_rate",
+    "gradient_norm",
+)
 NUM_STEPS = 20
 
 
@@ -44,12 +55,12 @@ def records(tmp_path_factory):
     )
 
 
-def make_state(folder, strategy, dropout=0.0, policy="float32", peak=0.01):
-    keras.utils.set_random_seed(3)
+def make_state(folder, strategy, dropout=0.0, policy="float32"):
     config = reference.tiny_config(dropout)
     with strategy.scope():
         model = BertPretrainer(config, dtype=policy)
-        optimizer = BertOptimizer(WarmupLinearDecay(peak, NUM_STEPS, 4))
+        reference.set_weights(model)
+        optimizer = BertOptimizer(WarmupLinearDecay(0.01, NUM_STEPS, 4))
         if policy == "mixed_float16":
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         return TrainingState(model, optimizer, folder, config.to_dict())
@@ -146,19 +157,37 @@ def test_a_stopped_run_goes_on_as_if_unbroken(tmp_path, records):
         np.testing.assert_array_equal(resumed, wanted)
 
 
-def test_losses_are_the_golden_ones(tmp_path, records):
-    strategy = make_strategy()
-    state = make_state(tmp_path, strategy)
-    reference.set_weights_by_name(state.model)
-    history = train(state, records, strategy)
+def write_golden(history):
+    """Writes what BERT_TF_WRITE_GOLDEN=1 asks the test below to write."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=GOLDEN.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
     lines = [
-        line.split()
-        for line in GOLDEN.read_text("utf-8").splitlines()
-        if not line.startswith("#")
+        "# The 20 steps of test_loop.py's fixture `one_device`. Written by",
+        "# BERT_TF_WRITE_GOLDEN=1 pytest tests/test_loop.py -k golden",
+        f"# on commit {commit} and its successor, tensorflow {tf.__version__},",
+        f"# keras {keras.__version__}, numpy {np.__version__}, CPU "
+        f"({platform.machine()}).",
+        " ".join(GOLDEN_NAMES),
     ]
-    names = lines[0]
-    golden = np.array(lines[1:], dtype="float64")
-    for index, name in enumerate(names):
+    for report in history:
+        lines.append(" ".join(f"{report[name]:.7g}" for name in GOLDEN_NAMES))
+    GOLDEN.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def test_losses_are_the_golden_ones(one_device):
+    history = one_device[0]
+    if os.environ.get("BERT_TF_WRITE_GOLDEN"):
+        write_golden(history)
+    lines = GOLDEN.read_text("utf-8").splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    assert tuple(rows[0]) == GOLDEN_NAMES
+    golden = np.array(rows[1:], dtype="float64")
+    for index, name in enumerate(GOLDEN_NAMES):
         np.testing.assert_allclose(
             column(history, name), golden[:, index], rtol=2e-4, err_msg=name
         )
@@ -208,7 +237,10 @@ def test_a_step_compiles_whole_for_accelerators():
     # depend on values. (Its random numbers are others than TensorFlow's.)
     batch = reference.as_batch(reference.pretraining_arrays(5))
     objective = reference.pretraining_objective()
-    model = BertPretrainer(reference.tiny_config(0.1))
+    config = dataclasses.replace(
+        reference.tiny_config(0.1), num_hidden_layers=1
+    )
+    model = BertPretrainer(config)
     optimizer = BertOptimizer(WarmupLinearDecay(0.01, 9, 0))
     optimizer.build(model.trainable_variables)
     states = randomness.seed_states(model)
