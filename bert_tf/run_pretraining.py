@@ -40,6 +40,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.models import pretrainer
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
+from bert_tf.text.vocabulary import check_case
 from bert_tf.training import checkpointing
 from bert_tf.training import loop
 from bert_tf.training import pretraining_input
@@ -157,6 +158,13 @@ def main(argv):
         _VOCAB_FILE.value,
         _DO_LOWER_CASE.value,
     )
+    check_case(start.vocabulary, start.do_lower_case)
+    if _MAX_SEQ_LENGTH.value > start.config.max_position_embeddings:
+        raise ValueError(
+            "--max_seq_length must be at most the model's "
+            f"max_position_embeddings={start.config.max_position_embeddings}. "
+            f"Received: --max_seq_length={_MAX_SEQ_LENGTH.value}."
+        )
     records = pretraining_input.pretraining_records(
         _INPUT_FILE.value,
         max_seq_length=_MAX_SEQ_LENGTH.value,
@@ -203,6 +211,13 @@ def _check_flags():
 
 def _train(model, start, records, strategy):
     """Trains from the last checkpoint, if any; returns the step."""
+    if _NUM_WARMUP_STEPS.value > _NUM_TRAIN_STEPS.value:
+        logging.warning(
+            "The warmup, of %d steps, is longer than the training, of %d: the "
+            "learning rate never reaches --learning_rate.",
+            _NUM_WARMUP_STEPS.value,
+            _NUM_TRAIN_STEPS.value,
+        )
     with strategy.scope():
         optimizer = BertOptimizer(
             WarmupLinearDecay(

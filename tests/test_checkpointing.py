@@ -120,3 +120,22 @@ def test_a_checkpoint_without_the_optimizers_variables_is_named(tmp_path):
 def test_at_least_one_is_kept(tmp_path):
     with pytest.raises(ValueError, match="`keep_checkpoint_max` must be"):
         make_state(tmp_path, keep_checkpoint_max=0)
+
+
+def test_a_full_disk_is_an_os_error_and_leaves_the_checkpoints_before(
+    tmp_path, monkeypatch
+):
+    state = make_state(tmp_path)
+    state.save()
+
+    def save(*args, **kwargs):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left")
+
+    state.step = 5
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.train.CheckpointManager, "save", save)
+        with pytest.raises(OSError, match="step 5 cannot be .*No space left"):
+            state.save()
+    again = make_state(tmp_path)
+    assert again.restore()
+    assert again.step == 0

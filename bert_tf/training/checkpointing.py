@@ -93,14 +93,25 @@ class TrainingState:
         return True
 
     def save(self):
-        """Saves a checkpoint of this step and returns its path."""
+        """Saves a checkpoint of this step and returns its path.
+
+        Raises:
+            OSError: If the disk is full, and so on; the checkpoints before
+                are as they were.
+        """
         self._step.assign(self.step)
         self._example.assign(self.example)
         path = f"{self.folder}/{_DESCRIPTION}"
         if not files.exists(path):
             text = json.dumps(self.description, indent=2) + "\n"
             files.write_text(path, text)
-        return self._manager.save(checkpoint_number=self.step)
+        try:
+            return self._manager.save(checkpoint_number=self.step)
+        except tf.errors.OpError as error:
+            raise OSError(
+                f"{self.folder}: the checkpoint of step {self.step} cannot be "
+                f"written: {error.message}"
+            ) from error
 
     def _check_description(self):
         path = f"{self.folder}/{_DESCRIPTION}"
