@@ -181,6 +181,15 @@ def test_a_bad_text_leaves_the_other_answers_alone():
     np.testing.assert_allclose(mixed.numpy()[[0, 2]], good, atol=1e-5)
 
 
+def test_large_and_many_texts_are_answered():
+    of = loaded("regression").signatures["serving_default"]
+    lorem = of(sentence=tf.constant([b"lorem " * 30]))["scores"]
+    million = of(sentence=tf.constant([b"lorem " * 170_000]))["scores"]
+    np.testing.assert_allclose(million, lorem, atol=1e-5)
+    thousand = of(sentence=tf.constant([b"lorem " * 30] * 1000))["scores"]
+    np.testing.assert_allclose(thousand, np.repeat(lorem, 1000), atol=1e-5)
+
+
 def test_ids_only_takes_ids_and_examples_of_ids():
     inputs, logits = trained_answers("pair", STRINGS, OTHERS)
     wanted = serving_models.PAIR_TASK.decode(logits)["probabilities"]

@@ -11,7 +11,7 @@ HARD_STRINGS = (
     "我喜欢 TensorFlow，真的！ 日本語テキスト 한국어".encode(),
     "Emoji \U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467".encode(),
     "zero\u200bwidth, no\u00a0break, \u2028line\u2029paragraph".encode(),
-    "Ｆｕｌｌ ｗｉｄｔｈ ﬁ ß ² … İstanbul ŒUVRE".encode(),  # noqa: RUF001
+    "Ｆｕｌｌ ｗｉｄｔｈ ﬁ ß ² … İstanbul ŒUVRE".encode(),
     b"a[MASK]b [CLS] [SEP] ##ing #hash @user http://x.y/?a=b&c=d",
     b"NUL\x00inside, bell\x07, delete\x7f, U+FFFD \xef\xbf\xbd",
     b"\xff\xfe invalid \xc3\x28 UTF-8 \xed\xa0\x80 \xe2\x82",
