@@ -9,7 +9,13 @@ VENV := .venv
 # time is TensorFlow's start and tracing, which use one.
 TEST_PROCESSES ?= 2
 
-.PHONY: demo test clean
+# Older releases that TensorFlow Serving's images link; Python 3.11 has wheels.
+SERVING_RELEASES ?= 2.12.1 2.19.0 2.20.0
+SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
+empty :=
+space := $(empty) $(empty)
+
+.PHONY: demo test parity-check serving-check clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -19,6 +25,20 @@ test: $(VENV)/installed
 	$(VENV)/bin/python -m ruff format --check .
 	$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES)
 
+# Against transformers, in .venv-peers, which the test makes. Minutes.
+parity-check: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m peers tests/test_checkpoints_peers.py
+
+# Exports in older releases of TensorFlow, each in an environment of its own.
+serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
+	BERT_TF_SERVING_PYTHONS=$(subst $(space),:,$(SERVING_VENVS:%=$(CURDIR)/%/bin/python)) \
+		$(VENV)/bin/python -m pytest -m peers tests/test_serving_releases.py
+
+.venv-serving-%/installed:
+	$(PYTHON) -m venv .venv-serving-$*
+	.venv-serving-$*/bin/python -m pip install --quiet tensorflow==$* tensorflow-text==$*
+	touch $@
+
 $(VENV)/installed: setup.py
 	@test -n "$(PYTHON)" || { echo "bert_tf needs Python 3.11 or 3.12 (make PYTHON=/path/to/python3.11)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -27,4 +47,4 @@ $(VENV)/installed: setup.py
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo_output
+	rm -rf $(VENV) .venv-* build dist *.egg-info demo_output

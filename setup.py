@@ -31,7 +31,7 @@ setup(
         "tensorflow>=2.20,<2.22",
         "tensorflow-text>=2.20,<2.22",
         "keras>=3.10,<4",
-        "safetensors>=0.4",
+        "safetensors>=0.6",
         "tensorflow-datasets>=4.9.7",
         # Imported by tensorflow-datasets 4.9.10, which does not declare it.
         "importlib_resources",
@@ -42,7 +42,8 @@ setup(
         "test": [
             "pytest>=8",
             "pytest-xdist>=3.6",
-            "ruff>=0.12",
+            # Exactly one: what is well formatted changes from one to the next.
+            "ruff==0.17.5",
             # The models' other Keras backend.
             "jax>=0.4.30",
             # The oracle of correlations.
