@@ -6,10 +6,12 @@ r"""Makes TFRecords of masked, paired examples for BERT's pre-training.
         --vocab_file=vocab.txt --dupe_factor=5
 
 The input holds one sentence a line and a blank line between documents; a
-document goes on from one file into the next. The flags, their defaults and
-the records are those of google-research/bert's program of this name. The same
-input, flags and seed give the same bytes. A manifest is written beside the
-records: manifest-<first record file>.json.
+document goes on from one file into the next. Raw text is read with
+--input_format. The flags, their defaults and the records are those of
+google-research/bert's program of this name. The same input, flags and seed
+give the same bytes, with any number of processes; a run that was killed goes
+on when it is started again. A manifest is written beside the records:
+manifest-<first record file>.json.
 """
 
 import time
@@ -19,16 +21,31 @@ from tqdm import tqdm
 
 from bert_tf import program
 from bert_tf.pretraining import builder
+from bert_tf.pretraining import documents
+from bert_tf.pretraining import stages
 from bert_tf.text.tokenizer import WordpieceTokenizer
 from bert_tf.text.vocabulary import load_vocabulary
 
 _INPUT_FILE = flags.DEFINE_string(
-    "input_file", None, "Text files: globs, comma-separated."
+    "input_file",
+    None,
+    "Text files, plain or .gz, .xz, .bz2: globs, comma-separated.",
+)
+_INPUT_FORMAT = flags.DEFINE_enum(
+    "input_format",
+    "sentences",
+    documents.FORMATS,
+    "sentences: one a line, a blank line between documents. text: a paragraph "
+    "a line, a blank line between documents. jsonl: an object a line. "
+    "wikiextractor: what WikiExtractor writes.",
+)
+_TEXT_FIELD = flags.DEFINE_string(
+    "text_field", "text", "The field that holds the text, for jsonl."
 )
 _OUTPUT_FILE = flags.DEFINE_string(
     "output_file",
     None,
-    "Record files, comma-separated, filled in turn; name@4 stands for "
+    "Record files, comma-separated, filled evenly; name@4 stands for "
     "name-00000-of-00004 to name-00003-of-00004.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
@@ -63,9 +80,21 @@ _SHORT_SEQ_PROB = flags.DEFINE_float(
     0.1,
     "Share of documents that are cut into pairs of a shorter length.",
 )
+_NUM_WORKERS = flags.DEFINE_integer(
+    "num_workers",
+    0,
+    "Processes; 0: as many as there are cores, fewer for a small input.",
+    lower_bound=0,
+)
+_WORK_DIR = flags.DEFINE_string(
+    "work_dir",
+    None,
+    "Folder on a local disk for what lies between text and records: about "
+    "230 bytes an example. Default: one beside the first record file.",
+)
 
 # What the progress bar counts, by the builder's stage.
-_UNITS = {"read": "B", "write": " examples"}
+_UNITS = {"read": "B", "pair": " blocks", "write": " examples"}
 
 
 def main(argv):
@@ -75,7 +104,7 @@ def main(argv):
         output_file=_OUTPUT_FILE.value,
         vocab_file=_VOCAB_FILE.value,
     )
-    settings = builder.Settings(
+    settings = stages.Settings(
         max_seq_length=_MAX_SEQ_LENGTH.value,
         max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
         random_seed=_RANDOM_SEED.value,
@@ -83,6 +112,8 @@ def main(argv):
         masked_lm_prob=_MASKED_LM_PROB.value,
         short_seq_prob=_SHORT_SEQ_PROB.value,
         do_whole_word_mask=_DO_WHOLE_WORD_MASK.value,
+        input_format=_INPUT_FORMAT.value,
+        text_field=_TEXT_FIELD.value,
     )
     tokenizer = WordpieceTokenizer(
         load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
@@ -106,6 +137,8 @@ def main(argv):
             tokenizer,
             settings,
             progress,
+            _NUM_WORKERS.value,
+            _WORK_DIR.value,
         )
     finally:
         for bar in bars.values():
@@ -127,11 +160,17 @@ def _print_table(counts, seconds):
         ("examples/s", f"{counts.examples / seconds:,.0f}"),
     ):
         print(f"{name:12}{value:>14}")
-    if counts.documents == 1:
-        print(
-            "There is one document only: random next sentences were drawn "
-            "from it too."
-        )
+    for number, message in (
+        (counts.cut_lines, "cuts of lines longer than 1 MiB"),
+        (counts.cut_documents, "cuts of documents longer than 4 MiB"),
+        (
+            counts.lone_documents,
+            "documents had no other one to draw random next sentences from: "
+            "their own were drawn",
+        ),
+    ):
+        if number:
+            print(f"Warning: {number:,} {message}.")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def main(argv):
     for path in paths:
         rules = None
         if path in told:
-            _check_vocabulary(path, told[path], vocabulary)
+            inspection.check_vocabulary(path, told[path], vocabulary)
             rules = inspection.rules_of(told[path])
         for examples in inspection.read([path]):
             shown = totals["examples"]
@@ -59,16 +59,6 @@ def main(argv):
         verdict = f"broken by {num_broken:,}" if num_broken else "holds"
         print(f"{rule:50}{verdict}")
     return 1 if any(broken.values()) else 0
-
-
-def _check_vocabulary(path, manifest, vocabulary):
-    if manifest.vocab_sha256 != manifests.text_sha256(vocabulary.to_text()):
-        raise ValueError(
-            f"`vocab_file` must be the vocabulary that {path} was made with. "
-            f"Received: vocab_file={_VOCAB_FILE.value}, of "
-            f"{len(vocabulary)} entries; the records' has "
-            f"{manifest.vocab_size}."
-        )
 
 
 def _print_totals(totals, num_files):

@@ -1,5 +1,6 @@
 """From text to records: contents, determinism, statistics, failures."""
 
+import hashlib
 import random
 
 import numpy as np
@@ -9,10 +10,13 @@ import tensorflow as tf
 
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import builder
+from bert_tf.pretraining import corpus
 from bert_tf.pretraining import documents
+from bert_tf.pretraining import examples
 from bert_tf.pretraining import inspection
 from bert_tf.pretraining import records
 from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining import stages
 from bert_tf.text.tokenizer import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -76,7 +80,7 @@ def read_all(*paths):
     }
 
 
-SETTINGS = builder.Settings(
+SETTINGS = stages.Settings(
     max_seq_length=37, max_predictions_per_seq=5, dupe_factor=3
 )
 
@@ -87,23 +91,23 @@ def test_every_rule_holds_and_the_text_is_recovered(
 ):
     texts = make_documents(40, seed=1)
     text = write_text(tmp_path / "a.txt", texts)
-    settings = builder.Settings(
+    settings = stages.Settings(
         max_seq_length=37,
         max_predictions_per_seq=5,
         dupe_factor=3,
         do_whole_word_mask=whole_words,
     )
     counts = builder.build(text, str(tmp_path / "x"), tokenizer, settings)
-    examples = read_all(tmp_path / "x")
+    found = read_all(tmp_path / "x")
     rules = settings.masking
-    for rule, holds in inspection.check(examples, VOCABULARY, rules).items():
+    for rule, holds in inspection.check(found, VOCABULARY, rules).items():
         assert holds.all(), rule
 
     # Every segment, unmasked, is a stretch of one document's tokens.
     stretches = [
         " " + " ".join(sum(document, [])) + " " for document in tokens_of(texts)
     ]
-    original = inspection.restored(examples)
+    original = inspection.restored(found)
     for row, ids in enumerate(original):
         tokens = [VOCABULARY.tokens[index] for index in ids]
         end = tokens.index("[SEP]")
@@ -119,7 +123,7 @@ def test_every_rule_holds_and_the_text_is_recovered(
         )
         assert of_a
         assert of_b
-        if not examples["next_sentence_labels"][row, 0]:
+        if not found["next_sentence_labels"][row, 0]:
             assert of_a & of_b
 
     assert counts == builder.Counts(
@@ -127,9 +131,12 @@ def test_every_rule_holds_and_the_text_is_recovered(
         sentences=sum(map(len, texts)),
         tokens=sum(len(sum(document, [])) for document in tokens_of(texts)),
         examples=len(original),
-        example_tokens=examples["input_mask"].sum(),
-        random_pairs=examples["next_sentence_labels"].sum(),
-        predictions=examples["masked_lm_weights"].sum(),
+        example_tokens=found["input_mask"].sum(),
+        random_pairs=found["next_sentence_labels"].sum(),
+        predictions=found["masked_lm_weights"].sum(),
+        cut_lines=0,
+        cut_documents=0,
+        lone_documents=0,
     )
 
 
@@ -137,7 +144,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(20, seed=2))
 
     def build(name, seed):
-        settings = builder.Settings(
+        settings = stages.Settings(
             max_seq_length=29, dupe_factor=2, random_seed=seed
         )
         folder = tmp_path / name
@@ -152,18 +159,35 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, tokenizer):
     assert other[0] != first[0]
 
     # Not one example is the same.
-    def examples(name):
+    def records_of(name):
         return set(
             tf.data.TFRecordDataset(
                 str(tmp_path / name / "x")
             ).as_numpy_iterator()
         )
 
-    shared = examples("one") & examples("three")
-    assert len(shared) < 0.05 * len(examples("one"))
+    shared = records_of("one") & records_of("three")
+    assert len(shared) < 0.05 * len(records_of("one"))
 
 
-def test_files_are_filled_in_turn(tmp_path, tokenizer):
+NUM_BLOCKS = sentence_pairs.num_blocks
+
+
+def make_small(monkeypatch, part_bytes=700, segment_size=50):
+    """Makes many tasks of a small input: parts, blocks, segments, batches."""
+    monkeypatch.setattr(documents, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(
+        sentence_pairs, "num_blocks", lambda tokens: NUM_BLOCKS(tokens, 1500)
+    )
+    monkeypatch.setattr(builder, "_SEGMENT_SIZE", segment_size)
+
+
+def contents(folder):
+    """Returns {name: bytes} of all files, hidden ones too."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_shards_in_a_row_are_the_one_file(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(20, seed=3))
     builder.build(text, str(tmp_path / "one"), tokenizer, SETTINGS)
     names = f"{tmp_path}/x@2,{tmp_path}/y"
@@ -174,48 +198,139 @@ def test_files_are_filled_in_turn(tmp_path, tokenizer):
         return list(tf.data.TFRecordDataset(path).as_numpy_iterator())
 
     one = read("one")
-    assert read("x-00000-of-00002") == one[0::3]
-    assert read("x-00001-of-00002") == one[1::3]
-    assert read("y") == one[2::3]
+    parts = [read(name) for name in ("x-00000-of-00002", "x-00001-of-00002")]
+    parts.append(read("y"))
+    assert sum(parts, []) == one
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def test_batches_change_nothing(tmp_path, tokenizer, monkeypatch):
-    text = write_text(tmp_path / "a.txt", make_documents(10, seed=4))
-    builder.build(text, str(tmp_path / "x"), tokenizer, SETTINGS)
-    monkeypatch.setattr(builder, "_BATCH_SIZE", 17)
+def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
+    """With the same blocks: other parts, segments, batches, processes."""
+    text = write_text(tmp_path / "a.txt", make_documents(60, seed=4))
+    last = write_text(tmp_path / "b.txt", make_documents(9, seed=5))
     seen = []
-    builder.build(
-        text,
-        str(tmp_path / "y"),
-        tokenizer,
-        SETTINGS,
-        lambda *report: seen.append(report),
-    )
-    assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
-    size = (tmp_path / "a.txt").stat().st_size
-    assert seen[0] == ("read", size, size)
-    assert seen[1][:2] == ("write", 17)
-    assert seen[-1][1] == seen[-1][2]
+
+    def build(name, num_workers, **sizes):
+        make_small(monkeypatch, **sizes)
+        seen.clear()
+        builder.build(
+            f"{text},{last}",
+            f"{tmp_path / name}/x@3",
+            tokenizer,
+            SETTINGS,
+            lambda *report: seen.append(report),
+            num_workers,
+        )
+        return contents(tmp_path / name)
+
+    whole = build("whole", 1, part_bytes=10**6, segment_size=10**6)
+    num_examples = seen[-1][2]
+    assert [report[0] for report in seen] == ["read"] * 2 + ["pair"] * 3 + [
+        "write"
+    ] * 3
+    assert sorted(whole) == ["manifest-x-00000-of-00003.json"] + [
+        f"x-0000{n}-of-00003" for n in range(3)
+    ]
+    assert build("processes", 2) == whole
+    size = len((tmp_path / "a.txt").read_bytes())
+    size += len((tmp_path / "b.txt").read_bytes())
+    assert len(seen) > 20
+    assert ("read", size, size) in seen
+    assert seen[-1] == ("write", num_examples, num_examples)
+    monkeypatch.setattr(stages, "_BATCH_SIZE", 17)
+    assert build("batches", 1, part_bytes=301, segment_size=37) == whole
 
 
-def test_blocks_share_no_pairs(tmp_path, tokenizer, monkeypatch):
-    texts = make_documents(60, seed=5)
-    path = write_text(tmp_path / "a.txt", texts)
-    corpus = documents.read([path], tokenizer)
-    original = sentence_pairs.blocks_of
+@pytest.mark.parametrize("stop_at", [0, 3, 11])
+def test_stopped_run_goes_on_and_ends_the_same(
+    tmp_path, tokenizer, monkeypatch, stop_at
+):
+    make_small(monkeypatch, part_bytes=1500)
+    text = write_text(tmp_path / "a.txt", make_documents(40, seed=6))
+    whole, stopped = (f"{tmp_path}/{name}/x@2" for name in ("whole", "stopped"))
+    builder.build(text, whole, tokenizer, SETTINGS)
 
-    def small_blocks(document_keys, num_bytes):
-        return original(document_keys, num_bytes, num_bytes // 3)
+    done = []
+    original = stages._done
 
-    monkeypatch.setattr(sentence_pairs, "blocks_of", small_blocks)
-    blocks = small_blocks(corpus.document_keys, 3000)
-    assert sorted(set(blocks.tolist())) == [0, 1, 2]
-    pairs = builder.pairs_of(corpus, 3000, SETTINGS.pairs)
-    edges = corpus.sentence_starts[corpus.document_starts]
-    of_b = np.searchsorted(edges, pairs.b_start, side="right") - 1
-    np.testing.assert_array_equal(blocks[of_b], blocks[pairs.document])
-    assert pairs.is_random.any()
-    assert set(pairs.document.tolist()) == set(range(60))
+    def stop(path, numbers):
+        # Before it is told that the task is done.
+        if len(done) == stop_at:
+            raise KeyboardInterrupt
+        done.append(path)
+        return original(path, numbers)
+
+    monkeypatch.setattr(stages, "_done", stop)
+    with pytest.raises(KeyboardInterrupt):
+        builder.build(text, stopped, tokenizer, SETTINGS)
+    assert [path.name for path in (tmp_path / "stopped").iterdir()] == [
+        ".x-00000-of-00002.work"
+    ]
+    stop_at = 10**6
+    first = list(done)
+    builder.build(text, stopped, tokenizer, SETTINGS)
+    # No task was done twice.
+    assert len(set(done)) == len(done) > len(first)
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
+
+
+def test_work_of_other_text_is_not_gone_on_with(
+    tmp_path, tokenizer, monkeypatch
+):
+    text = write_text(tmp_path / "a.txt", make_documents(10, seed=6))
+    work = tmp_path / "work"
+
+    def build(name):
+        builder.build(
+            text, f"{tmp_path}/{name}", tokenizer, SETTINGS, work_dir=str(work)
+        )
+        return (tmp_path / name).read_bytes()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builder, "_publish", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build("x")
+    assert (work / "segment-000000.tfrecord").exists()
+    write_text(tmp_path / "a.txt", make_documents(10, seed=7))
+    assert build("x") == build("y")
+    assert not work.exists()
+
+
+def test_folder_of_others_is_no_work_folder(tmp_path, tokenizer):
+    text = write_text(tmp_path / "a.txt", make_documents(3, seed=6))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter").write_text("mine")
+    with pytest.raises(OSError, match="`work_dir` must be empty"):
+        builder.build(
+            text,
+            f"{tmp_path}/x",
+            tokenizer,
+            SETTINGS,
+            work_dir=f"{tmp_path}/home",
+        )
+    assert (tmp_path / "home" / "letter").read_text() == "mine"
+    with pytest.raises(ValueError, match="`work_dir` must name a folder"):
+        builder.build(text, "gs://nowhere/x", tokenizer, SETTINGS)
+
+
+def test_bad_input_leaves_nothing(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_bytes(b"a b\n\nc \xff\n")
+    with pytest.raises(ValueError, match=r"a\.txt, line 3: not UTF-8"):
+        builder.build(
+            f"{tmp_path}/a.txt", f"{tmp_path}/out/x", tokenizer, SETTINGS
+        )
+    (tmp_path / "a.txt").write_text("\n\u200b\n\n")
+    with pytest.raises(ValueError, match=r"no sentence in .*a\.txt"):
+        builder.build(
+            f"{tmp_path}/a.txt", f"{tmp_path}/out/x", tokenizer, SETTINGS
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_document_is_counted(tmp_path, tokenizer):
+    text = write_text(tmp_path / "a.txt", make_documents(1, seed=8))
+    counts = builder.build(text, f"{tmp_path}/x", tokenizer, SETTINGS)
+    assert (counts.documents, counts.lone_documents) == (1, 1)
 
 
 def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
@@ -237,7 +352,21 @@ def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
         "masked_lm_prob": 0.15,
         "short_seq_prob": 0.1,
         "do_whole_word_mask": False,
+        "input_format": "sentences",
+        "text_field": "text",
     }
+    inspection.check_vocabulary("x", manifest, VOCABULARY)
+    other = Vocabulary(tokens=(*VOCABULARY.tokens, "z"))
+    with pytest.raises(ValueError, match="x was made with, of 31 .* of 32"):
+        inspection.check_vocabulary("x", manifest, other)
+    data = (tmp_path / "a.txt").read_bytes()
+    assert manifest.inputs == [
+        {
+            "name": "a.txt",
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+    ]
     assert manifest.counts["examples"] == counts.examples
     assert list(manifest.records) == ["x-00000-of-00002", "x-00001-of-00002"]
     assert list(found[paths[2]].records) == ["y"]
@@ -247,28 +376,27 @@ def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
     )
 
 
-def test_failure_leaves_nothing_and_what_was_there(
-    tmp_path, tokenizer, monkeypatch
-):
+def test_failure_leaves_what_was_there(tmp_path, tokenizer, monkeypatch):
     text = write_text(tmp_path / "a.txt", make_documents(10, seed=7))
     old = tmp_path / "x-00001-of-00003"
     old.write_text("old")
     write = records.write
+    segment = f"{tmp_path}/.x-00000-of-00003.work/segment-000002.tfrecord"
 
     def fail_on_the_third(path, batches):
-        if "-00002-of" in path:
+        if path == segment:
             write(path, [])
             raise OSError("No space left on device")
         return write(path, batches)
 
-    monkeypatch.setattr(records, "write", fail_on_the_third)
-    with pytest.raises(OSError, match="No space left"):
-        builder.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "a.txt",
-        "x-00001-of-00003",
-    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "write", fail_on_the_third)
+        with pytest.raises(OSError, match=r"No space left.*[Rr]un again"):
+            builder.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
     assert old.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 3
+    builder.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
+    assert len(list(tmp_path.iterdir())) == 5
 
 
 def statistics(examples):
@@ -346,12 +474,11 @@ def test_statistics_are_those_of_the_originals_rules(
     examples of one build are not independent of each other.
     """
     texts = make_documents(110, seed=8)
-    path = write_text(tmp_path / "a.txt", texts)
-    corpus = documents.read([path], tokenizer)
+    paths = (write_text(tmp_path / "a.txt", texts),)
     num_builds = 12
 
     def settings(seed):
-        return builder.Settings(
+        return stages.Settings(
             max_seq_length=max_seq_length,
             max_predictions_per_seq=5,
             dupe_factor=1,
@@ -360,13 +487,27 @@ def test_statistics_are_those_of_the_originals_rules(
             random_seed=seed,
         )
 
-    # The seed is in the pairs: one writer serves all.
-    writer = builder._Writer(corpus, None, VOCABULARY, settings(0))
+    job = stages.Job(
+        input_paths=paths,
+        parts=tuple(documents.parts_of(paths)),
+        work_dir=str(tmp_path),
+        vocabulary=VOCABULARY.tokens,
+        do_lower_case=True,
+        fast=False,
+        settings=settings(0),
+    )
+    # The seed is in the examples: the masking of one job serves all.
+    tasks = stages.Stages(job)
+    tasks.read_part(0)
+    block = corpus.read_block([job.path("part", 0)], np.dtype(np.uint16), 0, 1)
     ours, originals = [], []
     for seed in range(num_builds):
-        pairs = builder.pairs_of(corpus, 1, settings(seed).pairs)
-        ours.append(statistics(writer._examples(pairs)))
-        examples = reference.make_examples(
+        pairs = sentence_pairs.make_pairs(block, settings(seed).pairs)
+        run = str(tmp_path / f"run-{seed}")
+        examples.write_run(block, pairs.shuffled(), np.dtype(np.uint16), run)
+        unmasked = examples.Runs([run], np.dtype(np.uint16)).read(0, len(pairs))
+        ours.append(statistics(tasks.masked(unmasked)))
+        oracles = reference.make_examples(
             tokens_of(texts),
             VOCABULARY.tokens,
             random.Random(seed),
@@ -377,7 +518,7 @@ def test_statistics_are_those_of_the_originals_rules(
             max_predictions_per_seq=5,
             do_whole_word_mask=whole_words,
         )
-        originals.append(statistics(as_arrays(examples, settings(seed))))
+        originals.append(statistics(as_arrays(oracles, settings(seed))))
 
     for name in ours[0]:
         values = np.array(
@@ -399,4 +540,4 @@ def test_statistics_are_those_of_the_originals_rules(
 )
 def test_bad_settings_name_the_field(field, value):
     with pytest.raises(ValueError, match=f"`{field}`.*{field}={value}"):
-        builder.Settings(**{field: value})
+        stages.Settings(**{field: value})

@@ -1,21 +1,17 @@
-"""Text files to documents of tokenised sentences."""
+"""Text files to documents of sentences, whole and by parts."""
 
+import bz2
+import gzip
 import hashlib
+import json
+import lzma
+import random
 
-import numpy as np
 import pytest
 
 from bert_tf.pretraining import documents
-from bert_tf.text.tokenizer import WordpieceTokenizer
-from bert_tf.text.vocabulary import Vocabulary
-
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    letters = tuple("abcdefgh") + tuple(f"##{c}" for c in "abcdefgh")
-    return WordpieceTokenizer(Vocabulary(tokens=SPECIAL + letters))
+from bert_tf.pretraining.documents import Part
+from bert_tf.pretraining.documents import Reader
 
 
 def write(folder, **contents):
@@ -28,88 +24,207 @@ def write(folder, **contents):
     return paths
 
 
-def nested(corpus, tokenizer):
-    """Returns the corpus as lists of documents, sentences and tokens."""
-    tokens = tokenizer.vocabulary.tokens
-    starts = corpus.sentence_starts
-    sentences = [
-        [tokens[i] for i in corpus.tokens[begin:end]]
-        for begin, end in zip(starts, starts[1:])
-    ]
+def read(paths, input_format="sentences", parts=None):
+    """Returns {(file number, offset): sentences} of all parts."""
+    reader = Reader(paths, input_format)
+    found = {}
+    for part in parts or documents.parts_of(paths):
+        before = len(found)
+        for key, sentence in reader.read(part):
+            place = divmod(key, 1 << documents.OFFSET_BITS)
+            found.setdefault(place, []).append(sentence.strip())
+        assert list(found)[before:] == sorted(list(found)[before:])
+    return found
+
+
+def all_parts(paths, size):
+    """Returns parts of so many bytes."""
     return [
-        sentences[begin:end]
-        for begin, end in zip(
-            corpus.document_starts, corpus.document_starts[1:]
-        )
+        Part(file_number=number, start=start, end=min(start + size, file_size))
+        for number, path in enumerate(paths)
+        for file_size in [documents.files.size(path)]
+        for start in range(0, file_size, size)
     ]
 
 
-def test_blank_lines_end_documents_and_files_do_not(tmp_path, tokenizer):
+def test_blank_lines_end_documents_and_files_do_not(tmp_path):
     paths = write(
         tmp_path, a="a b\nab\n\n\nc\nd", b="e f\n\ng\n", c="\nh\n  \t\n"
     )
-    corpus = documents.read(paths, tokenizer)
-    assert nested(corpus, tokenizer) == [
-        [["a", "b"], ["a", "##b"]],
-        [["c"], ["d"], ["e", "f"]],
-        [["g"]],
-        [["h"]],
-    ]
     # The number of the file, and where the document's first line begins.
-    assert [divmod(int(key), 1 << 44) for key in corpus.document_keys] == [
-        (0, 0),
-        (0, 9),
-        (1, 5),
-        (2, 1),
-    ]
-    assert corpus.num_documents == 4
-    assert corpus.num_sentences == 7
-    assert corpus.tokens.dtype == np.int32
+    assert read(paths) == {
+        (0, 0): ["a b", "ab"],
+        (0, 9): ["c", "d", "e f"],
+        (1, 5): ["g"],
+        (2, 1): ["h"],
+    }
 
 
-def test_lines_without_tokens_and_empty_documents_are_dropped(
-    tmp_path, tokenizer
-):
-    # A zero-width space is no blank, and no token either.
-    paths = write(tmp_path, a="\u200b\n\n\u200b\na\n\u200b\nb\n\n\u200b\n")
-    corpus = documents.read(paths, tokenizer)
-    assert nested(corpus, tokenizer) == [[["a"], ["b"]]]
-    assert corpus.document_keys.tolist() == [5]
-
-
-def test_windows_line_ends_and_unicode_blanks(tmp_path, tokenizer):
+def test_windows_line_ends_and_unicode_blanks(tmp_path):
     paths = write(tmp_path, a="a\r\n\r\nb\r\n\u00a0\u3000\nc d")
-    corpus = documents.read(paths, tokenizer)
-    assert nested(corpus, tokenizer) == [[["a"]], [["b"]], [["c", "d"]]]
+    assert list(read(paths).values()) == [["a"], ["b"], ["c d"]]
 
 
-def test_batches_change_nothing(tmp_path, tokenizer, monkeypatch):
-    rng = np.random.default_rng(1)
+def random_text(input_format, rng):
+    """Returns a text of some documents, with blank lines where they may be."""
+    lines = []
+    for number in range(rng.randint(1, 9)):
+        paragraphs = [
+            "x" * rng.randint(1, 30) + " é." for _ in range(rng.randint(1, 4))
+        ]
+        if input_format == "jsonl":
+            text = json.dumps({"text": "\n".join(paragraphs)})
+            paragraphs = [text] + [""] * rng.randint(0, 1)
+        elif input_format == "wikiextractor":
+            title = f'Quo"te &amp; {number}'
+            start = f'<doc id="{number}" url="u" title="{title}">'
+            paragraphs = [start, title, "", *paragraphs, "</doc>"]
+            paragraphs += [""] * rng.randint(0, 2)
+        else:
+            paragraphs += [""] * rng.randint(1, 3)
+        lines += paragraphs
+    return "\n".join(lines) + rng.choice(["", "\n", "\n\n"])
+
+
+@pytest.mark.parametrize("input_format", documents.FORMATS)
+def test_parts_of_any_size_read_the_same_documents(tmp_path, input_format):
+    rng = random.Random(3)
+    for _ in range(10):
+        texts = {name: random_text(input_format, rng) for name in "abc"}
+        paths = write(tmp_path, **texts)
+        whole = read(paths, input_format)
+        assert sum(map(len, whole.values())) > 3
+        for size in (1, 7, 23, 100):
+            parts = all_parts(paths, size)
+            assert read(paths, input_format, parts) == whole
+
+
+def test_raw_text_is_split_to_sentences_and_files_end_documents(tmp_path):
+    paths = write(
+        tmp_path,
+        a="Mr. Smith came. He saw.\nThen he left.\n\nNext one.",
+        b="Another! It is short.",
+    )
+    assert read(paths, "text") == {
+        (0, 0): ["Mr. Smith came.", "He saw.", "Then he left."],
+        (0, 39): ["Next one."],
+        (1, 0): ["Another!", "It is short."],
+    }
+
+
+def test_jsonl_has_a_document_a_line(tmp_path):
     lines = [
-        " ".join(rng.choice(list("abcdefgh"), rng.integers(0, 9)))
-        for _ in range(200)
+        '{"text": "One. Two.\\n\\nThree \\ud83d", "id": 7}',
+        "",
+        '{"text": ""}',
     ]
-    paths = write(tmp_path, a="\n".join(lines), b="\n".join(lines[::-1]))
-    whole = documents.read(paths, tokenizer)
-    done = []
-    monkeypatch.setattr(documents, "_MAX_BATCH_LINES", 7)
-    small = documents.read(paths, tokenizer, done.append)
-    assert nested(small, tokenizer) == nested(whole, tokenizer)
-    assert small.document_keys.tolist() == whole.document_keys.tolist()
-    assert len(done) > 20
-    assert done == sorted(done)
-    assert done[-1] == sum(len("\n".join(lines)) for _ in paths)
+    paths = write(tmp_path, a="\n".join([*lines, '{"text": "Four"}']))
+    assert list(read(paths, "jsonl").values()) == [
+        ["One.", "Two.", "Three"],
+        ["Four"],
+    ]
 
 
-def test_inputs_are_described(tmp_path, tokenizer):
-    paths = write(tmp_path, a="a\n\nb", b="c\n")
-    assert documents.read(paths, tokenizer).inputs == [
-        {
-            "name": f"{name}.txt",
-            "bytes": len(data),
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
-        for name, data in (("a", b"a\n\nb"), ("b", b"c\n"))
+def test_jsonl_of_another_field(tmp_path):
+    paths = write(tmp_path, a='{"body": "One. Two.", "text": 3}')
+    reader = Reader(paths, "jsonl", "body")
+    assert [s for _, s in reader.read(Part(file_number=0))] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ('{"text": "a"', "not JSON"),
+        ('{"body": "a", "id": 3}', r"field 'text'.*\['body', 'id'\]"),
+        ('{"text": 3}', "field 'text'"),
+        ("[1, 2]", "field 'text'"),
+    ],
+)
+def test_bad_json_names_file_and_line(tmp_path, line, message):
+    paths = write(tmp_path, a=f'{{"text": "b"}}\n\n{line}\n')
+    with pytest.raises(ValueError, match=rf"a\.txt, line 3: .*{message}"):
+        read(paths, "jsonl")
+
+
+def test_wikiextractor_drops_titles_and_entities(tmp_path):
+    text = (
+        '<doc id="12" url="https://x?curid=12" title="A &amp; B">\n'
+        "A &amp; B\n\nA &amp; B is &lt;x&gt;. It\u2019s so.\nMore text.\n\n"
+        '</doc>\nbetween\n<doc id="13" url="" title="C">\nC is C.\n</doc>\n'
+    )
+    assert list(read(write(tmp_path, a=text), "wikiextractor").values()) == [
+        ["A & B is <x>.", "It\u2019s so.", "More text."],
+        ["C is C."],
+    ]
+
+
+@pytest.mark.parametrize(
+    "suffix, compress",
+    [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)],
+)
+def test_compressed_files(tmp_path, suffix, compress):
+    text = "".join(f"line {n} of it\n" + "\n" * (n % 3 == 0) for n in range(99))
+    plain = write(tmp_path, a=text)
+    path = tmp_path / f"a.txt.{suffix}"
+    path.write_bytes(compress(text.encode()))
+    assert read([str(path)]) == read(plain)
+    assert len(documents.parts_of([str(path)])) == 1
+    path.write_bytes(compress(text.encode())[:-20])
+    with pytest.raises(ValueError, match=rf"a\.txt\.{suffix}: .*cut short"):
+        read([str(path)])
+    path.write_bytes(b"this is none of it")
+    with pytest.raises((ValueError, OSError)):
+        read([str(path)])
+
+
+def test_long_lines_and_documents_are_cut_and_nothing_is_lost(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 20)
+    monkeypatch.setattr(documents, "MAX_DOCUMENT_BYTES", 60)
+    words = " ".join(f"w{n}" for n in range(50))
+    tight = "\u00e9\u4e2d" * 30
+    text = f"{words}\n{tight}\nshort\n\nnext\n"
+    paths = write(tmp_path, a=text)
+    reader = Reader(paths)
+    found = list(reader.read(Part(file_number=0)))
+    together = "".join(sentence for _, sentence in found)
+    assert together == text.replace("\n\n", "\n")
+    assert all(len(s.encode()) <= 20 for _, s in found)
+    assert all(s.endswith((" ", "\n")) for _, s in found[:9])
+    keys = [key for key, _ in found]
+    assert keys == sorted(keys)
+    assert reader.num_cut_documents == len(set(keys)) - 2 > 2
+    assert reader.num_cut_lines == len(found) - 4 > 15
+    for size in (5, 33):
+        places = read(paths, parts=all_parts(paths, size))
+        assert list(places) == [divmod(k, 1 << 44) for k in dict.fromkeys(keys)]
+
+    monkeypatch.setattr(documents, "_MAX_JSON_BYTES", 100)
+    paths = write(tmp_path, a='{"text": "a"}\n' + '{"text": "a"}' * 9)
+    with pytest.raises(ValueError, match=r"a\.txt, line 2: .* longer than"):
+        read(paths, "jsonl")
+
+
+def test_input_is_described(tmp_path):
+    data = b"a\n\nb"
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(data))
+    assert documents.describe(str(path)) == {
+        "name": "a.txt.gz",
+        "bytes": path.stat().st_size,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+
+
+def test_parts_cover_the_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "PART_BYTES", 4)
+    paths = write(tmp_path, a="123456789", b="1234")
+    assert documents.parts_of(paths) == [
+        Part(file_number=0, start=0, end=4),
+        Part(file_number=0, start=4, end=8),
+        Part(file_number=0, start=8, end=9),
+        Part(file_number=1, start=0, end=4),
     ]
 
 
@@ -125,19 +240,14 @@ def test_input_that_names_no_file(tmp_path, patterns):
         documents.input_paths(patterns.format(folder=tmp_path))
 
 
-def test_not_utf8_names_file_and_line(tmp_path, tokenizer):
+@pytest.mark.parametrize("size", [100, 3])
+def test_not_utf8_names_file_and_line(tmp_path, size):
     paths = write(tmp_path, a="a\n", b=b"a\n\nb\xe9 c\nd\n")
     with pytest.raises(ValueError, match=r"b\.txt, line 3: not UTF-8.*0xe9"):
-        documents.read(paths, tokenizer)
+        read(paths, parts=all_parts(paths, size))
 
 
-def test_empty_file_is_refused(tmp_path, tokenizer):
+def test_empty_file_is_refused(tmp_path):
     paths = write(tmp_path, a="a\n", b="")
     with pytest.raises(ValueError, match=r"b\.txt is empty"):
-        documents.read(paths, tokenizer)
-
-
-def test_text_without_a_sentence_is_refused(tmp_path, tokenizer):
-    paths = write(tmp_path, a="\n\n", b=" \n\u200b\n")
-    with pytest.raises(ValueError, match=r"no sentence in .*a\.txt, .*b\.txt"):
-        documents.read(paths, tokenizer)
+        documents.input_paths(",".join(paths))

@@ -7,7 +7,7 @@ import pytest
 import reference_pretraining as reference
 
 from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining.documents import Corpus
+from bert_tf.pretraining.corpus import Corpus
 from bert_tf.pretraining.sentence_pairs import PairSettings
 
 
@@ -23,13 +23,11 @@ def make_corpus(num_documents, seed, max_sentences=12, max_tokens=15):
         document_keys=np.sort(
             rng.choice(2**40, num_documents, replace=False)
         ).astype(np.uint64),
-        inputs=[],
     )
 
 
 def all_pairs(corpus, settings):
-    members = np.arange(corpus.num_documents)
-    return sentence_pairs.make_pairs(corpus, members, settings)
+    return sentence_pairs.make_pairs(corpus, settings)
 
 
 def rows_of(pairs):
@@ -176,68 +174,27 @@ def test_one_document_is_its_own_random_next_sentence():
     assert (pairs.document == 0).all()
 
 
-def test_pairs_of_a_block_depend_on_nothing_outside_it():
-    corpus = make_corpus(60, seed=4)
-    settings = PairSettings(max_seq_length=30, dupe_factor=2)
-    blocks = sentence_pairs.blocks_of(corpus.document_keys, 350, 100)
-    assert sorted(set(blocks.tolist())) == [0, 1, 2]
-    members = np.flatnonzero(blocks == 1)
-    whole = sentence_pairs.make_pairs(corpus, members, settings)
-
-    # The same documents alone, as a worker holds them.
-    bounds = corpus.document_starts
-    starts = corpus.sentence_starts
-    lengths = np.concatenate(
-        [np.diff(starts[bounds[m] : bounds[m + 1] + 1]) for m in members]
-    )
-    tokens = np.concatenate(
-        [
-            corpus.tokens[starts[bounds[m]] : starts[bounds[m + 1]]]
-            for m in members
-        ]
-    )
-    part = Corpus(
-        tokens=tokens,
-        sentence_starts=np.concatenate([[0], np.cumsum(lengths)]),
-        document_starts=np.concatenate(
-            [[0], np.cumsum(np.diff(bounds)[members])]
-        ),
-        document_keys=corpus.document_keys[members],
-        inputs=[],
-    )
-    alone = all_pairs(part, settings)
-
-    def contents(corpus, pairs):
-        pairs = pairs.shuffled()
-        return [
-            (
-                corpus.tokens[a : a + a_length].tolist(),
-                corpus.tokens[b : b + b_length].tolist(),
-                *rest,
-            )
-            for a, a_length, b, b_length, *rest in zip(
-                pairs.a_start.tolist(),
-                pairs.a_length.tolist(),
-                pairs.b_start.tolist(),
-                pairs.b_length.tolist(),
-                pairs.is_random.tolist(),
-                pairs.seeds.tolist(),
-            )
-        ]
-
-    assert contents(part, alone) == contents(corpus, whole)
+def test_no_document_makes_no_pair():
+    pairs = all_pairs(make_corpus(0, seed=3), PairSettings())
+    assert len(pairs.shuffled()) == 0
 
 
 def test_blocks_are_a_hash_of_the_key_and_small_corpora_are_one():
+    assert sentence_pairs.num_blocks(3, block_tokens=10) == 1
+    assert sentence_pairs.num_blocks(39, block_tokens=10) == 3
+    assert sentence_pairs.block_range(0, 1) == (0, 1 << 32)
+    ranges = [sentence_pairs.block_range(block, 7) for block in range(7)]
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == 1 << 32
+    assert all(a[1] == b[0] for a, b in zip(ranges, ranges[1:]))
     keys = np.arange(3000, dtype=np.uint64) << np.uint64(20)
-    assert not sentence_pairs.blocks_of(keys, 100 << 20).any()
-    blocks = sentence_pairs.blocks_of(keys, 640 << 20)
-    counts = np.bincount(blocks)
-    assert len(counts) == 10
-    assert counts.min() > 220
-    assert counts.max() < 380
+    bits = sentence_pairs.block_bits(keys)
+    counts = [((bits >= a) & (bits < b)).sum() for a, b in ranges]
+    assert sum(counts) == 3000
+    assert min(counts) > 340
+    assert max(counts) < 520
     np.testing.assert_array_equal(
-        sentence_pairs.blocks_of(keys[1500:], 640 << 20), blocks[1500:]
+        sentence_pairs.block_bits(keys[1500:]), bits[1500:]
     )
 
 

@@ -1,74 +1,40 @@
-"""Makes pre-training records of text files: the whole way.
+"""Makes pre-training records of text files of any size: the whole way.
 
-Documents are read and tokenised, cut into pairs, shuffled; then each record
-file is written in turn, its examples packed, masked and serialized by batches.
-Pairs are a few numbers each until then. A record file is a function of the
-corpus, the settings and its own number alone.
+Three stages, with their files in a work folder beside the records: parts of
+the text are tokenised, blocks of documents become shuffled examples, segments
+of the examples become masked records. Their tasks run in one process or in
+many; a run that was stopped goes on where it was. The records are a function
+of the corpus and the settings alone, and what is held in memory depends on
+neither.
 """
 
+import collections
+import concurrent.futures
 import contextlib
 import dataclasses
+import fcntl
+import json
+import os
+import shutil
 
-import numpy as np
 import tensorflow as tf
 
-from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import documents
 from bert_tf.pretraining import records
 from bert_tf.pretraining import sentence_pairs
-from bert_tf.text import masking
+from bert_tf.pretraining import stages
+from bert_tf.pretraining import workers
 
-# Examples packed, masked and serialized together.
-_BATCH_SIZE = 4096
+# Examples of one task of the last stage.
+_SEGMENT_SIZE = 1 << 16
 
+# Input for which one more process is worth its start.
+_BYTES_A_WORKER = 8 << 20
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the examples are a function of, besides text and vocabulary.
-
-    Args:
-        max_seq_length: L, at least 5.
-        max_predictions_per_seq: P, the most masked tokens of an example.
-        random_seed: In [0, 2**32).
-        dupe_factor: Passes over the text, each with other pairs and masks.
-        masked_lm_prob: Share of an example's tokens that is masked.
-        short_seq_prob: Share of documents cut for a random shorter length.
-        do_whole_word_mask: Whether all pieces of a word are masked together.
-
-    Raises:
-        ValueError: If a value is out of its range; it names the field.
-    """
-
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    random_seed: int = 12345
-    dupe_factor: int = 10
-    masked_lm_prob: float = 0.15
-    short_seq_prob: float = 0.1
-    do_whole_word_mask: bool = False
-
-    def __post_init__(self):
-        # Each checks its part.
-        _ = self.pairs, self.masking
-
-    @property
-    def pairs(self):
-        return sentence_pairs.PairSettings(
-            max_seq_length=self.max_seq_length,
-            short_seq_prob=self.short_seq_prob,
-            dupe_factor=self.dupe_factor,
-            random_seed=self.random_seed,
-        )
-
-    @property
-    def masking(self):
-        return masking.Rules(
-            max_predictions_per_seq=self.max_predictions_per_seq,
-            masked_lm_prob=self.masked_lm_prob,
-            do_whole_word_mask=self.do_whole_word_mask,
-        )
+# Version of the files in a work folder: only the same one goes on with them.
+_WORK_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,6 +49,10 @@ class Counts:
         example_tokens: Tokens of all examples, [CLS] and [SEP] counted.
         random_pairs: Examples whose second segment is a random one.
         predictions: Tokens that are to be predicted.
+        cut_lines: Lines that were too long, and cut.
+        cut_documents: Documents that were too long, and cut.
+        lone_documents: Documents with no other to draw a random next
+            sentence from; their own were drawn.
     """
 
     documents: int
@@ -92,200 +62,306 @@ class Counts:
     example_tokens: int
     random_pairs: int
     predictions: int
+    cut_lines: int
+    cut_documents: int
+    lone_documents: int
 
 
-def build(input_files, output_files, tokenizer, settings, progress=None):
+def build(
+    input_files,
+    output_files,
+    tokenizer,
+    settings,
+    progress=None,
+    num_workers=1,
+    work_dir=None,
+):
     """Makes records of text files, and the manifest beside them.
 
-    All files appear when all are whole: if anything fails, nothing is left
-    and what was there stays.
+    The records appear when all are whole. What was there before stays if
+    anything fails. A run that was killed or had no more room on the disk goes
+    on where it was when it is started again; input that turns out bad leaves
+    nothing behind.
 
     Args:
-        input_files: Comma-separated globs of text files: one sentence a line,
-            a blank line between documents.
+        input_files: Comma-separated globs of text files.
         output_files: Comma-separated paths, as `records.output_paths` reads
-            them. Examples go to them in turn.
+            them. Examples are dealt to them evenly.
         tokenizer: A `WordpieceTokenizer`.
-        settings: A `Settings`.
+        settings: A `stages.Settings`.
         progress: Called as `progress(stage, done, total)`; the stages are
-            "read" (bytes) and "write" (examples).
+            "read" (bytes), "pair" (blocks) and "write" (examples).
+        num_workers: The number of processes; 0 is as many as there are cores
+            and the size of the input makes worth while.
+        work_dir: Where to work: a folder that is made, and removed at the
+            end. None is one beside the first record file.
 
     Returns:
         The `Counts`.
 
     Raises:
-        ValueError: If a file is missing, empty or not UTF-8, or there is no
-            sentence.
-        OSError: If the records cannot be written.
+        ValueError: If a file is missing, empty or not in its format, or there
+            is no sentence.
+        OSError: If files cannot be written.
     """
+    if num_workers < 0:
+        raise ValueError(
+            "`num_workers` must not be negative. "
+            f"Received: num_workers={num_workers}."
+        )
     output_paths = records.output_paths(output_files)
     input_paths = documents.input_paths(input_files)
-    num_bytes = sum(files.size(path) for path in input_paths)
-    with contextlib.ExitStack() as stack:
-        # On the way out each becomes the file it stands for, or is removed.
-        # Entered first: it makes the folders, and should fail early.
-        temporaries = [
-            stack.enter_context(files.whole_file(path)) for path in output_paths
-        ]
-        corpus = documents.read(
-            input_paths, tokenizer, _stage(progress, "read", num_bytes)
-        )
-        pairs = pairs_of(corpus, num_bytes, settings.pairs)
-        writer = _Writer(corpus, pairs, tokenizer.vocabulary, settings)
-        report = _stage(progress, "write", len(pairs))
-        written = {}
-        for number, path in enumerate(output_paths):
-            indices = np.arange(number, len(pairs), len(output_paths))
-            count = writer.write(temporaries[number], indices, report)
-            written[path] = {
-                "examples": count,
-                "bytes": files.size(temporaries[number]),
-            }
-    counts = Counts(
-        documents=corpus.num_documents,
-        sentences=corpus.num_sentences,
-        tokens=len(corpus.tokens),
-        examples=len(pairs),
-        example_tokens=int((pairs.a_length + pairs.b_length + 3).sum()),
-        random_pairs=int(pairs.is_random.sum()),
-        predictions=writer.num_predictions,
+    num_workers = num_workers or _default_workers(input_paths)
+    with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
+        inputs = list(pool.map(documents.describe, input_paths))
+    manifest = manifests.Manifest(
+        max_seq_length=settings.max_seq_length,
+        max_predictions_per_seq=settings.max_predictions_per_seq,
+        vocab_size=len(tokenizer.vocabulary),
+        vocab_sha256=manifests.text_sha256(tokenizer.vocabulary.to_text()),
+        do_lower_case=tokenizer.do_lower_case,
+        settings={
+            name: value
+            for name, value in dataclasses.asdict(settings).items()
+            if name not in ("max_seq_length", "max_predictions_per_seq")
+        },
+        inputs=inputs,
+        counts={},
+        records={},
     )
-    _write_manifests(written, corpus, counts, tokenizer, settings)
+    work = dataclasses.asdict(manifest) | {
+        "version": _WORK_VERSION,
+        "fast": tokenizer.fast,
+        "output_paths": output_paths,
+    }
+    with _work_folder(work_dir, output_paths, work) as folder:
+        job = stages.Job(
+            input_paths=tuple(input_paths),
+            parts=tuple(documents.parts_of(input_paths)),
+            work_dir=folder,
+            vocabulary=tokenizer.vocabulary.tokens,
+            do_lower_case=tokenizer.do_lower_case,
+            fast=tokenizer.fast,
+            settings=settings,
+        )
+        with workers.pool(stages.Stages(job), num_workers) as run:
+            counts, segments = _run_stages(
+                job, run, len(output_paths), progress
+            )
+        _publish(job, output_paths, segments, counts, manifest)
     return counts
 
 
-def pairs_of(corpus, num_bytes, settings):
-    """Returns the `Pairs` of all blocks of a corpus, shuffled.
-
-    Args:
-        corpus: A `Corpus`.
-        num_bytes: The size of its text, which sets the number of blocks.
-        settings: A `PairSettings`.
-    """
-    blocks = sentence_pairs.blocks_of(corpus.document_keys, num_bytes)
-    parts = [
-        sentence_pairs.make_pairs(
-            corpus, np.flatnonzero(blocks == block), settings
-        )
-        for block in np.unique(blocks)
-    ]
-    return sentence_pairs.concatenate(parts).shuffled()
-
-
-def pack(corpus, pairs, max_seq_length, vocabulary):
-    """Returns pairs as model inputs: [CLS] A [SEP] B [SEP] and padding.
-
-    Args:
-        corpus: A `Corpus`.
-        pairs: `Pairs` of at most `max_seq_length - 3` tokens.
-        max_seq_length: L.
-        vocabulary: A `Vocabulary`.
-
-    Returns:
-        `{input_ids, input_mask, segment_ids}`, int32 [pairs, L].
-    """
-    column = np.arange(max_seq_length)
-    first_sep = pairs.a_length[:, None] + 1
-    last_sep = first_sep + pairs.b_length[:, None] + 1
-    is_b = column > first_sep
-    source = np.where(
-        is_b,
-        pairs.b_start[:, None] + column - first_sep - 1,
-        pairs.a_start[:, None] + column - 1,
+def _default_workers(input_paths):
+    num_bytes = sum(
+        # Compressed text is four times as long, or so.
+        files.size(path) * (4 if documents.is_compressed(path) else 1)
+        for path in input_paths
     )
-    # The columns that are no tokens look up anything, and are written over.
-    input_ids = corpus.tokens.take(source, mode="clip")
-    input_ids[:, 0] = vocabulary.cls_id
-    input_ids[(column == first_sep) | (column == last_sep)] = vocabulary.sep_id
-    is_padding = column > last_sep
-    input_ids[is_padding] = vocabulary.pad_id
-    return {
-        features.INPUT_IDS: input_ids,
-        features.INPUT_MASK: (~is_padding).astype(np.int32),
-        features.SEGMENT_IDS: (is_b & ~is_padding).astype(np.int32),
-    }
+    cores = len(os.sched_getaffinity(0))
+    return min(cores, 1 + num_bytes // _BYTES_A_WORKER)
 
 
-class _Writer:
-    """Writes record files, and counts the predictions in them."""
+def _run_stages(job, run, num_shards, progress):
+    """Runs what is not done; returns the `Counts` and segments of shards."""
 
-    def __init__(self, corpus, pairs, vocabulary, settings):
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None, settings.max_seq_length], tf.int32),
-                tf.TensorSpec([None, settings.max_seq_length], tf.int32),
-                tf.TensorSpec([None, 2], tf.int64),
-            ]
+    def run_stage(method, name, sizes, shown):
+        """Runs a stage's tasks; returns the numbers of all, in order."""
+        results = {}
+        for number in range(len(sizes)):
+            told = stages.result(job.path(name, number))
+            if told is not None and _is_there(job, name, number, told):
+                results[number] = told
+        done = sum(sizes[number] for number in results)
+        left = [number for number in range(len(sizes)) if number not in results]
+        for number, told in run(method, left):
+            results[number] = told
+            done += sizes[number]
+            if progress:
+                progress(shown, done, sum(sizes))
+        return [results[number] for number in range(len(sizes))]
+
+    ends = [
+        files.size(job.input_paths[part.file_number])
+        if part.end is None
+        else part.end
+        for part in job.parts
+    ]
+    part_sizes = [end - part.start for part, end in zip(job.parts, ends)]
+    parts = _total(run_stage("read_part", "part", part_sizes, "read"))
+    if not parts["tokens"]:
+        raise ValueError(
+            f"There is no sentence in the input: {', '.join(job.input_paths)}."
         )
-        def mask_tokens(input_ids, input_mask, seeds):
-            return masking.mask_tokens(
-                input_ids, input_mask, seeds, vocabulary, settings.masking
+
+    num_blocks = sentence_pairs.num_blocks(parts["tokens"])
+    _write_json(job, "blocks.json", num_blocks)
+    blocks = _total(run_stage("make_block", "block", [1] * num_blocks, "pair"))
+
+    shards = _segments(blocks["examples"], num_shards)
+    segments = [segment for shard in shards for segment in shard]
+    _write_json(job, "segments.json", segments)
+    sizes = [stop - start for start, stop in segments]
+    written = _total(run_stage("write_segment", "segment", sizes, "write"))
+    counts = Counts(
+        predictions=written["predictions"],
+        **{
+            name: (parts | blocks)[name]
+            for name in (
+                "documents",
+                "sentences",
+                "tokens",
+                "examples",
+                "example_tokens",
+                "random_pairs",
+                "cut_lines",
+                "cut_documents",
+                "lone_documents",
+            )
+        },
+    )
+    return counts, shards
+
+
+def _is_there(job, name, number, told):
+    if name != "segment":
+        return True
+    # A segment moves to its place when all are done.
+    path = f"{job.path(name, number)}.tfrecord"
+    return os.path.exists(path) and files.size(path) == told["bytes"]
+
+
+def _total(results):
+    """Returns the sums of the numbers of tasks."""
+    total = collections.Counter()
+    for result in results:
+        total.update(result)
+    return dict(total)
+
+
+def _segments(num_examples, num_shards):
+    """Returns for every shard its segments: ranges of examples.
+
+    The shards' sizes differ by one at most, and one after another they hold
+    the examples in order.
+
+    Differs from BERT: the original fills its files in turn. Of examples in a
+    random order both ways give every file a random share.
+    """
+    shards = []
+    for number in range(num_shards):
+        start, stop = (
+            num_examples * edge // num_shards for edge in (number, number + 1)
+        )
+        edges = [*range(start, stop, _SEGMENT_SIZE), stop]
+        shards.append(list(zip(edges, edges[1:])) or [(start, stop)])
+    return shards
+
+
+def _publish(job, output_paths, shards, counts, manifest):
+    """Makes the record files of the segments, and writes the manifests."""
+    number = 0
+    written = {}
+    with contextlib.ExitStack() as stack:
+        # On the way out each becomes the file it stands for.
+        for path, segments in zip(output_paths, shards):
+            temporary = stack.enter_context(files.whole_file(path))
+            names = [
+                f"{job.path('segment', number + index)}.tfrecord"
+                for index in range(len(segments))
+            ]
+            _join_files(names, temporary)
+            written[path] = {
+                "examples": segments[-1][1] - segments[0][0],
+                "bytes": files.size(temporary),
+            }
+            number += len(segments)
+        # Before the records: should only some of them get to their places,
+        # then the sizes tell that the others are none of them.
+        by_folder = {}
+        for path in output_paths:
+            by_folder.setdefault(path.rpartition("/")[0], []).append(path)
+        for paths in by_folder.values():
+            manifests.write(
+                dataclasses.replace(
+                    manifest,
+                    counts=dataclasses.asdict(counts),
+                    records={
+                        path.rpartition("/")[2]: written[path] for path in paths
+                    },
+                ),
+                manifests.path_beside(paths),
             )
 
-        self._mask_tokens = mask_tokens
-        self._corpus = corpus
-        self._pairs = pairs
-        self._vocabulary = vocabulary
-        self._max_seq_length = settings.max_seq_length
-        self._num_written = 0
-        self.num_predictions = 0
 
-    def write(self, path, indices, report):
-        """Writes the examples of the pairs at `indices`."""
-        return records.write(path, self._batches(indices, report))
-
-    def _batches(self, indices, report):
-        for start in range(0, len(indices), _BATCH_SIZE):
-            batch = self._pairs.take(indices[start : start + _BATCH_SIZE])
-            yield records.serialize(self._examples(batch))
-            self._num_written += len(batch)
-            if report:
-                report(self._num_written)
-
-    def _examples(self, pairs):
-        inputs = pack(
-            self._corpus, pairs, self._max_seq_length, self._vocabulary
-        )
-        masked = self._mask_tokens(
-            inputs[features.INPUT_IDS],
-            inputs[features.INPUT_MASK],
-            pairs.seeds,
-        )
-        masked = {name: value.numpy() for name, value in masked.items()}
-        self.num_predictions += int(masked[features.MASKED_LM_WEIGHTS].sum())
-        labels = pairs.is_random[:, None].astype(np.int32)
-        return inputs | masked | {features.NEXT_SENTENCE_LABELS: labels}
+def _join_files(names, path):
+    """Moves files into one; TFRecord files in a row are a TFRecord file."""
+    if files.is_remote(path):
+        stream = tf.io.gfile.GFile(path, "wb")
+    else:
+        shutil.move(names[0], path)
+        names = names[1:]
+        stream = open(path, "ab")  # noqa: SIM115
+    with stream:
+        for name in names:
+            with open(name, "rb") as source:
+                shutil.copyfileobj(source, stream, 1 << 20)
+            os.remove(name)
 
 
-def _stage(progress, stage, total):
-    if progress is None:
-        return None
-    return lambda done: progress(stage, done, total)
+def _write_json(job, name, value):
+    files.write_text(os.path.join(job.work_dir, name), json.dumps(value))
 
 
-def _write_manifests(written, corpus, counts, tokenizer, settings):
-    by_folder = {}
-    for path in written:
-        by_folder.setdefault(path.rpartition("/")[0], []).append(path)
-    values = dataclasses.asdict(settings)
-    max_seq_length = values.pop("max_seq_length")
-    max_predictions_per_seq = values.pop("max_predictions_per_seq")
-    for paths in by_folder.values():
-        manifests.write(
-            manifests.Manifest(
-                max_seq_length=max_seq_length,
-                max_predictions_per_seq=max_predictions_per_seq,
-                vocab_size=len(tokenizer.vocabulary),
-                vocab_sha256=manifests.text_sha256(
-                    tokenizer.vocabulary.to_text()
-                ),
-                do_lower_case=tokenizer.do_lower_case,
-                settings=values,
-                inputs=corpus.inputs,
-                counts=dataclasses.asdict(counts),
-                records={
-                    path.rpartition("/")[2]: written[path] for path in paths
-                },
-            ),
-            manifests.path_beside(paths),
-        )
+@contextlib.contextmanager
+def _work_folder(work_dir, output_paths, work):
+    """Yields the work folder, with what an earlier run of this work left.
+
+    Args:
+        work_dir: The folder, or None.
+        output_paths: The record files.
+        work: What must be equal for the earlier run to be one of this work.
+    """
+    output_dir, _, name = output_paths[0].rpartition("/")
+    if not work_dir:
+        if files.is_remote(output_dir):
+            raise ValueError(
+                "`work_dir` must name a folder on a local disk, as the "
+                f"records do not lie on one: {output_paths[0]}."
+            )
+        work_dir = os.path.join(output_dir, f".{name}.work")
+    is_new = bool(output_dir) and not files.exists(output_dir)
+    files.make_folder(work_dir)
+    told = os.path.join(work_dir, "work.json")
+    try:
+        with open(os.path.join(work_dir, "lock"), "wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise OSError(
+                    f"Another process is working in {work_dir}."
+                ) from error
+            others = set(os.listdir(work_dir)) - {"lock"}
+            if others and not os.path.exists(told):
+                raise FileExistsError(
+                    f"`work_dir` must be empty, or of an earlier run. "
+                    f"Received: work_dir={work_dir!r}."
+                )
+            if others and files.read_json(told) != work:
+                for other in others - {"work.json"}:
+                    files.remove(os.path.join(work_dir, other))
+                others = set()
+            if not others:
+                files.write_text(told, json.dumps(work))
+            yield work_dir
+        shutil.rmtree(work_dir)
+    except OSError as error:
+        raise OSError(
+            f"{error} (Run again to go on with what is done in {work_dir}.)"
+        ) from error
+    except ValueError:
+        shutil.rmtree(work_dir)
+        if is_new and not files.is_remote(output_dir):
+            with contextlib.suppress(OSError):
+                os.rmdir(output_dir)
+        raise

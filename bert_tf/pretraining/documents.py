@@ -1,60 +1,61 @@
-"""Reads text into documents of tokenised sentences.
+"""Reads text into documents of sentences, any part of the input by itself.
 
-The input is google-research/bert's: one sentence a line, a blank line ends a
-document, and a new file does not. Lines without a token and documents without
-a sentence are dropped.
+In google-research/bert's input, one sentence a line, a blank line ends a
+document, and a new file does not. Raw text comes in three more forms, where
+sentences are found by `sentences.split_sentences` and every file begins a
+document. What is held in memory does not grow with the text.
 """
 
+import bz2
 import contextlib
 import dataclasses
+import gzip
 import hashlib
-
-import numpy as np
-import tensorflow as tf
+import html
+import json
+import lzma
+import re
+import zlib
 
 from bert_tf import files
+from bert_tf.pretraining.sentences import split_sentences
 
-# A batch for the tokenizer ends at so many lines or bytes.
-_MAX_BATCH_LINES = 1024
-_MAX_BATCH_BYTES = 1 << 20
+FORMATS = ("sentences", "text", "jsonl", "wikiextractor")
+
+# Text of a part: what is read in one go by one process.
+PART_BYTES = 16 << 20
+# Longer documents are cut in several.
+MAX_DOCUMENT_BYTES = 4 << 20
+# Longer lines are cut in several, in JSON they are refused.
+MAX_LINE_BYTES = 1 << 20
+_MAX_JSON_BYTES = 64 << 20
 
 # Of a document's 64-bit key, the bits that hold the offset in the file.
-_OFFSET_BITS = 44
+OFFSET_BITS = 44
+
+_OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_DAMAGES = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+
+_DOC_START = re.compile(rb"<doc\s[^>]*>\s*$")
+_TITLE = re.compile(r'title="(.*)">\s*$')
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Corpus:
-    """Documents of sentences of tokens, in flat arrays.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """A range of bytes of one file; its documents are those begun in it.
 
     Args:
-        tokens: int32 [tokens], the ids of all sentences one after another.
-        sentence_starts: int64 [sentences + 1], where each sentence begins in
-            `tokens`; it ends where the next begins. None is empty.
-        document_starts: int64 [documents + 1], where each document begins in
-            `sentence_starts`. None is empty.
-        document_keys: uint64 [documents], ascending: what all randomness of a
-            document is a function of. It is the place of its first line: the
-            number of the file, and the offset in bytes within it. So whoever
-            reads a part of one file knows the keys of its documents without
-            having read what comes before: parallel, resumed and Beam readers
-            agree. (The text itself would be no good key: a corpus repeats
-            documents, and each copy must get its own pairs and masks.)
-        inputs: `{"name", "bytes", "sha256"}` of the files, in order.
+        file_number: Of the list of files.
+        start: Offset of the first byte.
+        end: Offset after the last byte, None for the end of the file.
     """
 
-    tokens: np.ndarray
-    sentence_starts: np.ndarray
-    document_starts: np.ndarray
-    document_keys: np.ndarray
-    inputs: list
+    file_number: int
+    start: int = 0
+    end: int | None = None
 
-    @property
-    def num_documents(self):
-        return len(self.document_keys)
-
-    @property
-    def num_sentences(self):
-        return len(self.sentence_starts) - 1
+    def has(self, offset):
+        return self.end is None or offset < self.end
 
 
 def input_paths(patterns):
@@ -64,143 +65,302 @@ def input_paths(patterns):
     come in the order given, and the files of each glob sorted by name.
 
     Raises:
-        ValueError: If a glob matches no file, or there is none.
+        ValueError: If a glob matches no file, or there is none, or one is
+            empty.
     """
     names = [name for name in patterns.split(",") if name.strip()]
     # Keys of a dictionary: each file once, in order.
     paths = {}
     for name in names or [""]:
         paths |= dict.fromkeys(files.expand_globs(name))
-    return list(paths)
-
-
-def read(paths, tokenizer, progress=None):
-    """Reads and tokenises the documents of text files.
-
-    Args:
-        paths: The files, in order.
-        tokenizer: A `WordpieceTokenizer`.
-        progress: Called with the number of bytes done, after each batch.
-
-    Returns:
-        A `Corpus`.
-
-    Raises:
-        ValueError: If a file is empty or not UTF-8 (the message names the
-            line), or there is no sentence in any.
-    """
     for path in paths:
         if not files.size(path):
             raise ValueError(f"{path} is empty.")
-    reader = _Reader(tokenizer, progress)
+    return list(paths)
+
+
+def parts_of(paths):
+    """Returns the `Part`s that files are read in: ranges of `PART_BYTES`.
+
+    A compressed file is one part.
+    """
+    parts = []
     for number, path in enumerate(paths):
-        reader.read(number, path)
-    return reader.finish(paths)
+        if is_compressed(path):
+            parts.append(Part(file_number=number))
+            continue
+        size = files.size(path)
+        parts += [
+            Part(
+                file_number=number,
+                start=start,
+                end=min(size, start + PART_BYTES),
+            )
+            for start in range(0, size, PART_BYTES)
+        ]
+    return parts
 
 
-class _Reader:
-    """Collects lines into batches, and the tokenised batches into arrays."""
+def describe(path):
+    """Returns `{"name", "bytes", "sha256"}` of a file as it lies there."""
+    digest = hashlib.sha256()
+    num_bytes = 0
+    with contextlib.closing(_open(path, decompress=False)) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+            num_bytes += len(block)
+    return {
+        "name": path.rsplit("/", 1)[-1],
+        "bytes": num_bytes,
+        "sha256": digest.hexdigest(),
+    }
 
-    def __init__(self, tokenizer, progress):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def tokenize(lines):
-            pieces = tokenizer.tokenize(lines).merge_dims(1, 2)
-            return pieces.flat_values, pieces.row_lengths()
 
-        self._tokenize = tokenize
-        self._progress = progress
-        self._inputs = []
-        self._num_bytes = 0
-        # Of the batch that is being filled.
-        self._lines = []
-        self._line_documents = []
-        self._batch_bytes = 0
-        # Of the batches that are done.
-        self._tokens = []
-        self._lengths = []
-        self._documents = []
-        # One for each document, those that turn out empty included.
-        self._keys = []
-        self._is_inside_document = False
+class Reader:
+    """Reads the sentences of parts, and counts what it had to cut.
 
-    def read(self, file_number, path):
-        digest = hashlib.sha256()
+    Args:
+        paths: The files, in order.
+        input_format: "sentences": one a line, documents apart by blank lines.
+            "text": a paragraph a line, documents apart by blank lines.
+            "jsonl": a JSON object a line, its text in `text_field`.
+            "wikiextractor": `<doc ...>` and `</doc>` lines round a title and
+            paragraphs.
+        text_field: The field of "jsonl".
+
+    Attributes:
+        num_cut_lines: Lines cut, for they were longer than `MAX_LINE_BYTES`.
+        num_cut_documents: Documents cut at `MAX_DOCUMENT_BYTES`: each cut
+            counts.
+    """
+
+    def __init__(self, paths, input_format="sentences", text_field="text"):
+        self._paths = paths
+        self._read = {
+            "sentences": self._read_sentences,
+            "text": self._read_text,
+            "jsonl": self._read_jsonl,
+            "wikiextractor": self._read_wikiextractor,
+        }[input_format]
+        self._text_field = text_field
+        self.num_cut_lines = 0
+        self.num_cut_documents = 0
+
+    def read(self, part):
+        """Yields (key, sentence) of the documents that begin in a part.
+
+        The key, an integer below 2**64, is what all randomness of a document
+        is a function of: the number of the file, and the offset in bytes of
+        the document's first line. So whoever reads a part of one file knows
+        the keys of its documents without having read what comes before. (The
+        text itself would be no good key: a corpus repeats documents, and each
+        copy must get its own pairs and masks.)
+
+        Args:
+            part: A `Part`.
+
+        Yields:
+            The key of the document, ascending, and a sentence of it as str;
+            a sentence is not blank.
+
+        Raises:
+            ValueError: If the text is not UTF-8, a compressed file is
+                damaged, or a line has not the form of the format; the
+                message names the file and the line.
+        """
+        path = None
+        document, base, size = None, None, 0
+        try:
+            for file_number, offset, sentence in self._read(part):
+                path = self._paths[file_number]
+                if (file_number, offset) != document:
+                    document = file_number, offset
+                    base, size = file_number << OFFSET_BITS | offset, 0
+                elif size > MAX_DOCUMENT_BYTES:
+                    # A line is longer than one byte for each of its cuts, so
+                    # this is no other document's key.
+                    base, size = base + 1, 0
+                    self.num_cut_documents += 1
+                size += len(sentence)
+                yield base, sentence
+        except _DAMAGES as error:
+            path = path or self._paths[part.file_number]
+            raise ValueError(
+                f"{path}: the compressed file is damaged or cut short: {error}"
+            ) from error
+
+    def _read_sentences(self, part):
+        # A document begins after a blank line, and belongs to the part that
+        # the blank line begins in; or at the very beginning.
+        is_ours = part.file_number == 0 and part.start == 0
+        document = None
+        for number in range(part.file_number, len(self._paths)):
+            is_first = number == part.file_number
+            start = part.start if is_first else 0
+            for offset, line in self._lines(number, start):
+                is_within = is_first and part.has(offset)
+                if _is_blank(line):
+                    if not is_within:
+                        return
+                    is_ours = True
+                    document = None
+                elif is_ours:
+                    document = document or (number, offset)
+                    yield *document, line
+                elif not is_within:
+                    return
+
+    def _read_text(self, part):
+        number = part.file_number
+        is_ours = part.start == 0
+        document = None
+        for offset, line in self._lines(number, part.start):
+            if _is_blank(line):
+                if not part.has(offset):
+                    return
+                is_ours = True
+                document = None
+            elif is_ours:
+                if document is None:
+                    document = offset
+                for sentence in split_sentences(line):
+                    yield number, document, sentence
+            elif not part.has(offset):
+                return
+
+    def _read_jsonl(self, part):
+        number = part.file_number
+        for offset, line in self._lines(number, part.start, _MAX_JSON_BYTES):
+            if not part.has(offset):
+                return
+            if _is_blank(line):
+                continue
+            try:
+                value = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(
+                    f"{self._place(number, offset)}: not JSON: {error}."
+                ) from error
+            text = (
+                value.get(self._text_field) if isinstance(value, dict) else None
+            )
+            if not isinstance(text, str):
+                found = sorted(value) if isinstance(value, dict) else value
+                raise ValueError(
+                    f"{self._place(number, offset)}: there must be a text in "
+                    f"the field {self._text_field!r}. Received: {found!r:.200}."
+                )
+            # JSON can write half a surrogate pair, which UTF-8 cannot.
+            text = text.encode("utf-8", "ignore").decode("utf-8")
+            for paragraph in text.split("\n"):
+                for sentence in split_sentences(paragraph):
+                    yield number, offset, sentence
+
+    def _read_wikiextractor(self, part):
+        number = part.file_number
+        document = title = None
+        for offset, line in self._lines(number, part.start):
+            if _DOC_START.match(line.encode("utf-8")):
+                if not part.has(offset):
+                    return
+                document = offset
+                match = _TITLE.search(line)
+                title = html.unescape(match[1]) if match else None
+            elif line.strip() == "</doc>":
+                document = None
+            elif document is None:
+                if not part.has(offset):
+                    return
+            else:
+                text = html.unescape(line).strip()
+                # The title stands on the first line again: no sentence.
+                if text and text != title:
+                    for sentence in split_sentences(text):
+                        yield number, document, sentence
+                title = None if text else title
+
+    def _lines(self, number, start, max_bytes=None):
+        """Yields (offset, line) of the lines that begin at `start` or after.
+
+        Lines longer than `MAX_LINE_BYTES` come in pieces; or, with
+        `max_bytes`, longer ones than that are refused.
+        """
+        path = self._paths[number]
+        limit = max_bytes or MAX_LINE_BYTES
         offset = 0
         with contextlib.closing(_open(path)) as stream:
-            for number, line in enumerate(stream, start=1):
-                self._add_line(path, number, line, (file_number, offset))
-                digest.update(line)
+            if start:
+                # The line that begins before belongs to the part before.
+                stream.seek(start - 1)
+                offset = start - 1
+                while skipped := stream.readline(limit):
+                    offset += len(skipped)
+                    if skipped.endswith(b"\n"):
+                        break
+            rest = b""
+            while line := rest + stream.readline(limit - len(rest)):
+                rest = b""
+                if len(line) >= limit and not line.endswith(b"\n"):
+                    if max_bytes:
+                        raise ValueError(
+                            f"{self._place(number, offset)}: the line is "
+                            f"longer than {limit >> 20} MiB."
+                        )
+                    end = _cut(line)
+                    line, rest = line[:end], line[end:]
+                    self.num_cut_lines += 1
+                try:
+                    text = line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f"{self._place(number, offset)}: not UTF-8 "
+                        f"(byte {line[error.start]:#04x})."
+                    ) from error
+                yield offset, text
                 offset += len(line)
-        self._inputs.append(
-            {
-                "name": path.rsplit("/", 1)[-1],
-                "bytes": offset,
-                "sha256": digest.hexdigest(),
-            }
-        )
 
-    def finish(self, paths):
-        self._flush()
-        lengths = np.concatenate(self._lengths or [np.zeros(0, np.int64)])
-        documents = np.concatenate(self._documents or [np.zeros(0, np.int64)])
-        documents = documents[lengths > 0]
-        lengths = lengths[lengths > 0]
-        if not len(lengths):
-            raise ValueError(
-                f"There is no sentence in the input: {', '.join(paths)}."
-            )
-        is_first = np.diff(documents, prepend=-1) > 0
-        keys = np.array(self._keys, np.uint64)
-        return Corpus(
-            tokens=np.concatenate(self._tokens),
-            sentence_starts=np.concatenate([[0], np.cumsum(lengths)]),
-            document_starts=np.append(np.flatnonzero(is_first), len(lengths)),
-            document_keys=keys[documents[is_first]],
-            inputs=self._inputs,
-        )
-
-    def _add_line(self, path, number, line, place):
-        try:
-            # Blank is what Python's `strip` makes empty, as in the original:
-            # a lone no-break space also ends a document.
-            is_blank = not line.decode("utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: not UTF-8 "
-                f"(byte {line[error.start]:#04x})."
-            ) from error
-        self._num_bytes += len(line)
-        if is_blank:
-            self._is_inside_document = False
-            return
-        if not self._is_inside_document:
-            file_number, offset = place
-            self._keys.append(file_number << _OFFSET_BITS | offset)
-            self._is_inside_document = True
-        self._lines.append(line)
-        self._line_documents.append(len(self._keys) - 1)
-        self._batch_bytes += len(line)
-        if (
-            len(self._lines) >= _MAX_BATCH_LINES
-            or self._batch_bytes >= _MAX_BATCH_BYTES
-        ):
-            self._flush()
-
-    def _flush(self):
-        if self._lines:
-            tokens, lengths = self._tokenize(tf.constant(self._lines))
-            self._tokens.append(tokens.numpy())
-            self._lengths.append(lengths.numpy())
-            self._documents.append(np.array(self._line_documents))
-        self._lines = []
-        self._line_documents = []
-        self._batch_bytes = 0
-        if self._progress:
-            self._progress(self._num_bytes)
+    def _place(self, number, offset):
+        """Returns the file and the line at an offset, for errors."""
+        line = 1
+        path = self._paths[number]
+        with contextlib.closing(_open(path)) as stream:
+            while offset > 0 and (block := stream.read(min(offset, 1 << 20))):
+                line += block.count(b"\n")
+                offset -= len(block)
+        return f"{path}, line {line}"
 
 
-def _open(path):
+def _is_blank(line):
+    # Blank is what Python's `strip` makes empty, as in the original: a lone
+    # no-break space also ends a document.
+    return not line.strip()
+
+
+def _cut(line):
+    """Returns where to cut a line: after a space, or before a character."""
+    end = line.rfind(b" ") + 1
+    if not end:
+        end = len(line)
+        while end > 1 and line[end - 1] & 0xC0 == 0x80:
+            end -= 1
+        # The first byte of a character, which its others follow.
+        if line[end - 1] >= 0x80:
+            end -= 1
+    return end or len(line)
+
+
+def is_compressed(path):
+    """Returns whether a file's name tells that it is compressed."""
+    return path.endswith(tuple(_OPENERS))
+
+
+def _open(path, decompress=True):
+    stream = None
     if files.is_remote(path):
-        # Its lines are bytes too.
-        return tf.io.gfile.GFile(path, "rb")
-    return open(path, "rb")
+        import tensorflow as tf
+
+        stream = tf.io.gfile.GFile(path, "rb")
+    for suffix, opener in _OPENERS.items():
+        if decompress and path.endswith(suffix):
+            return opener(stream or path, "rb")
+    return stream or open(path, "rb")

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf import manifest as manifests
 from bert_tf.text import masking
 
 _BATCH_SIZE = 1024
@@ -258,3 +259,22 @@ def rules_of(manifest):
         masked_lm_prob=manifest.settings["masked_lm_prob"],
         do_whole_word_mask=manifest.settings["do_whole_word_mask"],
     )
+
+
+def check_vocabulary(path, manifest, vocabulary):
+    """Checks that records were made with this vocabulary.
+
+    Args:
+        path: The record file, for the error.
+        manifest: The `Manifest` that tells of it.
+        vocabulary: A `Vocabulary`.
+
+    Raises:
+        ValueError: If they were made with another one.
+    """
+    if manifest.vocab_sha256 != manifests.text_sha256(vocabulary.to_text()):
+        raise ValueError(
+            f"The vocabulary must be the one that {path} was made with, of "
+            f"{manifest.vocab_size} entries. Received: another one, of "
+            f"{len(vocabulary)} entries."
+        )

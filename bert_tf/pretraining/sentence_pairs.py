@@ -10,11 +10,11 @@ Differs from BERT: the original draws all randomness from one stream, so that
 every choice depends on all before it. Here each draw is a function of (seed,
 pass, document, number of the pair, what is drawn), through Philox, and a
 random next sentence comes from the document's own block, a fixed subset of
-the corpus (`blocks_of`). So the examples of a block depend on nothing outside
+the corpus (`block_range`). So the examples of a block depend on nothing outside
 it, and builders that work through blocks in parallel, with interruptions, or
 on a cluster make the same ones. In distribution it is the original's: a
-corpus of up to `BLOCK_BYTES` is one block, and in larger ones each block is a
-random sample of many thousand documents.
+corpus of up to `BLOCK_TOKENS` is one block, and in larger ones each block is a
+random sample of thousands of documents.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ import numpy as np
 
 from bert_tf.philox import philox
 
-# Text for each block. Its tokens as int32 are about as many bytes, so a block
-# fits in the memory of any worker, with its pairs.
-BLOCK_BYTES = 64 << 20
+# Tokens of a block, about 36 MB of English. With its pairs of ten passes it
+# takes some 400 MB of memory.
+BLOCK_TOKENS = 8 << 20
 
 # How often the original draws for a document other than the current one.
 _NUM_TRIES = 10
@@ -128,54 +128,49 @@ class Pairs:
         )
 
 
-def concatenate(parts):
-    """Returns several `Pairs` as one."""
-    return Pairs(
-        **{
-            field.name: np.concatenate(
-                [getattr(part, field.name) for part in parts]
-            )
-            for field in dataclasses.fields(Pairs)
-        }
+def num_blocks(num_tokens, block_tokens=BLOCK_TOKENS):
+    """Returns how many blocks a corpus is divided in."""
+    return max(1, num_tokens // block_tokens)
+
+
+def block_bits(document_keys):
+    """Returns what chooses the block of each document: uint32 [documents].
+
+    A hash of the document's key, so that the reader of any part of the input
+    knows it.
+    """
+    bits = _draw(0, 0, document_keys, 0, _DRAW_BLOCK)
+    return bits[0].astype(np.uint32)
+
+
+def block_range(block, num_blocks):
+    """Returns the bits that belong to a block: from the first, below the last.
+
+    Args:
+        block: The number of the block.
+        num_blocks: How many there are.
+    """
+    return tuple(
+        -(-(number << 32) // num_blocks) for number in (block, block + 1)
     )
 
 
-def blocks_of(document_keys, num_bytes, block_bytes=BLOCK_BYTES):
-    """Returns which block of the corpus each document belongs to.
-
-    A hash of the document's key, so that a reader of any part of the input
-    knows the block without having read the rest.
-
-    Args:
-        document_keys: uint64 [documents].
-        num_bytes: Size of all input files together.
-        block_bytes: The text for each block.
-
-    Returns:
-        int64 [documents], below `max(1, num_bytes // block_bytes)`.
-    """
-    num_blocks = max(1, num_bytes // block_bytes)
-    bits = _draw(0, 0, document_keys, 0, _DRAW_BLOCK)
-    return _below(bits[0], num_blocks)
-
-
-def make_pairs(corpus, members, settings):
+def make_pairs(corpus, settings):
     """Cuts the documents of one block into pairs, in every pass.
 
     Args:
-        corpus: A `Corpus`.
-        members: int64 [documents], the block's documents, ascending.
+        corpus: The block, a `Corpus`.
         settings: A `PairSettings`.
 
     Returns:
         `Pairs`, in no particular order.
     """
     seed = settings.random_seed
-    walkers = _first_walkers(corpus, members, settings)
+    walkers = _first_walkers(corpus, settings)
     ordinal = 0
     steps = []
-    while len(walkers.document):
-        step, next_sentence = _step(corpus, members, walkers, ordinal, seed)
+    while not steps or len(walkers.document):
+        step, next_sentence = _step(corpus, walkers, ordinal, seed)
         steps.append(step)
         walkers = walkers.advanced(next_sentence)
         ordinal += 1
@@ -201,7 +196,6 @@ class _Walkers:
 
     Args:
         document: int64, its number in the corpus.
-        place: int64, its number in the block.
         pass_number: int64.
         target: int64, how many tokens a pair should have.
         sentence: int64, where the walker stands in the corpus' sentences.
@@ -209,7 +203,6 @@ class _Walkers:
     """
 
     document: np.ndarray
-    place: np.ndarray
     pass_number: np.ndarray
     target: np.ndarray
     sentence: np.ndarray
@@ -220,7 +213,6 @@ class _Walkers:
         goes_on = sentence < self.end
         return _Walkers(
             document=self.document[goes_on],
-            place=self.place[goes_on],
             pass_number=self.pass_number[goes_on],
             target=self.target[goes_on],
             sentence=sentence[goes_on],
@@ -228,10 +220,10 @@ class _Walkers:
         )
 
 
-def _first_walkers(corpus, members, settings):
-    place = np.tile(np.arange(len(members)), settings.dupe_factor)
-    pass_number = np.repeat(np.arange(settings.dupe_factor), len(members))
-    document = members[place]
+def _first_walkers(corpus, settings):
+    num_documents = corpus.num_documents
+    document = np.tile(np.arange(num_documents), settings.dupe_factor)
+    pass_number = np.repeat(np.arange(settings.dupe_factor), num_documents)
     # Mostly the pairs fill the sequence; the short ones lessen the mismatch
     # between pre-training and fine-tuning. Drawn once for a whole document.
     bits = _draw(
@@ -245,7 +237,6 @@ def _first_walkers(corpus, members, settings):
     is_short = bits[0] < round(settings.short_seq_prob * 2**32)
     return _Walkers(
         document=document,
-        place=place,
         pass_number=pass_number,
         target=np.where(is_short, 2 + _below(bits[1], longest - 1), longest),
         sentence=corpus.document_starts[document],
@@ -253,7 +244,7 @@ def _first_walkers(corpus, members, settings):
     )
 
 
-def _step(corpus, members, walkers, ordinal, seed):
+def _step(corpus, walkers, ordinal, seed):
     """Makes the next pair of every walker.
 
     Returns:
@@ -283,17 +274,16 @@ def _step(corpus, members, walkers, ordinal, seed):
     a_length = token_starts[a_end] - token_starts[first]
 
     is_random = (count == 1) | (bits[1] < 2**31)
-    other = _below(bits[2], len(members))
+    other = _below(bits[2], corpus.num_documents)
     # The few that drew their own document try again. Should they do so to the
     # end, they keep it, as the original does: a "random" next sentence of the
     # same document. Where there is only one, trying is no use.
-    for attempt in range(1, _NUM_TRIES if len(members) > 1 else 1):
-        again = other == walkers.place
+    for attempt in range(1, _NUM_TRIES if corpus.num_documents > 1 else 1):
+        again = other == walkers.document
         if not again.any():
             break
         tries = draw(_DRAW_TRIES + attempt // 4)[attempt % 4]
-        other = np.where(again, _below(tries, len(members)), other)
-    other = members[other]
+        other = np.where(again, _below(tries, corpus.num_documents), other)
     other_size = document_starts[other + 1] - document_starts[other]
     random_first = document_starts[other] + _below(bits[3], other_size)
     random_last = sentences_until(

@@ -26,6 +26,9 @@ _BEFORE_NUMBER = frozenset(
     apr art aug ch chap dec feb jan jul jun mar no nov oct op sept
     """.split()  # noqa: SIM905
 )
+# The longest word that is looked at, and how far back the one before it is
+# looked for: a text without a sentence must not take for ever.
+_MAX_WORD = 40
 _INITIALS = re.compile(r"([A-Za-z]\.)*[A-Z]$")
 
 
@@ -53,7 +56,8 @@ def split_sentences(paragraph):
 
 
 def _goes_on(text, start, match):
-    word = _LAST_WORD.search(text, start, match.start()).group()
+    near = max(start, match.start() - _MAX_WORD)
+    word = _LAST_WORD.search(text, near, match.start()).group()
     if word.lower() in _BEFORE_MORE:
         return True
     if word.lower() in _BEFORE_NUMBER:
@@ -61,6 +65,7 @@ def _goes_on(text, start, match):
     # "J. Smith", "U.S. Navy", but "vitamin C. It": an initial follows a name
     # or begins the sentence.
     if _INITIALS.match(word):
-        before = text[start : match.start() - len(word)].split()
+        end = match.start() - len(word)
+        before = text[max(start, end - _MAX_WORD) : end].split()
         return not before or before[-1][0].isupper() or len(word) > 1
     return False

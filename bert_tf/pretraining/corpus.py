@@ -1,0 +1,215 @@
+"""Tokenised documents: written by parts of the text, read by blocks.
+
+A block is a fixed subset of the corpus, chosen by a hash of the documents'
+keys (`sentence_pairs.block_bits`). The documents of a part are therefore
+listed by that hash, so that a block's are neighbours in the list.
+"""
+
+import contextlib
+import dataclasses
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.pretraining import sentence_pairs
+
+# A batch for the tokenizer ends at so many sentences or characters.
+_MAX_BATCH_SENTENCES = 1024
+_MAX_BATCH_CHARACTERS = 1 << 20
+
+# A document in the list of a part: where its tokens and sentences are.
+_ENTRY = np.dtype(
+    [
+        ("bits", np.uint32),
+        ("key", np.uint64),
+        ("first_token", np.int64),
+        ("num_tokens", np.int64),
+        ("first_sentence", np.int64),
+        ("num_sentences", np.int64),
+    ]
+)
+_LENGTH = np.dtype(np.uint32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Corpus:
+    """Documents of sentences of tokens, in flat arrays.
+
+    Args:
+        tokens: int32 [tokens], the ids of all sentences one after another.
+        sentence_starts: int64 [sentences + 1], where each sentence begins in
+            `tokens`; it ends where the next begins. None is empty.
+        document_starts: int64 [documents + 1], where each document begins in
+            `sentence_starts`. None is empty.
+        document_keys: uint64 [documents], ascending (`documents.Reader`).
+    """
+
+    tokens: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+    document_keys: np.ndarray
+
+    @property
+    def num_documents(self):
+        return len(self.document_keys)
+
+
+def token_dtype(vocab_size):
+    """Returns the dtype of token ids in files."""
+    return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)
+
+
+def make_tokenize(tokenizer):
+    """Returns a function of a list of sentences: (ids, their numbers)."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def graph(sentences):
+        pieces = tokenizer.tokenize(sentences).merge_dims(1, 2)
+        return pieces.flat_values, pieces.row_lengths()
+
+    def tokenize(sentences):
+        with tf.device("CPU:0"):
+            tokens, lengths = graph(tf.constant(sentences))
+        return tokens.numpy(), lengths.numpy()
+
+    return tokenize
+
+
+def write_part(sentences, tokenize, dtype, path):
+    """Writes tokenised documents; sentences without a token are dropped.
+
+    Args:
+        sentences: An iterable of (document key, sentence), keys ascending.
+        tokenize: As `make_tokenize` returns it.
+        dtype: Of the token ids.
+        path: Three files are made, of this name and a suffix.
+
+    Returns:
+        `{"documents", "sentences", "tokens"}`, numbers.
+    """
+    keys, document_tokens, document_sentences = [], [], []
+    with contextlib.ExitStack() as stack:
+        tokens_file = stack.enter_context(open(f"{path}.tokens", "wb"))
+        lengths_file = stack.enter_context(open(f"{path}.lengths", "wb"))
+        for batch_keys, batch in _batches(sentences):
+            tokens, lengths = tokenize(batch)
+            has_tokens = lengths > 0
+            lengths = lengths[has_tokens]
+            batch_keys = np.array(batch_keys, np.uint64)[has_tokens]
+            tokens_file.write(tokens.astype(dtype).tobytes())
+            lengths_file.write(lengths.astype(_LENGTH).tobytes())
+            unique, first = np.unique(batch_keys, return_index=True)
+            if not len(unique):
+                continue
+            num_tokens = np.add.reduceat(lengths, first)
+            num_sentences = np.diff(first, append=len(lengths))
+            if keys and keys[-1][-1] == unique[0]:
+                # The batch goes on with the last one's document.
+                document_tokens[-1][-1] += num_tokens[0]
+                document_sentences[-1][-1] += num_sentences[0]
+                unique, num_tokens, num_sentences = (
+                    unique[1:],
+                    num_tokens[1:],
+                    num_sentences[1:],
+                )
+            if len(unique):
+                keys.append(unique)
+                document_tokens.append(num_tokens)
+                document_sentences.append(num_sentences)
+    entries = np.zeros(sum(map(len, keys)), _ENTRY)
+    if len(entries):
+        entries["key"] = np.concatenate(keys)
+        entries["bits"] = sentence_pairs.block_bits(entries["key"])
+        for name, counts in (
+            ("token", document_tokens),
+            ("sentence", document_sentences),
+        ):
+            counts = np.concatenate(counts)
+            entries[f"num_{name}s"] = counts
+            entries[f"first_{name}"] = np.cumsum(counts) - counts
+    order = np.argsort(entries["bits"], kind="stable")
+    entries[order].tofile(f"{path}.documents")
+    return {
+        "documents": len(entries),
+        "sentences": int(entries["num_sentences"].sum()),
+        "tokens": int(entries["num_tokens"].sum()),
+    }
+
+
+def read_block(paths, dtype, block, num_blocks):
+    """Reads the documents of one block.
+
+    Args:
+        paths: Those of the parts.
+        dtype: Of the token ids in the files.
+        block: The number of the block.
+        num_blocks: How many there are.
+
+    Returns:
+        A `Corpus`, which may have no document.
+    """
+    entries, tokens, lengths = [], [], []
+    first, last = sentence_pairs.block_range(block, num_blocks)
+    for path in paths:
+        listed = np.fromfile(f"{path}.documents", _ENTRY)
+        begin, end = np.searchsorted(listed["bits"], (first, last))
+        # A copy: the part's whole list is not kept.
+        found = np.sort(listed[begin:end], order="key")
+        entries.append(found)
+        with (
+            open(f"{path}.tokens", "rb") as tokens_file,
+            open(f"{path}.lengths", "rb") as lengths_file,
+        ):
+            for entry in found:
+                tokens.append(
+                    _slice(
+                        tokens_file,
+                        dtype,
+                        entry["first_token"],
+                        entry["num_tokens"],
+                    )
+                )
+                lengths.append(
+                    _slice(
+                        lengths_file,
+                        _LENGTH,
+                        entry["first_sentence"],
+                        entry["num_sentences"],
+                    )
+                )
+    entries = np.concatenate(entries)
+    lengths = np.concatenate(lengths or [np.zeros(0, _LENGTH)])
+    return Corpus(
+        tokens=np.concatenate(tokens or [np.zeros(0, dtype)]).astype(np.int32),
+        sentence_starts=np.concatenate(
+            [[0], np.cumsum(lengths, dtype=np.int64)]
+        ),
+        document_starts=np.concatenate(
+            [[0], np.cumsum(entries["num_sentences"])]
+        ),
+        document_keys=entries["key"],
+    )
+
+
+def _batches(sentences):
+    """Yields (keys, sentences): lists for one call of the tokenizer."""
+    keys, batch, size = [], [], 0
+    for key, sentence in sentences:
+        keys.append(key)
+        batch.append(sentence)
+        size += len(sentence)
+        if len(batch) >= _MAX_BATCH_SENTENCES or size >= _MAX_BATCH_CHARACTERS:
+            yield keys, batch
+            keys, batch, size = [], [], 0
+    if batch:
+        yield keys, batch
+
+
+def _slice(stream, dtype, first, count):
+    data = os.pread(
+        stream.fileno(),
+        int(count) * dtype.itemsize,
+        int(first) * dtype.itemsize,
+    )
+    return np.frombuffer(data, dtype)

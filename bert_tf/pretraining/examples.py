@@ -1,0 +1,215 @@
+"""Examples before they are masked: sorted runs on disk, merged by ranges.
+
+Every block of the corpus makes one run: its examples in the order of their
+random numbers, with their tokens. The records hold the examples of all runs
+in that order, which is a shuffle of the whole corpus. Whoever writes the
+records from number m to n reads from every run the stretch that they lie in;
+an index tells where.
+"""
+
+import dataclasses
+import os
+
+import numpy as np
+
+from bert_tf import features
+
+# The order's highest bits: a run has an index entry for each of their values.
+_INDEX_BITS = 12
+_NUM_BUCKETS = 1 << _INDEX_BITS
+
+# Examples whose tokens are copied together.
+_COPY_SIZE = 1 << 16
+
+_ROW = np.dtype(
+    [
+        ("order", np.uint64),
+        ("seeds", np.uint32, 2),
+        ("a_length", np.uint32),
+        ("b_length", np.uint32),
+        ("is_random", np.uint8),
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Examples:
+    """Unmasked examples, in the order of the records.
+
+    Args:
+        tokens: int32 [tokens], the segments A and B of each in turn.
+        starts: int64 [examples], where each begins in `tokens`.
+        a_length: int64 [examples].
+        b_length: int64 [examples].
+        is_random: bool [examples], whether B is a random next sentence.
+        seeds: int64 [examples, 2], random, of the masking.
+    """
+
+    tokens: np.ndarray
+    starts: np.ndarray
+    a_length: np.ndarray
+    b_length: np.ndarray
+    is_random: np.ndarray
+    seeds: np.ndarray
+
+    def __len__(self):
+        return len(self.starts)
+
+    def take(self, chosen):
+        """Returns those that an index array or slice chooses."""
+        return dataclasses.replace(
+            self,
+            **{
+                name: getattr(self, name)[chosen]
+                for name in (
+                    "starts",
+                    "a_length",
+                    "b_length",
+                    "is_random",
+                    "seeds",
+                )
+            },
+        )
+
+
+def write_run(corpus, pairs, dtype, path):
+    """Writes the examples of a block.
+
+    Args:
+        corpus: The block, a `Corpus`.
+        pairs: Its `Pairs`, shuffled.
+        dtype: Of the token ids.
+        path: Three files are made, of this name and a suffix.
+
+    Returns:
+        `{"examples", "example_tokens", "random_pairs"}`, numbers.
+    """
+    rows = np.zeros(len(pairs), _ROW)
+    for name in _ROW.names:
+        rows[name] = getattr(pairs, name)
+    rows.tofile(f"{path}.rows")
+    lengths = np.stack([pairs.a_length, pairs.b_length], axis=1)
+    starts = np.stack([pairs.a_start, pairs.b_start], axis=1)
+    with open(f"{path}.tokens", "wb") as stream:
+        for first in range(0, len(pairs), _COPY_SIZE):
+            chunk = slice(first, first + _COPY_SIZE)
+            places = _ranges(starts[chunk].ravel(), lengths[chunk].ravel())
+            stream.write(corpus.tokens[places].astype(dtype).tobytes())
+    # Where the rows of each bucket begin, and their tokens.
+    edges = np.arange(_NUM_BUCKETS, dtype=np.uint64) << np.uint64(
+        64 - _INDEX_BITS
+    )
+    first_rows = np.append(np.searchsorted(pairs.order, edges), len(pairs))
+    token_ends = np.concatenate([[0], np.cumsum(lengths.sum(axis=1))])
+    np.stack([first_rows, token_ends[first_rows]]).astype(np.int64).tofile(
+        f"{path}.index"
+    )
+    return {
+        "examples": len(pairs),
+        # [CLS] and two [SEP].
+        "example_tokens": int(lengths.sum()) + 3 * len(pairs),
+        "random_pairs": int(pairs.is_random.sum()),
+    }
+
+
+class Runs:
+    """All runs of a corpus, read as one sorted sequence.
+
+    Args:
+        paths: As `write_run` got them.
+        dtype: Of the token ids.
+    """
+
+    def __init__(self, paths, dtype):
+        self._paths = paths
+        self._dtype = dtype
+        # [runs, 2, buckets + 1]: the rows and the tokens before each bucket.
+        self._index = np.stack(
+            [
+                np.fromfile(f"{path}.index", np.int64).reshape(2, -1)
+                for path in paths
+            ]
+        )
+        self._examples_before = self._index[:, 0].sum(axis=0)
+
+    def read(self, start, stop):
+        """Returns the `Examples` of the numbers from `start` to `stop`."""
+        before = self._examples_before
+        first = np.searchsorted(before, start, side="right") - 1
+        last = max(first, np.searchsorted(before, stop))
+        rows, tokens = [], []
+        for path, index in zip(self._paths, self._index):
+            rows.append(
+                _read(f"{path}.rows", _ROW, index[0, first], index[0, last])
+            )
+            tokens.append(
+                _read(
+                    f"{path}.tokens",
+                    self._dtype,
+                    index[1, first],
+                    index[1, last],
+                )
+            )
+        rows = np.concatenate(rows)
+        a_length = rows["a_length"].astype(np.int64)
+        b_length = rows["b_length"].astype(np.int64)
+        lengths = a_length + b_length
+        examples = Examples(
+            tokens=np.concatenate(tokens).astype(np.int32),
+            starts=np.cumsum(lengths) - lengths,
+            a_length=a_length,
+            b_length=b_length,
+            is_random=rows["is_random"] > 0,
+            seeds=rows["seeds"].astype(np.int64),
+        )
+        # Stable: should two runs have the same 64 bits, the first comes first.
+        order = np.argsort(rows["order"], kind="stable")
+        skipped = start - before[first]
+        return examples.take(order[skipped : skipped + stop - start])
+
+
+def pack(examples, max_seq_length, vocabulary):
+    """Returns examples as model inputs: [CLS] A [SEP] B [SEP] and padding.
+
+    Args:
+        examples: `Examples` of at most `max_seq_length - 3` tokens.
+        max_seq_length: L.
+        vocabulary: A `Vocabulary`.
+
+    Returns:
+        `{input_ids, input_mask, segment_ids}`, int32 [examples, L].
+    """
+    column = np.arange(max_seq_length)
+    first_sep = examples.a_length[:, None] + 1
+    last_sep = first_sep + examples.b_length[:, None] + 1
+    is_b = column > first_sep
+    # The columns that are no tokens look up anything, and are written over.
+    input_ids = examples.tokens.take(
+        examples.starts[:, None] + column - 1 - is_b, mode="clip"
+    )
+    input_ids[:, 0] = vocabulary.cls_id
+    input_ids[(column == first_sep) | (column == last_sep)] = vocabulary.sep_id
+    is_padding = column > last_sep
+    input_ids[is_padding] = vocabulary.pad_id
+    return {
+        features.INPUT_IDS: input_ids,
+        features.INPUT_MASK: (~is_padding).astype(np.int32),
+        features.SEGMENT_IDS: (is_b & ~is_padding).astype(np.int32),
+    }
+
+
+def _ranges(starts, lengths):
+    """Returns all integers of the ranges, one range after another."""
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(
+        ends[-1] if len(ends) else 0
+    )
+
+
+def _read(path, dtype, first, last):
+    size = dtype.itemsize
+    with open(path, "rb") as stream:
+        data = os.pread(
+            stream.fileno(), int(last - first) * size, int(first) * size
+        )
+    return np.frombuffer(data, dtype)

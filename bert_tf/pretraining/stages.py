@@ -1,0 +1,281 @@
+"""The three stages of making records, each by tasks that any process can do.
+
+A part of the text becomes tokenised documents; a block of the documents
+becomes a sorted run of examples; a segment of the examples becomes masked
+records. A task writes its files into the work folder, and last a small JSON
+file with its numbers, by which a later run knows that it is done. What it
+writes is a function of the job and its own number alone.
+"""
+
+import dataclasses
+import functools
+import glob
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf import files
+from bert_tf.pretraining import corpus
+from bert_tf.pretraining import documents
+from bert_tf.pretraining import examples
+from bert_tf.pretraining import records
+from bert_tf.pretraining import sentence_pairs
+from bert_tf.text import masking
+from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+
+# Examples packed, masked and serialized together.
+_BATCH_SIZE = 4096
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the examples are a function of, besides text and vocabulary.
+
+    Args:
+        max_seq_length: L, at least 5.
+        max_predictions_per_seq: P, the most masked tokens of an example.
+        random_seed: In [0, 2**32).
+        dupe_factor: Passes over the text, each with other pairs and masks.
+        masked_lm_prob: Share of an example's tokens that is masked.
+        short_seq_prob: Share of documents cut for a random shorter length.
+        do_whole_word_mask: Whether all pieces of a word are masked together.
+        input_format: One of `documents.FORMATS`.
+        text_field: The field of the text, for the format "jsonl".
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    max_seq_length: int = 128
+    max_predictions_per_seq: int = 20
+    random_seed: int = 12345
+    dupe_factor: int = 10
+    masked_lm_prob: float = 0.15
+    short_seq_prob: float = 0.1
+    do_whole_word_mask: bool = False
+    input_format: str = "sentences"
+    text_field: str = "text"
+
+    def __post_init__(self):
+        # Each checks its part.
+        _ = self.pairs, self.masking
+        if self.input_format not in documents.FORMATS:
+            raise ValueError(
+                f"`input_format` must be one of {', '.join(documents.FORMATS)}"
+                f". Received: input_format={self.input_format!r}."
+            )
+
+    @property
+    def pairs(self):
+        return sentence_pairs.PairSettings(
+            max_seq_length=self.max_seq_length,
+            short_seq_prob=self.short_seq_prob,
+            dupe_factor=self.dupe_factor,
+            random_seed=self.random_seed,
+        )
+
+    @property
+    def masking(self):
+        return masking.Rules(
+            max_predictions_per_seq=self.max_predictions_per_seq,
+            masked_lm_prob=self.masked_lm_prob,
+            do_whole_word_mask=self.do_whole_word_mask,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that a task needs to know; it can be pickled.
+
+    Args:
+        input_paths: The text files, in order.
+        parts: Their `documents.Part`s.
+        work_dir: The work folder, on a local disk.
+        vocabulary: The vocabulary's tokens.
+        do_lower_case: Of the tokenizer.
+        fast: Of the tokenizer.
+        settings: The `Settings`.
+    """
+
+    input_paths: tuple
+    parts: tuple
+    work_dir: str
+    vocabulary: tuple
+    do_lower_case: bool
+    fast: bool
+    settings: Settings
+
+    def path(self, stage, number):
+        """Returns where a task writes: a name for suffixes."""
+        return os.path.join(self.work_dir, f"{stage}-{number:06d}")
+
+
+class Stages:
+    """The tasks of a job, as methods of their numbers.
+
+    Args:
+        job: The `Job`.
+    """
+
+    def __init__(self, job):
+        self.job = job
+
+    def __getstate__(self):
+        # Not what the cached properties hold: every process makes its own.
+        return {"job": self.job}
+
+    @functools.cached_property
+    def _vocabulary(self):
+        return Vocabulary(tokens=self.job.vocabulary)
+
+    @functools.cached_property
+    def _dtype(self):
+        return corpus.token_dtype(len(self.job.vocabulary))
+
+    @functools.cached_property
+    def _tokenize(self):
+        return corpus.make_tokenize(
+            WordpieceTokenizer(
+                self._vocabulary, self.job.do_lower_case, self.job.fast
+            )
+        )
+
+    @functools.cached_property
+    def _mask_tokens(self):
+        length = self.job.settings.max_seq_length
+        vocabulary, rules = self._vocabulary, self.job.settings.masking
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None, length], tf.int32),
+                tf.TensorSpec([None, length], tf.int32),
+                tf.TensorSpec([None, 2], tf.int64),
+            ]
+        )
+        def mask_tokens(input_ids, input_mask, seeds):
+            return masking.mask_tokens(
+                input_ids, input_mask, seeds, vocabulary, rules
+            )
+
+        return mask_tokens
+
+    def read_part(self, number):
+        """Tokenises the documents of a part of the text."""
+        settings = self.job.settings
+        reader = documents.Reader(
+            self.job.input_paths, settings.input_format, settings.text_field
+        )
+        path = self.job.path("part", number)
+        counts = corpus.write_part(
+            reader.read(self.job.parts[number]),
+            self._tokenize,
+            self._dtype,
+            path,
+        )
+        return _done(
+            path,
+            counts
+            | {
+                "cut_lines": reader.num_cut_lines,
+                "cut_documents": reader.num_cut_documents,
+            },
+        )
+
+    def make_block(self, number):
+        """Makes the examples of a block of the documents."""
+        path = self.job.path("block", number)
+        block = corpus.read_block(
+            [
+                self.job.path("part", part)
+                for part in range(len(self.job.parts))
+            ],
+            self._dtype,
+            number,
+            self._num_blocks,
+        )
+        pairs = sentence_pairs.make_pairs(block, self.job.settings.pairs)
+        counts = examples.write_run(block, pairs.shuffled(), self._dtype, path)
+        return _done(
+            path, counts | {"lone_documents": int(block.num_documents == 1)}
+        )
+
+    def write_segment(self, number):
+        """Writes the records of one segment of the shuffled examples."""
+        path = self.job.path("segment", number)
+        start, stop = self._segments[number]
+        segment = self._runs.read(start, stop)
+        num_predictions = 0
+
+        def batches():
+            nonlocal num_predictions
+            for first in range(0, len(segment), _BATCH_SIZE):
+                batch = self.masked(
+                    segment.take(slice(first, first + _BATCH_SIZE))
+                )
+                num_predictions += int(batch[features.MASKED_LM_WEIGHTS].sum())
+                yield records.serialize(batch)
+
+        records.write(f"{path}.tfrecord", batches())
+        return _done(
+            path,
+            {
+                "examples": len(segment),
+                "predictions": num_predictions,
+                "bytes": files.size(f"{path}.tfrecord"),
+            },
+        )
+
+    def masked(self, unmasked):
+        """Returns `Examples` as records have them: {name: [B, length]}."""
+        inputs = examples.pack(
+            unmasked, self.job.settings.max_seq_length, self._vocabulary
+        )
+        with tf.device("CPU:0"):
+            masked = self._mask_tokens(
+                inputs[features.INPUT_IDS],
+                inputs[features.INPUT_MASK],
+                unmasked.seeds,
+            )
+        masked = {name: value.numpy() for name, value in masked.items()}
+        labels = unmasked.is_random[:, None].astype(np.int32)
+        return inputs | masked | {features.NEXT_SENTENCE_LABELS: labels}
+
+    # What is known only after an earlier stage lies in the work folder.
+
+    @functools.cached_property
+    def _num_blocks(self):
+        return files.read_json(os.path.join(self.job.work_dir, "blocks.json"))
+
+    @functools.cached_property
+    def _segments(self):
+        return files.read_json(os.path.join(self.job.work_dir, "segments.json"))
+
+    @functools.cached_property
+    def _runs(self):
+        return examples.Runs(
+            [
+                self.job.path("block", block)
+                for block in range(self._num_blocks)
+            ],
+            self._dtype,
+        )
+
+
+def result(path):
+    """Returns the numbers of a task, or None if it is not done."""
+    if not os.path.exists(f"{path}.json"):
+        return None
+    return files.read_json(f"{path}.json")
+
+
+def _done(path, numbers):
+    # On the disk before the file that says so.
+    for name in glob.glob(f"{glob.escape(path)}.*"):
+        with open(name, "rb") as stream:
+            os.fsync(stream.fileno())
+    files.write_text(f"{path}.json", json.dumps(numbers))
+    return numbers

@@ -1,0 +1,86 @@
+"""Runs numbered tasks in processes of their own, or in this one.
+
+The processes are started anew (not forked: TensorFlow's threads do not live
+through a fork) and end when the process that started them does, however that
+one ends.
+"""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+
+# In a worker: what the tasks are methods of.
+_stages = None
+
+
+@contextlib.contextmanager
+def pool(stages, num_workers):
+    """Yields a function that runs tasks and gives their results.
+
+    `run(method, numbers)` yields (number, `getattr(stages, method)(number)`),
+    in the order in which they are done.
+
+    Args:
+        stages: An object that can be pickled, with methods of one integer.
+        num_workers: The number of processes; with 1, tasks run in this one.
+
+    Raises (the function):
+        OSError: If a process was killed.
+        What a task raises.
+    """
+    if num_workers == 1:
+        yield lambda method, numbers: (
+            (number, getattr(stages, method)(number)) for number in numbers
+        )
+        return
+    # Before TensorFlow is imported there, which is before `_start`.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    executor = concurrent.futures.ProcessPoolExecutor(
+        num_workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start,
+        initargs=(stages,),
+    )
+
+    def run(method, numbers):
+        tasks = {
+            executor.submit(_call, method, number): number for number in numbers
+        }
+        try:
+            for task in concurrent.futures.as_completed(tasks):
+                yield tasks[task], task.result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise OSError(
+                "A worker process was killed, perhaps for want of memory. "
+                "Run again to continue where it stopped."
+            ) from error
+
+    try:
+        yield run
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _start(stages):
+    global _stages
+    _stages = stages
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    import tensorflow as tf
+
+    # One thread each: the processes are as many as there are cores.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.set_visible_devices([], "GPU")
+
+
+def _end_with_parent():
+    parent = multiprocessing.parent_process()
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+def _call(method, number):
+    return getattr(_stages, method)(number)

@@ -1,0 +1,34 @@
+"""Tasks in other processes: what is not told by the builder's tests."""
+
+import os
+
+import pytest
+
+from bert_tf.pretraining import workers
+
+
+class Tasks:
+    """Tasks that a worker can do."""
+
+    def square(self, number):
+        return number * number
+
+    def die(self, number):
+        os._exit(number)
+
+    def refuse(self, number):
+        raise ValueError(f"not {number}")
+
+
+def test_tasks_in_this_process():
+    with workers.pool(Tasks(), 1) as run:
+        assert dict(run("square", [2, 3])) == {2: 4, 3: 9}
+
+
+def test_what_a_worker_raises_and_a_killed_worker():
+    with workers.pool(Tasks(), 2) as run:
+        assert dict(run("square", [5])) == {5: 25}
+        with pytest.raises(ValueError, match="not 3"):
+            list(run("refuse", [3]))
+        with pytest.raises(OSError, match="was killed.*Run again"):
+            list(run("die", [9]))
