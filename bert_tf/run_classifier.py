@@ -128,6 +128,13 @@ _WARMUP_PROPORTION = flags.DEFINE_float(
     lower_bound=0.0,
     upper_bound=1.0,
 )
+_BIAS_CORRECTION = flags.DEFINE_bool(
+    "bias_correction",
+    False,
+    "Correct the bias of Adam's moments, which the original does not: the "
+    "first hundreds of steps are then several times smaller, and training on "
+    "few examples is steadier.",
+)
 _SAVE_CHECKPOINTS_STEPS = flags.DEFINE_integer(
     "save_checkpoints_steps",
     1000,
@@ -330,7 +337,8 @@ def _train(model, start, task, sources, predictor, strategy, policy):
                 _LEARNING_RATE.value,
                 ends[-1],
                 int(ends[-1] * _WARMUP_PROPORTION.value),
-            )
+            ),
+            bias_correction=_BIAS_CORRECTION.value,
         )
         if policy == "mixed_float16":
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
@@ -349,6 +357,7 @@ def _train(model, start, task, sources, predictor, strategy, policy):
                 "train_batch_size": _TRAIN_BATCH_SIZE.value,
                 "learning_rate": _LEARNING_RATE.value,
                 "warmup_proportion": _WARMUP_PROPORTION.value,
+                "bias_correction": _BIAS_CORRECTION.value,
                 "random_seed": _RANDOM_SEED.value,
             },
         )
