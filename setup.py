@@ -25,6 +25,7 @@ setup(
         "bert_tf.export",
     ],
     package_dir={"bert_tf.data": "data", "bert_tf.export": "export"},
+    package_data={"bert_tf.export": ["serving/*"]},
     install_requires=[
         # tensorflow-text is built against one minor version of TensorFlow
         # and requires exactly that one.
@@ -39,7 +40,10 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
+        # Warm-up requests in an export, and the gRPC client.
+        "serving": ["tensorflow-serving-api>=2.20,<2.22"],
         "test": [
+            "tensorflow-serving-api>=2.20,<2.22",
             "pytest>=8",
             "pytest-xdist>=3.6",
             # Exactly one: what is well formatted changes from one to the next.
