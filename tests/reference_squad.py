@@ -4,6 +4,7 @@ Written from the rules, one character, token or candidate at a time, so that
 a reader can verify it by eye. It serves as the oracle of the library.
 """
 
+import math
 import unicodedata
 
 import reference_text
@@ -83,3 +84,139 @@ def _same_sigmas(spelled, text, do_lower_case, index):
 def _stays(mark):
     lower = unicodedata.normalize("NFD", mark.lower())
     return any(unicodedata.category(part) != "Mn" for part in lower)
+
+
+def windows(
+    question, context, span, entries, max_seq_length, doc_stride, max_query
+):
+    """Returns every window: tokens, places, labels, as the original's loops.
+
+    Args:
+        question, context: Strings, lower-cased here.
+        span: (start, limit) of the answer, or (-1, -1).
+        entries: A set of the vocabulary's entries.
+
+    Returns:
+        A list of dictionaries: `tokens`, a list of strings; `places`, {place
+        of a token: (start, limit) in the context}; `is_max_context`, {place
+        of a token: bool}; `label`, the places of the answer's ends.
+    """
+    asked = [p for word in locate(question, entries, True) for p, _, _ in word]
+    asked = asked[:max_query]
+    pieces = [
+        piece for word in locate(context, entries, True) for piece in word
+    ]
+    room = max_seq_length - len(asked) - 3
+    spans = []
+    start = 0
+    while True:
+        length = min(len(pieces) - start, room)
+        spans.append((start, length))
+        if start + length == len(pieces):
+            break
+        start += min(length, doc_stride)
+
+    touched = [
+        index
+        for index, (_, start, limit) in enumerate(pieces)
+        if start < span[1] and limit > span[0]
+    ]
+    found = []
+    for number, (start, length) in enumerate(spans):
+        shown = range(start, start + length)
+        offset = len(asked) + 2 - start
+        label = (0, 0)
+        if touched and touched[0] in shown and touched[-1] in shown:
+            label = (touched[0] + offset, touched[-1] + offset)
+        tokens = ["[CLS]", *asked, "[SEP]"]
+        tokens += [*(pieces[index][0] for index in shown), "[SEP]"]
+        found.append(
+            {
+                "tokens": tokens,
+                "places": {
+                    index + offset: pieces[index][1:] for index in shown
+                },
+                "is_max_context": {
+                    index + offset: _best_window(spans, index) == number
+                    for index in shown
+                },
+                "label": label,
+            }
+        )
+    return found
+
+
+def _best_window(spans, index):
+    best, best_score = None, None
+    for number, (start, length) in enumerate(spans):
+        end = start + length - 1
+        if not start <= index <= end:
+            continue
+        score = min(index - start, end - index) + 0.01 * length
+        if best_score is None or score > best_score:
+            best, best_score = number, score
+    return best
+
+
+def nbest(
+    context, shown, start_logits, end_logits, n_best, max_length, version_2
+):
+    """Returns ([(text, probability, start logit, end logit)], null odds).
+
+    Args:
+        context: The text.
+        shown: The windows of one question, as `windows` gives them.
+        start_logits, end_logits: Of each window a list of floats.
+        n_best, max_length: Limits of the candidates and of their pieces.
+        version_2: Whether there may be no answer.
+    """
+    candidates = []
+    null = None
+    for window, starts, ends in zip(shown, start_logits, end_logits):
+        if null is None or starts[0] + ends[0] < null[0]:
+            null = (starts[0] + ends[0], starts[0], ends[0], "")
+        for start in _best_places(starts, n_best):
+            for end in _best_places(ends, n_best):
+                if start not in window["places"]:
+                    continue
+                if end not in window["places"]:
+                    continue
+                if not window["is_max_context"][start]:
+                    continue
+                if end < start or end - start + 1 > max_length:
+                    continue
+                first = window["places"][start][0]
+                limit = window["places"][end][1]
+                candidates.append(
+                    (
+                        starts[start] + ends[end],
+                        starts[start],
+                        ends[end],
+                        context[first:limit],
+                    )
+                )
+    if version_2:
+        candidates.append(null)
+    candidates.sort(key=lambda candidate: candidate[0], reverse=True)
+    kept = []
+    for candidate in candidates:
+        if len(kept) < n_best and candidate[3] not in [c[3] for c in kept]:
+            kept.append(candidate)
+    if version_2 and null[3] not in [c[3] for c in kept]:
+        kept.append(null)
+    if not kept:
+        kept = [(0.0, 0.0, 0.0, "")]
+    total = sum(math.exp(candidate[0]) for candidate in kept)
+    best = next((c for c in kept if c[3]), None)
+    odds = None
+    if version_2:
+        odds = null[0] - best[1] - best[2] if best else 1_000_000.0
+    return [
+        (text, math.exp(score) / total, start, end)
+        for score, start, end, text in kept
+    ], odds
+
+
+def _best_places(logits, n_best):
+    ranked = sorted(range(len(logits)), key=lambda i: logits[i], reverse=True)
+    return ranked[:n_best]

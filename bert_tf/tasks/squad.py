@@ -1,0 +1,244 @@
+"""SQuAD's family of tasks: the span of a text that answers a question.
+
+SQuAD 1.1 is Rajpurkar et al. 2016 (arXiv 1606.05250); 2.0 adds questions that
+the text does not answer (Rajpurkar et al. 2018, arXiv 1806.03822). The method
+is Devlin et al. 2018, sections 4.2 and 4.3. Programs, `keras.Model.fit` and the
+training loop work from one `SquadTask`; a fine-tuned model's folder holds it
+as task.json.
+"""
+
+import dataclasses
+import math
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import features
+from bert_tf.checkpoints import loading
+from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import report
+from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.training.objective import Objective
+
+FAMILY = "squad"
+START_LOGITS = "start_logits"
+END_LOGITS = "end_logits"
+OUTPUTS = (START_LOGITS, END_LOGITS)
+
+_SIZES = (
+    "doc_stride",
+    "max_query_length",
+    "n_best_size",
+    "max_answer_length",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SquadTask:
+    """How texts are cut to windows and answers chosen from their logits.
+
+    Args:
+        version_2_with_negative: Whether a question may have no answer.
+        doc_stride: Pieces from the beginning of one window to the next.
+        max_query_length: Pieces of a question; those beyond are cut off.
+        n_best_size: Candidates kept, of starts, of ends and of answers.
+        max_answer_length: Pieces of the longest answer.
+        null_score_diff_threshold: With `version_2_with_negative`, the answer
+            is empty where the score of none exceeds the best answer's by
+            more than this.
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    version_2_with_negative: bool = False
+    doc_stride: int = 128
+    max_query_length: int = 64
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    null_score_diff_threshold: float = 0.0
+
+    def __post_init__(self):
+        for field in _SIZES:
+            value = getattr(self, field)
+            if type(value) is not int or value < 1:
+                raise ValueError(
+                    f"`{field}` must be a positive integer. "
+                    f"Received: {field}={value!r}."
+                )
+        if type(self.version_2_with_negative) is not bool:
+            raise ValueError(
+                "`version_2_with_negative` must be true or false. Received: "
+                f"version_2_with_negative={self.version_2_with_negative!r}."
+            )
+        threshold = self.null_score_diff_threshold
+        if type(threshold) not in (int, float) or not math.isfinite(threshold):
+            raise ValueError(
+                "`null_score_diff_threshold` must be a finite number. "
+                f"Received: null_score_diff_threshold={threshold!r}."
+            )
+
+    @property
+    def labels(self):
+        """No names of classes: the labels are places."""
+        return ()
+
+    def to_dict(self):
+        """Returns what task.json holds: the family and the fields."""
+        return {"family": FAMILY, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values):
+        """Reads what `to_dict` returns.
+
+        Raises:
+            ValueError: If it is of another family, a key is missing or
+                unknown, or a value is out of its range.
+        """
+        fields = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(values, dict) or set(values) != {"family", *fields}:
+            raise ValueError(
+                f"A task must have the keys family, {', '.join(fields)}. "
+                f"Received: {values!r}."
+            )
+        if values["family"] != FAMILY:
+            raise ValueError(
+                f"`family` must be {FAMILY!r}. "
+                f"Received: family={values['family']!r}."
+            )
+        return cls(**{name: values[name] for name in fields})
+
+    def loss(self):
+        """Returns the Keras losses of the outputs.
+
+        Their sum is the mean of the cross-entropies of start and end.
+        """
+        return dict.fromkeys(OUTPUTS, _half_cross_entropy)
+
+    def objective(self):
+        """Returns the same loss for `training.loop`.
+
+        A batch has the model inputs, `labels`, a dictionary of int32 `[B]`
+        under the outputs' names, and optionally `example_weights` float32
+        `[B]`, 0 for windows that only fill the batch.
+        """
+
+        def weights(batch):
+            return {"loss": ops.sum(_example_weights(batch))}
+
+        def losses(outputs, batch):
+            labels = batch[features.LABELS]
+            losses_B = sum(
+                _half_cross_entropy(labels[name], outputs[name])
+                for name in OUTPUTS
+            )
+            return {"loss": ops.sum(_example_weights(batch) * losses_B)}
+
+        return Objective(
+            weights=weights,
+            losses=losses,
+            metrics=lambda outputs, batch: {},
+        )
+
+    def decode(self, outputs, is_candidate):
+        """Finds the best span of every window, in TensorFlow's operations.
+
+        Args:
+            outputs: The model's: float32 `[B, L]` under `OUTPUTS`.
+            is_candidate: bool `[B, L]`: the tokens of the context.
+
+        Returns:
+            A dictionary: `starts` and `ends` int32 `[B]`, the first and the
+            last token of the span of the highest score that has
+            `max_answer_length` tokens or fewer; `scores` float32 `[B]`, its
+            two logits' sum, and `null_scores` float32 `[B]`, that of no
+            answer. Where there is no candidate, `scores` is -inf.
+        """
+        start_logits = outputs[START_LOGITS]
+        end_logits = outputs[END_LOGITS]
+        length = tf.shape(start_logits)[1]
+        scores = start_logits[:, :, tf.newaxis] + end_logits[:, tf.newaxis, :]
+        distance = tf.range(length) - tf.range(length)[:, tf.newaxis]
+        fits = (distance >= 0) & (distance < self.max_answer_length)
+        fits &= is_candidate[:, :, tf.newaxis] & is_candidate[:, tf.newaxis, :]
+        scores = tf.where(fits, scores, -math.inf)
+        scores = tf.reshape(scores, [-1, length * length])
+        best = tf.argmax(scores, axis=-1, output_type=tf.int32)
+        return {
+            "starts": best // length,
+            "ends": best % length,
+            "scores": tf.reduce_max(scores, axis=-1),
+            "null_scores": start_logits[:, 0] + end_logits[:, 0],
+        }
+
+
+def new_model(start, dtype=None):
+    """Makes a `BertSpanPredictor` to be tuned.
+
+    The head is newly made, unless the checkpoint is a model folder that was
+    tuned to a task of this family.
+
+    Args:
+        start: A `starting_point.StartingPoint`.
+        dtype: The Keras dtype policy, or its name.
+    """
+    model = BertSpanPredictor(start.config, dtype=dtype)
+    if start.init_checkpoint is not None:
+        stored = model_folder.read_task(start.init_checkpoint)
+        is_tuned = stored is not None and stored.get("family") == FAMILY
+        loading.load_weights(
+            start.init_checkpoint, model if is_tuned else model.encoder
+        )
+    return model
+
+
+def tuned_model(start, dtype=None):
+    """Makes a `BertSpanPredictor` with the checkpoint's weights and head.
+
+    Raises:
+        ValueError: If the checkpoint has no such head.
+    """
+    model = BertSpanPredictor(start.config, dtype=dtype)
+    coverage = loading.load_weights(start.init_checkpoint, model)
+    # The pooler takes no part, and files of this kind have none.
+    missing = [
+        name for name in coverage.names(report.NEW) if name.startswith("span")
+    ]
+    if missing:
+        raise ValueError(
+            f"{start.init_checkpoint}: is not tuned to answer questions; it "
+            f"has no {', '.join(missing)}."
+        )
+    return model
+
+
+def stored_task(folder):
+    """Returns the `SquadTask` of a model folder, or None without task.json.
+
+    Raises:
+        ValueError: If the folder was tuned to another task.
+    """
+    values = model_folder.read_task(folder)
+    if values is None:
+        return None
+    try:
+        return SquadTask.from_dict(values)
+    except ValueError as error:
+        path = f"{folder}/{model_folder.TASK_FILE}"
+        raise ValueError(f"{path}: {error}") from error
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+def _half_cross_entropy(places, logits):
+    logits_BL = ops.cast(logits, "float32")
+    places_B1 = ops.reshape(ops.cast(places, "int32"), (-1, 1))
+    picked_B1 = ops.take_along_axis(logits_BL, places_B1, axis=-1)
+    return 0.5 * (ops.logsumexp(logits_BL, axis=-1) - picked_B1[:, 0])
+
+
+def _example_weights(batch):
+    weights = batch.get(features.EXAMPLE_WEIGHTS)
+    if weights is None:
+        return ops.ones(ops.shape(batch[features.INPUT_IDS])[0], "float32")
+    return weights

@@ -1,0 +1,249 @@
+"""SQuAD's files: questions read, and answers written, as JSON."""
+
+import dataclasses
+import json
+
+import numpy as np
+from absl import logging
+
+from bert_tf import files
+
+# Warnings about single questions, before they are only counted.
+_MAX_WARNINGS = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SquadExamples:
+    """Questions about texts.
+
+    Args:
+        ids: N ids, each once.
+        questions: N strings.
+        contexts: The texts, each once.
+        context_indices: int32 `[N]`: which text each question is about.
+        answer_starts: int32 `[N]`: the character where the answer to learn
+            begins, -1 where there is none.
+        answer_limits: int32 `[N]`: the character after its last one, or -1.
+        answers: Of each question the list of right answers, empty where it
+            has none; None if the file tells no answers.
+    """
+
+    ids: tuple[str, ...]
+    questions: tuple[str, ...]
+    contexts: tuple[str, ...]
+    context_indices: np.ndarray
+    answer_starts: np.ndarray
+    answer_limits: np.ndarray
+    answers: tuple[tuple[str, ...], ...] | None
+
+    def __len__(self):
+        return len(self.ids)
+
+    def context(self, index):
+        """Returns the text that a question is about."""
+        return self.contexts[self.context_indices[index]]
+
+
+def read_squad(
+    path, version_2_with_negative, is_training, verbose_logging=False
+):
+    """Reads a file of SQuAD 1.1 or 2.0.
+
+    An answer that does not stand where the file says is looked for in the
+    words that it touches there. In training, questions for which that fails
+    are left out, with a warning, as google-research/bert does.
+
+    Differs from BERT: of several answers the first is learned, where the
+    original refuses the file.
+
+    Args:
+        path: The file.
+        version_2_with_negative: Whether questions may have no answer.
+        is_training: Whether the answers are to be learned.
+        verbose_logging: Whether every question left out is warned of, instead
+            of the first few and their number.
+
+    Returns:
+        `SquadExamples`.
+
+    Raises:
+        ValueError: If the file is missing, not JSON or not of this form, has
+            no question, or an id twice, or in training an answer is missing.
+            The message names the file and the path in it.
+    """
+    content = files.read_json(path)
+    try:
+        return _Reader(
+            path, version_2_with_negative, is_training, verbose_logging
+        ).read(content)
+    except _FormError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def write_json(path, value):
+    """Writes JSON as google-research/bert does, whole or not at all."""
+    files.write_text(path, json.dumps(value, indent=4) + "\n")
+
+
+class _FormError(Exception):
+    """Something in the file is missing or of another kind."""
+
+
+class _Reader:
+    def __init__(self, path, may_lack_answer, is_training, verbose_logging):
+        self._path = path
+        self._may_lack_answer = may_lack_answer
+        self._is_training = is_training
+        self._max_warnings = np.inf if verbose_logging else _MAX_WARNINGS
+        self._num_left_out = 0
+        self._contexts = {}
+        self._rows = {}
+        self._has_answers = True
+
+    def read(self, content):
+        paragraphs = [
+            item
+            for entry, place in _items(content, "data", "")
+            for item in _items(entry, "paragraphs", place)
+        ]
+        for paragraph, place in paragraphs:
+            context = _get(paragraph, "context", str, place)
+            index = self._contexts.setdefault(context, len(self._contexts))
+            for question, place_of in _items(paragraph, "qas", place):
+                self._add(question, place_of, context, index)
+        if self._num_left_out:
+            logging.warning(
+                "%s: %d questions are left out: their answers are not in the "
+                "text.",
+                self._path,
+                self._num_left_out,
+            )
+        if not self._rows:
+            raise _FormError("there is no question in the file.")
+        columns = list(zip(*self._rows.values()))
+        questions, indices, starts, limits, answers = columns
+        return SquadExamples(
+            ids=tuple(self._rows),
+            questions=questions,
+            contexts=tuple(self._contexts),
+            context_indices=np.array(indices, np.int32),
+            answer_starts=np.array(starts, np.int32),
+            answer_limits=np.array(limits, np.int32),
+            answers=answers if self._has_answers else None,
+        )
+
+    def _add(self, question, place, context, index):
+        name = _get(question, "id", str, place)
+        text = _get(question, "question", str, place)
+        if name in self._rows:
+            raise _FormError(
+                f"{place}.id must be there once. Received: id={name!r}."
+            )
+        is_impossible = (
+            self._may_lack_answer
+            and "is_impossible" in question
+            and _get(question, "is_impossible", bool, place)
+        )
+        answers = []
+        if is_impossible and "answers" not in question:
+            pass
+        elif "answers" in question or self._is_training:
+            answers = [
+                (
+                    _get(answer, "text", str, place_of),
+                    _get(answer, "answer_start", int, place_of),
+                )
+                for answer, place_of in _items(question, "answers", place)
+            ]
+        else:
+            self._has_answers = False
+        span = (-1, -1)
+        if self._is_training and not is_impossible:
+            if not answers:
+                raise _FormError(
+                    f"{place}.answers must have an answer in training"
+                    + (
+                        "."
+                        if self._may_lack_answer
+                        else ", but with version_2_with_negative."
+                    )
+                )
+            span = _find_answer(context, *answers[0])
+            if span is None:
+                self._leave_out(name, answers[0][0], place)
+                return
+        gold = () if is_impossible else tuple(answer for answer, _ in answers)
+        self._rows[name] = (text, index, *span, gold)
+
+    def _leave_out(self, name, answer, place):
+        self._num_left_out += 1
+        if self._num_left_out <= self._max_warnings:
+            logging.warning(
+                "%s: %s (id %s): could not find the answer %r in the text.",
+                self._path,
+                place,
+                name,
+                answer,
+            )
+
+
+def _find_answer(context, answer, start):
+    """Returns (start, limit) of an answer in the text, or None.
+
+    The answer is looked for in the words, between white space, that hold the
+    characters from `start` on; there also with other white space.
+    """
+    limit = start + len(answer)
+    words = answer.split()
+    if start < 0 or limit > len(context) or not words:
+        return None
+    if context[start:limit] == answer:
+        return start, limit
+    while start > 0 and not context[start - 1].isspace():
+        start -= 1
+    while limit < len(context) and not context[limit].isspace():
+        limit += 1
+    place = context.find(answer, start, limit)
+    if place >= 0:
+        return place, place + len(answer)
+    found = context[start:limit]
+    if " ".join(words) not in " ".join(found.split()):
+        return None
+    return start + len(found) - len(found.lstrip()), start + len(found.rstrip())
+
+
+def _items(value, key, place):
+    """Returns pairs of an entry of a list and its path in the file."""
+    items = _get(value, key, list, place)
+    path = f"{place}.{key}" if place else key
+    return [(item, f"{path}[{index}]") for index, item in enumerate(items)]
+
+
+_KINDS = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    list: "a list",
+}
+
+
+def _get(value, key, kind, place):
+    if not isinstance(value, dict):
+        raise _FormError(
+            f"{place or 'the whole'} must be an object. "
+            f"Received: {_shortened(value)}."
+        )
+    path = f"{place}.{key}" if place else key
+    if key not in value:
+        raise _FormError(f"{path} is missing.")
+    if type(value[key]) is not kind:
+        raise _FormError(
+            f"{path} must be {_KINDS[kind]}. "
+            f"Received: {_shortened(value[key])}."
+        )
+    return value[key]
+
+
+def _shortened(value):
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

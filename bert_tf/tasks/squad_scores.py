@@ -1,0 +1,163 @@
+"""SQuAD's official scores: exact match and F1 of words, in percent.
+
+They follow the rules of evaluate-v1.1.py and evaluate-v2.0.py, in which an
+answer counts as the best of its scores against all right answers.
+"""
+
+import collections
+import re
+import string
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def normalize_answer(text):
+    """Returns the words that count: lower-case, no punctuation, no articles."""
+    text = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def exact_match(prediction, answer):
+    """Returns 1 if the two are the same answer, or else 0."""
+    return int(normalize_answer(prediction) == normalize_answer(answer))
+
+
+def f1(prediction, answer):
+    """Returns the F1 of the words that two answers have, with their counts.
+
+    It is 0 where nothing is common, also to two answers without words, as
+    evaluate-v1.1.py has it.
+    """
+    predicted = normalize_answer(prediction).split()
+    wanted = normalize_answer(answer).split()
+    common = collections.Counter(predicted) & collections.Counter(wanted)
+    num_common = sum(common.values())
+    if num_common == 0:
+        return 0.0
+    precision = num_common / len(predicted)
+    recall = num_common / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def scores_1_1(predictions, answers):
+    """Returns the scores of SQuAD 1.1.
+
+    Args:
+        predictions: List of N strings.
+        answers: Of each question the right answers, one or more.
+
+    Returns:
+        `{"exact_match": percent, "f1": percent}`.
+
+    Raises:
+        ValueError: If a question has no right answer.
+    """
+    if not all(answers):
+        raise ValueError(
+            "Every question must have an answer, but with "
+            "version_2_with_negative. Received: "
+            f"{sum(not own for own in answers)} questions without."
+        )
+    pairs = list(zip(predictions, answers, strict=True))
+    return {
+        "exact_match": _percent(
+            [
+                max(exact_match(text, own) for own in all_)
+                for text, all_ in pairs
+            ]
+        ),
+        "f1": _percent(
+            [max(f1(text, own) for own in all_) for text, all_ in pairs]
+        ),
+    }
+
+
+def scores_2_0(predictions, answers):
+    """Returns the scores of SQuAD 2.0.
+
+    Args:
+        predictions: List of N strings, "" for no answer.
+        answers: Of each question the right answers, or none.
+
+    Returns:
+        `exact`, `f1` in percent and `total`, over all questions, and with the
+        prefixes `HasAns_` and `NoAns_` over those that have an answer and
+        those that have none.
+    """
+    exact, partial = _raw_scores_2_0(predictions, answers)
+    groups = {
+        "": range(len(answers)),
+        "HasAns_": [i for i, own in enumerate(answers) if own],
+        "NoAns_": [i for i, own in enumerate(answers) if not own],
+    }
+    results = {}
+    for prefix, indices in groups.items():
+        if indices:
+            results |= {
+                f"{prefix}exact": _percent([exact[i] for i in indices]),
+                f"{prefix}f1": _percent([partial[i] for i in indices]),
+                f"{prefix}total": len(indices),
+            }
+    return results
+
+
+def best_thresholds(predictions, null_odds, answers):
+    """Returns the best scores that any threshold of no answer could give.
+
+    Args:
+        predictions: List of N strings: the best answers, were there one.
+        null_odds: List of N floats: by how much no answer scores higher.
+        answers: Of each question the right answers, or none.
+
+    Returns:
+        `best_exact` and `best_f1` in percent, and the thresholds that they
+        need, `best_exact_thresh` and `best_f1_thresh`: the answer is to be
+        empty where `null_odds` is greater. As in evaluate-v2.0.py, a
+        threshold is 0.0 where no answer at all is best.
+    """
+    results = {}
+    raw = _raw_scores_2_0(predictions, answers)
+    for name, scores in zip(("exact", "f1"), raw):
+        best, threshold = _best_threshold(
+            predictions, scores, null_odds, answers
+        )
+        results[f"best_{name}"] = best
+        results[f"best_{name}_thresh"] = threshold
+    return results
+
+
+def _best_threshold(predictions, scores, null_odds, answers):
+    # From the threshold below all odds upwards: one more question is
+    # answered at each step.
+    score = best = sum(not own for own in answers)
+    threshold = 0.0
+    order = sorted(range(len(null_odds)), key=lambda index: null_odds[index])
+    for index in order:
+        if answers[index]:
+            score += scores[index]
+        elif predictions[index]:
+            score -= 1
+        if score > best:
+            best, threshold = score, null_odds[index]
+    return 100 * best / len(scores), threshold
+
+
+def _raw_scores_2_0(predictions, answers):
+    exact, partial = [], []
+    for prediction, own in zip(predictions, answers, strict=True):
+        wanted = [text for text in own if normalize_answer(text)] or [""]
+        exact.append(max(exact_match(prediction, text) for text in wanted))
+        partial.append(max(_f1_2_0(prediction, text) for text in wanted))
+    return exact, partial
+
+
+def _f1_2_0(prediction, answer):
+    """F1, where two answers without words agree."""
+    if not normalize_answer(prediction) or not normalize_answer(answer):
+        return float(exact_match(prediction, answer))
+    return f1(prediction, answer)
+
+
+def _percent(scores):
+    return 100 * sum(scores) / len(scores)
