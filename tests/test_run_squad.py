@@ -1,0 +1,141 @@
+"""run_squad from files to files, as a subprocess."""
+
+import json
+
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+
+PROGRAM = "bert_tf.run_squad"
+TOKENS = (*SPECIAL_TOKENS, *"abcdefgh?.")
+CONFIG = BertConfig(
+    vocab_size=len(TOKENS),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+)
+CONTEXT = "A b, C d e f g h. b C d e?"
+
+
+@pytest.fixture
+def flags(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    return (
+        f"--vocab_file={tmp_path / 'vocab.txt'}",
+        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        f"--output_dir={tmp_path / 'output'}",
+        "--max_seq_length=14",
+        "--max_query_length=4",
+        "--doc_stride=5",
+    )
+
+
+def write_squad(path, num_questions):
+    questions = [
+        {
+            "id": f"q{i}",
+            "question": "A b?",
+            "answers": [{"text": CONTEXT[i : i + 4], "answer_start": i}]
+            if i % 3
+            else [],
+            "is_impossible": i % 3 == 0,
+        }
+        for i in range(num_questions)
+    ]
+    content = {"data": [{"paragraphs": [{"context": CONTEXT}]}]}
+    content["data"][0]["paragraphs"][0]["qas"] = questions
+    path.write_text(json.dumps(content))
+    return path
+
+
+def read_results(folder):
+    lines = (folder / "eval_results.txt").read_text().splitlines()
+    return {
+        name: float(value)
+        for name, value in (line.split(" = ") for line in lines)
+    }
+
+
+def test_questions_are_learned_answered_and_scored(
+    tmp_path, flags, run_program
+):
+    output = tmp_path / "output"
+    predict_file = write_squad(tmp_path / "dev.json", 8)
+    done = run_program(
+        PROGRAM,
+        *flags,
+        f"--train_file={write_squad(tmp_path / 'train.json', 12)}",
+        f"--predict_file={predict_file}",
+        "--version_2_with_negative",
+        "--do_train",
+        "--do_predict",
+        "--do_eval",
+        "--tune_null_threshold",
+        "--train_batch_size=5",
+        "--num_train_epochs=2",
+        "--iterations_per_loop=2",
+        "--n_best_size=3",
+    )
+    # int(12 / 5 * 2)
+    assert "step 4/4" in done.stderr
+    assert "12 questions, 36 windows" in done.stderr
+    results = read_results(output)
+    assert results["global_step"] == 4
+    assert results["total"] == 8
+    assert results["NoAns_total"] == 3
+    threshold = results["best_f1_thresh"]
+    assert results["null_score_diff_threshold"] == threshold
+    assert f"f1 = {results['f1']}" in done.stdout
+    task = json.loads((output / "task.json").read_text())
+    assert task["null_score_diff_threshold"] == threshold
+    assert task["doc_stride"] == 5
+    config = json.loads((output / "config.json").read_text())
+    assert config["architectures"] == ["BertForQuestionAnswering"]
+
+    names = [f"q{i}" for i in range(8)]
+    predictions = json.loads((output / "predictions.json").read_text())
+    nbest = json.loads((output / "nbest_predictions.json").read_text())
+    null_odds = json.loads((output / "null_odds.json").read_text())
+    assert list(predictions) == list(nbest) == list(null_odds) == names
+    for name in names:
+        assert predictions[name] in CONTEXT
+        assert (predictions[name] == "") == (null_odds[name] > threshold)
+        texts = [entry["text"] for entry in nbest[name]]
+        assert "" in texts
+        assert len(texts) in (3, 4)
+        assert sum(
+            entry["probability"] for entry in nbest[name]
+        ) == pytest.approx(1)
+
+    # The folder knows its task and its threshold: answered again, elsewhere.
+    again = tmp_path / "again"
+    run_program(
+        PROGRAM,
+        f"--init_checkpoint={output}",
+        f"--output_dir={again}",
+        f"--predict_file={predict_file}",
+        "--max_seq_length=14",
+        "--do_predict",
+    )
+    assert json.loads((again / "predictions.json").read_text()) == predictions
+    assert not (again / "eval_results.txt").exists()
+
+
+def test_bad_file_is_told_in_one_line(tmp_path, flags, run_program):
+    path = tmp_path / "train.json"
+    path.write_text('{"data": [{"paragraphs": [{"context": 3}]}]}')
+
+    refused = run_program(
+        PROGRAM, *flags, "--do_train", f"--train_file={path}", check=False
+    )
+
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1] == (
+        f"run_squad.py: error: {path}: data[0].paragraphs[0].context must be "
+        "a string. Received: 3."
+    )
+    assert not (tmp_path / "output").exists()
