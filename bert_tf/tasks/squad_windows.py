@@ -56,6 +56,17 @@ class WindowMaker(tf.Module):
         self.vocabulary = preprocessor.vocabulary
         self.max_seq_length = preprocessor.max_seq_length
         self.task = task
+        # Traced once, for all batch sizes and uses.
+        strings = tf.TensorSpec([None], tf.string)
+        self._make = tf.function(
+            self._make_windows,
+            input_signature=[
+                strings,
+                strings,
+                tf.TensorSpec([None], tf.int32),
+                tf.TensorSpec([None, 2], tf.int32),
+            ],
+        )
 
     def num_pieces(self, texts):
         """Returns the pieces of each text: string `[N]` to int32 `[N]`."""
@@ -94,6 +105,18 @@ class WindowMaker(tf.Module):
             the sequence, int32 `[B]` under the names of the model's outputs,
             0 where the answer is not wholly in the window.
         """
+        has_labels = spans is not None
+        if not has_labels:
+            spans = tf.fill([tf.size(windows), 2], -1)
+        made = self._make(questions, contexts, windows, spans)
+        for value in tf.nest.flatten(made):
+            shape = [self.max_seq_length] * (value.shape.rank - 1)
+            value.set_shape([*windows.shape, *shape])
+        if not has_labels:
+            del made[features.LABELS]
+        return made
+
+    def _make_windows(self, questions, contexts, windows, spans):
         question = self.tokenizer.tokenize(questions).merge_dims(1, 2)
         question = question[:, : self.task.max_query_length]
         context, offsets = self.tokenizer.tokenize_with_offsets(contexts)
@@ -133,18 +156,17 @@ class WindowMaker(tf.Module):
             IS_MAX_CONTEXT: is_context_BL
             & tf.equal(most_context_BL, windows[:, tf.newaxis]),
         }
-        if spans is not None:
-            piece = _first_and_last_piece(starts, limits, spans)
-            is_inside = (
-                (spans[:, 0] >= 0)
-                & (piece[0] <= piece[1])
-                & (piece[0] >= first)
-                & (piece[1] < first + length)
-            )
-            result[features.LABELS] = {
-                name: tf.where(is_inside, place + offset, 0)
-                for name, place in zip(squad.OUTPUTS, piece)
-            }
+        piece = _first_and_last_piece(starts, limits, spans)
+        is_inside = (
+            (spans[:, 0] >= 0)
+            & (piece[0] <= piece[1])
+            & (piece[0] >= first)
+            & (piece[1] < first + length)
+        )
+        result[features.LABELS] = {
+            name: tf.where(is_inside, place + offset, 0)
+            for name, place in zip(squad.OUTPUTS, piece)
+        }
         return result
 
     def _room_and_step(self, question_pieces):
