@@ -123,19 +123,3 @@ def test_questions_are_learned_answered_and_scored(
     )
     assert json.loads((again / "predictions.json").read_text()) == predictions
     assert not (again / "eval_results.txt").exists()
-
-
-def test_bad_file_is_told_in_one_line(tmp_path, flags, run_program):
-    path = tmp_path / "train.json"
-    path.write_text('{"data": [{"paragraphs": [{"context": 3}]}]}')
-
-    refused = run_program(
-        PROGRAM, *flags, "--do_train", f"--train_file={path}", check=False
-    )
-
-    assert refused.returncode == 1
-    assert refused.stderr.splitlines()[-1] == (
-        f"run_squad.py: error: {path}: data[0].paragraphs[0].context must be "
-        "a string. Received: 3."
-    )
-    assert not (tmp_path / "output").exists()
