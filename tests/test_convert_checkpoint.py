@@ -23,7 +23,7 @@ def test_there_and_back(tmp_path, run_program):
     lines = process.stdout.splitlines()
     assert lines[0].split() == ["status", "name", "shape", "note"]
     assert (
-        "loaded  bert/encoder/layer_1/intermediate/dense/kernel"
+        "loaded  bert/encoder/layer_{0-1}/intermediate/dense/kernel"
         in process.stdout
     )
     assert lines[-1].endswith("46 loaded, 0 new, 0 left over")

@@ -33,7 +33,9 @@ def test_a_version_that_is_there_is_an_error_of_one_line(run_program, tmp_path):
         check=False,
     )
     assert process.returncode == 1
-    errors = [line for line in process.stderr.splitlines() if "error: " in line]
+    errors = [
+        line for line in process.stderr.splitlines() if ": error: " in line
+    ]
     assert len(errors) == 1 and "version=3" in errors[0]
     assert "Traceback" not in process.stderr
     assert sorted(taken.parent.rglob("*")) == [taken, taken / "saved_model.pb"]
