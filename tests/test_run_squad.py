@@ -4,8 +4,12 @@ import json
 
 import pytest
 
+from bert_tf import checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.tasks.squad import SquadTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 
 PROGRAM = "bert_tf.run_squad"
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh?.")
@@ -111,15 +115,42 @@ def test_questions_are_learned_answered_and_scored(
             entry["probability"] for entry in nbest[name]
         ) == pytest.approx(1)
 
-    # The folder knows its task and its threshold: answered again, elsewhere.
-    again = tmp_path / "again"
-    run_program(
-        PROGRAM,
-        f"--init_checkpoint={output}",
-        f"--output_dir={again}",
-        f"--predict_file={predict_file}",
+
+@pytest.mark.slow
+def test_tuned_folder_knows_its_task(tmp_path, run_program):
+    folder, output = tmp_path / "tuned", tmp_path / "output"
+    task = SquadTask(
+        version_2_with_negative=True,
+        doc_stride=5,
+        max_query_length=4,
+        n_best_size=14,
+        null_score_diff_threshold=1e6,
+    )
+    checkpoints.save(
+        folder,
+        BertSpanPredictor(CONFIG),
+        Vocabulary(tokens=TOKENS),
+        True,
+        14,
+        task=task.to_dict(),
+    )
+    flags = (
+        f"--init_checkpoint={folder}",
+        f"--output_dir={output}",
+        f"--predict_file={write_squad(tmp_path / 'dev.json', 4)}",
         "--max_seq_length=14",
         "--do_predict",
     )
-    assert json.loads((again / "predictions.json").read_text()) == predictions
-    assert not (again / "eval_results.txt").exists()
+
+    run_program(PROGRAM, *flags)
+    answers = json.loads((output / "predictions.json").read_text())
+    run_program(PROGRAM, *flags, "--null_score_diff_threshold=-1e6")
+    nothing = json.loads((output / "predictions.json").read_text())
+
+    # As the folder says, unless a flag says otherwise.
+    assert all(answers.values())
+    assert list(nothing.values()) == [""] * 4
+    nbest = json.loads((output / "nbest_predictions.json").read_text())
+    assert {len(entries) for entries in nbest.values()} <= {14, 15}
+    assert not (output / "eval_results.txt").exists()
+    assert not (output / "config.json").exists()
