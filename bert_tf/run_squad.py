@@ -129,6 +129,13 @@ _WARMUP_PROPORTION = flags.DEFINE_float(
     lower_bound=0.0,
     upper_bound=1.0,
 )
+_BIAS_CORRECTION = flags.DEFINE_bool(
+    "bias_correction",
+    False,
+    "Correct the bias of Adam's moments, which the original does not: the "
+    "first hundreds of steps are then several times smaller, and training on "
+    "few examples is steadier.",
+)
 _SAVE_CHECKPOINTS_STEPS = flags.DEFINE_integer(
     "save_checkpoints_steps",
     1000,
@@ -246,14 +253,18 @@ def main(argv):
         return
     answers = squad_answers.find_answers(task, sources["predict"], logits)
     if _DO_EVAL.value:
-        results = _evaluate(task, examples["predict"], answers)
         if _TUNE_NULL_THRESHOLD.value:
-            task = dataclasses.replace(
-                task, null_score_diff_threshold=results["best_f1_thresh"]
+            threshold = squad_scores.tuned_null_threshold(
+                list(answers.texts.values()),
+                list(answers.null_odds.values()),
+                examples["predict"].answers,
             )
-            results = _evaluate(task, examples["predict"], answers)
+            task = dataclasses.replace(
+                task, null_score_diff_threshold=threshold
+            )
             if _DO_TRAIN.value:
                 _save(model, start, task)
+        results = _evaluate(task, examples["predict"], answers)
         results["global_step"] = fine_tuning.trained_steps(
             folder or _OUTPUT_DIR.value
         )
@@ -351,7 +362,8 @@ def _train(model, start, task, source, strategy, policy):
                 _LEARNING_RATE.value,
                 num_steps,
                 int(num_steps * _WARMUP_PROPORTION.value),
-            )
+            ),
+            bias_correction=_BIAS_CORRECTION.value,
         )
         if policy == "mixed_float16":
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
@@ -371,6 +383,7 @@ def _train(model, start, task, source, strategy, policy):
                 "train_batch_size": _TRAIN_BATCH_SIZE.value,
                 "learning_rate": _LEARNING_RATE.value,
                 "warmup_proportion": _WARMUP_PROPORTION.value,
+                "bias_correction": _BIAS_CORRECTION.value,
                 "random_seed": _RANDOM_SEED.value,
             },
         )

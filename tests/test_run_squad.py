@@ -91,8 +91,9 @@ def test_questions_are_learned_answered_and_scored(
     assert results["global_step"] == 4
     assert results["total"] == 8
     assert results["NoAns_total"] == 3
-    threshold = results["best_f1_thresh"]
-    assert results["null_score_diff_threshold"] == threshold
+    threshold = results["null_score_diff_threshold"]
+    # The best that a threshold can give is no worse than no answer at all.
+    assert results["f1"] >= 100 * 3 / 8
     assert f"f1 = {results['f1']}" in done.stdout
     task = json.loads((output / "task.json").read_text())
     assert task["null_score_diff_threshold"] == threshold

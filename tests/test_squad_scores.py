@@ -71,18 +71,22 @@ def test_scores_and_thresholds_of_2_0_as_the_official_script(golden):
     assert thresholds == pytest.approx(golden["best"], rel=1e-12)
 
 
-def test_best_threshold_gives_the_score_that_it_promises():
+@pytest.mark.parametrize("has_ties", [False, True])
+@pytest.mark.parametrize("golden", GOLDEN["version_2_0"])
+def test_tuned_threshold_gives_the_best_score(golden, has_ties):
     # Without answers like "the", which are right where none is given.
     questions = [
         question
-        for question in GOLDEN["version_2_0"][0]["questions"]
+        for question in golden["questions"]
         if all(map(squad_scores.normalize_answer, question["answers"]))
     ]
     texts = [question["prediction"] for question in questions]
     null_odds = [question["null_odds"] for question in questions]
+    if has_ties:
+        null_odds = [round(odds) for odds in null_odds]
     answers = [question["answers"] for question in questions]
     best = squad_scores.best_thresholds(texts, null_odds, answers)
-    assert best["best_f1_thresh"] != 0
+    tuned = squad_scores.tuned_null_threshold(texts, null_odds, answers)
 
     def f1_at(threshold):
         predictions = [
@@ -91,8 +95,11 @@ def test_best_threshold_gives_the_score_that_it_promises():
         ]
         return squad_scores.scores_2_0(predictions, answers)["f1"]
 
-    assert f1_at(best["best_f1_thresh"]) == pytest.approx(best["best_f1"])
-    assert max(map(f1_at, null_odds)) == pytest.approx(best["best_f1"])
+    if not has_ties:
+        assert f1_at(tuned) == pytest.approx(best["best_f1"])
+    assert f1_at(tuned) == pytest.approx(
+        max(map(f1_at, [-1e9, *null_odds])), rel=1e-12
+    )
 
 
 def test_question_of_1_1_must_have_an_answer():

@@ -5,6 +5,7 @@ answer counts as the best of its scores against all right answers.
 """
 
 import collections
+import math
 import re
 import string
 
@@ -127,20 +128,47 @@ def best_thresholds(predictions, null_odds, answers):
     return results
 
 
+def tuned_null_threshold(predictions, null_odds, answers):
+    """Returns the threshold of no answer that gives the best F1.
+
+    It is that of `best_thresholds`, but for two things which that leaves out:
+    no threshold parts questions of equal odds, and where no answer at all is
+    best, the threshold lies below all odds.
+
+    Args:
+        predictions, null_odds, answers: As of `best_thresholds`.
+    """
+    _, partial = _raw_scores_2_0(predictions, answers)
+    # Of equal odds, what comes last is kept: the score of them all.
+    sums = dict(_sums_by_threshold(predictions, partial, null_odds, answers))
+    nothing = math.nextafter(min(null_odds), -math.inf)
+    sums = {nothing: sum(not own for own in answers)} | sums
+    return max(sums, key=sums.get)
+
+
 def _best_threshold(predictions, scores, null_odds, answers):
-    # From the threshold below all odds upwards: one more question is
-    # answered at each step.
-    score = best = sum(not own for own in answers)
-    threshold = 0.0
+    best, threshold = sum(not own for own in answers), 0.0
+    for odds, score in _sums_by_threshold(
+        predictions, scores, null_odds, answers
+    ):
+        if score > best:
+            best, threshold = score, odds
+    return 100 * best / len(scores), threshold
+
+
+def _sums_by_threshold(predictions, scores, null_odds, answers):
+    """Yields (threshold, sum of the scores), from the least odds upwards.
+
+    Below all odds no question is answered; at each of them one more is.
+    """
+    score = sum(not own for own in answers)
     order = sorted(range(len(null_odds)), key=lambda index: null_odds[index])
     for index in order:
         if answers[index]:
             score += scores[index]
         elif predictions[index]:
             score -= 1
-        if score > best:
-            best, threshold = score, null_odds[index]
-    return 100 * best / len(scores), threshold
+        yield null_odds[index], score
 
 
 def _raw_scores_2_0(predictions, answers):
