@@ -22,7 +22,8 @@ FIRST_POSITIONS = "first_positions"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
-# 1 where the second segment is a random one, 0 where it follows the first.
+# 1 where the second segment is a random one, or where the two are swapped
+# (sentence order); 0 where it follows the first.
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
 
 # Of an example in a batch that was padded to full size: 0 on the padding.
@@ -30,18 +31,33 @@ EXAMPLE_WEIGHTS = "example_weights"
 LABELS = "labels"
 
 
-def pretraining_record(max_seq_length, max_predictions_per_seq):
+def pretraining_record(
+    max_seq_length, max_predictions_per_seq, has_labels=True, is_masked=True
+):
     """Returns {name: (dtype, shape)} of a pre-training record.
 
     These are the features of the tf.train.Example, as google-research/bert
     writes them: integers are int64 there and int32 in the model.
+
+    Args:
+        max_seq_length: L.
+        max_predictions_per_seq: P.
+        has_labels: Whether there is something to tell of pairs; not so with
+            the objective "full_sentences".
+        is_masked: Whether the masks are in the records; if not, the input
+            pipeline chooses them (`masking.mask_examples`).
     """
-    return {
+    record = {
         INPUT_IDS: ("int64", (max_seq_length,)),
         INPUT_MASK: ("int64", (max_seq_length,)),
         SEGMENT_IDS: ("int64", (max_seq_length,)),
-        MASKED_LM_POSITIONS: ("int64", (max_predictions_per_seq,)),
-        MASKED_LM_IDS: ("int64", (max_predictions_per_seq,)),
-        MASKED_LM_WEIGHTS: ("float32", (max_predictions_per_seq,)),
-        NEXT_SENTENCE_LABELS: ("int64", (1,)),
     }
+    if is_masked:
+        record |= {
+            MASKED_LM_POSITIONS: ("int64", (max_predictions_per_seq,)),
+            MASKED_LM_IDS: ("int64", (max_predictions_per_seq,)),
+            MASKED_LM_WEIGHTS: ("float32", (max_predictions_per_seq,)),
+        }
+    if has_labels:
+        record[NEXT_SENTENCE_LABELS] = ("int64", (1,))
+    return record

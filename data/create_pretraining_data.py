@@ -22,6 +22,7 @@ from tqdm import tqdm
 from bert_tf import program
 from bert_tf.pretraining import builder
 from bert_tf.pretraining import documents
+from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
 from bert_tf.text.tokenizer import WordpieceTokenizer
 from bert_tf.text.vocabulary import load_vocabulary
@@ -60,6 +61,26 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
 _DO_WHOLE_WORD_MASK = flags.DEFINE_bool(
     "do_whole_word_mask", False, "Mask all pieces of a word together."
 )
+_DO_SPAN_MASK = flags.DEFINE_bool(
+    "do_span_mask",
+    False,
+    "Mask spans of whole words, of geometric lengths (SpanBERT).",
+)
+_OBJECTIVE = flags.DEFINE_enum(
+    "objective",
+    "next_sentence",
+    sentence_pairs.OBJECTIVES,
+    "next_sentence: the second segment follows the first, or is a random one. "
+    "sentence_order: two segments in a row, or swapped (ALBERT). "
+    "full_sentences: one segment of sentences in a row, no label (RoBERTa).",
+)
+_MASKING = flags.DEFINE_enum(
+    "masking",
+    "static",
+    stages.MASKING_MODES,
+    "static: the masks are in the records. dynamic: they are chosen anew in "
+    "each epoch by the program that reads the records.",
+)
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length", 128, "Tokens of an example, special ones counted."
 )
@@ -93,6 +114,12 @@ _WORK_DIR = flags.DEFINE_string(
     "230 bytes an example. Default: one beside the first record file.",
 )
 
+# What the label 1 says.
+_LABEL = {
+    "next_sentence": "random next",
+    "sentence_order": "swapped",
+    "full_sentences": "labelled",
+}
 # What the progress bar counts, by the builder's stage.
 _UNITS = {"read": "B", "pair": " blocks", "write": " examples"}
 
@@ -114,6 +141,9 @@ def main(argv):
         do_whole_word_mask=_DO_WHOLE_WORD_MASK.value,
         input_format=_INPUT_FORMAT.value,
         text_field=_TEXT_FIELD.value,
+        objective=_OBJECTIVE.value,
+        masking_mode=_MASKING.value,
+        do_span_mask=_DO_SPAN_MASK.value,
     )
     tokenizer = WordpieceTokenizer(
         load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
@@ -154,7 +184,10 @@ def _print_table(counts, seconds):
         ("tokens", f"{counts.tokens:,}"),
         ("examples", f"{counts.examples:,}"),
         ("mean length", f"{mean_length:.1f}"),
-        ("random next", f"{counts.random_pairs / counts.examples:.1%}"),
+        (
+            _LABEL[_OBJECTIVE.value],
+            f"{counts.random_pairs / counts.examples:.1%}",
+        ),
         ("masked", f"{counts.predictions / counts.example_tokens:.1%}"),
         ("seconds", f"{seconds:.1f}"),
         ("examples/s", f"{counts.examples / seconds:,.0f}"),
@@ -168,6 +201,7 @@ def _print_table(counts, seconds):
             "documents had no other one to draw random next sentences from: "
             "their own were drawn",
         ),
+        (counts.skipped_documents, "documents of one sentence were left out"),
     ):
         if number:
             print(f"Warning: {number:,} {message}.")

@@ -256,3 +256,108 @@ def test_example_without_candidates_gets_no_prediction():
 def test_bad_rules_name_the_field(field, value):
     with pytest.raises(ValueError, match=f"`{field}`.*{field}={value}"):
         masking.Rules(**{field: value})
+
+
+def test_spans_are_whole_words_up_to_the_limit():
+    ids, mask, seeds = make_inputs(300, 41, seed=12)
+    rules = {"max_predictions_per_seq": 9, "masked_lm_prob": 0.3}
+    masked = mask_tokens(ids, mask, seeds, do_span_mask=True, **rules)
+    lengths = mask.sum(axis=1)
+    cut_words = 0
+    differs = []
+    for row in range(300):
+        tokens = [VOCABULARY.tokens[i] for i in ids[row, : lengths[row]]]
+        chosen = set(chosen_of(masked, row))
+        limit = reference.num_predictions(lengths[row], 0.3, 9)
+        assert len(chosen) == min(limit, lengths[row] - 3)
+        # Of the words only one, in the last span, is cut by the limit.
+        words = [set(word) for word in reference.words_of(tokens, True)]
+        assert set().union(*words) >= chosen
+        partly = [word for word in words if word & chosen and word - chosen]
+        assert len(partly) <= 1
+        cut_words += len(partly)
+        now = masked["input_ids"][row]
+        is_mask = {p: now[p] == VOCABULARY.mask_id for p in chosen}
+        differs += [
+            is_mask[p] != is_mask[p + 1] for p in chosen if p + 1 in chosen
+        ]
+    # One decision for each run of neighbours; a random entry can be [MASK].
+    assert np.mean(differs) < 0.015
+    assert cut_words < 150
+
+
+def test_spans_have_geometric_lengths():
+    """On long sequences with one span each, far from the edges."""
+    num_rows, length = 4000, 64
+    ids = np.full((num_rows, length), VOCABULARY.index("w3"), np.int32)
+    ids[:, 0], ids[:, -1] = VOCABULARY.cls_id, VOCABULARY.sep_id
+    seeds = np.random.default_rng(13).integers(0, 2**32, (num_rows, 2))
+    masked = mask_tokens(
+        ids,
+        np.ones_like(ids),
+        seeds,
+        do_span_mask=True,
+        max_predictions_per_seq=11,
+        masked_lm_prob=0.17,
+    )
+    weights = masked["masked_lm_weights"].sum(axis=1)
+    assert (weights == 11).all()
+    # A run of all 11 is of at least two spans: 10 is the longest. Runs that
+    # begin away from others have the first span's mean, 3.8 words, at least.
+    positions = masked["masked_lm_positions"]
+    breaks = 1 + (np.diff(positions, axis=1) > 1).sum(axis=1)
+    assert 2.5 < (11 / breaks).mean() < 6
+    assert (breaks == 11).mean() < 0.01
+    counts = np.bincount(positions.ravel(), minlength=length)[12:-1]
+    # Away from the front, every position is as likely.
+    assert counts.std() / counts.mean() < 0.1
+
+
+def test_seeds_of_examples_in_training():
+    seeds = masking.example_seeds(7, tf.constant([0, 1, 2**33 + 1])).numpy()
+    assert seeds.shape == (3, 2)
+    assert (seeds >= 0).all()
+    assert (seeds < 2**32).all()
+    assert len({tuple(row) for row in seeds.tolist()}) == 3
+    np.testing.assert_array_equal(
+        masking.example_seeds(7, tf.constant([1], tf.int64)), seeds[1:2]
+    )
+    assert (
+        (masking.example_seeds(8, tf.constant([1])) != seeds[1:2]).numpy().all()
+    )
+
+
+def test_dynamic_masking_in_a_pipeline_is_that_of_the_builder():
+    ids, mask, _ = make_inputs(10, 23, seed=14)
+    rules = masking.Rules(max_predictions_per_seq=4, do_span_mask=True)
+    dataset = tf.data.Dataset.from_tensor_slices(
+        {
+            "input_ids": ids,
+            "input_mask": mask,
+            "next_sentence_labels": mask[:, :1],
+        }
+    ).batch(4)
+
+    def mask_batch(start, examples):
+        numbers = start * 4 + tf.range(
+            tf.shape(examples["input_ids"])[0], dtype=tf.int64
+        )
+        return masking.mask_examples(
+            examples, masking.example_seeds(5, numbers), VOCABULARY, rules
+        )
+
+    batches = list(dataset.enumerate().map(mask_batch).as_numpy_iterator())
+    found = {
+        name: np.concatenate([batch[name] for batch in batches])
+        for name in batches[0]
+    }
+    expected = mask_tokens(
+        ids,
+        mask,
+        masking.example_seeds(5, tf.range(10)).numpy(),
+        max_predictions_per_seq=4,
+        do_span_mask=True,
+    )
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+    np.testing.assert_array_equal(found["next_sentence_labels"], mask[:, :1])

@@ -137,6 +137,7 @@ def test_every_rule_holds_and_the_text_is_recovered(
         cut_lines=0,
         cut_documents=0,
         lone_documents=0,
+        skipped_documents=0,
     )
 
 
@@ -354,6 +355,9 @@ def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
         "do_whole_word_mask": False,
         "input_format": "sentences",
         "text_field": "text",
+        "objective": "next_sentence",
+        "masking_mode": "static",
+        "do_span_mask": False,
     }
     inspection.check_vocabulary("x", manifest, VOCABULARY)
     other = Vocabulary(tokens=(*VOCABULARY.tokens, "z"))
@@ -506,7 +510,7 @@ def test_statistics_are_those_of_the_originals_rules(
         run = str(tmp_path / f"run-{seed}")
         examples.write_run(block, pairs.shuffled(), np.dtype(np.uint16), run)
         unmasked = examples.Runs([run], np.dtype(np.uint16)).read(0, len(pairs))
-        ours.append(statistics(tasks.masked(unmasked)))
+        ours.append(statistics(tasks.record_features(unmasked)))
         oracles = reference.make_examples(
             tokens_of(texts),
             VOCABULARY.tokens,

@@ -47,12 +47,16 @@ class Counts:
         tokens: Their tokens.
         examples: Examples written.
         example_tokens: Tokens of all examples, [CLS] and [SEP] counted.
-        random_pairs: Examples whose second segment is a random one.
-        predictions: Tokens that are to be predicted.
+        random_pairs: Examples whose second segment is a random one, or
+            whose segments are swapped.
+        predictions: Tokens that are to be predicted; none are chosen where
+            the masking is dynamic.
         cut_lines: Lines that were too long, and cut.
         cut_documents: Documents that were too long, and cut.
         lone_documents: Documents with no other to draw a random next
             sentence from; their own were drawn.
+        skipped_documents: Documents of one sentence, which have no example
+            with the objective "sentence_order".
     """
 
     documents: int
@@ -65,6 +69,7 @@ class Counts:
     cut_lines: int
     cut_documents: int
     lone_documents: int
+    skipped_documents: int
 
 
 def build(
@@ -197,6 +202,11 @@ def _run_stages(job, run, num_shards, progress):
     num_blocks = sentence_pairs.num_blocks(parts["tokens"])
     _write_json(job, "blocks.json", num_blocks)
     blocks = _total(run_stage("make_block", "block", [1] * num_blocks, "pair"))
+    if not blocks["examples"]:
+        raise ValueError(
+            "No document of the input has two sentences, which the objective "
+            "`sentence_order` needs."
+        )
 
     shards = _segments(blocks["examples"], num_shards)
     segments = [segment for shard in shards for segment in shard]
@@ -217,6 +227,7 @@ def _run_stages(job, run, num_shards, progress):
                 "cut_lines",
                 "cut_documents",
                 "lone_documents",
+                "skipped_documents",
             )
         },
     )

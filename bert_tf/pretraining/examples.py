@@ -106,8 +106,10 @@ def write_run(corpus, pairs, dtype, path):
     )
     return {
         "examples": len(pairs),
-        # [CLS] and two [SEP].
-        "example_tokens": int(lengths.sum()) + 3 * len(pairs),
+        # With [CLS] and a [SEP] for each segment.
+        "example_tokens": int(
+            lengths.sum() + len(pairs) + np.count_nonzero(lengths)
+        ),
         "random_pairs": int(pairs.is_random.sum()),
     }
 
@@ -172,7 +174,7 @@ def pack(examples, max_seq_length, vocabulary):
     """Returns examples as model inputs: [CLS] A [SEP] B [SEP] and padding.
 
     Args:
-        examples: `Examples` of at most `max_seq_length - 3` tokens.
+        examples: `Examples` that fit; those without a B are [CLS] A [SEP].
         max_seq_length: L.
         vocabulary: A `Vocabulary`.
 
@@ -181,7 +183,8 @@ def pack(examples, max_seq_length, vocabulary):
     """
     column = np.arange(max_seq_length)
     first_sep = examples.a_length[:, None] + 1
-    last_sep = first_sep + examples.b_length[:, None] + 1
+    has_b = examples.b_length[:, None] > 0
+    last_sep = first_sep + has_b * (examples.b_length[:, None] + 1)
     is_b = column > first_sep
     # The columns that are no tokens look up anything, and are written over.
     input_ids = examples.tokens.take(

@@ -54,20 +54,35 @@ def _parser(record):
     # protobuf's DecodeError; its implementations share no public base class.
     except Exception as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
-    lengths = [
-        len(found[name].int64_list.value)
-        for name in (features.INPUT_IDS, features.MASKED_LM_IDS)
-    ]
-    if not all(lengths):
+    if not set(features.MODEL_INPUTS) <= set(found):
         raise ValueError(
-            f"not a pre-training example: it needs {features.INPUT_IDS} and "
-            f"{features.MASKED_LM_IDS}. Received: {', '.join(sorted(found))}."
+            "not a pre-training example: it needs "
+            f"{', '.join(features.MODEL_INPUTS)}. "
+            f"Received: {', '.join(sorted(found))}."
         )
+    record = features.pretraining_record(
+        len(found[features.INPUT_IDS].int64_list.value),
+        len(found[features.MASKED_LM_IDS].int64_list.value)
+        if features.MASKED_LM_IDS in found
+        else 0,
+        has_labels=features.NEXT_SENTENCE_LABELS in found,
+        is_masked=features.MASKED_LM_IDS in found,
+    )
     return {
         name: tf.io.FixedLenFeature(shape, dtype)
-        for name, (dtype, shape) in features.pretraining_record(
-            *lengths
-        ).items()
+        for name, (dtype, shape) in record.items()
+    }
+
+
+def _with_masks(examples):
+    """Returns the batch; one without masks gets a slot that is empty."""
+    if features.MASKED_LM_IDS in examples:
+        return examples
+    empty = np.zeros((len(examples[features.INPUT_IDS]), 1), np.int64)
+    return examples | {
+        features.MASKED_LM_POSITIONS: empty,
+        features.MASKED_LM_IDS: empty,
+        features.MASKED_LM_WEIGHTS: empty.astype(np.float32),
     }
 
 
@@ -83,6 +98,9 @@ def check(examples, vocabulary, rules=None):
     Returns:
         `{rule in words: bool [B]}`, True where the example keeps it.
     """
+    is_masked = features.MASKED_LM_IDS in examples
+    has_labels = features.NEXT_SENTENCE_LABELS in examples
+    examples = _with_masks(examples)
     ids = examples[features.INPUT_IDS]
     mask = examples[features.INPUT_MASK]
     labels = examples[features.MASKED_LM_IDS]
@@ -97,7 +115,9 @@ def check(examples, vocabulary, rules=None):
     original = restored(examples)
     is_sep = (original == vocabulary.sep_id) & (mask > 0)
     first_sep = is_sep.argmax(axis=1)
-    is_b = (column > first_sep[:, None]) & (column < length[:, None])
+    # Without a label there is one segment, and a [SEP] between documents.
+    is_b = has_labels & (column > first_sep[:, None])
+    is_b &= column < length[:, None]
     steps = np.diff(np.where(is_prediction, positions, ids.shape[1]), axis=1)
 
     def everywhere(holds):
@@ -117,13 +137,6 @@ def check(examples, vocabulary, rules=None):
                 (ids == vocabulary.pad_id)
                 & (examples[features.SEGMENT_IDS] == 0)
             )
-        ),
-        "[CLS] A [SEP] B [SEP], no segment empty": (
-            (original[:, 0] == vocabulary.cls_id)
-            & (is_sep.sum(axis=1) == 2)
-            & is_sep[rows, length - 1]
-            & (first_sep > 1)
-            & (length - first_sep > 2)
         ),
         "segments are 0 to the first [SEP], then 1": everywhere(
             (examples[features.SEGMENT_IDS] == is_b) | (mask == 0)
@@ -147,14 +160,29 @@ def check(examples, vocabulary, rules=None):
             )
             | ~is_prediction
         ),
-        "the next-sentence label is 0 or 1": everywhere(
-            np.isin(examples[features.NEXT_SENTENCE_LABELS], (0, 1))
-        ),
     }
-    if rules is not None:
+    if has_labels:
+        checks["[CLS] A [SEP] B [SEP], no segment empty"] = (
+            (original[:, 0] == vocabulary.cls_id)
+            & (is_sep.sum(axis=1) == 2)
+            & is_sep[rows, length - 1]
+            & (first_sep > 1)
+            & (length - first_sep > 2)
+        )
+        checks["the next-sentence label is 0 or 1"] = everywhere(
+            np.isin(examples[features.NEXT_SENTENCE_LABELS], (0, 1))
+        )
+    else:
+        checks["[CLS] A [SEP], and no [SEP] after another"] = (
+            (original[:, 0] == vocabulary.cls_id)
+            & is_sep[rows, length - 1]
+            & (first_sep > 1)
+            & ~(is_sep[:, 1:] & is_sep[:, :-1]).any(axis=1)
+        )
+    if rules is not None and is_masked:
         limit = rules.num_predictions(length).numpy()
-        # [CLS] and two [SEP] are no candidates; a word may be too long.
-        expected = np.minimum(limit, length - 3)
+        # [CLS] and [SEP] are no candidates; a word may be too long.
+        expected = np.minimum(limit, length - 1 - is_sep.sum(axis=1))
         checks["there are as many predictions as the rule says"] = (
             (count <= expected)
             if rules.do_whole_word_mask
@@ -165,6 +193,7 @@ def check(examples, vocabulary, rules=None):
 
 def restored(examples):
     """Returns the ids before masking: int64 [B, L]."""
+    examples = _with_masks(examples)
     ids = examples[features.INPUT_IDS].copy()
     positions = examples[features.MASKED_LM_POSITIONS]
     is_prediction = (
@@ -187,6 +216,7 @@ def count(examples, vocabulary):
         segment B ([SEP] counted), predictions, and of these how many became
         [MASK], stayed, or became something else.
     """
+    examples = _with_masks(examples)
     ids = examples[features.INPUT_IDS]
     labels = examples[features.MASKED_LM_IDS]
     is_prediction = examples[features.MASKED_LM_WEIGHTS] > 0
@@ -200,7 +230,9 @@ def count(examples, vocabulary):
         "examples": np.array(len(ids)),
         "tokens": examples[features.INPUT_MASK],
         "tokens of B": examples[features.SEGMENT_IDS],
-        "random pairs": examples[features.NEXT_SENTENCE_LABELS],
+        "random pairs": examples.get(
+            features.NEXT_SENTENCE_LABELS, np.zeros(1, int)
+        ),
         "predictions": is_prediction,
         "masked": is_prediction & is_mask,
         "kept": is_prediction & is_kept & ~is_mask,
@@ -218,6 +250,7 @@ def table(examples, row, vocabulary):
     each record holds one sequence), and at a prediction what the token was
     masked as, and the label.
     """
+    examples = _with_masks(examples)
     ids = examples[features.INPUT_IDS][row]
     mask = examples[features.INPUT_MASK][row]
     segments = examples[features.SEGMENT_IDS][row]
@@ -243,12 +276,14 @@ def table(examples, row, vocabulary):
         if place in chosen:
             line += f"  {name(ids[place]):10} {name(original[place])}"
         lines.append(line)
-    is_random = examples[features.NEXT_SENTENCE_LABELS][row, 0]
-    lines.append(
+    line = (
         f"{int(mask.sum())} tokens, {len(ids) - int(mask.sum())} of padding, "
-        f"{len(chosen)} predictions; next sentence: "
-        f"{'random' if is_random else 'the true one'}"
+        f"{len(chosen)} predictions"
     )
+    if features.NEXT_SENTENCE_LABELS in examples:
+        is_random = examples[features.NEXT_SENTENCE_LABELS][row, 0]
+        line += f"; next sentence: {'random' if is_random else 'the true one'}"
+    lines.append(line)
     return "\n".join(lines)
 
 
@@ -258,6 +293,7 @@ def rules_of(manifest):
         max_predictions_per_seq=manifest.max_predictions_per_seq,
         masked_lm_prob=manifest.settings["masked_lm_prob"],
         do_whole_word_mask=manifest.settings["do_whole_word_mask"],
+        do_span_mask=manifest.settings["do_span_mask"],
     )
 
 

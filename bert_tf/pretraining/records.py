@@ -70,15 +70,21 @@ def serialize(examples):
 
     Args:
         examples: `{name: array}` with the names of
-            `features.pretraining_record`, each [B, length] (labels [B, 1]):
-            non-negative integers, the weights float32.
+            `features.pretraining_record`, with or without masks and labels,
+            each [B, length] (labels [B, 1]): non-negative integers, the
+            weights float32.
 
     Returns:
         A list of B serialized tf.train.Example, as bytes.
     """
     seq_length = examples[features.INPUT_IDS].shape[1]
-    num_predictions = examples[features.MASKED_LM_IDS].shape[1]
-    record = features.pretraining_record(seq_length, num_predictions)
+    is_masked = features.MASKED_LM_IDS in examples
+    record = features.pretraining_record(
+        seq_length,
+        examples[features.MASKED_LM_IDS].shape[1] if is_masked else 0,
+        has_labels=features.NEXT_SENTENCE_LABELS in examples,
+        is_masked=is_masked,
+    )
     entries = []
     for name, (dtype, _) in record.items():
         if dtype == "float32":

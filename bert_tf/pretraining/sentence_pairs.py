@@ -27,6 +27,11 @@ from bert_tf.philox import philox
 # takes some 400 MB of memory.
 BLOCK_TOKENS = 8 << 20
 
+# Devlin et al. 2018; ALBERT (Lan et al. 2020, section 3.1): two segments in a
+# row, swapped or not; RoBERTa (Liu et al. 2019, section 4.2): one segment of as
+# many sentences as fit, without a label.
+OBJECTIVES = ("next_sentence", "sentence_order", "full_sentences")
+
 # How often the original draws for a document other than the current one.
 _NUM_TRIES = 10
 
@@ -49,6 +54,7 @@ class PairSettings:
             pairs are cut for a random shorter length; in [0, 1].
         dupe_factor: Number of passes over the corpus.
         random_seed: In [0, 2**32).
+        objective: One of `OBJECTIVES`.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -58,6 +64,7 @@ class PairSettings:
     short_seq_prob: float = 0.1
     dupe_factor: int = 10
     random_seed: int = 12345
+    objective: str = "next_sentence"
 
     def __post_init__(self):
         for name, is_valid, expected in (
@@ -66,6 +73,11 @@ class PairSettings:
             ("short_seq_prob", 0 <= self.short_seq_prob <= 1, "in [0, 1]"),
             ("dupe_factor", self.dupe_factor >= 1, "positive"),
             ("random_seed", 0 <= self.random_seed < 2**32, "in [0, 2**32)"),
+            (
+                "objective",
+                self.objective in OBJECTIVES,
+                f"one of {', '.join(OBJECTIVES)}",
+            ),
         ):
             if not is_valid:
                 raise ValueError(
@@ -87,7 +99,8 @@ class Pairs:
         a_length: int64, its tokens, after truncation.
         b_start: int64, where segment B begins.
         b_length: int64.
-        is_random: bool, whether B is a random next sentence.
+        is_random: bool, whether B is a random next sentence, or with the
+            objective "sentence_order" the two are swapped.
         document: int64, the document's number in the corpus.
         pass_number: int64.
         ordinal: int64, the number of the pair in its document and pass.
@@ -139,7 +152,7 @@ def block_bits(document_keys):
     A hash of the document's key, so that the reader of any part of the input
     knows it.
     """
-    bits = _draw(0, 0, document_keys, 0, _DRAW_BLOCK)
+    bits = draw(0, 0, document_keys, 0, _DRAW_BLOCK)
     return bits[0].astype(np.uint32)
 
 
@@ -167,10 +180,13 @@ def make_pairs(corpus, settings):
     """
     seed = settings.random_seed
     walkers = _first_walkers(corpus, settings)
+    make_step = (
+        _ordered_step if settings.objective == "sentence_order" else _pair_step
+    )
     ordinal = 0
     steps = []
     while not steps or len(walkers.document):
-        step, next_sentence = _step(corpus, walkers, ordinal, seed)
+        step, next_sentence = make_step(corpus, walkers, ordinal, seed)
         steps.append(step)
         walkers = walkers.advanced(next_sentence)
         ordinal += 1
@@ -180,8 +196,17 @@ def make_pairs(corpus, settings):
     }
     keys = corpus.document_keys[pairs["document"]]
     pairs |= _truncated(pairs, keys, settings)
-    bits = _draw(
-        seed, pairs["pass_number"], keys, pairs["ordinal"], _DRAW_EXAMPLE
+    return with_randomness(pairs, corpus, seed)
+
+
+def with_randomness(pairs, corpus, seed):
+    """Returns the `Pairs` of all fields but their own randomness."""
+    bits = draw(
+        seed,
+        pairs["pass_number"],
+        corpus.document_keys[pairs["document"]],
+        pairs["ordinal"],
+        _DRAW_EXAMPLE,
     )
     return Pairs(
         **pairs,
@@ -226,7 +251,7 @@ def _first_walkers(corpus, settings):
     pass_number = np.repeat(np.arange(settings.dupe_factor), num_documents)
     # Mostly the pairs fill the sequence; the short ones lessen the mismatch
     # between pre-training and fine-tuning. Drawn once for a whole document.
-    bits = _draw(
+    bits = draw(
         settings.random_seed,
         pass_number,
         corpus.document_keys[document],
@@ -235,16 +260,60 @@ def _first_walkers(corpus, settings):
     )
     longest = settings.max_num_tokens
     is_short = bits[0] < round(settings.short_seq_prob * 2**32)
-    return _Walkers(
+    walkers = _Walkers(
         document=document,
         pass_number=pass_number,
-        target=np.where(is_short, 2 + _below(bits[1], longest - 1), longest),
+        target=np.where(is_short, 2 + below(bits[1], longest - 1), longest),
         sentence=corpus.document_starts[document],
         end=corpus.document_starts[document + 1],
     )
+    if settings.objective == "sentence_order":
+        # One sentence has no order.
+        walkers = walkers.advanced(
+            np.where(
+                walkers.end - walkers.sentence > 1,
+                walkers.sentence,
+                walkers.end,
+            )
+        )
+    return walkers
 
 
-def _step(corpus, walkers, ordinal, seed):
+def _ordered_step(corpus, walkers, ordinal, seed):
+    """Makes the next pair of every walker: two segments in a row, or swapped.
+
+    Differs from ALBERT: a chunk has two sentences at least, and the last one
+    takes a sentence that would be left alone; there, a chunk of one sentence
+    gets a random second segment and the label of swapped ones.
+
+    Returns:
+        As `_pair_step`.
+    """
+    token_starts = corpus.sentence_starts
+    first = walkers.sentence
+    keys = corpus.document_keys[walkers.document]
+    bits = draw(seed, walkers.pass_number, keys, ordinal, _DRAW_PAIR)
+    last = np.searchsorted(token_starts, token_starts[first] + walkers.target)
+    last = np.minimum(np.maximum(last, first + 2), walkers.end)
+    last = np.where(walkers.end - last == 1, walkers.end, last)
+    middle = first + 1 + below(bits[0], last - first - 1)
+    starts = token_starts[first], token_starts[middle]
+    lengths = starts[1] - starts[0], token_starts[last] - starts[1]
+    is_swapped = bits[1] < 2**31
+    pairs = {
+        "a_start": np.where(is_swapped, starts[1], starts[0]),
+        "a_length": np.where(is_swapped, lengths[1], lengths[0]),
+        "b_start": np.where(is_swapped, starts[0], starts[1]),
+        "b_length": np.where(is_swapped, lengths[0], lengths[1]),
+        "is_random": is_swapped,
+        "document": walkers.document,
+        "pass_number": walkers.pass_number,
+        "ordinal": np.full(len(first), ordinal),
+    }
+    return pairs, last
+
+
+def _pair_step(corpus, walkers, ordinal, seed):
     """Makes the next pair of every walker.
 
     Returns:
@@ -255,9 +324,9 @@ def _step(corpus, walkers, ordinal, seed):
     document_starts = corpus.document_starts
     first, target = walkers.sentence, walkers.target
 
-    def draw(number):
+    def draw_pair(number):
         keys = corpus.document_keys[walkers.document]
-        return _draw(seed, walkers.pass_number, keys, ordinal, number)
+        return draw(seed, walkers.pass_number, keys, ordinal, number)
 
     def sentences_until(start, num_tokens, end):
         """The end of as many sentences from `start` as make `num_tokens`."""
@@ -266,15 +335,15 @@ def _step(corpus, walkers, ordinal, seed):
         )
         return np.minimum(np.maximum(reached, start + 1), end)
 
-    bits = draw(_DRAW_PAIR)
+    bits = draw_pair(_DRAW_PAIR)
     # The chunk: sentences [first, last), of which A gets some from the front.
     last = sentences_until(first, target, walkers.end)
     count = last - first
-    a_end = first + 1 + np.where(count > 1, _below(bits[0], count - 1), 0)
+    a_end = first + 1 + np.where(count > 1, below(bits[0], count - 1), 0)
     a_length = token_starts[a_end] - token_starts[first]
 
     is_random = (count == 1) | (bits[1] < 2**31)
-    other = _below(bits[2], corpus.num_documents)
+    other = below(bits[2], corpus.num_documents)
     # The few that drew their own document try again. Should they do so to the
     # end, they keep it, as the original does: a "random" next sentence of the
     # same document. Where there is only one, trying is no use.
@@ -282,10 +351,10 @@ def _step(corpus, walkers, ordinal, seed):
         again = other == walkers.document
         if not again.any():
             break
-        tries = draw(_DRAW_TRIES + attempt // 4)[attempt % 4]
-        other = np.where(again, _below(tries, corpus.num_documents), other)
+        tries = draw_pair(_DRAW_TRIES + attempt // 4)[attempt % 4]
+        other = np.where(again, below(tries, corpus.num_documents), other)
     other_size = document_starts[other + 1] - document_starts[other]
-    random_first = document_starts[other] + _below(bits[3], other_size)
+    random_first = document_starts[other] + below(bits[3], other_size)
     random_last = sentences_until(
         random_first, target - a_length, document_starts[other + 1]
     )
@@ -329,7 +398,7 @@ def _truncated(pairs, keys, settings):
         nth = np.arange(len(rows)) - np.repeat(
             np.cumsum(num_draws) - num_draws, num_draws
         )
-        words = _draw(
+        words = draw(
             settings.random_seed,
             pairs["pass_number"][rows],
             keys[rows],
@@ -363,7 +432,7 @@ def _count_ones(words):
     return _ONES_IN_16_BITS[words & 0xFFFF] + _ONES_IN_16_BITS[words >> 16]
 
 
-def _draw(seed, pass_number, document_key, ordinal, number):
+def draw(seed, pass_number, document_key, ordinal, number):
     """Returns four words of 32 random bits for each document key.
 
     Everything that a draw is a function of has bits of its own in the key or
@@ -381,7 +450,7 @@ def _draw(seed, pass_number, document_key, ordinal, number):
     )
 
 
-def _below(bits, limit):
+def below(bits, limit):
     """Returns int64 in [0, limit) from words of 32 random bits.
 
     Uneven by at most limit / 2**32, relatively.

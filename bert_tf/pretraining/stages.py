@@ -21,14 +21,17 @@ from bert_tf import files
 from bert_tf.pretraining import corpus
 from bert_tf.pretraining import documents
 from bert_tf.pretraining import examples
+from bert_tf.pretraining import full_sentences
 from bert_tf.pretraining import records
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.text import masking
 from bert_tf.text.tokenizer import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
+MASKING_MODES = ("static", "dynamic")
+
 # Examples packed, masked and serialized together.
-_BATCH_SIZE = 4096
+_BATCH_SIZE = 2048
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,10 @@ class Settings:
         do_whole_word_mask: Whether all pieces of a word are masked together.
         input_format: One of `documents.FORMATS`.
         text_field: The field of the text, for the format "jsonl".
+        objective: One of `sentence_pairs.OBJECTIVES`.
+        masking_mode: One of `MASKING_MODES`: whether the masks are in the
+            records, or are chosen anew in each epoch by who reads them.
+        do_span_mask: Whether spans of words are masked (`masking.Rules`).
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -59,6 +66,9 @@ class Settings:
     do_whole_word_mask: bool = False
     input_format: str = "sentences"
     text_field: str = "text"
+    objective: str = "next_sentence"
+    masking_mode: str = "static"
+    do_span_mask: bool = False
 
     def __post_init__(self):
         # Each checks its part.
@@ -68,6 +78,11 @@ class Settings:
                 f"`input_format` must be one of {', '.join(documents.FORMATS)}"
                 f". Received: input_format={self.input_format!r}."
             )
+        if self.masking_mode not in MASKING_MODES:
+            raise ValueError(
+                f"`masking` must be one of {', '.join(MASKING_MODES)}. "
+                f"Received: masking={self.masking_mode!r}."
+            )
 
     @property
     def pairs(self):
@@ -76,6 +91,7 @@ class Settings:
             short_seq_prob=self.short_seq_prob,
             dupe_factor=self.dupe_factor,
             random_seed=self.random_seed,
+            objective=self.objective,
         )
 
     @property
@@ -84,6 +100,7 @@ class Settings:
             max_predictions_per_seq=self.max_predictions_per_seq,
             masked_lm_prob=self.masked_lm_prob,
             do_whole_word_mask=self.do_whole_word_mask,
+            do_span_mask=self.do_span_mask,
         )
 
 
@@ -197,10 +214,26 @@ class Stages:
             number,
             self._num_blocks,
         )
-        pairs = sentence_pairs.make_pairs(block, self.job.settings.pairs)
+        settings = self.job.settings
+        lone, skipped = int(block.num_documents == 1), 0
+        if settings.objective == "full_sentences":
+            block = full_sentences.arrange(
+                block,
+                self._vocabulary.sep_id,
+                settings.max_seq_length,
+                settings.random_seed,
+            )
+            pairs = full_sentences.make_sequences(block, settings.pairs)
+        else:
+            pairs = sentence_pairs.make_pairs(block, settings.pairs)
+        if settings.objective != "next_sentence":
+            lone = 0
+        if settings.objective == "sentence_order":
+            skipped = int((np.diff(block.document_starts) == 1).sum())
         counts = examples.write_run(block, pairs.shuffled(), self._dtype, path)
         return _done(
-            path, counts | {"lone_documents": int(block.num_documents == 1)}
+            path,
+            counts | {"lone_documents": lone, "skipped_documents": skipped},
         )
 
     def write_segment(self, number):
@@ -213,10 +246,11 @@ class Stages:
         def batches():
             nonlocal num_predictions
             for first in range(0, len(segment), _BATCH_SIZE):
-                batch = self.masked(
+                batch = self.record_features(
                     segment.take(slice(first, first + _BATCH_SIZE))
                 )
-                num_predictions += int(batch[features.MASKED_LM_WEIGHTS].sum())
+                weights = batch.get(features.MASKED_LM_WEIGHTS, np.zeros(1))
+                num_predictions += int(weights.sum())
                 yield records.serialize(batch)
 
         records.write(f"{path}.tfrecord", batches())
@@ -229,20 +263,25 @@ class Stages:
             },
         )
 
-    def masked(self, unmasked):
+    def record_features(self, unmasked):
         """Returns `Examples` as records have them: {name: [B, length]}."""
-        inputs = examples.pack(
-            unmasked, self.job.settings.max_seq_length, self._vocabulary
+        settings = self.job.settings
+        record = examples.pack(
+            unmasked, settings.max_seq_length, self._vocabulary
         )
-        with tf.device("CPU:0"):
-            masked = self._mask_tokens(
-                inputs[features.INPUT_IDS],
-                inputs[features.INPUT_MASK],
-                unmasked.seeds,
-            )
-        masked = {name: value.numpy() for name, value in masked.items()}
-        labels = unmasked.is_random[:, None].astype(np.int32)
-        return inputs | masked | {features.NEXT_SENTENCE_LABELS: labels}
+        if settings.masking_mode == "static":
+            with tf.device("CPU:0"):
+                masked = self._mask_tokens(
+                    record[features.INPUT_IDS],
+                    record[features.INPUT_MASK],
+                    unmasked.seeds,
+                )
+            record |= {name: value.numpy() for name, value in masked.items()}
+        if settings.objective != "full_sentences":
+            record[features.NEXT_SENTENCE_LABELS] = unmasked.is_random[
+                :, None
+            ].astype(np.int32)
+        return record
 
     # What is known only after an earlier stage lies in the work folder.
 

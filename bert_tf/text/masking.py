@@ -25,6 +25,15 @@ _MASK_BELOW = round(0.8 * 2**32)
 _KEEP_BELOW = round(0.9 * 2**32)
 
 
+# The lengths of spans: thresholds on 32 random bits, from 1 word to 10.
+_SPAN_WEIGHTS = 0.2 * 0.8 ** np.arange(10)
+_SPAN_ENDS = np.round(
+    np.cumsum(_SPAN_WEIGHTS / _SPAN_WEIGHTS.sum())[:-1] * 2**32
+).astype(np.int64)
+_SPAN_SHIFT = np.uint64(32)
+_MAX_SPAN_DRAWS = 10_000
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
     """How many tokens are chosen, and which together.
@@ -34,6 +43,10 @@ class Rules:
         masked_lm_prob: The share of a sequence's tokens, [CLS] and [SEP]
             counted, that is chosen; in (0, 1].
         do_whole_word_mask: Whether the pieces of a word are chosen together.
+        do_span_mask: Whether spans of whole words are chosen (SpanBERT, Joshi
+            et al. 2020, section 3.1): their lengths in words are geometric
+            with p = 0.2, at most 10; and what a token becomes is drawn for
+            the whole span.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -42,6 +55,7 @@ class Rules:
     max_predictions_per_seq: int = 20
     masked_lm_prob: float = 0.15
     do_whole_word_mask: bool = False
+    do_span_mask: bool = False
 
     def __post_init__(self):
         if self.max_predictions_per_seq < 1:
@@ -53,6 +67,11 @@ class Rules:
             raise ValueError(
                 "`masked_lm_prob` must be in (0, 1]. Received: "
                 f"masked_lm_prob={self.masked_lm_prob}."
+            )
+        if self.do_whole_word_mask and self.do_span_mask:
+            raise ValueError(
+                "`do_span_mask` must not come with `do_whole_word_mask`: "
+                "spans are of whole words. Received: both."
             )
 
     def num_predictions(self, lengths):
@@ -79,6 +98,10 @@ def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
     chosen token becomes [MASK] with probability 0.8, stays with 0.1, and
     becomes a random entry with 0.1, independently of the others.
 
+    With spans, a random word that is not chosen yet and as many after it as
+    the span is long are chosen, again and again; the last span is cut at the
+    limit, and none goes on beyond a [SEP].
+
     Differs from BERT: with whole words, a "##" piece right after [CLS] or
     [SEP], whose word was cut in two by truncation, is a word of its own. The
     original joins it to the last word before the [SEP].
@@ -101,13 +124,28 @@ def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
     order_bits, action_bits, entry_bits = _random_bits(
         seeds, tf.shape(input_ids)[1], num_predictions
     )
-    is_chosen = _choose(input_ids, input_mask, order_bits, vocabulary, rules)
+    if rules.do_span_mask:
+        is_chosen = _choose_spans(
+            input_ids, input_mask, seeds, vocabulary, rules
+        )
+    else:
+        is_chosen = _choose(
+            input_ids, input_mask, order_bits, vocabulary, rules
+        )
     places = tf.cast(tf.where(is_chosen), tf.int32)
     ranks = tf.cumsum(tf.cast(is_chosen, tf.int32), axis=1) - 1
     slots = tf.stack([places[:, 0], tf.gather_nd(ranks, places)], axis=-1)
     labels = tf.gather_nd(input_ids, places)
 
-    actions = tf.gather_nd(action_bits, slots)
+    action_slots = slots
+    if rules.do_span_mask:
+        # One decision for neighbours: that of their run's number.
+        starts_run = is_chosen & ~tf.pad(is_chosen[:, :-1], [[0, 0], [1, 0]])
+        runs = tf.cumsum(tf.cast(starts_run, tf.int32), axis=1) - 1
+        action_slots = tf.stack(
+            [places[:, 0], tf.gather_nd(runs, places)], axis=-1
+        )
+    actions = tf.gather_nd(action_bits, action_slots)
     entries = tf.gather_nd(entry_bits, slots)
     # 32 random bits times the size of the vocabulary, over 2**32.
     entries = tf.bitwise.right_shift(entries * len(vocabulary), 32)
@@ -128,6 +166,54 @@ def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
             slots, tf.ones_like(labels, tf.float32), shape
         ),
     }
+
+
+def example_seeds(seed, numbers):
+    """Returns seeds for masking that is chosen anew in each epoch.
+
+    Args:
+        seed: An integer in [0, 2**32).
+        numbers: int64 [B], the numbers of the examples in training, counted
+            over all epochs: a resumed run then masks as an unbroken one.
+
+    Returns:
+        int64 [B, 2], for `mask_tokens`.
+    """
+    numbers = tf.cast(numbers, tf.uint64)
+    zero = tf.zeros_like(numbers)
+    low = tf.bitwise.bitwise_and(numbers, np.uint64(0xFFFFFFFF))
+    high = tf.bitwise.right_shift(numbers, np.uint64(32))
+    words = philox(
+        (low, high, zero, zero),
+        (zero + np.uint64(seed), zero),
+        right_shift=tf.bitwise.right_shift,
+    )
+    return tf.cast(tf.stack(words[:2], axis=-1), tf.int64)
+
+
+def mask_examples(examples, seeds, vocabulary, rules):
+    """Masks a batch of unmasked records: dynamic masking (RoBERTa).
+
+    Liu et al. 2019, section 4.1. For `tf.data.Dataset.map`.
+
+    Args:
+        examples: `{name: [B, ...]}` with `input_ids` and `input_mask`, int32
+            [B, L]; what else there is, stays.
+        seeds: int64 [B, 2], see `example_seeds`.
+        vocabulary: A `Vocabulary`.
+        rules: The `Rules`.
+
+    Returns:
+        The same dictionary with what `mask_tokens` returns.
+    """
+    masked = mask_tokens(
+        examples[features.INPUT_IDS],
+        examples[features.INPUT_MASK],
+        seeds,
+        vocabulary,
+        rules,
+    )
+    return examples | masked
 
 
 def _choose(input_ids, input_mask, order_bits, vocabulary, rules):
@@ -169,6 +255,70 @@ def _choose(input_ids, input_mask, order_bits, vocabulary, rules):
         is_chosen = is_candidate & tf.gather(
             is_chosen, tf.maximum(word_index, 0), batch_dims=1
         )
+    return is_chosen
+
+
+def _choose_spans(input_ids, input_mask, seeds, vocabulary, rules):
+    """Returns bool [B, L]: the tokens of spans that are to be predicted."""
+    is_special = (input_ids == vocabulary.cls_id) | (
+        input_ids == vocabulary.sep_id
+    )
+    is_candidate = (input_mask > 0) & ~is_special
+    word_index = _word_index(input_ids, is_candidate, is_special, vocabulary)
+    # Words of one stretch between special tokens have its number.
+    stretch = tf.cumsum(tf.cast(is_special, tf.int32), axis=1)
+    num_words = tf.reduce_max(word_index, axis=1) + 1
+    limit = tf.minimum(
+        rules.num_predictions(tf.reduce_sum(input_mask, axis=1)),
+        tf.reduce_sum(tf.cast(is_candidate, tf.int32), axis=1),
+    )
+    seeds = tf.cast(seeds, tf.uint64)
+    zero = tf.zeros([1], tf.uint64)
+    span_ends = tf.constant(_SPAN_ENDS)
+
+    def is_short(is_chosen):
+        return tf.reduce_sum(tf.cast(is_chosen, tf.int32), axis=1) < limit
+
+    def add_span(draw, is_chosen):
+        # Blocks 0 and 1 of the second word are `_random_bits`'.
+        anchor_bits, length_bits, _, _ = philox(
+            (tf.cast(draw, tf.uint64)[None], zero + 2, zero, zero),
+            (seeds[:, 0], seeds[:, 1]),
+            right_shift=tf.bitwise.right_shift,
+        )
+        anchor = tf.cast(
+            tf.bitwise.right_shift(
+                anchor_bits * tf.cast(num_words, tf.uint64), _SPAN_SHIFT
+            ),
+            tf.int32,
+        )
+        length = 1 + tf.searchsorted(
+            span_ends, tf.cast(length_bits, tf.int64), side="right"
+        )
+        is_anchor = is_candidate & (word_index == anchor[:, None])
+        is_free = ~tf.reduce_any(is_anchor & is_chosen, axis=1)
+        anchor_stretch = tf.reduce_max(tf.where(is_anchor, stretch, -1), axis=1)
+        is_new = (
+            is_candidate
+            & ~is_chosen
+            & (word_index >= anchor[:, None])
+            & (word_index < (anchor + length)[:, None])
+            & (stretch == anchor_stretch[:, None])
+            & is_free[:, None]
+        )
+        num_left = limit - tf.reduce_sum(tf.cast(is_chosen, tf.int32), axis=1)
+        rank = tf.cumsum(tf.cast(is_new, tf.int32), axis=1)
+        return draw + 1, is_chosen | (is_new & (rank <= num_left[:, None]))
+
+    # A span is found as long as one word is free; the number of draws is
+    # bounded all the same, at far more than are ever needed.
+    _, is_chosen = tf.while_loop(
+        lambda draw, is_chosen: (
+            (draw < _MAX_SPAN_DRAWS) & tf.reduce_any(is_short(is_chosen))
+        ),
+        add_span,
+        (0, tf.zeros_like(is_candidate)),
+    )
     return is_chosen
 
 

@@ -1,0 +1,151 @@
+"""Cuts documents into sequences of full sentences (RoBERTa's FULL-SENTENCES).
+
+Liu et al. 2019, section 4.2: each sequence holds as many sentences in a row
+as fit, from one document or from several, with a [SEP] between documents;
+there is nothing to tell of pairs. The documents of a block are put in a
+random order for it, once for all passes.
+"""
+
+import numpy as np
+
+from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining.corpus import Corpus
+
+# What is drawn, as in `sentence_pairs`.
+_DRAW_ORDER = 8
+_DRAW_TARGET = 9
+
+
+def arrange(corpus, sep_id, max_seq_length, random_seed):
+    """Returns a block as one text: shuffled, [SEP] between documents.
+
+    Args:
+        corpus: A block, a `Corpus`.
+        sep_id: The id of [SEP].
+        max_seq_length: L. Longer sentences than fit become several.
+        random_seed: In [0, 2**32).
+
+    Returns:
+        A `Corpus` of the same documents in another order. All documents but
+        the last end with a sentence that is [SEP] alone.
+    """
+    bits = sentence_pairs.draw(
+        random_seed, 0, corpus.document_keys, 0, _DRAW_ORDER
+    )
+    order = np.lexsort((corpus.document_keys, bits[1], bits[0]))
+    lengths = np.diff(corpus.sentence_starts)
+    room = max_seq_length - 2
+    tokens, sentences, counts = [], [], []
+    for document in order:
+        first, last = corpus.document_starts[document : document + 2]
+        begin, end = corpus.sentence_starts[[first, last]]
+        num_pieces = -(-lengths[first:last] // room)
+        pieces = np.full(num_pieces.sum(), room)
+        # The last piece of each sentence is what is left.
+        pieces[np.cumsum(num_pieces) - 1] = lengths[first:last] - room * (
+            num_pieces - 1
+        )
+        tokens += [corpus.tokens[begin:end], [sep_id]]
+        sentences += [pieces, [1]]
+        counts.append(len(pieces) + 1)
+    if counts:
+        # No document follows the last one.
+        tokens.pop()
+        sentences.pop()
+        counts[-1] -= 1
+    return Corpus(
+        tokens=np.concatenate([np.zeros(0, np.int32), *tokens]).astype(
+            np.int32
+        ),
+        sentence_starts=np.concatenate(
+            [
+                [0],
+                np.cumsum(np.concatenate([np.zeros(0, np.int64), *sentences])),
+            ]
+        ).astype(np.int64),
+        document_starts=np.concatenate([[0], np.cumsum(counts)]).astype(
+            np.int64
+        ),
+        document_keys=corpus.document_keys[order],
+    )
+
+
+def make_sequences(corpus, settings):
+    """Cuts an arranged block into sequences, in every pass.
+
+    A sequence is cut for a random shorter length with probability
+    `short_seq_prob`. By that the passes differ, and by their masks: between
+    two short ones the sequences of all passes mostly are the same.
+
+    Args:
+        corpus: As `arrange` returns it.
+        settings: A `PairSettings`.
+
+    Returns:
+        `sentence_pairs.Pairs` whose segment B is empty, in no particular
+        order.
+    """
+    starts = corpus.sentence_starts
+    num_sentences = len(starts) - 1
+    room = settings.max_seq_length - 2
+    lengths = np.diff(starts)
+    document = np.repeat(
+        np.arange(corpus.num_documents), np.diff(corpus.document_starts)
+    )
+    ordinal = np.arange(num_sentences) - corpus.document_starts[document]
+    # The last sentence of every document but the last one is [SEP].
+    is_sep = np.zeros(num_sentences, bool)
+    is_sep[corpus.document_starts[1:-1] - 1] = True
+    fields = []
+    for pass_number in range(settings.dupe_factor):
+        bits = sentence_pairs.draw(
+            settings.random_seed,
+            pass_number,
+            corpus.document_keys[document],
+            ordinal,
+            _DRAW_TARGET,
+        )
+        is_short = bits[0] < round(settings.short_seq_prob * 2**32)
+        target = np.where(
+            is_short, 1 + sentence_pairs.below(bits[1], room), room
+        )
+        # Where the sequence that begins at each sentence would end.
+        end = np.searchsorted(starts, starts[:-1] + target, side="right") - 1
+        end = np.maximum(end, np.arange(num_sentences) + 1).tolist()
+        first, place = [], 0
+        while place < num_sentences:
+            # The [SEP] that ends a document opens no sequence.
+            if not is_sep[place]:
+                first.append(place)
+                place = end[place]
+            else:
+                place += 1
+        first = np.array(first, np.int64)
+        last = np.array(end, np.int64)[first]
+        # ... and closes none: each closes with its own.
+        last -= is_sep[last - 1]
+        a_length = starts[last] - starts[first]
+        fields.append(
+            {
+                "a_start": starts[first],
+                "a_length": a_length,
+                "document": document[first],
+                "pass_number": np.full(len(first), pass_number),
+                "ordinal": ordinal[first],
+            }
+        )
+    assert (lengths <= room).all()
+    joined = {
+        name: np.concatenate([field[name] for field in fields])
+        for name in fields[0]
+    }
+    return sentence_pairs.with_randomness(
+        joined
+        | {
+            "b_start": joined["a_start"],
+            "b_length": np.zeros_like(joined["a_start"]),
+            "is_random": np.zeros(len(joined["a_start"]), bool),
+        },
+        corpus,
+        settings.random_seed,
+    )

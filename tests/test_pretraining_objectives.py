@@ -1,0 +1,202 @@
+"""Sentence order and full sentences: rules, labels, records."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.pretraining import builder
+from bert_tf.pretraining import full_sentences
+from bert_tf.pretraining import inspection
+from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining import stages
+from bert_tf.pretraining.corpus import Corpus
+from bert_tf.pretraining.sentence_pairs import PairSettings
+from bert_tf.text import masking
+from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(
+    tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg", "##a")
+)
+SEP = -7
+
+
+def make_corpus(num_documents, seed, max_sentences=12, max_tokens=15):
+    rng = np.random.default_rng(seed)
+    sentences = rng.integers(1, max_sentences + 1, num_documents)
+    lengths = rng.integers(1, max_tokens + 1, sentences.sum())
+    return Corpus(
+        # Each token is its own place: segments tell where they come from.
+        tokens=np.arange(lengths.sum(), dtype=np.int32),
+        sentence_starts=np.concatenate([[0], np.cumsum(lengths)]),
+        document_starts=np.concatenate([[0], np.cumsum(sentences)]),
+        document_keys=np.sort(
+            rng.choice(2**40, num_documents, replace=False)
+        ).astype(np.uint64),
+    )
+
+
+def test_ordered_pairs_are_neighbours_and_half_are_swapped(monkeypatch):
+    monkeypatch.setattr(
+        sentence_pairs, "_truncated", lambda pairs, keys, settings: {}
+    )
+    corpus = make_corpus(60, seed=1)
+    settings = PairSettings(
+        max_seq_length=33,
+        short_seq_prob=0.3,
+        dupe_factor=4,
+        objective="sentence_order",
+    )
+    pairs = sentence_pairs.make_pairs(corpus, settings)
+    a, b = pairs.a_start, pairs.b_start
+    first = np.where(pairs.is_random, b, a)
+    middle = np.where(pairs.is_random, a, b)
+    length_of_first = np.where(pairs.is_random, pairs.b_length, pairs.a_length)
+    np.testing.assert_array_equal(first + length_of_first, middle)
+    last = first + pairs.a_length + pairs.b_length
+    assert np.isin([first, middle, last], corpus.sentence_starts).all()
+    assert 0.4 < pairs.is_random.mean() < 0.6
+    # Each pass goes through every document with two sentences, once.
+    edges = corpus.sentence_starts[corpus.document_starts]
+    has_order = np.diff(corpus.document_starts) > 1
+    assert not has_order.all()
+    for number in range(4):
+        chosen = pairs.pass_number == number
+        covered = np.zeros(len(corpus.tokens), int)
+        for begin, end in zip(first[chosen], last[chosen]):
+            covered[begin:end] += 1
+        expected = np.repeat(has_order, np.diff(edges)).astype(int)
+        np.testing.assert_array_equal(covered, expected)
+
+
+def test_full_sentences_follow_the_rules():
+    corpus = make_corpus(23, seed=2, max_tokens=30)
+    length = 22
+    arranged = full_sentences.arrange(corpus, SEP, length, random_seed=3)
+    is_token = arranged.tokens != SEP
+    assert sorted(arranged.tokens[is_token]) == corpus.tokens.tolist()
+    assert (~is_token).sum() == 22
+    assert arranged.document_keys.tolist() != corpus.document_keys.tolist()
+    settings = PairSettings(
+        max_seq_length=length, short_seq_prob=0.0, dupe_factor=3
+    )
+    pairs = full_sentences.make_sequences(arranged, settings)
+    assert not pairs.b_length.any()
+    assert pairs.a_length.min() >= 1
+    assert pairs.a_length.max() == length - 2
+    starts = set(arranged.sentence_starts.tolist())
+    boundaries = []
+    for number in range(3):
+        chosen = np.flatnonzero(pairs.pass_number == number)
+        chosen = chosen[np.argsort(pairs.a_start[chosen])]
+        begin = pairs.a_start[chosen]
+        end = begin + pairs.a_length[chosen]
+        boundaries.append(begin.tolist())
+        assert begin[0] == 0
+        assert end[-1] == len(arranged.tokens)
+        for index, (this, following) in enumerate(zip(end, begin[1:])):
+            # Only a [SEP] is left out between sequences.
+            assert (arranged.tokens[this:following] == SEP).all()
+            assert following - this <= 1
+            assert {int(this), int(following)} <= starts
+            # The next sentence did not fit.
+            after = min(s for s in starts if s > following)
+            assert after - begin[index] > length - 2
+        for row in chosen:
+            text = arranged.tokens[pairs.a_start[row] :][: pairs.a_length[row]]
+            assert SEP not in (text[0], text[-1])
+    assert boundaries[0] == boundaries[1]
+    shorter = full_sentences.make_sequences(
+        arranged, PairSettings(max_seq_length=length, short_seq_prob=0.3)
+    )
+    starts_of = [
+        set(shorter.a_start[shorter.pass_number == number].tolist())
+        for number in (0, 1)
+    ]
+    assert min(map(len, starts_of)) > len(boundaries[0])
+    assert len(starts_of[0] ^ starts_of[1]) > 5
+
+
+@pytest.fixture
+def text(tmp_path):
+    rng = np.random.default_rng(4)
+    documents = [
+        "\n".join(
+            " ".join(rng.choice(list("abcdefg"), rng.integers(1, 9)))
+            for _ in range(rng.integers(1, 8))
+        )
+        for _ in range(20)
+    ]
+    path = tmp_path / "a.txt"
+    path.write_text("\n\n".join(documents))
+    return path
+
+
+@pytest.mark.parametrize("objective", sentence_pairs.OBJECTIVES)
+@pytest.mark.parametrize("masking_mode", ["static", "dynamic"])
+def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
+    settings = stages.Settings(
+        max_seq_length=27,
+        max_predictions_per_seq=6,
+        dupe_factor=2,
+        objective=objective,
+        masking_mode=masking_mode,
+        do_span_mask=True,
+    )
+    out = str(tmp_path / "x")
+    counts = builder.build(
+        str(text), out, WordpieceTokenizer(VOCABULARY), settings
+    )
+    (found,) = inspection.read([out])
+    checks = inspection.check(found, VOCABULARY, settings.masking)
+    for rule, holds in checks.items():
+        assert holds.all(), rule
+    assert ("next_sentence_labels" in found) == (objective != "full_sentences")
+    assert ("masked_lm_ids" in found) == (masking_mode == "static")
+    assert counts.example_tokens == found["input_mask"].sum()
+    assert (counts.predictions > 0) == (masking_mode == "static")
+    assert (counts.skipped_documents > 0) == (objective == "sentence_order")
+    totals = inspection.count(found, VOCABULARY)
+    assert totals["random pairs"] == counts.random_pairs
+    assert inspection.table(found, 0, VOCABULARY).count("\n") > 3
+
+    if masking_mode == "dynamic":
+        # What the input pipeline then does.
+        batch = {
+            name: tf.cast(value, tf.int32) for name, value in found.items()
+        }
+        seeds = masking.example_seeds(5, tf.range(counts.examples))
+        masked = masking.mask_examples(
+            batch, seeds, VOCABULARY, settings.masking
+        )
+        masked = {name: value.numpy() for name, value in masked.items()}
+        checks = inspection.check(masked, VOCABULARY, settings.masking)
+        assert all(holds.all() for holds in checks.values())
+        np.testing.assert_array_equal(
+            inspection.restored(masked), found["input_ids"]
+        )
+
+
+def test_sentence_order_needs_two_sentences(tmp_path):
+    (tmp_path / "a.txt").write_text("a b\n\nc d\n")
+    with pytest.raises(ValueError, match="has two sentences"):
+        builder.build(
+            f"{tmp_path}/a.txt",
+            f"{tmp_path}/x",
+            WordpieceTokenizer(VOCABULARY),
+            stages.Settings(objective="sentence_order"),
+        )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"objective": "none"},
+        {"masking_mode": "none"},
+        {"input_format": "pdf"},
+        {"do_whole_word_mask": True, "do_span_mask": True},
+    ],
+)
+def test_bad_settings(fields):
+    with pytest.raises(ValueError, match="Received: "):
+        stages.Settings(**fields)
