@@ -3,7 +3,8 @@ r"""Shows pre-training records: examples as tables, totals, checked rules.
     python -m bert_tf.data.inspect_records \
         --input_file='/data/wiki.tfrecord-*' --vocab_file=vocab.txt
 
-Ends with exit code 1 if an example breaks a rule. Reads what
+With --html=page.html it also writes a page to step through the first hundred
+examples. Ends with exit code 1 if an example breaks a rule. Reads what
 google-research/bert's program writes too; where our own manifest lies beside
 the records, the vocabulary and the number of predictions are also checked.
 """
@@ -16,6 +17,7 @@ from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf import program
 from bert_tf.pretraining import inspection
+from bert_tf.pretraining import inspection_page
 from bert_tf.text.vocabulary import load_vocabulary
 
 _INPUT_FILE = flags.DEFINE_string(
@@ -27,6 +29,12 @@ _VOCAB_FILE = flags.DEFINE_string(
 _NUM_EXAMPLES = flags.DEFINE_integer(
     "num_examples", 2, "How many examples are shown.", lower_bound=0
 )
+_HTML = flags.DEFINE_string(
+    "html", None, "Write a page to step through the first examples."
+)
+
+# Examples of the page.
+_PAGE_EXAMPLES = 100
 
 
 def main(argv):
@@ -37,6 +45,7 @@ def main(argv):
     told = manifests.find(paths)
     totals = collections.Counter()
     broken = collections.Counter()
+    described = []
     for path in paths:
         rules = None
         if path in told:
@@ -49,11 +58,23 @@ def main(argv):
                     break
                 print(f"Example {shown + row}")
                 print(inspection.table(examples, row, vocabulary), end="\n\n")
+            left = _PAGE_EXAMPLES - len(described) if _HTML.value else 0
+            described += [
+                inspection_page.describe(examples, row, vocabulary)
+                for row in range(min(left, len(examples["input_ids"])))
+            ]
             totals += inspection.count(examples, vocabulary)
             checks = inspection.check(examples, vocabulary, rules)
             for rule, holds in checks.items():
                 broken[rule] += int((~holds).sum())
-    _print_totals(totals, len(paths))
+    rows = _totals(totals, len(paths))
+    for name, value in rows:
+        print(f"{name:20}{value:>12}")
+    if _HTML.value:
+        page = inspection_page.page(
+            described, rows, list(broken.items()), _INPUT_FILE.value
+        )
+        files.write_text(_HTML.value, page)
     print()
     for rule, num_broken in broken.items():
         verdict = f"broken by {num_broken:,}" if num_broken else "holds"
@@ -61,9 +82,9 @@ def main(argv):
     return 1 if any(broken.values()) else 0
 
 
-def _print_totals(totals, num_files):
+def _totals(totals, num_files):
     examples, predictions = totals["examples"], totals["predictions"]
-    for name, value in (
+    return [
         ("files", f"{num_files:,}"),
         ("examples", f"{examples:,}"),
         ("mean length", f"{totals['tokens'] / examples:.1f}"),
@@ -74,8 +95,7 @@ def _print_totals(totals, num_files):
         ("  as [MASK]", f"{totals['masked'] / max(1, predictions):.1%}"),
         ("  kept", f"{totals['kept'] / max(1, predictions):.1%}"),
         ("  replaced", f"{totals['replaced'] / max(1, predictions):.1%}"),
-    ):
-        print(f"{name:20}{value:>12}")
+    ]
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ def test_broken_records_are_told(tmp_path, run_program):
         "bert_tf.data.inspect_records",
         f"--input_file={tmp_path}/x.tfrecord",
         f"--vocab_file={tmp_path}/vocab.txt",
+        f"--html={tmp_path}/page.html",
         check=False,
     )
     assert process.returncode == 1
@@ -39,3 +40,6 @@ def test_broken_records_are_told(tmp_path, run_program):
     assert len(broken) == 1
     assert broken[0].startswith("[CLS] and [SEP] are never masked")
     assert broken[0].endswith("broken by 1")
+    page = (tmp_path / "page.html").read_text()
+    assert '<li class="broken">[CLS] and [SEP] are never masked' in page
+    assert page.count('"label": ') == 3
