@@ -4,13 +4,21 @@ TensorFlow is imported on first use: `config` reads files, and the models,
 which import it, run without TensorFlow on other Keras backends.
 """
 
+import bz2
 import contextlib
 import glob
+import gzip
 import json
+import lzma
 import os
 import shutil
 import tempfile
 import uuid
+import zlib
+
+_DECOMPRESSORS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+# What is raised where a compressed file is none, or cut short.
+DAMAGE_ERRORS = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
 def _gfile():
@@ -105,6 +113,27 @@ def expand_globs(patterns, flag="input_file"):
             )
         paths.update(found)
     return sorted(paths)
+
+
+def is_compressed(path):
+    """Returns whether a file's name tells that it is compressed."""
+    return os.fspath(path).endswith(tuple(_DECOMPRESSORS))
+
+
+def open_bytes(path, decompress=True):
+    """Opens a file for reading bytes, local or not, .gz, .xz and .bz2 too.
+
+    Args:
+        path: The file.
+        decompress: Whether to read what a compressed file holds; reading then
+            raises one of `DAMAGE_ERRORS` where it is damaged.
+    """
+    path = os.fspath(path)
+    stream = _gfile().GFile(path, "rb") if is_remote(path) else None
+    for suffix, opener in _DECOMPRESSORS.items():
+        if decompress and path.endswith(suffix):
+            return opener(stream or path, "rb")
+    return stream or open(path, "rb")
 
 
 def read_bytes(path):

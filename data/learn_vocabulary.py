@@ -21,7 +21,9 @@ from bert_tf import program
 from bert_tf.text import vocabulary_learner
 
 _INPUT_FILE = flags.DEFINE_string(
-    "input_file", None, "Text files, UTF-8: globs, comma-separated."
+    "input_file",
+    None,
+    "Text files, UTF-8, plain or .gz, .xz, .bz2: globs, comma-separated.",
 )
 _OUTPUT_FILE = flags.DEFINE_string(
     "output_file", None, "The vocabulary file to write."
@@ -51,7 +53,8 @@ def main(argv):
         word_counts = vocabulary_learner.count_words(
             paths,
             _DO_LOWER_CASE.value,
-            progress=lambda done: bar.update(done - bar.n),
+            # Compressed files hold more than their size.
+            progress=lambda done: bar.update(min(done, num_bytes) - bar.n),
         )
     print(f"Learning from {len(word_counts):,} different words.", flush=True)
     vocabulary = vocabulary_learner.learn_vocabulary(

@@ -1,4 +1,5 @@
 import collections
+import lzma
 import random
 
 import pytest
@@ -260,3 +261,15 @@ def test_program_does_not_overwrite_its_input(run_program, tmp_path):
     assert process.returncode == 1
     assert "also one of the input files" in process.stderr
     assert text.read_text("utf-8") == TEXT
+
+
+def test_compressed_text_is_read(tmp_path):
+    plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.xz"
+    plain.write_text(TEXT)
+    packed.write_bytes(lzma.compress(TEXT.encode()))
+    assert vocabulary_learner.count_words(
+        [str(packed)], True
+    ) == vocabulary_learner.count_words([str(plain)], True)
+    packed.write_bytes(lzma.compress(TEXT.encode())[:-9])
+    with pytest.raises(ValueError, match=r"a\.txt\.xz: .*damaged or cut"):
+        vocabulary_learner.count_words([str(packed)], True)

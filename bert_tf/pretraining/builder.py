@@ -160,7 +160,7 @@ def build(
 def _default_workers(input_paths):
     num_bytes = sum(
         # Compressed text is four times as long, or so.
-        files.size(path) * (4 if documents.is_compressed(path) else 1)
+        files.size(path) * (4 if files.is_compressed(path) else 1)
         for path in input_paths
     )
     cores = len(os.sched_getaffinity(0))

@@ -6,16 +6,12 @@ sentences are found by `sentences.split_sentences` and every file begins a
 document. What is held in memory does not grow with the text.
 """
 
-import bz2
 import contextlib
 import dataclasses
-import gzip
 import hashlib
 import html
 import json
-import lzma
 import re
-import zlib
 
 from bert_tf import files
 from bert_tf.pretraining.sentences import split_sentences
@@ -32,9 +28,6 @@ _MAX_JSON_BYTES = 64 << 20
 
 # Of a document's 64-bit key, the bits that hold the offset in the file.
 OFFSET_BITS = 44
-
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_DAMAGES = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 _DOC_START = re.compile(rb"<doc\s[^>]*>\s*$")
 _TITLE = re.compile(r'title="(.*)">\s*$')
@@ -86,7 +79,7 @@ def parts_of(paths):
     """
     parts = []
     for number, path in enumerate(paths):
-        if is_compressed(path):
+        if files.is_compressed(path):
             parts.append(Part(file_number=number))
             continue
         size = files.size(path)
@@ -105,7 +98,7 @@ def describe(path):
     """Returns `{"name", "bytes", "sha256"}` of a file as it lies there."""
     digest = hashlib.sha256()
     num_bytes = 0
-    with contextlib.closing(_open(path, decompress=False)) as stream:
+    with contextlib.closing(files.open_bytes(path, decompress=False)) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
             num_bytes += len(block)
@@ -183,7 +176,7 @@ class Reader:
                     self.num_cut_documents += 1
                 size += len(sentence)
                 yield base, sentence
-        except _DAMAGES as error:
+        except files.DAMAGE_ERRORS as error:
             path = path or self._paths[part.file_number]
             raise ValueError(
                 f"{path}: the compressed file is damaged or cut short: {error}"
@@ -288,7 +281,7 @@ class Reader:
         path = self._paths[number]
         limit = max_bytes or MAX_LINE_BYTES
         offset = 0
-        with contextlib.closing(_open(path)) as stream:
+        with contextlib.closing(files.open_bytes(path)) as stream:
             if start:
                 # The line that begins before belongs to the part before.
                 stream.seek(start - 1)
@@ -323,7 +316,7 @@ class Reader:
         """Returns the file and the line at an offset, for errors."""
         line = 1
         path = self._paths[number]
-        with contextlib.closing(_open(path)) as stream:
+        with contextlib.closing(files.open_bytes(path)) as stream:
             while offset > 0 and (block := stream.read(min(offset, 1 << 20))):
                 line += block.count(b"\n")
                 offset -= len(block)
@@ -347,20 +340,3 @@ def _cut(line):
         if line[end - 1] >= 0x80:
             end -= 1
     return end or len(line)
-
-
-def is_compressed(path):
-    """Returns whether a file's name tells that it is compressed."""
-    return path.endswith(tuple(_OPENERS))
-
-
-def _open(path, decompress=True):
-    stream = None
-    if files.is_remote(path):
-        import tensorflow as tf
-
-        stream = tf.io.gfile.GFile(path, "rb")
-    for suffix, opener in _OPENERS.items():
-        if decompress and path.endswith(suffix):
-            return opener(stream or path, "rb")
-    return stream or open(path, "rb")

@@ -293,7 +293,8 @@ def rules_of(manifest):
         max_predictions_per_seq=manifest.max_predictions_per_seq,
         masked_lm_prob=manifest.settings["masked_lm_prob"],
         do_whole_word_mask=manifest.settings["do_whole_word_mask"],
-        do_span_mask=manifest.settings["do_span_mask"],
+        # Records made before there were spans do not tell.
+        do_span_mask=manifest.settings.get("do_span_mask", False),
     )
 
 

@@ -12,10 +12,12 @@ one core, where this one takes seconds.
 """
 
 import collections
+import contextlib
 import heapq
 
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.text import tokenizer
 from bert_tf.text import vocabulary as vocabulary_lib
 
@@ -41,7 +43,7 @@ def count_words(paths, do_lower_case, progress=None):
     from time to time.
 
     Args:
-        paths: The files, UTF-8, local or not.
+        paths: The files, UTF-8, local or not, plain or compressed.
         do_lower_case: Whether to lower-case and to drop the accents.
         progress: Called with the number of bytes done after every block.
 
@@ -131,8 +133,8 @@ def _read_blocks(path):
     line = 1
     rest = b""
     is_empty = True
-    with tf.io.gfile.GFile(path, "rb") as stream:
-        while read := stream.read(_BLOCK_BYTES):
+    with contextlib.closing(files.open_bytes(path)) as stream:
+        while read := _read(stream, path):
             is_empty = False
             block = rest + read
             end = block.rfind(b"\n") + 1 or block.rfind(b" ") + 1
@@ -144,6 +146,15 @@ def _read_blocks(path):
         raise ValueError(f"{path}: the file is empty.")
     _check_utf_8(path, line, rest)
     yield rest
+
+
+def _read(stream, path):
+    try:
+        return stream.read(_BLOCK_BYTES)
+    except files.DAMAGE_ERRORS as error:
+        raise ValueError(
+            f"{path}: the compressed file is damaged or cut short: {error}"
+        ) from error
 
 
 def _check_utf_8(path, first_line, block):
