@@ -6,10 +6,10 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving import module as module_lib
 from bert_tf.serving import source as source_lib
 from bert_tf.serving.hub import HubEncoder
 from bert_tf.serving.module import ServingModule
+from bert_tf.text import packing
 
 TEXTS = tf.constant([b"the quick", b"a longer one, lorem"])
 
@@ -174,10 +174,10 @@ def test_padding_is_trimmed_to_the_longest_row():
         "input_mask": tf.constant([[1, 1, 1, 0], [1, 1, 0, 0]]),
         "segment_ids": tf.constant([[0, 0, 1, 0], [0, 1, 0, 0]]),
     }
-    trimmed = module_lib.trim_padding(inputs)
+    trimmed = packing.trim_padding(inputs)
     for name, value in inputs.items():
         np.testing.assert_array_equal(trimmed[name], value[:, :3])
-    empty = module_lib.trim_padding(
+    empty = packing.trim_padding(
         {name: value[:0] for name, value in inputs.items()}
     )
     assert empty["input_ids"].shape == (0, 1)

@@ -76,6 +76,10 @@ class BertEmbeddings(keras.layers.Layer):
                 f"Received: length={length}, "
                 f"max_positions={self.max_positions}."
             )
+        # Keras's `fit` on mirrored devices builds a model from the mean of
+        # the devices' first batches, which makes floats of ids (Keras 3.15).
+        input_ids = ops.cast(input_ids, "int32")
+        segment_ids = ops.cast(segment_ids, "int32")
         x_BLD = ops.take(self.word_embeddings, input_ids, axis=0)
         if position_ids is None:
             x_BLD += self.position_embeddings[: ops.shape(input_ids)[1]]

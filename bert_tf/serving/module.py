@@ -120,18 +120,3 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
     @tf.function(autograph=False)
     def __call__(self, texts):
         return self._preprocess(texts)
-
-
-def trim_padding(inputs):
-    """Cuts the batch to its longest row: the answers are the same, sooner.
-
-    Args:
-        inputs: Model inputs, int32 `[B, L]`, padded at the end.
-
-    Returns:
-        The same, `[B, longest]` with 1 <= longest <= L.
-    """
-    lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
-    # An empty batch has no longest row; the pooler needs a first position.
-    longest = tf.maximum(tf.reduce_max(lengths), 1)
-    return {name: value[:, :longest] for name, value in inputs.items()}

@@ -18,7 +18,7 @@ import re
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.serving import module as module_lib
+from bert_tf.text import packing
 
 DEFAULT = "serving_default"
 IDS = "ids"
@@ -150,7 +150,7 @@ def _signatures(module, answer, text_features):
 def _preprocess(module, texts, text_features):
     texts = [texts[name] for name in text_features]
     inputs = module.preprocessor(texts[0] if len(texts) == 1 else texts)
-    return module.from_model_inputs(module_lib.trim_padding(inputs))
+    return module.from_model_inputs(packing.trim_padding(inputs))
 
 
 def _example_parser(module, text_features):
@@ -178,7 +178,7 @@ def _example_parser(module, text_features):
         inputs = {
             name: tf.cast(value, tf.int32) for name, value in inputs.items()
         }
-        return module.from_model_inputs(module_lib.trim_padding(inputs))
+        return module.from_model_inputs(packing.trim_padding(inputs))
 
     return parse_ids
 

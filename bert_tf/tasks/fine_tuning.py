@@ -84,11 +84,6 @@ def fit(state, task, source, config, strategy):
                 task.loss(),
                 metrics=["accuracy"] if task.labels else None,
             )
-        if strategy.num_replicas_in_sync > 1:
-            # Keras builds its metrics from the first batch, which on several
-            # devices it averages first: ids become floats (Keras 3.15,
-            # `_maybe_symbolic_build`). This batch is not distributed.
-            model.test_on_batch(*next(iter(batches)))
     model.fit(
         batches,
         steps_per_epoch=num_steps,

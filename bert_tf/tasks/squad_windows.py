@@ -331,7 +331,7 @@ class WindowSource:
             )
             made = {name: made[name] for name in names}
             if self.is_trimmed and may_trim:
-                made = _trim(made)
+                made = packing.trim_padding(made)
             return made | batch
 
         return rows.map(make, num_parallel_calls=tf.data.AUTOTUNE).prefetch(
@@ -366,10 +366,3 @@ def _slice(pieces, first, length):
 
 def _with_outside(values):
     return tf.concat([values.flat_values, [-1]], axis=0)
-
-
-def _trim(batch):
-    lengths = tf.reduce_sum(batch[features.INPUT_MASK], axis=1)
-    longest = tf.reduce_max(lengths)
-    inputs = {name: batch[name][:, :longest] for name in features.MODEL_INPUTS}
-    return batch | inputs

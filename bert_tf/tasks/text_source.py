@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.tasks.tsv import Examples
+from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import input_pipeline
 
@@ -83,15 +84,9 @@ class TextSource:
                 texts[0] if num_texts == 1 else tuple(texts)
             )
             if self.is_trimmed:
-                inputs = _trim(inputs)
+                inputs = packing.trim_padding(inputs)
             return inputs | batch
 
         return batches.map(
             preprocess, num_parallel_calls=tf.data.AUTOTUNE
         ).prefetch(tf.data.AUTOTUNE)
-
-
-def _trim(inputs):
-    lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
-    longest = tf.reduce_max(lengths)
-    return {name: value[:, :longest] for name, value in inputs.items()}
