@@ -50,7 +50,7 @@ FULL = Scale(
     num_layers=2,
     hidden_size=128,
     dupe_factor=3,
-    num_train_steps=3000,
+    num_train_steps=2000,
     num_train_epochs=4,
 )
 QUICK = Scale(
