@@ -58,8 +58,8 @@ QUICK = Scale(
     num_layers=2,
     hidden_size=64,
     dupe_factor=1,
-    num_train_steps=300,
-    num_train_epochs=2,
+    num_train_steps=200,
+    num_train_epochs=1.5,
 )
 
 
