@@ -29,10 +29,8 @@ from absl import flags
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf import files
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import glue_files
 from bert_tf.tasks import starting_point
@@ -162,7 +160,11 @@ def main(argv):
     policy = training_flags.dtype_policy(strategy)
     keras.utils.set_random_seed(_RANDOM_SEED.value)
 
-    folder = None if _DO_TRAIN.value else _tuned_folder()
+    folder = None
+    if not _DO_TRAIN.value:
+        folder = starting_point.tuned_folder(
+            _OUTPUT_DIR.value, _INIT_CHECKPOINT.value
+        )
     task_files = _find_task(folder)
     examples = {
         split: task_files.read(_DATA_DIR.value, split)
@@ -245,11 +247,8 @@ def _check_flags():
             "--num_train_epochs must be positive. Received: "
             f"--num_train_epochs={_NUM_TRAIN_EPOCHS.value}."
         )
-    if _DO_TRAIN.value and _trained_elsewhere():
-        raise ValueError(
-            f"--output_dir={_OUTPUT_DIR.value} holds a model that was not "
-            "trained there. Give another folder."
-        )
+    if _DO_TRAIN.value:
+        starting_point.check_output_dir(_OUTPUT_DIR.value)
 
 
 def _wanted_splits():
@@ -263,25 +262,6 @@ def _wanted_splits():
 
 def _output(name):
     return os.path.join(_OUTPUT_DIR.value, name)
-
-
-def _trained_elsewhere():
-    return files.exists(_output(model_folder.CONFIG_FILE)) and not files.exists(
-        _output(checkpointing.FOLDER)
-    )
-
-
-def _tuned_folder():
-    """Returns the folder of the model to evaluate or to predict with."""
-    if files.exists(_output(model_folder.CONFIG_FILE)):
-        return _OUTPUT_DIR.value
-    if _INIT_CHECKPOINT.value is None:
-        raise ValueError(
-            "Without --do_train there must be a tuned model in --output_dir "
-            "or --init_checkpoint. Received: "
-            f"--output_dir={_OUTPUT_DIR.value}."
-        )
-    return _INIT_CHECKPOINT.value
 
 
 def _find_task(folder):

@@ -30,8 +30,7 @@ PYTHONS = [
     "kind", ["pair", "regression", "pretrainer", "encoder"]
 )
 def test_every_kind_of_export_answers_alike(kind, contents):
-    if not PYTHONS:
-        pytest.skip("BERT_TF_SERVING_PYTHONS names no environment.")
+    assert PYTHONS, "BERT_TF_SERVING_PYTHONS names no environment."
     path = serving_models.exported(kind, contents)
     source = check.source_of(path, serving_models.model_dir(kind))
     for python in PYTHONS:

@@ -13,6 +13,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.training import checkpointing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,34 @@ def find(
         vocabulary=vocabulary_lib.load_vocabulary(vocab_file),
         do_lower_case=do_lower_case,
     )
+
+
+def check_output_dir(output_dir):
+    """Raises `ValueError` if training there would lose another's model."""
+    if files.exists(
+        os.path.join(output_dir, model_folder.CONFIG_FILE)
+    ) and not files.exists(os.path.join(output_dir, checkpointing.FOLDER)):
+        raise ValueError(
+            f"--output_dir={output_dir} holds a model that was not trained "
+            "there. Give another folder."
+        )
+
+
+def tuned_folder(output_dir, init_checkpoint):
+    """Returns the folder of the model to evaluate or to predict with.
+
+    Raises:
+        ValueError: If there is neither a model in the output folder nor a
+            checkpoint.
+    """
+    if files.exists(os.path.join(output_dir, model_folder.CONFIG_FILE)):
+        return output_dir
+    if init_checkpoint is None:
+        raise ValueError(
+            "Without --do_train there must be a tuned model in --output_dir "
+            f"or --init_checkpoint. Received: --output_dir={output_dir}."
+        )
+    return init_checkpoint
 
 
 def tuned_task(folder, task=None):
