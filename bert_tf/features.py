@@ -32,7 +32,11 @@ LABELS = "labels"
 
 
 def pretraining_record(
-    max_seq_length, max_predictions_per_seq, has_labels=True, is_masked=True
+    max_seq_length,
+    max_predictions_per_seq,
+    has_labels=True,
+    is_masked=True,
+    max_sequences_per_row=1,
 ):
     """Returns {name: (dtype, shape)} of a pre-training record.
 
@@ -46,12 +50,22 @@ def pretraining_record(
             the objective "full_sentences".
         is_masked: Whether the masks are in the records; if not, the input
             pipeline chooses them (`masking.mask_examples`).
+        max_sequences_per_row: S. From 2 on, rows hold several sequences: P is
+            then of a row, and of the S labels and first positions those of
+            the sequences that a row lacks are 0. A first position of 0 is a
+            sequence's only where it is the row's first.
     """
     record = {
         INPUT_IDS: ("int64", (max_seq_length,)),
         INPUT_MASK: ("int64", (max_seq_length,)),
         SEGMENT_IDS: ("int64", (max_seq_length,)),
     }
+    if max_sequences_per_row > 1:
+        record |= {
+            POSITION_IDS: ("int64", (max_seq_length,)),
+            SEQUENCE_IDS: ("int64", (max_seq_length,)),
+            FIRST_POSITIONS: ("int64", (max_sequences_per_row,)),
+        }
     if is_masked:
         record |= {
             MASKED_LM_POSITIONS: ("int64", (max_predictions_per_seq,)),
@@ -59,5 +73,5 @@ def pretraining_record(
             MASKED_LM_WEIGHTS: ("float32", (max_predictions_per_seq,)),
         }
     if has_labels:
-        record[NEXT_SENTENCE_LABELS] = ("int64", (1,))
+        record[NEXT_SENTENCE_LABELS] = ("int64", (max_sequences_per_row,))
     return record
