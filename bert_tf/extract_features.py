@@ -1,0 +1,188 @@
+r"""Writes BERT's hidden layers as vectors of the tokens, or lines, of a text.
+
+    python -m bert_tf.extract_features --input_file=input.txt \
+        --output_file=output.jsonl --init_checkpoint=uncased_L-12_H-768_A-12
+
+writes what google-research/bert's program does: a line of JSON for each line
+of the input, with the last four layers of each token. "sentence ||| sentence"
+is a pair. For large inputs
+
+    --output_format=npz --dtype=float16 --pooling=mean --layers=-1 --normalize
+
+writes one vector a line, in a small part of the space. The input is read, and
+the output written, as it goes: neither is held in memory. A run that is
+stopped writes nothing.
+"""
+
+import time
+
+import tensorflow as tf
+from absl import flags
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf import program
+from bert_tf import training_flags
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.tasks import feature_extraction
+from bert_tf.tasks import feature_files
+from bert_tf.tasks import starting_point
+from bert_tf.training import progress
+
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Text, one example a line; .gz, .xz and .bz2 too."
+)
+_OUTPUT_FILE = flags.DEFINE_string("output_file", None, "The file to write.")
+_LAYERS = flags.DEFINE_list(
+    "layers",
+    ["-1", "-2", "-3", "-4"],
+    "Numbers of the layers, comma-separated: -1 is the last, 0 the first.",
+)
+_INIT_CHECKPOINT = flags.DEFINE_string(
+    "init_checkpoint",
+    None,
+    "A model folder (of bert_tf or Hugging Face) or a release of Google's.",
+)
+_BERT_CONFIG_FILE = flags.DEFINE_string(
+    "bert_config_file",
+    None,
+    "JSON of the architecture. Default: the checkpoint's own.",
+)
+_VOCAB_FILE = flags.DEFINE_string(
+    "vocab_file", None, "Vocabulary. Default: the checkpoint's own."
+)
+_DO_LOWER_CASE = flags.DEFINE_bool(
+    "do_lower_case",
+    None,
+    "Whether to lower-case the text. Default: as the model folder says, or "
+    "else true.",
+)
+_MAX_SEQ_LENGTH = flags.DEFINE_integer(
+    "max_seq_length",
+    128,
+    "Longest sequence, in word pieces; the ends of longer lines are cut off.",
+    lower_bound=3,
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 32, "Lines a step, over all devices.", lower_bound=1
+)
+_OUTPUT_FORMAT = flags.DEFINE_enum(
+    "output_format",
+    feature_files.JSONL,
+    feature_files.FORMATS,
+    "jsonl: google-research/bert's. npz: NumPy's arrays `vectors`, `layers` "
+    "and, of tokens, `token_ids` and `row_splits`. tfrecord: Examples of "
+    "`linex_index`, `vectors` (a serialized tensor) and `token_ids`.",
+)
+_DTYPE = flags.DEFINE_enum(
+    "dtype", "float32", feature_files.DTYPES, "Numbers in npz and tfrecord."
+)
+_COMBINE = flags.DEFINE_enum(
+    "combine",
+    feature_extraction.SEPARATE,
+    feature_extraction.COMBINE,
+    "The layers side by side, as one long vector, or their mean.",
+)
+_POOLING = flags.DEFINE_enum(
+    "pooling",
+    feature_extraction.NONE,
+    feature_extraction.POOLING,
+    "none: a vector a token. cls: a vector a line, that of [CLS]. mean: the "
+    "mean of the line's tokens, [CLS] and [SEP] among them.",
+)
+_NORMALIZE = flags.DEFINE_bool(
+    "normalize", False, "Whether to divide every vector by its length."
+)
+
+_SECONDS_BETWEEN_LOG_LINES = 10.0
+
+
+def main(_):
+    logging.set_verbosity(logging.INFO)
+    program.require(
+        input_file=_INPUT_FILE.value,
+        output_file=_OUTPUT_FILE.value,
+        init_checkpoint=_INIT_CHECKPOINT.value,
+    )
+    extraction = feature_extraction.Extraction(
+        layers=_parse_layers(_LAYERS.value),
+        combine=_COMBINE.value,
+        pooling=_POOLING.value,
+        is_normalized=_NORMALIZE.value,
+    )
+    # A bad line is found before anything is computed.
+    num_lines = feature_files.count_lines(_INPUT_FILE.value)
+    strategy = training_flags.make_strategy()
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        raise ValueError(
+            "--strategy must be one of a single host. Received: multi_worker."
+        )
+    start = starting_point.find(
+        _INIT_CHECKPOINT.value,
+        _BERT_CONFIG_FILE.value,
+        _VOCAB_FILE.value,
+        _DO_LOWER_CASE.value,
+    )
+    preprocessor = start.preprocessor(_MAX_SEQ_LENGTH.value)
+    extraction.check_layers(start.config.num_hidden_layers)
+    with feature_files.open_writer(
+        _OUTPUT_FILE.value,
+        _OUTPUT_FORMAT.value,
+        extraction,
+        start.vocabulary,
+        _DTYPE.value,
+    ) as write:
+        with strategy.scope():
+            encoder = BertEncoder(
+                start.config, dtype=training_flags.dtype_policy(strategy)
+            )
+        checkpoints.load_weights(start.init_checkpoint, encoder)
+        extractor = feature_extraction.Extractor(
+            encoder, preprocessor, extraction, strategy
+        )
+        num_cut = _write_all(extractor, write, num_lines)
+    if num_cut:
+        logging.warning(
+            "%d of %d lines were cut to --max_seq_length=%d.",
+            num_cut,
+            num_lines,
+            _MAX_SEQ_LENGTH.value,
+        )
+    print(f"{num_lines} lines in {_OUTPUT_FILE.value}")
+
+
+def _parse_layers(values):
+    try:
+        return tuple(int(value) for value in values)
+    except ValueError as error:
+        raise ValueError(
+            "--layers must be numbers, comma-separated. Received: "
+            f"--layers={','.join(values)}."
+        ) from error
+
+
+def _write_all(extractor, write, num_lines):
+    """Writes every line's features; returns how many lines were cut."""
+    num_cut = 0
+    start = logged = time.monotonic()
+    lines = feature_files.read_lines(_INPUT_FILE.value)
+    for line in extractor(lines, _BATCH_SIZE.value):
+        write(line)
+        num_cut += line.is_cut
+        now = time.monotonic()
+        if now - logged >= _SECONDS_BETWEEN_LOG_LINES:
+            logged = now
+            num_done = line.index + 1
+            speed = num_done / (now - start)
+            logging.info(
+                "line %d/%d  %.1f lines/s  %s left",
+                num_done,
+                num_lines,
+                speed,
+                progress.duration((num_lines - num_done) / speed),
+            )
+    return num_cut
+
+
+if __name__ == "__main__":
+    program.run(main)

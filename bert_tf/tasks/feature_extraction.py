@@ -1,0 +1,254 @@
+"""Feature extraction: hidden layers of BERT as vectors of tokens or of texts.
+
+The feature-based use of Devlin et al. 2018, section 5.3: the weights stay as
+they are, and another model, or a search, works on the vectors. Letters in
+tensor names: B batch, L position, K layers, D hidden size.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.text import packing
+
+SEPARATE, CONCATENATE, MEAN = "separate", "concatenate", "mean"
+COMBINE = (SEPARATE, CONCATENATE, MEAN)
+NONE, CLS = "none", "cls"
+POOLING = (NONE, CLS, MEAN)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Extraction:
+    """Which vectors are made of the encoder's layers.
+
+    Args:
+        layers: Numbers of blocks as Python counts them: 0 is the first block,
+            -1 the last. The embeddings are not among them.
+        combine: "separate": one vector a layer. "concatenate": one, as long
+            as all together, in the order of `layers`. "mean": their mean.
+        pooling: "none": the vectors of every token. "cls": that of [CLS].
+            "mean": the mean over all tokens, [CLS] and [SEP] among them.
+        is_normalized: Whether every vector is divided by its length.
+
+    Call arguments:
+        encoder_outputs: Every block's output, a list of float `[B, L, D]`.
+        input_mask: int32 `[B, L]`.
+
+    Returns:
+        float32 `[B, L, ...]`, with pooling `[B, ...]`; then follow, if
+        separate, an axis of layers, and the vector's.
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    layers: tuple[int, ...] = (-1, -2, -3, -4)
+    combine: str = SEPARATE
+    pooling: str = NONE
+    is_normalized: bool = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "layers", tuple(self.layers))
+        if not self.layers:
+            raise ValueError("`layers` must name a layer. Received: none.")
+        for field, choices in (("combine", COMBINE), ("pooling", POOLING)):
+            value = getattr(self, field)
+            if value not in choices:
+                raise ValueError(
+                    f"`{field}` must be one of {', '.join(choices)}. "
+                    f"Received: {field}={value!r}."
+                )
+
+    def check_layers(self, num_layers):
+        """Raises `ValueError` if the encoder does not have the layers."""
+        for layer in self.layers:
+            if not -num_layers <= layer < num_layers:
+                raise ValueError(
+                    f"`layers` must be from {-num_layers} to "
+                    f"{num_layers - 1}, as the model has {num_layers}. "
+                    f"Received: {layer}."
+                )
+
+    def __call__(self, encoder_outputs, input_mask):
+        outputs = [
+            tf.cast(encoder_outputs[layer], tf.float32) for layer in self.layers
+        ]
+        if self.combine == CONCATENATE:
+            vectors = tf.concat(outputs, axis=-1)
+        else:
+            vectors = tf.stack(outputs, axis=2)
+            if self.combine == MEAN:
+                vectors = tf.reduce_mean(vectors, axis=2)
+        if self.pooling == CLS:
+            vectors = vectors[:, 0]
+        elif self.pooling == MEAN:
+            weights = tf.cast(input_mask, tf.float32)
+            # Rows that only fill a batch have no token at all.
+            total = tf.maximum(tf.reduce_sum(weights, axis=1), 1.0)
+            weights = _expand(weights / total[:, tf.newaxis], vectors)
+            vectors = tf.reduce_sum(vectors * weights, axis=1)
+        if self.is_normalized:
+            squares = tf.reduce_sum(vectors * vectors, axis=-1, keepdims=True)
+            vectors *= tf.math.rsqrt(tf.maximum(squares, 1e-24))
+        return vectors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LineFeatures:
+    """The vectors of one line.
+
+    Args:
+        index: The line's number, from 0.
+        token_ids: int32 `[tokens]`, with [CLS] and [SEP].
+        vectors: float32 `[tokens, ...]`, with pooling `[...]`; see
+            `Extraction`.
+        is_cut: Whether tokens were left out, as there were too many.
+    """
+
+    index: int
+    token_ids: np.ndarray
+    vectors: np.ndarray
+    is_cut: bool
+
+
+class Extractor:
+    """Computes the vectors of lines, a batch at a time.
+
+    Args:
+        encoder: A `BertEncoder` made in the strategy's scope.
+        preprocessor: The `Preprocessor`; longer lines are cut to its length.
+        extraction: An `Extraction`.
+        strategy: A `tf.distribute.Strategy` of one host.
+    """
+
+    def __init__(self, encoder, preprocessor, extraction, strategy):
+        extraction.check_layers(encoder.config.num_hidden_layers)
+        self._preprocessor = preprocessor
+        self._is_pooled = extraction.pooling != NONE
+        self._strategy = strategy
+        # The shapes of TPU programs do not change.
+        self._is_trimmed = not isinstance(strategy, tf.distribute.TPUStrategy)
+
+        @tf.function(reduce_retracing=True)
+        def encode(texts):
+            tokenize = preprocessor.tokenizer.tokenize
+            segments = [tokenize(text).merge_dims(1, 2) for text in texts]
+            lengths = tf.add_n([segment.row_lengths() for segment in segments])
+            inputs = packing.pack(
+                segments, preprocessor.max_seq_length, preprocessor.vocabulary
+            )
+            return inputs, lengths + len(segments) + 1
+
+        def vectors_of(inputs):
+            outputs = encoder(inputs, training=False)
+            return extraction(
+                outputs["encoder_outputs"], inputs[features.INPUT_MASK]
+            )
+
+        @tf.function(reduce_retracing=True)
+        def run_step(inputs):
+            return strategy.run(vectors_of, args=(inputs,))
+
+        self._encode = encode
+        self._run_step = run_step
+
+    def __call__(self, lines, batch_size):
+        """Yields the `LineFeatures` of lines, in their order.
+
+        Args:
+            lines: Iterable of tuples of one or two strings.
+            batch_size: Lines a step, over all devices.
+
+        Raises:
+            ValueError: If it is no multiple of the number of devices.
+        """
+        num_replicas = self._strategy.num_replicas_in_sync
+        if batch_size % num_replicas:
+            raise ValueError(
+                f"`batch_size` must be a multiple of {num_replicas}, the "
+                f"number of devices. Received: batch_size={batch_size}."
+            )
+        index, batch = 0, []
+        for line in lines:
+            batch.append(line)
+            if len(batch) == batch_size:
+                yield from self._batch_features(batch, batch_size, index)
+                index += len(batch)
+                batch = []
+        if batch:
+            yield from self._batch_features(batch, batch_size, index)
+
+    def _batch_features(self, batch, batch_size, first_index):
+        inputs, lengths = self._inputs(batch, batch_size)
+        outputs = self._run_step(self._distribute(inputs))
+        vectors = self._strategy.gather(outputs, axis=0).numpy()
+        for row, length in enumerate(lengths):
+            num_tokens = inputs[features.INPUT_MASK][row].sum()
+            yield LineFeatures(
+                index=first_index + row,
+                token_ids=inputs[features.INPUT_IDS][row, :num_tokens],
+                vectors=vectors[row]
+                if self._is_pooled
+                else vectors[row, :num_tokens],
+                is_cut=bool(length > num_tokens),
+            )
+
+    def _inputs(self, batch, batch_size):
+        """Returns the model inputs, and the tokens that each line has.
+
+        Rows are added, of padding alone, to full size: the devices get as
+        many each, and a TPU program keeps its shapes.
+        """
+        shape = (batch_size, self._preprocessor.max_seq_length)
+        inputs = {name: np.zeros(shape, "int32") for name in _INPUTS}
+        inputs[features.INPUT_IDS] += self._preprocessor.vocabulary.pad_id
+        lengths = np.zeros(len(batch), "int64")
+        for num_texts in (1, 2):
+            # A line of one text has no second [SEP]: it is packed apart.
+            rows = [i for i, line in enumerate(batch) if len(line) == num_texts]
+            if not rows:
+                continue
+            columns = zip(*(batch[row] for row in rows))
+            packed, lengths[rows] = self._encode(
+                [tf.constant(column) for column in columns]
+            )
+            for name, value in packed.items():
+                inputs[name][rows] = value
+        if self._is_trimmed:
+            longest = inputs[features.INPUT_MASK].sum(axis=1).max()
+            num_replicas = self._strategy.num_replicas_in_sync
+            num_rows = -(-len(batch) // num_replicas) * num_replicas
+            inputs = {
+                name: value[:num_rows, :longest]
+                for name, value in inputs.items()
+            }
+        return inputs, lengths
+
+    def _distribute(self, inputs):
+        """Returns each replica's rows."""
+
+        def rows_of(context):
+            return {
+                name: tf.constant(
+                    np.split(value, context.num_replicas_in_sync)[
+                        context.replica_id_in_sync_group
+                    ]
+                )
+                for name, value in inputs.items()
+            }
+
+        return self._strategy.experimental_distribute_values_from_function(
+            rows_of
+        )
+
+
+_INPUTS = features.MODEL_INPUTS
+
+
+def _expand(weights, vectors):
+    """Returns weights `[B, L]` with the axes that the vectors have."""
+    shape = tf.shape(weights)
+    ones = [1] * (vectors.shape.rank - 2)
+    return tf.reshape(weights, tf.concat([shape, ones], axis=0))
