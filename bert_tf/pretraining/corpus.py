@@ -63,7 +63,11 @@ def token_dtype(vocab_size):
 def make_tokenize(tokenizer):
     """Returns a function of a list of sentences: (ids, their numbers)."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string)],
+        # Nothing in it is Python control flow: converting it takes long.
+        autograph=False,
+    )
     def graph(sentences):
         pieces = tokenizer.tokenize(sentences).merge_dims(1, 2)
         return pieces.flat_values, pieces.row_lengths()

@@ -9,7 +9,9 @@ of the features, which protocol buffers leave open, is fixed: equal examples
 are equal bytes.
 """
 
+import itertools
 import re
+import typing
 
 import numpy as np
 import tensorflow as tf
@@ -77,32 +79,52 @@ def serialize(examples):
     Returns:
         A list of B serialized tf.train.Example, as bytes.
     """
-    seq_length = examples[features.INPUT_IDS].shape[1]
+    num_rows, seq_length = examples[features.INPUT_IDS].shape
     is_masked = features.MASKED_LM_IDS in examples
+    is_packed = features.FIRST_POSITIONS in examples
     record = features.pretraining_record(
         seq_length,
         examples[features.MASKED_LM_IDS].shape[1] if is_masked else 0,
         has_labels=features.NEXT_SENTENCE_LABELS in examples,
         is_masked=is_masked,
+        max_sequences_per_row=(
+            examples[features.FIRST_POSITIONS].shape[1] if is_packed else 1
+        ),
     )
     entries = []
     for name, (dtype, _) in record.items():
         if dtype == "float32":
             values = np.ascontiguousarray(examples[name], "<f4")
-            payload = _all_used(values.view(np.uint8))
+            payload = [_all_used(values.view(np.uint8))]
         else:
-            payload = _varints(examples[name])
+            payload = [_varints(examples[name])]
         # A tf.train.Feature holds a list, whose packed values are field 1.
         feature = _field(_LIST_TAGS[dtype], _field(_FIELD_1, payload))
         # A map is a repeated message of key (1) and value (2).
         key = np.frombuffer(name.encode("ascii"), np.uint8)
-        key = _all_used(np.tile(key, (len(examples[name]), 1)))
-        entry = _join([_field(_FIELD_1, key), _field(_FIELD_2, feature)])
-        entries.append(_field(_FIELD_1, entry))
-    octets, is_used = _field(_FIELD_1, _join(entries))
-    ends = np.cumsum(np.count_nonzero(is_used, axis=1)).tolist()
-    data = octets[is_used].tobytes()
-    return [data[start:end] for start, end in zip([0, *ends], ends)]
+        key = [_all_used(np.tile(key, (num_rows, 1)))]
+        entries += _field(
+            _FIELD_1, _field(_FIELD_1, key) + _field(_FIELD_2, feature)
+        )
+    message = _field(_FIELD_1, entries)
+    # Neighbours of one kind are cut into rows together.
+    columns = []
+    for are_all_used, parts in itertools.groupby(
+        message, lambda part: part.is_used is None
+    ):
+        parts = list(parts)
+        octets = np.concatenate([part.octets for part in parts], axis=1)
+        if not are_all_used:
+            octets = octets[
+                np.concatenate([part.is_used for part in parts], axis=1)
+            ]
+        lengths = sum(part.lengths for part in parts)
+        ends = np.cumsum(np.broadcast_to(lengths, num_rows)).tolist()
+        data = octets.tobytes()
+        columns.append(
+            [data[start:end] for start, end in zip([0, *ends], ends)]
+        )
+    return [b"".join(row) for row in zip(*columns)]
 
 
 def write(path, batches):
@@ -130,23 +152,31 @@ def write(path, batches):
     return count
 
 
+class _Octets(typing.NamedTuple):
+    """Bytes of a batch, side by side: a part of a message.
+
+    Args:
+        octets: uint8 [B, width].
+        is_used: bool [B, width], which of them there are; None for all.
+        lengths: int64 [B], how many there are; or the width, if all.
+    """
+
+    octets: np.ndarray
+    is_used: np.ndarray | None
+    lengths: np.ndarray | int
+
+
 def _all_used(octets):
-    return octets, np.ones(octets.shape, bool)
+    return _Octets(octets, None, octets.shape[1])
 
 
-def _join(parts):
-    """Joins messages side by side: (uint8 [B, width], bool [B, width])."""
-    return (
-        np.concatenate([octets for octets, _ in parts], axis=1),
-        np.concatenate([is_used for _, is_used in parts], axis=1),
-    )
-
-
-def _field(tag, message):
-    """Returns the message as a field: its tag, its length, itself."""
-    lengths = np.count_nonzero(message[1], axis=1)[:, None]
-    tags = np.full(lengths.shape, tag, np.uint8)
-    return _join([_all_used(tags), _varints(lengths), message])
+def _field(tag, parts):
+    """Returns a message as a field: its tag, its length, its parts."""
+    num_rows = len(parts[0].octets)
+    lengths = sum(part.lengths for part in parts)
+    lengths = np.broadcast_to(lengths, num_rows)[:, None]
+    tags = np.full((num_rows, 1), tag, np.uint8)
+    return [_all_used(tags), _varints(lengths), *parts]
 
 
 def _varints(values):
@@ -159,11 +189,16 @@ def _varints(values):
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     if width == 1:
         return _all_used(values.astype(np.uint8))
-    shifts = 7 * np.arange(width, dtype=values.dtype)
-    rest = values[..., None] >> shifts
-    has_more = rest > 0x7F
-    octets = (rest & 0x7F).astype(np.uint8) | has_more.astype(np.uint8) << 7
-    is_used = rest > 0
-    is_used[..., 0] = True
-    shape = (len(values), -1)
-    return octets.reshape(shape), is_used.reshape(shape)
+    octets = np.empty((*values.shape, width), np.uint8)
+    is_used = np.ones(octets.shape, bool)
+    for place in range(width):
+        rest = values >> 7 * place
+        octets[..., place] = (rest & 0x7F) | (rest > 0x7F) << 7
+        if place:
+            is_used[..., place] = rest > 0
+    octets, is_used = (
+        array.reshape(len(values), -1) for array in (octets, is_used)
+    )
+    if is_used.all():
+        return _all_used(octets)
+    return _Octets(octets, is_used, np.count_nonzero(is_used, axis=1))

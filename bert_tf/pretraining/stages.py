@@ -171,7 +171,9 @@ class Stages:
                 tf.TensorSpec([None, length], tf.int32),
                 tf.TensorSpec([None, length], tf.int32),
                 tf.TensorSpec([None, 2], tf.int64),
-            ]
+            ],
+            # Nothing in it is Python control flow: converting it takes long.
+            autograph=False,
         )
         def mask_tokens(input_ids, input_mask, seeds):
             return masking.mask_tokens(
