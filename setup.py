@@ -52,6 +52,8 @@ setup(
             "jax>=0.4.30",
             # The oracle of correlations.
             "scipy>=1.11",
+            # The oracle of entities' scores.
+            "seqeval>=1.2.2",
         ],
     },
 )

@@ -1,0 +1,300 @@
+"""The family of tagging tasks: entities in sentences, a tag a word.
+
+The method is Devlin et al. 2018, section 5.3: a word's tag is predicted from
+its first piece, without any rule of which tag may follow which. Programs,
+`keras.Model.fit`, the training loop and the exporter work from one
+`TaggingTask`; a fine-tuned model's folder holds it as task.json.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import features
+from bert_tf.checkpoints import loading
+from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import report
+from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.tasks import entity_scores
+from bert_tf.tasks import entity_tags
+from bert_tf.training.objective import Objective
+
+FAMILY = "tagging"
+# The label of a token that is no word's first piece.
+IGNORED = -1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggingTask:
+    """Which tags a model gives to words.
+
+    Args:
+        scheme: One of `entity_tags.SCHEMES`: how training's tags mark entities.
+        labels: The tags by class id; one is "O".
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    scheme: str
+    labels: tuple[str, ...]
+
+    def __post_init__(self):
+        if self.scheme not in entity_tags.SCHEMES:
+            raise ValueError(
+                f"`scheme` must be one of {', '.join(entity_tags.SCHEMES)}. "
+                f"Received: scheme={self.scheme!r}."
+            )
+        labels = self.labels
+        if (
+            not isinstance(labels, (tuple, list))
+            or not all(
+                isinstance(tag, str) and entity_tags.is_tag(tag)
+                for tag in labels
+            )
+            or len(set(labels)) != len(labels)
+            or len(labels) < 2
+            or entity_tags.OUTSIDE not in labels
+        ):
+            raise ValueError(
+                "`labels` must be a list of different tags: O, and at least "
+                "one of B-, I-, E- or S- with a type. "
+                f"Received: labels={labels!r}."
+            )
+        object.__setattr__(self, "labels", tuple(labels))
+
+    def to_dict(self):
+        """Returns what task.json holds: the family and the fields."""
+        return {
+            "family": FAMILY,
+            "scheme": self.scheme,
+            "labels": list(self.labels),
+        }
+
+    @classmethod
+    def from_dict(cls, values):
+        """Reads what `to_dict` returns.
+
+        Raises:
+            ValueError: If it is of another family, a key is missing or
+                unknown, or a value is out of its range.
+        """
+        keys = ("family", "scheme", "labels")
+        if not isinstance(values, dict) or set(values) != set(keys):
+            raise ValueError(
+                f"A task must have the keys {', '.join(keys)}. "
+                f"Received: {values!r}."
+            )
+        if values["family"] != FAMILY:
+            raise ValueError(
+                f"`family` must be {FAMILY!r}. "
+                f"Received: family={values['family']!r}."
+            )
+        return cls(scheme=values["scheme"], labels=values["labels"])
+
+    def loss(self):
+        """Returns the Keras loss of the logits: mean over the words."""
+        return _mean_over_words
+
+    def objective(self):
+        """Returns the same loss for `training.loop`, and the accuracy.
+
+        A batch has the model inputs, `labels` int32 `[B, L]`, `IGNORED` where
+        there is nothing to learn, and optionally `example_weights` float32
+        `[B]`, 0 for windows that only fill the batch.
+        """
+
+        def weights(batch):
+            return {"loss": ops.sum(_word_weights(batch))}
+
+        def losses(outputs, batch):
+            losses_BL = _cross_entropy(outputs, batch[features.LABELS])
+            return {"loss": ops.sum(_word_weights(batch) * losses_BL)}
+
+        def metrics_of_batch(outputs, batch):
+            weights_BL = _word_weights(batch)
+            labels_BL = batch[features.LABELS]
+            hits_BL = ops.equal(
+                ops.cast(ops.argmax(outputs, axis=-1), labels_BL.dtype),
+                labels_BL,
+            )
+            total = ops.sum(weights_BL * ops.cast(hits_BL, "float32"))
+            return {"token_accuracy": (total, ops.sum(weights_BL))}
+
+        return Objective(
+            weights=weights, losses=losses, metrics=metrics_of_batch
+        )
+
+    def decode(self, logits):
+        """Finds the entities of every row, in TensorFlow's own operations.
+
+        What begins and what continues an entity is `entity_tags.continues`.
+
+        Args:
+            logits: RaggedTensor float32 `[B, (words), num_labels]`: those of
+                every word's first piece.
+
+        Returns:
+            A dictionary: `num_entities` int32 `[B]`, and `[B, E]`, filled up
+            to the most of a row, `labels` string, the types ("" beyond a row's
+            entities); `first_words` and `last_words` int32, numbers in the
+            row (-1 beyond); `scores` float32, the least of the probabilities
+            of the entity's tags (0 beyond).
+        """
+        num_labels = len(self.labels)
+        tag_W = tf.argmax(logits.flat_values, axis=-1, output_type=tf.int32)
+        score_W = tf.reduce_max(tf.nn.softmax(logits.flat_values), axis=-1)
+        continues_KK = np.array(
+            [
+                [entity_tags.continues(before, tag) for tag in self.labels]
+                for before in self.labels
+            ]
+        )
+        is_entity_K = np.array(
+            [tag != entity_tags.OUTSIDE for tag in self.labels]
+        )
+        place_W = tf.cast(
+            tf.ragged.range(logits.row_lengths()).flat_values, tf.int32
+        )
+        before_W = tf.concat([tf.zeros([1], tf.int32), tag_W[:-1]], axis=0)
+        # Row starts continue nothing, whatever the row before ends with.
+        continues_W = (place_W > 0) & tf.gather(
+            tf.constant(continues_KK.flatten()),
+            # An empty batch has one value here and none there.
+            before_W[: tf.size(tag_W)] * num_labels + tag_W,
+        )
+        is_entity_W = tf.gather(tf.constant(is_entity_K), tag_W)
+        is_start_W = is_entity_W & ~continues_W
+        continues_next_W = tf.concat([continues_W[1:], [False]], axis=0)
+        is_end_W = is_entity_W & ~continues_next_W[: tf.size(tag_W)]
+
+        entity_of_word = tf.cumsum(tf.cast(is_start_W, tf.int32)) - 1
+        num_entities = tf.reduce_sum(tf.cast(is_start_W, tf.int32))
+        scores_E = tf.math.unsorted_segment_min(
+            score_W, tf.where(is_entity_W, entity_of_word, -1), num_entities
+        )
+        is_start = logits.with_flat_values(tf.cast(is_start_W, tf.int32))
+        counts = tf.reduce_sum(is_start, axis=1)
+        types = tf.constant([entity_tags.type_of(tag) for tag in self.labels])
+
+        def as_rows(values, beyond):
+            rows = tf.RaggedTensor.from_row_lengths(
+                values, counts, validate=False
+            )
+            return rows.to_tensor(beyond)
+
+        return {
+            "num_entities": counts,
+            "labels": as_rows(
+                tf.gather(types, tf.boolean_mask(tag_W, is_start_W)), ""
+            ),
+            "first_words": as_rows(tf.boolean_mask(place_W, is_start_W), -1),
+            "last_words": as_rows(tf.boolean_mask(place_W, is_end_W), -1),
+            "scores": as_rows(scores_E, 0.0),
+        }
+
+    def scores(self, tags, wanted):
+        """Returns the scores of all sentences; see `entity_scores`.
+
+        Args:
+            tags: Of each sentence the list of its predicted tags.
+            wanted: Likewise, the right ones.
+        """
+        return entity_scores.score_tags(tags, wanted)
+
+
+def new_model(start, task, dtype=None):
+    """Makes a `BertTokenClassifier` to be tuned.
+
+    The head is newly made, unless the checkpoint is a model folder that was
+    tuned to the same task.
+
+    Args:
+        start: A `starting_point.StartingPoint`.
+        task: The `TaggingTask`.
+        dtype: The Keras dtype policy, or its name.
+    """
+    model = BertTokenClassifier(start.config, len(task.labels), dtype=dtype)
+    if start.init_checkpoint is not None:
+        stored = model_folder.read_task(start.init_checkpoint)
+        is_tuned = stored == task.to_dict()
+        loading.load_weights(
+            start.init_checkpoint, model if is_tuned else model.encoder
+        )
+    return model
+
+
+def tuned_model(start, task, dtype=None):
+    """Makes a `BertTokenClassifier` with the checkpoint's weights and head.
+
+    Raises:
+        ValueError: If the checkpoint has no such head.
+    """
+    model = BertTokenClassifier(start.config, len(task.labels), dtype=dtype)
+    coverage = loading.load_weights(start.init_checkpoint, model)
+    # The pooler takes no part, and files of this kind have none.
+    missing = [
+        name for name in coverage.names(report.NEW) if "/pooler/" not in name
+    ]
+    if missing:
+        raise ValueError(
+            f"{start.init_checkpoint}: is not tuned to tag words; it has no "
+            f"{', '.join(missing)}."
+        )
+    return model
+
+
+def stored_task(folder):
+    """Returns the `TaggingTask` of a model folder.
+
+    One that transformers wrote has no task.json: there the tags are the names
+    of the classes in config.json.
+
+    Raises:
+        ValueError: If the folder was tuned to another task, or names no tags.
+    """
+    values = model_folder.read_task(folder)
+    path = f"{folder}/{model_folder.TASK_FILE}"
+    try:
+        if values is not None:
+            return TaggingTask.from_dict(values)
+        path = f"{folder}/{model_folder.CONFIG_FILE}"
+        labels = model_folder.read_label_names(folder) or ()
+        return TaggingTask(
+            scheme=entity_tags.detect_scheme([[tag] for tag in labels]),
+            labels=labels,
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _cross_entropy(logits, labels):
+    """Returns the loss of every token, float32 [B, L]; any where ignored."""
+    logits_BLK = ops.cast(logits, "float32")
+    labels_BL1 = ops.expand_dims(ops.maximum(labels, 0), axis=-1)
+    picked_BL1 = ops.take_along_axis(
+        logits_BLK, ops.cast(labels_BL1, "int32"), axis=-1
+    )
+    return ops.logsumexp(logits_BLK, axis=-1) - picked_BL1[:, :, 0]
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+def _mean_over_words(labels, logits):
+    """The loss as Keras takes it, who divides by the number of tokens."""
+    weights_BL = ops.cast(ops.not_equal(labels, IGNORED), "float32")
+    return ops.divide_no_nan(
+        weights_BL * _cross_entropy(logits, labels), ops.mean(weights_BL)
+    )
+
+
+def _word_weights(batch):
+    weights_BL = ops.cast(
+        ops.not_equal(batch[features.LABELS], IGNORED), "float32"
+    )
+    weights_B = batch.get(features.EXAMPLE_WEIGHTS)
+    if weights_B is None:
+        return weights_BL
+    return weights_BL * ops.expand_dims(weights_B, axis=-1)

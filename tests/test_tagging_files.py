@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+from absl import logging
+
+from bert_tf.tasks import tagging_files
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "file.conll"
+        path.write_bytes(text.encode("utf-8"))
+        return path
+
+    return write
+
+
+CONLL_2003 = """-DOCSTART- -X- -X- O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Peter NNP I-NP I-PER
+"""
+
+
+def test_conll_2003_is_read_and_predictions_are_appended(write, tmp_path):
+    examples = tagging_files.read_columns(write(CONLL_2003))
+    assert examples.words == ("EU", "rejects", "Peter")
+    assert examples.tags == ("I-ORG", "O", "I-PER")
+    assert examples.row_lengths.tolist() == [2, 1]
+    assert len(examples) == 2
+    assert examples.by_sentence(examples.tags) == [["I-ORG", "O"], ["I-PER"]]
+
+    path = tmp_path / "predictions.txt"
+    tagging_files.write_predictions(path, examples, ["O", "I-LOC", "I-PER"])
+    assert path.read_text() == (
+        "-DOCSTART- -X- -X- O O\n\n"
+        "EU NNP I-NP I-ORG O\nrejects VBZ I-VP O I-LOC\n\n"
+        "Peter NNP I-NP I-PER I-PER\n"
+    )
+
+
+def test_tabs_odd_blank_lines_and_comments(write, tmp_path):
+    text = (
+        "\ufeff# a comment O\n# another\n#\tO\n#tag\tB-x\r\n\t\n \n"
+        "a\u00a0b\tO\n\u2028\tI-x\n-DOCSTART-\nc d\tO"
+    )
+    examples = tagging_files.read_columns(write(text))
+    assert examples.words == ("#", "#tag", "a\u00a0b", "\u2028", "c d")
+    assert examples.tags == ("O", "B-x", "O", "I-x", "O")
+    assert examples.row_lengths.tolist() == [2, 2, 1]
+    assert examples.line_indices.tolist() == [2, 3, 6, 7, 9]
+
+    path = tmp_path / "predictions.txt"
+    tagging_files.write_predictions(path, examples, ["1", "2", "3", "4", "5"])
+    assert path.read_bytes().decode("utf-8") == (
+        "# a comment O\n# another\n#\tO\t1\n#tag\tB-x\t2\n\t\n \n"
+        "a\u00a0b\tO\t3\n\u2028\tI-x\t4\n-DOCSTART-\tO\nc d\tO\t5\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "predictions"),
+    [
+        (
+            "id tag word\n1  O  a\n2 \t B-x b \n\n1 O c\n",
+            ("word", "tag"),
+            "id tag word predicted\n1  O  a P\n2 \t B-x b P\n\n1 O c P\n",
+        ),
+        (
+            "# global.columns = ID TAG FORM\n1\tO\ta\n2\tB-x\tb\n\n1\tO\tc\n",
+            ("FORM", "TAG"),
+            "# global.columns = ID TAG FORM predicted\n"
+            "1\tO\ta\tP\n2\tB-x\tb\tP\n\n1\tO\tc\tP\n",
+        ),
+        (
+            "a 1 O e\nb 2 B-x f\n\nc 3 O g\n",
+            (-4, 2),
+            "a 1 O e P\nb 2 B-x f P\n\nc 3 O g P\n",
+        ),
+    ],
+)
+def test_columns_by_name_and_number(
+    write, tmp_path, text, columns, predictions
+):
+    examples = tagging_files.read_columns(write(text), *columns)
+    assert examples.words == ("a", "b", "c")
+    assert examples.tags == ("O", "B-x", "O")
+    assert examples.row_lengths.tolist() == [2, 1]
+    path = tmp_path / "predictions.txt"
+    tagging_files.write_predictions(path, examples, ["P", "P", "P"])
+    assert path.read_text() == predictions
+
+
+def test_words_without_tags(write, tmp_path):
+    examples = tagging_files.read_columns(
+        write("a\n#\n# not a word\n\nb\n"), tag_column=None
+    )
+    assert examples.words == ("a", "#", "b")
+    assert examples.tags is None
+    path = tmp_path / "predictions.txt"
+    tagging_files.write_predictions(path, examples, ["O", "O", "B-x"])
+    assert path.read_text() == "a O\n# O\n# not a word\n\nb B-x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        ("", (), "there are no sentences in the file"),
+        ("\n\t\n# nothing\n-DOCSTART- O\n", (), "there are no sentences"),
+        (
+            "a b O\nc O\n",
+            (),
+            "line 2: a row must have 3 columns. Received: 2",
+        ),
+        ("a\tO\nb c O\n", (), "line 2: a row must have 2 columns. Received: 1"),
+        ("a O\n\nb NN\n", (), "line 3: the tag must be O, .* Received: 'NN'"),
+        ("a\tO\n\tO\n", (), "line 2: the word is empty"),
+        ("a\n", (), "the column of tags must be another .* 'a'"),
+        ("a O\n", (0, 2), "must have a column 2. Received: 2 columns"),
+        ("a O\n", ("word", "tag"), "line 1: .* column 'word', once.* a, O"),
+        ("", ("word", "tag"), "line 1: the header must have a column 'word'"),
+    ],
+)
+def test_bad_files_are_told_by_line(write, text, columns, message):
+    path = write(text)
+    with pytest.raises(ValueError, match=message) as error:
+        tagging_files.read_columns(path, *columns)
+    assert str(error.value).startswith(str(path))
+
+
+def test_tags_never_seen_are_told_by_line(write):
+    examples = tagging_files.read_columns(write("a O\n\nb I-x\nc B-y\n"))
+    labels = ("O", "B-x", "I-x")
+    with pytest.raises(ValueError, match="line 4: .* in training.* 'B-y'"):
+        examples.tag_ids(labels)
+    np.testing.assert_array_equal(
+        examples.tag_ids((*labels, "B-y")), np.int32([0, 2, 3])
+    )
+
+
+def test_breaches_are_counted_in_a_warning(write, monkeypatch):
+    told = []
+    monkeypatch.setattr(
+        logging, "warning", lambda text, *values: told.append(text % values)
+    )
+    examples = tagging_files.read_columns(
+        write("a O\nb B-x\n\nc B-x\nd I-y\ne I-y\nf O\ng I-x\n")
+    )
+    examples.warn_of_breaches("bio")
+    examples.warn_of_breaches("iob1")
+    assert len(told) == 2
+    assert "2 tags are not as bio has them" in told[0]
+    assert "line 5: I-y" in told[0]
+    assert "2 tags are not as iob1 has them" in told[1]
+    assert "line 2: B-x" in told[1]
