@@ -1,0 +1,160 @@
+r"""Times raw strings to labels beside transformers, in one run.
+
+    python benchmarks/serving.py --init_checkpoint=minilm \
+        --text_file=glue/SST-2/dev.tsv --peer_python=/env/peers/bin/python
+
+--init_checkpoint is a model folder; it gets a new classification head of two
+classes, and the one resulting folder is exported for the one side and read by
+transformers on the other, whose Python is --peer_python. Each side is a
+process of its own; they take turns, and while one answers the other waits. A
+call holds 1, 8 or 32 strings, as a server that batches the requests in flight
+would make it. Prints a table in Markdown; the probabilities of both sides are
+compared on the way.
+"""
+
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from absl import app
+from absl import flags
+
+from bert_tf import checkpoints
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving import exporter
+from bert_tf.tasks import starting_point
+from bert_tf.tasks.glue import GlueTask
+
+_INIT_CHECKPOINT = flags.DEFINE_string(
+    "init_checkpoint", None, "A model folder.", required=True
+)
+_TEXT_FILE = flags.DEFINE_string(
+    "text_file",
+    None,
+    "TSV with a header, whose first column is the text.",
+    required=True,
+)
+_PEER_PYTHON = flags.DEFINE_string(
+    "peer_python", None, "A Python with transformers and torch.", required=True
+)
+_STRINGS = flags.DEFINE_integer(
+    "strings", 960, "Strings to answer for each number in flight."
+)
+_IN_FLIGHT = flags.DEFINE_list("in_flight", ["1", "8", "32"], "Batch sizes.")
+
+_TASK = GlueTask(
+    name="sst-2",
+    text_features=("sentence",),
+    labels=("negative", "positive"),
+    metrics=("accuracy",),
+)
+_MAX_SEQ_LENGTH = 128
+# Both sides compute in float32.
+_TOLERANCE = 1e-4
+
+
+class Side:
+    """A process that answers."""
+
+    def __init__(self, name, python, path):
+        script = pathlib.Path(__file__).with_name("answer_strings.py")
+        self.name = name
+        self._process = subprocess.Popen(
+            [python, str(script), name, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, texts):
+        """Returns the seconds and the probabilities."""
+        self._process.stdin.write(json.dumps(texts) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} has stopped.")
+        return json.loads(line)
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def make_folders(folder):
+    """Makes the model folder, and its export; returns the two paths."""
+    start = starting_point.find(_INIT_CHECKPOINT.value)
+    model = BertClassifier(start.config, num_labels=2)
+    checkpoints.load_weights(_INIT_CHECKPOINT.value, model.encoder)
+    model_dir = f"{folder}/model"
+    checkpoints.save(
+        model_dir,
+        model,
+        start.vocabulary,
+        start.do_lower_case,
+        _MAX_SEQ_LENGTH,
+        task=_TASK.to_dict(),
+        label_names=_TASK.labels,
+    )
+    return model_dir, exporter.export(model_dir, f"{folder}/servable").path
+
+
+def measure(sides, texts, batch_size):
+    """Returns {side: seconds of each call}; the sides take turns."""
+    seconds = {side.name: [] for side in sides}
+    batches = [
+        texts[start : start + batch_size]
+        for start in range(0, len(texts) - batch_size + 1, batch_size)
+    ]
+    for side in sides:  # Not counted: the first call of a size.
+        for batch in batches[:3]:
+            side.ask(batch)
+    for batch in batches:
+        answers = []
+        for side in sides:
+            time, probabilities = side.ask(batch)
+            seconds[side.name].append(time)
+            answers.append(probabilities)
+        difference = np.abs(np.subtract(*answers)).max()
+        if difference > _TOLERANCE:
+            raise RuntimeError(f"The answers differ by {difference}.")
+    return seconds
+
+
+def main(_):
+    lines = pathlib.Path(_TEXT_FILE.value).read_text("utf-8").splitlines()[1:]
+    texts = [line.split("\t")[0] for line in lines]
+    random.Random(0).shuffle(texts)
+    texts = (texts * (_STRINGS.value // len(texts) + 1))[: _STRINGS.value]
+    with tempfile.TemporaryDirectory() as folder:
+        model_dir, servable = make_folders(folder)
+        sides = [
+            Side("bert_tf", sys.executable, servable),
+            Side("transformers", _PEER_PYTHON.value, model_dir),
+        ]
+        print("| in flight | | p50 ms | p95 ms | p99 ms | strings/s |")
+        print("|---|---|---|---|---|---|")
+        for batch_size in map(int, _IN_FLIGHT.value):
+            seconds = measure(sides, texts, batch_size)
+            rows = {}
+            for name, values in seconds.items():
+                p50, p95, p99 = np.percentile(values, (50, 95, 99)) * 1000
+                rate = batch_size * len(values) / sum(values)
+                rows[name] = p50, p95, p99, rate
+                print(
+                    f"| {batch_size} | {name} | {p50:.1f} | {p95:.1f} "
+                    f"| {p99:.1f} | {rate:.0f} |"
+                )
+            ratios = np.divide(rows["bert_tf"], rows["transformers"])
+            cells = " | ".join(f"{ratio:.2f}" for ratio in ratios)
+            print(f"| {batch_size} | ratio | {cells} |", flush=True)
+        for side in sides:
+            side.close()
+
+
+if __name__ == "__main__":
+    app.run(main)
