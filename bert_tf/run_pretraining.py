@@ -79,12 +79,17 @@ _INIT_CHECKPOINT = flags.DEFINE_string(
     "of Google's. Default: new weights.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
-    "max_seq_length", 128, "Tokens of an example, as in the records."
+    "max_seq_length",
+    None,
+    "Tokens of a record. Default: what the records' manifest tells, or 128.",
+    lower_bound=1,
 )
 _MAX_PREDICTIONS_PER_SEQ = flags.DEFINE_integer(
     "max_predictions_per_seq",
-    20,
-    "Most masked tokens of an example, as in the records.",
+    None,
+    "Most masked tokens of a record. Default: what the records' manifest "
+    "tells, or 20.",
+    lower_bound=1,
 )
 _DO_TRAIN = flags.DEFINE_bool("do_train", False, "Whether to train.")
 _DO_EVAL = flags.DEFINE_bool(
@@ -159,20 +164,13 @@ def main(argv):
         _DO_LOWER_CASE.value,
     )
     check_case(start.vocabulary, start.do_lower_case)
-    if _MAX_SEQ_LENGTH.value > start.config.max_position_embeddings:
-        raise ValueError(
-            "--max_seq_length must be at most the model's "
-            f"max_position_embeddings={start.config.max_position_embeddings}. "
-            f"Received: --max_seq_length={_MAX_SEQ_LENGTH.value}."
-        )
     records = pretraining_input.pretraining_records(
         _INPUT_FILE.value,
+        start.config,
+        start.vocabulary,
+        do_lower_case=start.do_lower_case,
         max_seq_length=_MAX_SEQ_LENGTH.value,
         max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
-        vocab_size=start.config.vocab_size,
-        type_vocab_size=start.config.type_vocab_size,
-        vocab_sha256=manifest.text_sha256(start.vocabulary.to_text()),
-        do_lower_case=start.do_lower_case,
         seed=_RANDOM_SEED.value,
     )
 

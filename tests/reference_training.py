@@ -6,6 +6,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.models import pretrainer
+from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.training.objective import Objective
 
 LENGTH = 11
@@ -23,6 +24,13 @@ def tiny_config(dropout=0.0):
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
         max_position_embeddings=16,
+    )
+
+
+def vocabulary():
+    words = [f"w{n}" for n in range(VOCAB_SIZE - 5)]
+    return vocabulary_lib.Vocabulary(
+        tokens=(*vocabulary_lib.SPECIAL_TOKENS, *words)
     )
 
 

@@ -1,5 +1,6 @@
 """Records and arrays to batches: order, resuming, shards, checks."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -14,6 +15,7 @@ from bert_tf.training import pretraining_input
 
 SIZES = (7, 1, 12, 5, 9)
 NUM_EXAMPLES = sum(SIZES)
+VOCAB_SHA256 = manifest.text_sha256(reference.vocabulary().to_text())
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +42,17 @@ def make_records(folder, **options):
     return pretraining_input.pretraining_records(
         f"{folder}/*.tfrecord",
         **{
+            "config": reference.tiny_config(),
+            "vocabulary": reference.vocabulary(),
             "max_seq_length": reference.LENGTH,
             "max_predictions_per_seq": reference.PREDICTIONS,
-            "vocab_size": reference.VOCAB_SIZE,
         }
         | options,
     )
+
+
+def changed_config(**changes):
+    return dataclasses.replace(reference.tiny_config(), **changes)
 
 
 def make_source(kind, folder, seed=3):
@@ -186,8 +193,14 @@ def test_batch_must_divide_among_replicas(folder):
             {"max_predictions_per_seq": 4},
             "`masked_lm_positions` must have 4 int64.*Received: 3",
         ),
-        ({"vocab_size": 20}, r"`input_ids` must be in \[0, 20\)"),
-        ({"type_vocab_size": 1}, r"`segment_ids` must be in \[0, 1\)"),
+        (
+            {"config": changed_config(vocab_size=20)},
+            r"`input_ids` must be in \[0, 20\)",
+        ),
+        (
+            {"config": changed_config(type_vocab_size=1)},
+            r"`segment_ids` must be in \[0, 1\)",
+        ),
     ],
 )
 def test_records_of_another_kind_are_named(folder, options, message):
@@ -280,7 +293,7 @@ def write_manifest(folder, **changes):
         "max_seq_length": reference.LENGTH,
         "max_predictions_per_seq": reference.PREDICTIONS,
         "vocab_size": reference.VOCAB_SIZE,
-        "vocab_sha256": "abc",
+        "vocab_sha256": VOCAB_SHA256,
         "do_lower_case": True,
         "settings": {},
         "inputs": [],
@@ -295,7 +308,7 @@ def write_manifest(folder, **changes):
 
 def test_a_manifest_tells_the_counts(tmp_path):
     write_manifest(tmp_path)
-    records = make_records(tmp_path, vocab_sha256="abc", do_lower_case=True)
+    records = make_records(tmp_path, do_lower_case=True)
     assert records.counts == {str(tmp_path / "a.tfrecord"): 6}
 
 
@@ -303,7 +316,7 @@ def test_a_manifest_tells_the_counts(tmp_path):
     ("changes", "message"),
     [
         ({"vocab_sha256": "abd"}, "made with vocab_sha256=abd"),
-        ({"vocab_size": 41}, "vocab_size=41, .* model has vocab_size=37"),
+        ({"vocab_size": 41}, "vocab_size=41, .* run has vocab_size=37"),
         ({"max_seq_length": 12}, "max_seq_length=12"),
         ({"do_lower_case": False}, "do_lower_case=False"),
     ],
@@ -313,7 +326,7 @@ def test_records_that_a_manifest_tells_to_be_others_are_refused(
 ):
     write_manifest(tmp_path, **changes)
     with pytest.raises(ValueError, match=f"a.tfrecord: .*{message}"):
-        make_records(tmp_path, vocab_sha256="abc", do_lower_case=True)
+        make_records(tmp_path, do_lower_case=True)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ GOLDEN_NAMES = (
     "learning_rate",
     "gradient_norm",
 )
+SPEEDS = {"examples_per_second", "tokens_per_second"}
 NUM_STEPS = 20
 
 
@@ -49,9 +50,10 @@ def records(tmp_path_factory):
         )
     return pretraining_input.pretraining_records(
         f"{folder}/*.tfrecord",
+        reference.tiny_config(),
+        reference.vocabulary(),
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
-        vocab_size=reference.VOCAB_SIZE,
     )
 
 
@@ -126,7 +128,7 @@ def test_two_devices_make_the_steps_of_one(tmp_path, records, one_device):
     expected, weights, evaluation = one_device
     # The gradient was clipped.
     assert column(expected, "gradient_norm").max() > 1
-    for name in expected[0].keys() - {"examples_per_second"}:
+    for name in expected[0].keys() - SPEEDS:
         np.testing.assert_allclose(
             column(history, name), column(expected, name), rtol=0, atol=1e-5
         )
@@ -414,9 +416,10 @@ def test_records_that_turn_bad_are_a_clear_error(tmp_path, records):
     reference.write_records(tmp_path / "bad.tfrecord", arrays)
     source = pretraining_input.pretraining_records(
         str(tmp_path / "bad.tfrecord"),
+        reference.tiny_config(),
+        reference.vocabulary(),
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
-        vocab_size=reference.VOCAB_SIZE,
     )
     strategy = make_strategy()
     state = make_state(tmp_path, strategy)
@@ -456,7 +459,10 @@ def test_fit_and_the_loop_end_with_the_same_weights(tmp_path):
     random = np.random.default_rng(4)
     x = random.normal(size=(40, 6)).astype("float32")
     y = random.integers(0, 3, 40).astype("int32")
-    source = input_pipeline.ArraySource(arrays={"x": x, "y": y})
+    mask = np.ones((40, 6), "int32")
+    source = input_pipeline.ArraySource(
+        arrays={"x": x, "y": y, features.INPUT_MASK: mask}
+    )
     strategy = make_strategy()
 
     def cross_entropy(labels, logits):

@@ -70,7 +70,8 @@ class BertEmbeddings(keras.layers.Layer):
 
     def call(self, input_ids, segment_ids, position_ids=None, training=None):
         length = input_ids.shape[1]
-        if length is not None and length > self.max_positions:
+        counts_on = position_ids is None and length is not None
+        if counts_on and length > self.max_positions:
             raise ValueError(
                 "The sequence must not be longer than `max_positions`. "
                 f"Received: length={length}, "

@@ -76,64 +76,77 @@ def pretraining_weights(batch):
 
     Args:
         batch: The records' features: `masked_lm_weights` float32 `[B, P]`,
-            `next_sentence_labels` int32 `[B, 1]`, and optionally
-            `example_weights` float32 `[B]`, 0 for examples that only fill
-            the batch.
+            and optionally `next_sentence_labels` int32 `[B, 1]`, or `[B, S]`
+            with `first_positions`, and `example_weights` float32 `[B]`, 0 for
+            examples that only fill the batch. Without labels there is no
+            next-sentence loss (RoBERTa, Liu et al. 2019, section 4.2).
     """
-    masked_lm_BP, next_sentence_BS = _weights(batch)
-    return {
-        "masked_lm_loss": ops.sum(masked_lm_BP),
-        "next_sentence_loss": ops.sum(next_sentence_BS),
-    }
+    weights = {"masked_lm_loss": ops.sum(_masked_lm_weights(batch))}
+    if features.NEXT_SENTENCE_LABELS in batch:
+        weights["next_sentence_loss"] = ops.sum(_next_sentence_weights(batch))
+    return weights
 
 
 def pretraining_losses(outputs, batch):
     """Returns the sums of the weighted cross-entropies: {name: scalar}."""
-    masked_lm_BP, next_sentence_BS = _weights(batch)
-    masked_lm_loss_BP = _cross_entropy(
+    masked_lm_BP = _cross_entropy(
         batch[features.MASKED_LM_IDS], outputs["masked_lm_logits"]
     )
-    next_sentence_loss_BS = _cross_entropy(
-        batch[features.NEXT_SENTENCE_LABELS],
-        _next_sentence_logits(outputs),
-    )
-    return {
-        "masked_lm_loss": ops.sum(masked_lm_BP * masked_lm_loss_BP),
-        "next_sentence_loss": ops.sum(next_sentence_BS * next_sentence_loss_BS),
+    losses = {
+        "masked_lm_loss": ops.sum(_masked_lm_weights(batch) * masked_lm_BP)
     }
+    if features.NEXT_SENTENCE_LABELS in batch:
+        next_sentence_BS = _cross_entropy(
+            batch[features.NEXT_SENTENCE_LABELS], _next_sentence_logits(outputs)
+        )
+        losses["next_sentence_loss"] = ops.sum(
+            _next_sentence_weights(batch) * next_sentence_BS
+        )
+    return losses
 
 
 def pretraining_metrics(outputs, batch):
     """Returns the accuracies as {name: (sum, weight)}."""
-    masked_lm_BP, next_sentence_BS = _weights(batch)
-    masked_lm_hits_BP = _hits(
-        batch[features.MASKED_LM_IDS], outputs["masked_lm_logits"]
-    )
-    next_sentence_hits_BS = _hits(
-        batch[features.NEXT_SENTENCE_LABELS],
-        _next_sentence_logits(outputs),
-    )
-    return {
+    weights_BP = _masked_lm_weights(batch)
+    hits_BP = _hits(batch[features.MASKED_LM_IDS], outputs["masked_lm_logits"])
+    metrics = {
         "masked_lm_accuracy": (
-            ops.sum(masked_lm_BP * masked_lm_hits_BP),
-            ops.sum(masked_lm_BP),
-        ),
-        "next_sentence_accuracy": (
-            ops.sum(next_sentence_BS * next_sentence_hits_BS),
-            ops.sum(next_sentence_BS),
-        ),
+            ops.sum(weights_BP * hits_BP),
+            ops.sum(weights_BP),
+        )
     }
+    if features.NEXT_SENTENCE_LABELS in batch:
+        weights_BS = _next_sentence_weights(batch)
+        hits_BS = _hits(
+            batch[features.NEXT_SENTENCE_LABELS], _next_sentence_logits(outputs)
+        )
+        metrics["next_sentence_accuracy"] = (
+            ops.sum(weights_BS * hits_BS),
+            ops.sum(weights_BS),
+        )
+    return metrics
 
 
-def _weights(batch):
-    masked_lm_BP = batch[features.MASKED_LM_WEIGHTS]
+def _masked_lm_weights(batch):
+    return _of_examples(batch[features.MASKED_LM_WEIGHTS], batch)
+
+
+def _next_sentence_weights(batch):
+    """Returns float32 `[B, S]`: 1 for every sequence that there is."""
     labels_BS = batch[features.NEXT_SENTENCE_LABELS]
-    next_sentence_BS = ops.ones(ops.shape(labels_BS), "float32")
+    weights_BS = ops.ones(ops.shape(labels_BS), "float32")
+    first_positions_BS = batch.get(features.FIRST_POSITIONS)
+    if first_positions_BS is not None:
+        is_first_S = ops.arange(ops.shape(labels_BS)[1]) == 0
+        exists_BS = ops.logical_or(first_positions_BS > 0, is_first_S)
+        weights_BS = ops.cast(exists_BS, "float32")
+    return _of_examples(weights_BS, batch)
+
+
+def _of_examples(weights, batch):
+    """Returns the weights `[B, ...]`, 0 for examples that fill the batch."""
     example_B = batch.get(features.EXAMPLE_WEIGHTS)
-    if example_B is not None:
-        masked_lm_BP = masked_lm_BP * example_B[:, None]
-        next_sentence_BS = next_sentence_BS * example_B[:, None]
-    return masked_lm_BP, next_sentence_BS
+    return weights if example_B is None else weights * example_B[:, None]
 
 
 def _next_sentence_logits(outputs):

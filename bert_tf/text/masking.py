@@ -196,9 +196,13 @@ def mask_examples(examples, seeds, vocabulary, rules):
 
     Liu et al. 2019, section 4.1. For `tf.data.Dataset.map`.
 
+    In rows that hold several sequences each is masked by the rules, as if it
+    were alone; together they must have room in the P predictions of the row.
+
     Args:
         examples: `{name: [B, ...]}` with `input_ids` and `input_mask`, int32
-            [B, L]; what else there is, stays.
+            [B, L], and of packed rows also `sequence_ids` [B, L] and
+            `first_positions` [B, S]; what else there is, stays.
         seeds: int64 [B, 2], see `example_seeds`.
         vocabulary: A `Vocabulary`.
         rules: The `Rules`.
@@ -206,14 +210,83 @@ def mask_examples(examples, seeds, vocabulary, rules):
     Returns:
         The same dictionary with what `mask_tokens` returns.
     """
-    masked = mask_tokens(
+    mask = _mask_packed if features.SEQUENCE_IDS in examples else _mask_single
+    return examples | mask(examples, seeds, vocabulary, rules)
+
+
+def _mask_single(examples, seeds, vocabulary, rules):
+    return mask_tokens(
         examples[features.INPUT_IDS],
         examples[features.INPUT_MASK],
         seeds,
         vocabulary,
         rules,
     )
-    return examples | masked
+
+
+def _mask_packed(examples, seeds, vocabulary, rules):
+    """Returns what `mask_tokens` does, of rows of several sequences."""
+    input_ids = examples[features.INPUT_IDS]
+    first_positions = examples[features.FIRST_POSITIONS]
+    num_rows, length = tf.unstack(tf.shape(input_ids))
+
+    # Every sequence in a row of its own: N of them in all.
+    numbers = tf.range(tf.shape(first_positions)[1])
+    exists = (first_positions > 0) | (numbers == 0)
+    places = tf.cast(tf.where(exists), tf.int32)
+    rows, numbers = places[:, 0], places[:, 1]
+    first = tf.gather_nd(first_positions, places)
+    columns = tf.minimum(first[:, None] + tf.range(length), length - 1)
+    is_own = (
+        tf.gather(examples[features.SEQUENCE_IDS], rows) == numbers[:, None] + 1
+    )
+    lengths = tf.reduce_sum(tf.cast(is_own, tf.int32), axis=1)
+    masked = mask_tokens(
+        tf.gather(tf.gather(input_ids, rows), columns, batch_dims=1),
+        tf.sequence_mask(lengths, length, tf.int32),
+        _sequence_seeds(tf.gather(seeds, rows), numbers),
+        vocabulary,
+        rules,
+    )
+
+    # Back into the rows, one prediction after the other.
+    is_prediction = masked[features.MASKED_LM_WEIGHTS] > 0
+    picked = tf.cast(tf.where(is_prediction), tf.int32)
+    row = tf.gather(rows, picked[:, 0])
+    positions = tf.gather_nd(masked[features.MASKED_LM_POSITIONS], picked)
+    tokens = tf.gather_nd(
+        masked[features.INPUT_IDS], tf.stack([picked[:, 0], positions], axis=-1)
+    )
+    labels = tf.gather_nd(masked[features.MASKED_LM_IDS], picked)
+    positions += tf.gather(first, picked[:, 0])
+    # Sorted by row, so this is where the predictions of its row begin.
+    row_start = tf.searchsorted(row, row)
+    # An error where a row has more of them than there is room.
+    slots = tf.stack([row, tf.range(tf.size(row)) - row_start], axis=-1)
+    shape = tf.stack([num_rows, rules.max_predictions_per_seq])
+    return {
+        features.INPUT_IDS: tf.tensor_scatter_nd_update(
+            input_ids, tf.stack([row, positions], axis=-1), tokens
+        ),
+        features.MASKED_LM_POSITIONS: tf.scatter_nd(slots, positions, shape),
+        features.MASKED_LM_IDS: tf.scatter_nd(slots, labels, shape),
+        features.MASKED_LM_WEIGHTS: tf.scatter_nd(
+            slots, tf.ones_like(labels, tf.float32), shape
+        ),
+    }
+
+
+def _sequence_seeds(seeds, numbers):
+    """Returns int64 [N, 2], seeds of the sequences of packed rows."""
+    numbers = tf.cast(numbers, tf.uint64)
+    zero = tf.zeros_like(numbers)
+    words = philox(
+        # Blocks 0 to 2 of the second word are those of masking itself.
+        (numbers, zero + 3, zero, zero),
+        (tf.cast(seeds[:, 0], tf.uint64), tf.cast(seeds[:, 1], tf.uint64)),
+        right_shift=tf.bitwise.right_shift,
+    )
+    return tf.cast(tf.stack(words[:2], axis=-1), tf.int64)
 
 
 def _choose(input_ids, input_mask, order_bits, vocabulary, rules):

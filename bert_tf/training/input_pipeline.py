@@ -15,17 +15,22 @@ of its replicas one after the other, all of one static shape.
 import contextlib
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.text import masking
 
 # Files read at once, taken in turn, and records shuffled together. Files form
 # groups and records of a group form blocks, so that a resumed run can skip
 # whole groups and blocks.
 _GROUP_SIZE = 16
 _BLOCK_SIZE = 8192
+# Of masks that are chosen here, in evaluation: the same ones each time,
+# whatever the run's seed is.
+_EVALUATION_SEED = 20181011
 # Begins the errors that are raised while records are read.
 _BAD_RECORDS = "Bad records:"
 
@@ -40,13 +45,18 @@ class RecordSource:
             int32 in the batches.
         limits: {feature name: n}: the values must be in [0, n).
         counts: {path: number of examples}, of the files where it is known.
-        seed: Of the order of the training examples.
+        mask: None, or `mask(batch, seeds)`, which chooses the masks of
+            records that have none (dynamic masking); seeds int64 [B, 2] are
+            a function of the run's seed and the example's number over all
+            epochs, in evaluation of its number alone.
+        seed: Of the order of the training examples, and of their masks.
     """
 
     paths: tuple
     spec: dict
     limits: dict
     counts: dict = dataclasses.field(default_factory=dict)
+    mask: Callable | None = None
     seed: int = 12345
 
     @functools.cached_property
@@ -84,7 +94,13 @@ class RecordSource:
                 )
             )
         )
-        return _training_batches(records, batch_size, context, self._parse)
+        return _training_batches(
+            records,
+            batch_size,
+            start_example,
+            context,
+            functools.partial(self._make_batch, seed=self.seed),
+        )
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
         """Returns a `tf.data.Dataset` of every example once, in order.
@@ -96,7 +112,11 @@ class RecordSource:
         """
         records = tf.data.TFRecordDataset(list(self.paths))
         return _evaluation_batches(
-            records, batch_size, max_batches, context, self._parse
+            records,
+            batch_size,
+            max_batches,
+            context,
+            functools.partial(self._make_batch, seed=_EVALUATION_SEED),
         )
 
     def _count(self, path):
@@ -137,6 +157,12 @@ class RecordSource:
             .map(shuffle)
             .unbatch()
         )
+
+    def _make_batch(self, serialized, numbers, seed):
+        batch = self._parse(serialized)
+        if self.mask is None:
+            return batch
+        return self.mask(batch, masking.example_seeds(seed, numbers))
 
     def _parse(self, serialized):
         batch = tf.io.parse_example(
@@ -206,7 +232,9 @@ class ArraySource:
 
         rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
         rows = rows.flat_map(rows_of_epoch).skip(skipped)
-        return _training_batches(rows, batch_size, context, self._gather())
+        return _training_batches(
+            rows, batch_size, start_example, context, self._gather()
+        )
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
         """Returns what `RecordSource.evaluation_batches` does."""
@@ -223,7 +251,8 @@ class ArraySource:
             for name, array in self.arrays.items()
         }
 
-        def gather(rows):
+        def gather(rows, numbers):
+            del numbers
             return {
                 name: tf.gather(tensor, rows)
                 for name, tensor in tensors.items()
@@ -275,12 +304,18 @@ def _replica_shape(batch_size, context):
     return (replicas, batch_size // replicas), slice(first, first + on_host)
 
 
-def _training_batches(examples, batch_size, context, make_batch):
-    (replicas, size), own = _replica_shape(batch_size, context)
+def _training_batches(examples, batch_size, start_example, context, make_batch):
+    shape, own = _replica_shape(batch_size, context)
+    numbers = start_example + np.arange(batch_size).reshape(shape)
+
+    def own_rows(index, rows):
+        return rows[own], index * batch_size + numbers[own]
+
     return (
-        examples.batch(size, drop_remainder=True)
-        .batch(replicas, drop_remainder=True)
-        .map(lambda rows: rows[own])
+        examples.batch(shape[1], drop_remainder=True)
+        .batch(shape[0], drop_remainder=True)
+        .enumerate()
+        .map(own_rows)
         .unbatch()
         .map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
@@ -290,9 +325,10 @@ def _training_batches(examples, batch_size, context, make_batch):
 def _evaluation_batches(examples, batch_size, max_batches, context, make_batch):
     shape, own = _replica_shape(batch_size, context)
 
-    def pad_and_split(rows):
-        batch = make_batch(rows)
+    def pad_and_split(index, rows):
         num_rows = tf.shape(rows)[0]
+        numbers = index * batch_size + tf.range(num_rows, dtype=tf.int64)
+        batch = make_batch(rows, numbers)
         batch[features.EXAMPLE_WEIGHTS] = tf.ones(num_rows)
 
         def pad(value):
@@ -305,4 +341,9 @@ def _evaluation_batches(examples, batch_size, max_batches, context, make_batch):
     batches = examples.batch(batch_size)
     if max_batches is not None:
         batches = batches.take(max_batches)
-    return batches.map(pad_and_split).unbatch().prefetch(tf.data.AUTOTUNE)
+    return (
+        batches.enumerate()
+        .map(pad_and_split)
+        .unbatch()
+        .prefetch(tf.data.AUTOTUNE)
+    )

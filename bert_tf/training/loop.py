@@ -13,6 +13,7 @@ import threading
 
 import tensorflow as tf
 
+from bert_tf import features
 from bert_tf.training import input_pipeline
 from bert_tf.training import progress
 from bert_tf.training import randomness
@@ -67,12 +68,14 @@ def train_step(model, objective, optimizer, batch):
         model: A `keras.Model`, called with the batch.
         objective: An `Objective`.
         optimizer: A `BertOptimizer`, or Keras's `LossScaleOptimizer` of one.
-        batch: This replica's share of the batch, a dictionary of tensors.
+        batch: This replica's share of the batch, a dictionary of tensors;
+            `input_mask` is among them.
 
     Returns:
         A dictionary of float32 scalars, the same on all replicas: `values`,
-        {name: value} of the loss, its terms, the learning rate and the norm
-        of the gradient, and `metrics`, {name: (sum, weight)}.
+        {name: value} of the loss, its terms, the learning rate, the norm of
+        the gradient and the number of tokens, and `metrics`,
+        {name: (sum, weight)}, the share of padding among them.
     """
     # Summed first: every replica divides by the weight of the whole batch,
     # so that the sum of the replicas' gradients is the batch's gradient.
@@ -83,13 +86,24 @@ def train_step(model, objective, optimizer, batch):
         loss = sum(objective.loss_terms(totals, weights).values())
         scaled_loss = optimizer.scale_loss(loss)
     variables = model.trainable_variables
-    gradients = tape.gradient(scaled_loss, variables)
+    # What this loss does not depend on has no gradient, e.g. the pooler where
+    # there are no next-sentence labels. It stays as it is, and is not decayed;
+    # Keras does so too, but warns.
+    gradients, variables = zip(
+        *(
+            (gradient, variable)
+            for gradient, variable in zip(
+                tape.gradient(scaled_loss, variables), variables
+            )
+            if gradient is not None
+        )
+    )
     learning_rate = tf.identity(optimizer.learning_rate)
     optimizer.apply(gradients, variables)
 
-    totals, metrics = _sum_over_replicas(
-        (totals, objective.metrics(outputs, batch))
-    )
+    metrics = objective.metrics(outputs, batch) | {"padding": _padding(batch)}
+    totals, metrics = _sum_over_replicas((totals, metrics))
+    num_padding, num_places = metrics["padding"]
     terms = objective.loss_terms(totals, weights)
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     values = {
@@ -97,6 +111,7 @@ def train_step(model, objective, optimizer, batch):
         **terms,
         "learning_rate": learning_rate,
         "gradient_norm": tf.identity(inner_optimizer.gradient_norm),
+        "tokens": num_places - num_padding,
     }
     return {"values": values, "metrics": metrics}
 
@@ -139,7 +154,8 @@ def train(state, objective, source, config, strategy, on_save=None):
     Returns:
         What was logged: a list of {name: float}, with `step` in each. Loss
         terms, learning rate and gradient norm are means over the steps,
-        metrics are over their examples.
+        metrics are over their examples. `padding` is the share of places that
+        hold no token; `tokens_per_second` counts those that do.
 
     Raises:
         NotFiniteError: If a loss or a gradient is not finite; the message
@@ -197,8 +213,9 @@ def train(state, objective, source, config, strategy, on_save=None):
                 state.example += count * config.train_batch_size
             if steps:
                 report = {"step": state.step, **progress.summarize(steps)}
-                speed = timer.steps_per_second() * config.train_batch_size
-                report["examples_per_second"] = speed
+                speed = timer.steps_per_second()
+                report["examples_per_second"] = speed * config.train_batch_size
+                report["tokens_per_second"] = speed * report.pop("tokens")
                 history.append(report)
                 line = progress.log_line(
                     report, config.num_train_steps, config.train_batch_size
@@ -316,6 +333,14 @@ def _compile(model, objective, optimizer, seed):
         ]
 
     return run_steps
+
+
+def _padding(batch):
+    """Returns the numbers of places without a token, and of all places."""
+    input_mask = batch[features.INPUT_MASK]
+    num_places = tf.cast(tf.size(input_mask), tf.float32)
+    num_tokens = tf.cast(tf.reduce_sum(input_mask), tf.float32)
+    return num_places - num_tokens, num_places
 
 
 def _sum_over_replicas(values):

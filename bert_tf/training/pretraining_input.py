@@ -9,78 +9,127 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
+from bert_tf.text import masking
 from bert_tf.training.input_pipeline import RecordSource
+
+# What a manifest's settings tell of the kind of its records, and what records
+# without a manifest are: google-research/bert's.
+_KIND = {
+    "objective": "next_sentence",
+    "masking_mode": "static",
+    "max_sequences_per_row": 1,
+}
+# What they tell of the masks that are still to be chosen.
+_MASKING_RULES = ("masked_lm_prob", "do_whole_word_mask", "do_span_mask")
+# google-research/bert's, where neither a flag nor a manifest tells.
+_LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 
 
 def pretraining_records(
     patterns,
+    config,
+    vocabulary,
     *,
-    max_seq_length,
-    max_predictions_per_seq,
-    vocab_size,
-    type_vocab_size=2,
-    vocab_sha256=None,
     do_lower_case=None,
+    max_seq_length=None,
+    max_predictions_per_seq=None,
     seed=12345,
     flag="input_file",
 ):
     """Finds pre-training records and checks that they suit the model.
 
-    Looked at are the first record of each file and the manifests; every value
-    is checked when it is read.
+    Their manifests tell which objective they are for, whether rows hold
+    several sequences, and whether their masks are in them or are to be chosen
+    here, by the rules of the manifest; records without a manifest are held to
+    be google-research/bert's. Looked at are the manifests and the first record
+    of each file; every value is checked when it is read.
 
     Args:
         patterns: Globs, separated by commas.
-        max_seq_length: L of the records.
-        max_predictions_per_seq: P of the records.
-        vocab_size: Entries of the model's vocabulary.
-        type_vocab_size: The model's number of segments.
-        vocab_sha256: `manifest.text_sha256` of the vocabulary, if known; that
-            of the manifests must equal it.
+        config: The model's `BertConfig`.
+        vocabulary: The model's `Vocabulary`.
         do_lower_case: Whether the model's text is lower-cased, if known.
-        seed: Of the order of the training examples.
+        max_seq_length: L of the records; None for what their manifest tells,
+            or 128.
+        max_predictions_per_seq: P of the records, of a whole row; None for
+            what their manifest tells, or 20.
+        seed: Of the order of the training examples, and of their masks where
+            they are chosen here; in [0, 2**32).
         flag: Where the patterns came from, for errors.
 
     Returns:
         A `RecordSource`.
 
     Raises:
-        ValueError: If there are no files, or they do not suit the model.
+        ValueError: If there are no files, they are of different kinds, or
+            they do not suit the model.
     """
     paths = files.expand_globs(patterns, flag)
+    manifests = manifest.find(paths)
+    kind = _LENGTHS | _common_kind(paths, manifests)
+    max_seq_length = max_seq_length or kind["max_seq_length"]
+    max_predictions_per_seq = (
+        max_predictions_per_seq or kind["max_predictions_per_seq"]
+    )
     wanted = {
         "max_seq_length": max_seq_length,
         "max_predictions_per_seq": max_predictions_per_seq,
-        "vocab_size": vocab_size,
-        "vocab_sha256": vocab_sha256,
+        "vocab_size": config.vocab_size,
+        "vocab_sha256": manifest.text_sha256(vocabulary.to_text()),
         "do_lower_case": do_lower_case,
     }
-    manifests = manifest.find(paths)
     for path, told in manifests.items():
         for name, value in wanted.items():
             if value is not None and getattr(told, name) != value:
                 raise ValueError(
                     f"{path}: the records were made with {name}="
-                    f"{getattr(told, name)}, as their manifest tells; the "
-                    f"model has {name}={value}."
+                    f"{getattr(told, name)}, as their manifest tells; this "
+                    f"run has {name}={value}."
                 )
+    is_packed = kind["max_sequences_per_row"] > 1
+    if max_seq_length > config.max_position_embeddings and not is_packed:
+        raise ValueError(
+            "`max_seq_length` must be at most the model's "
+            f"max_position_embeddings={config.max_position_embeddings}. "
+            f"Received: max_seq_length={max_seq_length}."
+        )
+    is_masked = kind["masking_mode"] == "static"
+    spec = features.pretraining_record(
+        max_seq_length,
+        max_predictions_per_seq,
+        has_labels=kind["objective"] != "full_sentences",
+        is_masked=is_masked,
+        max_sequences_per_row=kind["max_sequences_per_row"],
+    )
+    limits = {
+        features.INPUT_IDS: config.vocab_size,
+        features.INPUT_MASK: 2,
+        features.SEGMENT_IDS: config.type_vocab_size,
+        features.POSITION_IDS: config.max_position_embeddings,
+        features.SEQUENCE_IDS: kind["max_sequences_per_row"] + 1,
+        features.FIRST_POSITIONS: max_seq_length,
+        features.MASKED_LM_POSITIONS: max_seq_length,
+        features.MASKED_LM_IDS: config.vocab_size,
+        features.NEXT_SENTENCE_LABELS: 2,
+    }
     source = RecordSource(
         paths=tuple(paths),
-        spec=features.pretraining_record(
-            max_seq_length, max_predictions_per_seq
-        ),
-        limits={
-            features.INPUT_IDS: vocab_size,
-            features.INPUT_MASK: 2,
-            features.SEGMENT_IDS: type_vocab_size,
-            features.MASKED_LM_POSITIONS: max_seq_length,
-            features.MASKED_LM_IDS: vocab_size,
-            features.NEXT_SENTENCE_LABELS: 2,
-        },
+        spec=spec,
+        limits={name: limits[name] for name in spec if name in limits},
         counts={
             path: told.records[path.rsplit("/", 1)[-1]]["examples"]
             for path, told in manifests.items()
         },
+        mask=None
+        if is_masked
+        else functools.partial(
+            masking.mask_examples,
+            vocabulary=vocabulary,
+            rules=masking.Rules(
+                max_predictions_per_seq=max_predictions_per_seq,
+                **{name: kind[name] for name in _MASKING_RULES},
+            ),
+        ),
         seed=seed,
     )
     with futures.ThreadPoolExecutor(16) as pool:
@@ -90,6 +139,38 @@ def pretraining_records(
         # The list lets the first error out.
         list(pool.map(check, paths))
     return source
+
+
+def _common_kind(paths, manifests):
+    """Returns what all the records are, or raises `ValueError`."""
+    # One that tells everything, if there is one.
+    first = next(iter(manifests), paths[0])
+    common = _kind(manifests.get(first))
+    for path in paths:
+        kind = _kind(manifests.get(path))
+        differences = [
+            f"{name} is {common[name]!r} in the one and {kind[name]!r} in the "
+            "other"
+            for name in sorted(common.keys() & kind.keys())
+            if common[name] != kind[name]
+        ]
+        if differences:
+            raise ValueError(
+                f"{first} and {path} hold records of different kinds: "
+                f"{'; '.join(differences)}. Train on one kind at a time."
+            )
+    return common
+
+
+def _kind(told):
+    """Returns what a manifest, or None, tells of its records' kind."""
+    if told is None:
+        return _KIND
+    kind = {name: told.settings.get(name, _KIND[name]) for name in _KIND}
+    kind |= {name: getattr(told, name) for name in _LENGTHS}
+    if kind["masking_mode"] == "dynamic":
+        kind |= {name: told.settings[name] for name in _MASKING_RULES}
+    return kind
 
 
 def check_first_record(path, spec, limits):
@@ -119,7 +200,8 @@ def check_first_record(path, spec, limits):
         if name not in values:
             raise ValueError(
                 f"{path}: the records have no feature `{name}`. They have: "
-                f"{', '.join(sorted(values))}."
+                f"{', '.join(sorted(values))}. (What kind of records they "
+                "are, their manifest tells; it must lie beside them.)"
             )
         kind = "float_list" if dtype == "float32" else "int64_list"
         given = getattr(values[name], kind).value

@@ -50,17 +50,21 @@ def log_line(report, num_train_steps, batch_size):
     """Returns a line for people.
 
     Args:
-        report: {name: float}, with `step` and `examples_per_second`.
+        report: {name: float}, with `step`, `examples_per_second`,
+            `tokens_per_second` and `padding`.
         num_train_steps: Number of the last step.
         batch_size: Examples a step.
     """
     values = dict(report)
     step = values.pop("step")
     speed = values.pop("examples_per_second")
+    tokens = values.pop("tokens_per_second")
+    padding = values.pop("padding")
     seconds = (num_train_steps - step) * batch_size / speed
     text = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
     return (
         f"step {step}/{num_train_steps}  {text}  {speed:.1f} examples/s  "
+        f"{tokens:,.0f} tokens/s  {padding:.1%} padding  "
         f"{duration(seconds)} left"
     )
 
