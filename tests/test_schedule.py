@@ -5,7 +5,23 @@ import numpy as np
 import pytest
 import reference_training as reference
 
+from bert_tf.training.schedule import WarmupCosineDecay
 from bert_tf.training.schedule import WarmupLinearDecay
+from bert_tf.training.schedule import WarmupPolynomialDecay
+from bert_tf.training.schedule import make_schedule
+
+
+def warmup_decay(step, peak, total, warmup, *, drop, decay, power=1.0):
+    """The rate of every schedule, in plain numbers."""
+    if step < warmup:
+        return peak * step / warmup
+    if step >= total:
+        return 0.0
+    start = 0 if drop else warmup
+    done = (step - start) / (total - start)
+    if decay == "cosine":
+        return peak * 0.5 * (1 + np.cos(np.pi * done))
+    return peak * (1 - done) ** power
 
 
 @pytest.mark.parametrize("num_warmup_steps", [0, 1, 7, 20, 30])
@@ -36,8 +52,64 @@ def test_rate_without_the_drop_reaches_its_peak():
     )
 
 
-def test_schedule_survives_serialization():
-    schedule = WarmupLinearDecay(3e-4, 20, 7, drop=False)
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("num_warmup_steps", [0, 7, 20, 30])
+@pytest.mark.parametrize(
+    ("decay", "power"),
+    [
+        ("linear", None),
+        ("polynomial", 0.5),
+        ("polynomial", 3),
+        ("cosine", None),
+    ],
+)
+def test_every_decay_equals_its_formula(decay, power, num_warmup_steps, drop):
+    schedule = make_schedule(
+        decay, 3e-4, 20, num_warmup_steps, power=power, drop=drop
+    )
+    for step in range(25):
+        expected = warmup_decay(
+            step,
+            3e-4,
+            20,
+            num_warmup_steps,
+            drop=drop,
+            decay=decay,
+            power=power or 1.0,
+        )
+        np.testing.assert_allclose(
+            schedule(step), expected, rtol=1e-5, atol=1e-10
+        )
+
+
+def test_the_linear_decay_is_the_originals_class():
+    assert type(make_schedule("linear", 1.0, 9)) is WarmupLinearDecay
+
+
+@pytest.mark.parametrize(
+    ("decay", "power", "message"),
+    [
+        ("step", None, "`decay` must be one of linear, polynomial, cosine"),
+        ("polynomial", None, "`power` must be given with the polynomial"),
+        ("linear", 2.0, "`power` must be given with the polynomial"),
+        ("polynomial", 0.0, "`power` must be positive"),
+    ],
+)
+def test_what_makes_no_schedule_is_named(decay, power, message):
+    with pytest.raises(ValueError, match=message):
+        make_schedule(decay, 1.0, 9, power=power)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        WarmupLinearDecay(3e-4, 20, 7, drop=False),
+        WarmupPolynomialDecay(3e-4, 20, 7, power=0.5),
+        WarmupCosineDecay(3e-4, 20, 7),
+    ],
+    ids=lambda schedule: schedule.name,
+)
+def test_schedule_survives_serialization(schedule):
     values = keras.optimizers.schedules.serialize(schedule)
     again = keras.optimizers.schedules.deserialize(values)
     assert again.get_config() == schedule.get_config()

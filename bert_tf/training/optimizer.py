@@ -122,7 +122,12 @@ class BertOptimizer(keras.optimizers.Optimizer):
         update = first / (ops.sqrt(second) + self.epsilon)
         if self._is_decayed[index]:
             update = update + self.weight_decay * variable
+        update = self._scale_update(update, variable, index)
         self.assign_sub(variable, learning_rate * update)
+
+    def _scale_update(self, update, variable, index):
+        # What a subclass does to each update, e.g. LAMB.
+        return update
 
     def get_config(self):
         return super().get_config() | {
@@ -134,15 +139,18 @@ class BertOptimizer(keras.optimizers.Optimizer):
         }
 
     def _use_weight_decay(self, variable):
-        # Keras looks at the last part of the path alone, and so misses
-        # "layer_norm/gamma". What its `exclude_from_weight_decay` was told is
-        # left out as well.
-        path = getattr(variable, "path", variable.name)
+        # What Keras's `exclude_from_weight_decay` was told is left out too.
         return (
             bool(self.weight_decay)
-            and not any(re.search(part, path) for part in self.no_weight_decay)
+            and not self._is_excluded(variable)
             and super()._use_weight_decay(variable)
         )
+
+    def _is_excluded(self, variable):
+        # Keras looks at the last part of the path alone, and so misses
+        # "layer_norm/gamma".
+        path = getattr(variable, "path", variable.name)
+        return any(re.search(part, path) for part in self.no_weight_decay)
 
     def _apply_weight_decay(self, variables):
         # The decay is a part of the update in `update_step`.

@@ -1,7 +1,52 @@
-"""The learning rate of google-research/bert as a Keras schedule."""
+"""Learning rates over a training: a warmup, then a decay to 0.
+
+google-research/bert's is the default everywhere; the others differ from it in
+the form of the decay alone.
+"""
+
+import math
 
 import keras
 from keras import ops
+
+DECAYS = ("linear", "polynomial", "cosine")
+
+
+def make_schedule(
+    decay,
+    peak_learning_rate,
+    num_train_steps,
+    num_warmup_steps=0,
+    *,
+    power=None,
+    drop=True,
+):
+    """Makes the schedule of this name.
+
+    Args:
+        decay: One of `DECAYS`.
+        power: Of the polynomial, which needs it; None for the others.
+        **: The rest is as of `WarmupLinearDecay`.
+
+    Raises:
+        ValueError: If a value is bad, or does not apply.
+    """
+    if decay not in DECAYS:
+        raise ValueError(
+            f"`decay` must be one of {', '.join(DECAYS)}. "
+            f"Received: decay={decay!r}."
+        )
+    if (power is not None) != (decay == "polynomial"):
+        raise ValueError(
+            "`power` must be given with the polynomial decay, and with no "
+            f"other. Received: decay={decay!r}, power={power}."
+        )
+    arguments = (peak_learning_rate, num_train_steps, num_warmup_steps, drop)
+    if decay == "polynomial":
+        return WarmupPolynomialDecay(*arguments, power=power)
+    if decay == "cosine":
+        return WarmupCosineDecay(*arguments)
+    return WarmupLinearDecay(*arguments)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -61,13 +106,17 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         step = ops.cast(step, "float32")
         start = 0 if self.drop else self.num_warmup_steps
         # Both divisors are kept from 0: there `where` takes the other side.
-        decayed = ops.maximum(self.num_train_steps - step, 0.0) / max(
+        left = ops.maximum(self.num_train_steps - step, 0.0) / max(
             self.num_train_steps - start, 1
         )
         warmed = step / max(self.num_warmup_steps, 1)
         return self.peak_learning_rate * ops.where(
-            step < self.num_warmup_steps, warmed, decayed
+            step < self.num_warmup_steps, warmed, self._decayed(left)
         )
+
+    def _decayed(self, left):
+        # The share of the peak, of the share of the steps that are left.
+        return left
 
     def get_config(self):
         return {
@@ -77,3 +126,66 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
             "drop": self.drop,
             "name": self.name,
         }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class WarmupPolynomialDecay(WarmupLinearDecay):
+    """As `WarmupLinearDecay`, with the decay to a power.
+
+    From W on: peak * (1 - t / N)**power, or without the drop
+    peak * ((N - t) / (N - W))**power.
+
+    Args:
+        power: Float above 0; with 1 the decay is linear, with 0.5 it keeps
+            high for longer.
+        **: The rest is as of `WarmupLinearDecay`.
+    """
+
+    def __init__(
+        self,
+        peak_learning_rate,
+        num_train_steps,
+        num_warmup_steps=0,
+        drop=True,
+        power=1.0,
+        name="warmup_polynomial_decay",
+    ):
+        super().__init__(
+            peak_learning_rate, num_train_steps, num_warmup_steps, drop, name
+        )
+        if not power > 0:
+            raise ValueError(
+                f"`power` must be positive. Received: power={power}."
+            )
+        self.power = power
+
+    def _decayed(self, left):
+        return ops.power(left, self.power)
+
+    def get_config(self):
+        return super().get_config() | {"power": self.power}
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class WarmupCosineDecay(WarmupLinearDecay):
+    """As `WarmupLinearDecay`, with half a cosine wave for the decay.
+
+    From W on: peak * (1 + cos(pi * t / N)) / 2, or without the drop
+    peak * (1 + cos(pi * (t - W) / (N - W))) / 2 (arXiv 1608.03983, with one
+    period and no restart).
+    """
+
+    def __init__(
+        self,
+        peak_learning_rate,
+        num_train_steps,
+        num_warmup_steps=0,
+        drop=True,
+        name="warmup_cosine_decay",
+    ):
+        super().__init__(
+            peak_learning_rate, num_train_steps, num_warmup_steps, drop, name
+        )
+
+    def _decayed(self, left):
+        return (1 - ops.cos(math.pi * left)) / 2

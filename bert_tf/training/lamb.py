@@ -1,0 +1,51 @@
+"""LAMB: BERT's optimizer for batches of thousands of examples."""
+
+import keras
+from keras import ops
+
+from bert_tf.training import optimizer
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class LambOptimizer(optimizer.BertOptimizer):
+    """Layer-wise adaptive moments for batch training (You et al., 2019).
+
+    Algorithm 2 of arXiv 1904.00962, with its identity for phi. With the
+    gradient g of variable w, clipped by the norm of all gradients:
+
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * g * g
+        r = m / (1 - beta_1**t) / (sqrt(v / (1 - beta_2**t)) + epsilon)
+        u = r + weight_decay * w
+        w = w - learning_rate * norm(w) / norm(u) * u
+
+    What `no_weight_decay` names, biases and the scales of layer normalisation,
+    is neither decayed nor scaled by its norm: w = w - learning_rate * r. Nor
+    is a variable scaled that is all zeros, or whose u is.
+
+    Args:
+        learning_rate: Float or a `LearningRateSchedule`.
+        **kwargs: As of `BertOptimizer`; but `bias_correction` is True unless
+            given.
+    """
+
+    def __init__(self, learning_rate=1e-3, name="lamb_optimizer", **kwargs):
+        kwargs.setdefault("bias_correction", True)
+        super().__init__(learning_rate, name=name, **kwargs)
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        # By the paths alone: the weight decay itself may be 0.
+        self._is_adapted = [not self._is_excluded(v) for v in variables]
+
+    def _scale_update(self, update, variable, index):
+        if not self._is_adapted[index]:
+            return update
+        weight = ops.norm(ops.cast(variable, update.dtype))
+        size = ops.norm(update)
+        is_zero = ops.logical_or(weight == 0, size == 0)
+        # A divisor of 1 where `where` takes the other side.
+        ratio = ops.where(is_zero, 1.0, weight / ops.where(is_zero, 1.0, size))
+        return ratio * update
