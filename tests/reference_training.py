@@ -74,6 +74,59 @@ def pretraining_arrays(num_examples, seed=7):
     return arrays
 
 
+def pack_rows(arrays, groups, length, num_predictions, num_sequences):
+    """Puts examples of one sequence into rows, in loops.
+
+    Args:
+        arrays: {name: [N, ...]} of unpacked records, with or without masks
+            and labels.
+        groups: The numbers of the examples of each row, in order.
+        length: L of the rows.
+        num_predictions: P of the rows.
+        num_sequences: S.
+    """
+    rows = {
+        name: np.zeros((len(groups), *shape), dtype)
+        for name, (dtype, shape) in features.pretraining_record(
+            length,
+            num_predictions,
+            has_labels=features.NEXT_SENTENCE_LABELS in arrays,
+            is_masked=features.MASKED_LM_IDS in arrays,
+            max_sequences_per_row=num_sequences,
+        ).items()
+    }
+    for row, group in enumerate(groups):
+        start, slot = 0, 0
+        for number, example in enumerate(group):
+            size = arrays[features.INPUT_MASK][example].sum()
+            own = slice(start, start + size)
+            for name in features.MODEL_INPUTS:
+                rows[name][row, own] = arrays[name][example, :size]
+            rows[features.POSITION_IDS][row, own] = range(size)
+            rows[features.SEQUENCE_IDS][row, own] = number + 1
+            rows[features.FIRST_POSITIONS][row, number] = start
+            if features.NEXT_SENTENCE_LABELS in arrays:
+                rows[features.NEXT_SENTENCE_LABELS][row, number] = arrays[
+                    features.NEXT_SENTENCE_LABELS
+                ][example, 0]
+            if features.MASKED_LM_IDS in arrays:
+                weights = arrays[features.MASKED_LM_WEIGHTS][example]
+                for index in np.flatnonzero(weights):
+                    position = arrays[features.MASKED_LM_POSITIONS][
+                        example, index
+                    ]
+                    rows[features.MASKED_LM_POSITIONS][row, slot] = (
+                        start + position
+                    )
+                    rows[features.MASKED_LM_IDS][row, slot] = arrays[
+                        features.MASKED_LM_IDS
+                    ][example, index]
+                    rows[features.MASKED_LM_WEIGHTS][row, slot] = weights[index]
+                    slot += 1
+            start += size
+    return rows
+
+
 def as_batch(arrays):
     """Returns what the input pipeline makes of these records."""
     return {

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference_pretraining as reference
+import reference_training
 import tensorflow as tf
 
 from bert_tf import features
@@ -361,3 +362,73 @@ def test_dynamic_masking_in_a_pipeline_is_that_of_the_builder():
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values)
     np.testing.assert_array_equal(found["next_sentence_labels"], mask[:, :1])
+
+
+@pytest.mark.parametrize(
+    "rules", [{}, {"do_whole_word_mask": True}, {"do_span_mask": True}]
+)
+def test_sequences_of_packed_rows_are_masked_as_if_alone(rules):
+    ids, mask, _ = make_inputs(9, 13, seed=15)
+    groups = [[3, 0, 5], [1], [8, 2], [4, 6, 7]]
+    arrays = {
+        "input_ids": ids,
+        "input_mask": mask,
+        "segment_ids": np.zeros_like(ids),
+    }
+    packed = reference_training.pack_rows(arrays, groups, 41, 11, 3)
+    dataset = tf.data.Dataset.from_tensor_slices(
+        {name: value.astype(np.int32) for name, value in packed.items()}
+    ).batch(len(groups), drop_remainder=True)
+    rules = {"max_predictions_per_seq": 11, "masked_lm_prob": 0.2} | rules
+    seeds = masking.example_seeds(4, tf.range(len(groups)))
+    dataset = dataset.map(
+        lambda examples: masking.mask_examples(
+            examples, seeds, VOCABULARY, masking.Rules(**rules)
+        )
+    )
+    for spec in dataset.element_spec.values():
+        assert spec.shape.is_fully_defined()
+    rows = next(dataset.as_numpy_iterator())
+
+    # Each alone, with the seeds of its place.
+    order = [example for group in groups for example in group]
+    places = [(row, s) for row, g in enumerate(groups) for s in range(len(g))]
+    own_seeds = masking._sequence_seeds(
+        tf.gather(seeds, [row for row, _ in places]),
+        tf.constant([s for _, s in places]),
+    )
+    alone = mask_tokens(ids[order], mask[order], own_seeds.numpy(), **rules)
+    again = reference_training.pack_rows(
+        {
+            "input_ids": alone["input_ids"],
+            "input_mask": mask[order],
+            "segment_ids": np.zeros_like(ids),
+            **{name: alone[name] for name in alone if "masked_lm" in name},
+        },
+        [[0, 1, 2], [3], [4, 5], [6, 7, 8]],
+        41,
+        11,
+        3,
+    )
+    for name, value in again.items():
+        np.testing.assert_array_equal(rows[name], value, err_msg=name)
+    assert len({tuple(row) for row in own_seeds.numpy().tolist()}) == 9
+
+
+def test_a_row_with_more_predictions_than_room_is_an_error():
+    ids, mask, _ = make_inputs(2, 13, seed=16)
+    mask[:] = 1
+    packed = reference_training.pack_rows(
+        {"input_ids": ids, "input_mask": mask, "segment_ids": mask},
+        [[0, 1]],
+        26,
+        3,
+        2,
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        masking.mask_examples(
+            {name: value.astype(np.int32) for name, value in packed.items()},
+            masking.example_seeds(4, tf.range(1)),
+            VOCABULARY,
+            masking.Rules(max_predictions_per_seq=3),
+        )
