@@ -81,11 +81,33 @@ def can_extend(name, stored_shape, shape):
     )
 
 
+def parts_of(checkpoint):
+    """Returns the parts of the model that a checkpoint has tensors of.
+
+    Raises:
+        ValueError: If it has no configuration.
+    """
+    if checkpoint.config is None:
+        raise ValueError(f"{checkpoint.path}: has no config.json beside it.")
+    return sorted(
+        {
+            name.part
+            for name in names.tensor_names(checkpoint.config)
+            if name.stored_name(checkpoint.file_format) in checkpoint.shapes
+            and has_part(checkpoint, name.part)
+        }
+    )
+
+
 def has_part(checkpoint, part):
     """Whether a head's tensors, if there, are this part's and no other's.
 
     Hugging Face and Google call the heads of several models by one name.
     """
-    if part not in (names.CLASSIFIER, names.TOKEN_CLASSIFIER):
+    if part not in (
+        names.CLASSIFIER,
+        names.TOKEN_CLASSIFIER,
+        names.MULTIPLE_CHOICE,
+    ):
         return True
     return checkpoint.architecture is None or part in checkpoint.parts

@@ -60,7 +60,7 @@ def read(model_dir, max_seq_length=None, text_features=None):
             f"Received: text_features={','.join(text_features)}."
         )
     with reader.open_checkpoint(model_dir) as checkpoint:
-        parts = _parts(checkpoint)
+        parts = reader.parts_of(checkpoint)
         task = _written_task(model_dir, text_features)
         if task is None and names.CLASSIFIER in parts:
             task = _task_of_classifier(checkpoint, text_features)
@@ -92,20 +92,6 @@ def read(model_dir, max_seq_length=None, text_features=None):
         preprocessor=preprocessor,
         text_features=text_features or DEFAULT_TEXT_FEATURES,
         task=task,
-    )
-
-
-def _parts(checkpoint):
-    """Returns the parts of the model that the checkpoint has tensors of."""
-    if checkpoint.config is None:
-        raise ValueError(f"{checkpoint.path}: has no config.json beside it.")
-    return sorted(
-        {
-            name.part
-            for name in names.tensor_names(checkpoint.config)
-            if name.stored_name(checkpoint.file_format) in checkpoint.shapes
-            and reader.has_part(checkpoint, name.part)
-        }
     )
 
 

@@ -1,0 +1,203 @@
+"""Fill-mask: what BERT's masked-LM head puts in the place of "[MASK]".
+
+TensorFlow's own operations on strings and tensors, which a program runs and a
+SavedModel carries. Letters in tensor names: B batch, L position, M masks of a
+text, K answers to a mask, V vocabulary.
+"""
+
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf import features
+from bert_tf.checkpoints import names
+from bert_tf.checkpoints import reader
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.text import packing
+from bert_tf.text.vocabulary import CONTINUATION
+from bert_tf.text.vocabulary import MASK_TOKEN
+
+# RE2's \s, spelled out, at the end of a string.
+_WHITE_SPACE_AT_END = r"[\t\n\f\r ]+$"
+
+
+def load_model(path, dtype=None):
+    """Returns the `BertPretrainer` of a checkpoint with a masked-LM head.
+
+    Args:
+        path: A model folder of bert_tf or Hugging Face, or a release of
+            Google's.
+        dtype: The Keras dtype policy, or its name.
+
+    Raises:
+        ValueError: If it has no such head, or cannot be loaded.
+    """
+    with reader.open_checkpoint(path) as checkpoint:
+        parts = reader.parts_of(checkpoint)
+    if names.MASKED_LM not in parts:
+        raise ValueError(
+            f"{path}: must have a masked-LM head, as pre-trained models have. "
+            f"Its parts: {', '.join(parts)}."
+        )
+    return checkpoints.load(path, BertPretrainer, dtype=dtype)
+
+
+def encode(texts, preprocessor):
+    """Returns the model inputs of texts in which "[MASK]" is one token.
+
+    Everywhere else it is text like any other: "[", "mask" and "]".
+
+    Args:
+        texts: string `[B]`.
+        preprocessor: The `Preprocessor`; what is too long is cut.
+
+    Returns:
+        Dictionary of int32 `[B, max_seq_length]`.
+    """
+    parts = tf.strings.split(texts, MASK_TOKEN)
+    pieces = preprocessor.tokenizer.tokenize(parts.flat_values).merge_dims(1, 2)
+    # A mask after every part but the text's last one, where this is 0.
+    num_following = tf.ragged.range(parts.row_lengths() - 1, -1, -1).flat_values
+    num_masks = tf.minimum(num_following, 1)
+    masks = tf.RaggedTensor.from_row_lengths(
+        tf.fill([tf.reduce_sum(num_masks)], preprocessor.vocabulary.mask_id),
+        num_masks,
+        validate=False,
+    )
+    pieces = parts.with_values(tf.concat([pieces, masks], axis=1))
+    return packing.pack(
+        [pieces], preprocessor.max_seq_length, preprocessor.vocabulary
+    )
+
+
+def check_texts(texts, source, preprocessor):
+    """Checks that every text has a mask, and none beyond the longest sequence.
+
+    Args:
+        texts: Strings or bytes.
+        source: What they come from; errors name it.
+        preprocessor: As of `encode`.
+
+    Raises:
+        ValueError: If not; the message names the line.
+    """
+    inputs = encode(tf.constant(texts), preprocessor)
+    is_mask = tf.equal(
+        inputs[features.INPUT_IDS], preprocessor.vocabulary.mask_id
+    )
+    num_left = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1).numpy()
+    num_masks = tf.strings.split(texts, MASK_TOKEN).row_lengths().numpy() - 1
+    for line, (found, left) in enumerate(zip(num_masks, num_left), start=1):
+        if not found:
+            raise ValueError(
+                f"{source}, line {line}: the text must have a {MASK_TOKEN}. "
+                f"Received: {texts[line - 1]!r}."
+            )
+        if left < found:
+            raise ValueError(
+                f"{source}, line {line}: {found - left} of {found} "
+                f"{MASK_TOKEN} are beyond the first "
+                f"{preprocessor.max_seq_length} tokens, all that the model "
+                "reads."
+            )
+
+
+def predict(inputs, model, vocabulary, training=False):
+    """Returns the probabilities of all words in the place of every mask.
+
+    Args:
+        inputs: The model inputs, int32 `[B, L]`.
+        model: A `BertPretrainer`.
+        vocabulary: Its `Vocabulary`.
+        training: Whether there is dropout.
+
+    Returns:
+        A pair: float32 `[B, M, V]`, where M is the largest number of masks in
+        a row and at least 1, and int32 `[B]`, how many there are in each.
+    """
+    is_mask_BL = tf.equal(inputs[features.INPUT_IDS], vocabulary.mask_id)
+    is_mask_BL &= tf.equal(inputs[features.INPUT_MASK], 1)
+    num_masks_B = tf.reduce_sum(tf.cast(is_mask_BL, tf.int32), axis=1)
+    # Not none, nor the least of all integers, as an empty batch has it.
+    most = tf.maximum(tf.reduce_max(num_masks_B), 1)
+    # The first places come first, and where there are fewer masks, any.
+    length = tf.shape(is_mask_BL)[1]
+    rank_BL = tf.where(is_mask_BL, length - tf.range(length), 0)
+    positions_BM = tf.math.top_k(rank_BL, most).indices
+    outputs = model.encoder(inputs, training=training)
+    logits_BMV = model.masked_lm_head(
+        outputs["sequence_output"],
+        positions_BM,
+        model.encoder.embeddings.word_embeddings,
+    )
+    return tf.nn.softmax(logits_BMV), num_masks_B
+
+
+def decode(probabilities, num_masks, vocabulary, top_k):
+    """Returns the likeliest words in the place of every mask.
+
+    Args:
+        probabilities: float32 `[B, M, V]`.
+        num_masks: int32 `[B]`: how many of the M are masks of the row.
+        vocabulary: The `Vocabulary`.
+        top_k: K, from 1 to V.
+
+    Returns:
+        A dictionary: `tokens` string, `ids` int32 and `scores` float32
+        `[B, M, K]`, the likeliest first, with "", the id of [PAD] and 0.0
+        where there is no mask; and `num_masks` int32 `[B]`.
+    """
+    scores, ids = tf.math.top_k(probabilities, top_k)
+    is_mask = _is_mask(num_masks, scores)
+    return {
+        "tokens": tf.where(
+            is_mask, tf.gather(tf.constant(vocabulary.tokens), ids), ""
+        ),
+        "ids": tf.where(is_mask, ids, vocabulary.pad_id),
+        "scores": tf.where(is_mask, scores, 0.0),
+        "num_masks": tf.identity(num_masks),
+    }
+
+
+def fill(texts, answers):
+    """Returns the texts with each answer in the place of its mask.
+
+    The text's other masks stay "[MASK]". An answer that continues a word
+    ("##ing") is joined to what stands before.
+
+    Args:
+        texts: string `[B]`.
+        answers: What `decode` returned for them.
+
+    Returns:
+        string `[B, M, K]`, "" where there is no mask.
+    """
+    tokens = answers["tokens"]
+    # As many masks as the answers have: what was cut off is not filled in.
+    num_masks = tf.shape(tokens)[1]
+    lengths = tf.strings.split(texts, MASK_TOKEN)
+    lengths = lengths.with_values(tf.strings.length(lengths.values))
+    lengths = lengths.to_tensor(shape=tf.stack([-1, num_masks]))
+    size = len(MASK_TOKEN)
+    starts = tf.cumsum(lengths, axis=1) + size * tf.range(num_masks)
+    # Rows with fewer masks than others have places beyond their end.
+    sizes = tf.strings.length(texts)[:, tf.newaxis]
+    starts, limits = tf.minimum(starts, sizes), tf.minimum(starts + size, sizes)
+    repeated = tf.repeat(texts[:, tf.newaxis], num_masks, axis=1)
+    before = tf.strings.substr(repeated, tf.zeros_like(starts), starts)
+    after = tf.strings.substr(repeated, limits, sizes - limits)
+    joined = tf.strings.regex_replace(before, _WHITE_SPACE_AT_END, "")
+
+    continues = tf.strings.regex_full_match(tokens, f"{CONTINUATION}.+")
+    before = tf.where(
+        continues, joined[..., tf.newaxis], before[..., tf.newaxis]
+    )
+    spelled = tf.strings.regex_replace(tokens, f"^{CONTINUATION}(.)", r"\1")
+    after = tf.repeat(after[..., tf.newaxis], tf.shape(tokens)[2], axis=2)
+    filled = tf.strings.join([before, spelled, after])
+    return tf.where(_is_mask(answers["num_masks"], tokens), filled, "")
+
+
+def _is_mask(num_masks, values):
+    """Returns bool `[B, M, 1]`: whether the row has so many masks."""
+    place = tf.range(tf.shape(values)[1])
+    return (place < num_masks[:, tf.newaxis])[..., tf.newaxis]
