@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import manifest
+from bert_tf.text import masking
 from bert_tf.training import input_pipeline
 from bert_tf.training import pretraining_input
 
@@ -286,9 +287,12 @@ def test_bad_records_beyond_the_first_are_clear_errors(tmp_path, kind, message):
         list(records.evaluation_batches(3))
 
 
-def write_manifest(folder, **changes):
-    path = folder / "a.tfrecord"
-    reference.write_records(path, reference.pretraining_arrays(6))
+def write_manifest(folder, arrays=None, name="a", **changes):
+    """Writes records, and the manifest that tells what they are."""
+    path = folder / f"{name}.tfrecord"
+    arrays = arrays or reference.pretraining_arrays(6)
+    reference.write_records(path, arrays)
+    count = len(arrays[features.INPUT_IDS])
     values = {
         "max_seq_length": reference.LENGTH,
         "max_predictions_per_seq": reference.PREDICTIONS,
@@ -298,7 +302,9 @@ def write_manifest(folder, **changes):
         "settings": {},
         "inputs": [],
         "counts": {},
-        "records": {path.name: {"examples": 6, "bytes": path.stat().st_size}},
+        "records": {
+            path.name: {"examples": count, "bytes": path.stat().st_size}
+        },
     }
     manifest.write(
         manifest.Manifest(**(values | changes)),
@@ -335,3 +341,239 @@ def test_records_that_a_manifest_tells_to_be_others_are_refused(
 def test_arrays_must_be_of_one_length(arrays):
     with pytest.raises(ValueError, match="as many in each"):
         input_pipeline.ArraySource(arrays=arrays)
+
+
+DYNAMIC = {
+    "masking_mode": "dynamic",
+    "masked_lm_prob": 0.3,
+    "do_whole_word_mask": False,
+    "do_span_mask": False,
+}
+
+
+def without_masks(arrays):
+    return {
+        name: array for name, array in arrays.items() if "masked_lm" not in name
+    }
+
+
+@pytest.fixture(scope="module")
+def dynamic_folder(tmp_path_factory):
+    """Records without masks: [CLS], and other tokens than special ones."""
+    folder = tmp_path_factory.mktemp("dynamic")
+    arrays = without_masks(reference.pretraining_arrays(NUM_EXAMPLES))
+    arrays[features.INPUT_IDS] = np.maximum(arrays[features.INPUT_IDS], 5)
+    arrays[features.INPUT_IDS][:, 0] = 2
+    arrays[features.SEGMENT_IDS][:] = 0
+    arrays[features.NEXT_SENTENCE_LABELS][:, 0] = np.arange(NUM_EXAMPLES) % 2
+    write_manifest(folder, arrays, settings=DYNAMIC)
+    return folder
+
+
+def rows_of(batches, num_batches=None):
+    """Returns {name: [N, ...]} of the batches."""
+    batches = list(itertools.islice(batches.as_numpy_iterator(), num_batches))
+    return {
+        name: np.concatenate([batch[name] for batch in batches])
+        for name in batches[0]
+    }
+
+
+def assert_equal_rows(got, wanted, rows=slice(None)):
+    assert got.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(got[name], values[rows], err_msg=name)
+
+
+def test_dynamic_masks_are_a_function_of_seed_and_number(
+    dynamic_folder, small_groups
+):
+    source = make_records(dynamic_folder)
+    batches = source.training_batches(2)
+    for spec in batches.element_spec.values():
+        assert spec.shape.is_fully_defined()
+    whole = rows_of(batches, NUM_EXAMPLES)
+    assert set(whole) == set(features.pretraining_record(1, 1))
+    # Two epochs: other masks in the second.
+    counts = whole[features.MASKED_LM_WEIGHTS].sum(axis=1)
+    lengths = whole[features.INPUT_MASK].sum(axis=1)
+    np.testing.assert_array_equal(
+        counts, np.clip(np.round(lengths * 0.3), 1, reference.PREDICTIONS)
+    )
+    chosen = restored(whole)
+    first, second = chosen[:NUM_EXAMPLES], chosen[NUM_EXAMPLES:]
+    assert sorted(ids for ids, _ in first) == sorted(ids for ids, _ in second)
+    other = dict(second)
+    same = np.mean([other[ids] == positions for ids, positions in first])
+    assert same < 0.3
+
+    # In batches of another size, from an example on, on two hosts of two.
+    for start in (13, 35):
+        rest = source.training_batches(3, start_example=start)
+        assert_equal_rows(rows_of(rest, 5), whole, slice(start, start + 15))
+    hosts = []
+    for host in (0, 1):
+        context = tf.distribute.InputContext(2, host, 4)
+        shard = source.training_batches(8, 20, context)
+        hosts.append(rows_of(shard, 6))
+    for name, values in whole.items():
+        shards = [host[name].reshape(3, 4, *values.shape[1:]) for host in hosts]
+        np.testing.assert_array_equal(
+            np.concatenate(shards, axis=1).reshape(24, *values.shape[1:]),
+            values[20:44],
+        )
+    reseeded = rows_of(
+        make_records(dynamic_folder, seed=4).training_batches(2), 9
+    )
+    assert not np.array_equal(
+        reseeded[features.MASKED_LM_POSITIONS],
+        whole[features.MASKED_LM_POSITIONS][:18],
+    )
+
+
+def restored(rows):
+    """Returns of each row its ids before masking, and the places chosen."""
+    results = []
+    for index, ids in enumerate(rows[features.INPUT_IDS]):
+        ids = ids.copy()
+        count = int(rows[features.MASKED_LM_WEIGHTS][index].sum())
+        places = rows[features.MASKED_LM_POSITIONS][index, :count]
+        ids[places] = rows[features.MASKED_LM_IDS][index, :count]
+        results.append((tuple(ids), tuple(places)))
+    return results
+
+
+def test_evaluation_of_dynamic_records_has_the_same_masks_each_time(
+    dynamic_folder,
+):
+    def evaluate(batch_size, seed):
+        source = make_records(dynamic_folder, seed=seed)
+        rows = rows_of(source.evaluation_batches(batch_size))
+        del rows[features.EXAMPLE_WEIGHTS]
+        return {name: values[:NUM_EXAMPLES] for name, values in rows.items()}
+
+    rows = evaluate(17, seed=3)
+    assert_equal_rows(evaluate(5, seed=4), rows)
+    expected = masking.mask_examples(
+        {
+            name: tf.constant(values.astype("int32"))
+            for name, values in unmasked(rows).items()
+        },
+        masking.example_seeds(
+            input_pipeline._EVALUATION_SEED, tf.range(NUM_EXAMPLES)
+        ),
+        reference.vocabulary(),
+        masking.Rules(
+            max_predictions_per_seq=reference.PREDICTIONS, masked_lm_prob=0.3
+        ),
+    )
+    assert_equal_rows(rows, {k: v.numpy() for k, v in expected.items()})
+
+
+def unmasked(rows):
+    ids = np.array([ids for ids, _ in restored(rows)])
+    return without_masks(rows) | {features.INPUT_IDS: ids}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_dynamic", "has_labels", "num_sequences"),
+    [
+        ({"objective": "full_sentences"}, False, False, 1),
+        ({"objective": "full_sentences"} | DYNAMIC, True, False, 3),
+        ({"objective": "sentence_order"}, False, True, 3),
+        ({"objective": "sentence_order"} | DYNAMIC, True, True, 1),
+    ],
+)
+def test_the_manifest_tells_the_kind(
+    tmp_path, settings, is_dynamic, has_labels, num_sequences
+):
+    arrays = reference.pretraining_arrays(6)
+    if is_dynamic:
+        arrays = without_masks(arrays)
+    if not has_labels:
+        del arrays[features.NEXT_SENTENCE_LABELS]
+    length, predictions = reference.LENGTH, reference.PREDICTIONS
+    if num_sequences > 1:
+        # Longer than the model has positions: they begin anew.
+        length, predictions = 33, 9
+        arrays = reference.pack_rows(
+            arrays, [[0, 1, 2], [3, 4], [5]], length, predictions, num_sequences
+        )
+        settings = settings | {"max_sequences_per_row": num_sequences}
+    write_manifest(
+        tmp_path,
+        arrays,
+        settings=settings,
+        max_seq_length=length,
+        max_predictions_per_seq=predictions,
+    )
+    source = make_records(
+        tmp_path, max_seq_length=None, max_predictions_per_seq=None
+    )
+    record = features.pretraining_record(
+        length,
+        predictions,
+        has_labels=has_labels,
+        max_sequences_per_row=num_sequences,
+    )
+    for batches in (
+        source.training_batches(2),
+        source.evaluation_batches(2),
+    ):
+        specs = dict(batches.element_spec)
+        specs.pop(features.EXAMPLE_WEIGHTS, None)
+        assert {name: spec.shape for name, spec in specs.items()} == {
+            name: (2, *shape) for name, (_, shape) in record.items()
+        }
+        assert next(iter(batches))[features.MASKED_LM_WEIGHTS].numpy().any()
+
+
+def test_records_of_different_kinds_are_not_mixed(tmp_path):
+    write_manifest(tmp_path, name="a")
+    reference.write_records(
+        tmp_path / "b.tfrecord", reference.pretraining_arrays(2)
+    )
+    # The same kind, told by its manifest and not.
+    assert make_records(tmp_path).num_examples == 8
+    arrays = without_masks(reference.pretraining_arrays(2))
+    write_manifest(tmp_path, arrays, "c", settings=DYNAMIC)
+    with pytest.raises(
+        ValueError,
+        match="a.tfrecord and .*c.tfrecord hold .* different kinds: "
+        "masking_mode is 'static' in the one and 'dynamic' in the other",
+    ):
+        make_records(tmp_path)
+
+
+def test_dynamic_records_of_other_rules_are_not_mixed(tmp_path):
+    arrays = without_masks(reference.pretraining_arrays(2))
+    write_manifest(tmp_path, arrays, "a", settings=DYNAMIC)
+    write_manifest(
+        tmp_path, arrays, "b", settings=DYNAMIC | {"masked_lm_prob": 0.4}
+    )
+    with pytest.raises(ValueError, match="masked_lm_prob is 0.3 .* and 0.4"):
+        make_records(tmp_path)
+
+
+def test_records_without_masks_need_their_manifest(tmp_path):
+    reference.write_records(
+        tmp_path / "a.tfrecord", without_masks(reference.pretraining_arrays(2))
+    )
+    with pytest.raises(ValueError, match="`masked_lm_positions`.* manifest"):
+        make_records(tmp_path)
+
+
+def test_sequences_longer_than_the_model_s_positions_are_refused(tmp_path):
+    write_manifest(tmp_path)
+    config = changed_config(max_position_embeddings=10)
+    with pytest.raises(
+        ValueError, match="max_position_embeddings=10. .*max_seq_length=11"
+    ):
+        make_records(tmp_path, config=config)
+    # Of packed rows it is the positions that count.
+    arrays = reference.pack_rows(
+        reference.pretraining_arrays(2), [[0], [1]], reference.LENGTH, 3, 2
+    )
+    write_manifest(tmp_path, arrays, settings={"max_sequences_per_row": 2})
+    with pytest.raises(ValueError, match=r"`position_ids` must be in \[0, 5\)"):
+        make_records(tmp_path, config=changed_config(max_position_embeddings=5))
