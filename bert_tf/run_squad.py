@@ -19,14 +19,13 @@ Run again with the same flags after a stop, it goes on.
 
 import dataclasses
 import os
-import sys
 
 import keras
 import tensorflow as tf
 from absl import flags
 from absl import logging
 
-from bert_tf import checkpoints
+from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks import fine_tuning
@@ -35,14 +34,12 @@ from bert_tf.tasks import squad_answers
 from bert_tf.tasks import squad_files
 from bert_tf.tasks import squad_scores
 from bert_tf.tasks import starting_point
+from bert_tf.tasks import tuning
 from bert_tf.tasks.squad_windows import WindowMaker
 from bert_tf.tasks.squad_windows import WindowSource
-from bert_tf.training import checkpointing
-from bert_tf.training import loop
 from bert_tf.training import strategy as strategies
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 
+fine_tuning_flags.set_defaults(max_seq_length=384)
 _TRAIN_FILE = flags.DEFINE_string(
     "train_file", None, "JSON of SQuAD to train on, e.g. train-v1.1.json."
 )
@@ -50,35 +47,6 @@ _PREDICT_FILE = flags.DEFINE_string(
     "predict_file",
     None,
     "JSON of SQuAD to answer, e.g. dev-v1.1.json or test-v1.1.json.",
-)
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder of the tuned model and of the answers."
-)
-_INIT_CHECKPOINT = flags.DEFINE_string(
-    "init_checkpoint",
-    None,
-    "A model folder (of bert_tf or Hugging Face) or a release of Google's. "
-    "Default: training starts from random weights.",
-)
-_BERT_CONFIG_FILE = flags.DEFINE_string(
-    "bert_config_file",
-    None,
-    "JSON of the architecture. Default: the checkpoint's own.",
-)
-_VOCAB_FILE = flags.DEFINE_string(
-    "vocab_file", None, "Vocabulary. Default: the checkpoint's own."
-)
-_DO_LOWER_CASE = flags.DEFINE_bool(
-    "do_lower_case",
-    None,
-    "Whether to lower-case the text. Default: as the model folder says, or "
-    "else true.",
-)
-_MAX_SEQ_LENGTH = flags.DEFINE_integer(
-    "max_seq_length",
-    384,
-    "Longest sequence of question and text, in word pieces; longer texts are "
-    "cut to windows.",
 )
 _DOC_STRIDE = flags.DEFINE_integer(
     "doc_stride",
@@ -90,60 +58,6 @@ _MAX_QUERY_LENGTH = flags.DEFINE_integer(
     "max_query_length",
     64,
     "Pieces of a question; longer ones are cut off.",
-    lower_bound=1,
-)
-_DO_TRAIN = flags.DEFINE_bool("do_train", False, "Whether to train.")
-_DO_PREDICT = flags.DEFINE_bool(
-    "do_predict", False, "Whether to answer --predict_file."
-)
-_DO_EVAL = flags.DEFINE_bool(
-    "do_eval",
-    False,
-    "Whether to score the answers to --predict_file, which must tell the "
-    "right ones.",
-)
-_TRAIN_BATCH_SIZE = flags.DEFINE_integer(
-    "train_batch_size", 32, "Windows a step, over all devices.", lower_bound=1
-)
-_PREDICT_BATCH_SIZE = flags.DEFINE_integer(
-    "predict_batch_size",
-    8,
-    "The same for --do_predict and --do_eval.",
-    lower_bound=1,
-)
-_LEARNING_RATE = flags.DEFINE_float(
-    "learning_rate", 5e-5, "Learning rate at the end of the warmup."
-)
-_NUM_TRAIN_EPOCHS = flags.DEFINE_float(
-    "num_train_epochs",
-    3.0,
-    "As google-research/bert counts: so many times the number of questions, "
-    "in windows.",
-)
-_WARMUP_PROPORTION = flags.DEFINE_float(
-    "warmup_proportion",
-    0.1,
-    "Share of the steps in which the learning rate rises.",
-    lower_bound=0.0,
-    upper_bound=1.0,
-)
-_BIAS_CORRECTION = flags.DEFINE_bool(
-    "bias_correction",
-    False,
-    "Correct the bias of Adam's moments, which the original does not: the "
-    "first hundreds of steps are then several times smaller, and training on "
-    "few examples is steadier.",
-)
-_SAVE_CHECKPOINTS_STEPS = flags.DEFINE_integer(
-    "save_checkpoints_steps",
-    1000,
-    "Steps between two checkpoints of the training state.",
-    lower_bound=1,
-)
-_ITERATIONS_PER_LOOP = flags.DEFINE_integer(
-    "iterations_per_loop",
-    1000,
-    "Steps between two lines of the log.",
     lower_bound=1,
 )
 _N_BEST_SIZE = flags.DEFINE_integer(
@@ -178,12 +92,6 @@ _TUNE_NULL_THRESHOLD = flags.DEFINE_bool(
     "With --version_2_with_negative and --do_eval: use, and after --do_train "
     "keep with the model, the threshold of the best F1 on --predict_file.",
 )
-_RANDOM_SEED = flags.DEFINE_integer(
-    "random_seed",
-    12345,
-    "Seed of the new weights, the order of the windows and the dropout.",
-)
-
 # The flags that a tuned model's task.json holds.
 _TASK_FLAGS = (
     _VERSION_2_WITH_NEGATIVE,
@@ -198,63 +106,80 @@ _TASK_FLAGS = (
 def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
-    _check_flags()
+    config = fine_tuning_flags.make_config()
+    _check_flags(config)
     strategy = training_flags.make_strategy()
     policy = training_flags.dtype_policy(strategy)
-    keras.utils.set_random_seed(_RANDOM_SEED.value)
+    is_chief = strategies.is_chief(strategy)
+    keras.utils.set_random_seed(config.random_seed)
 
+    # Data.
     folder = None
-    if not _DO_TRAIN.value:
+    if not config.do_train:
         folder = starting_point.tuned_folder(
-            _OUTPUT_DIR.value, _INIT_CHECKPOINT.value
+            config.output_dir, config.init_checkpoint
         )
     task = _find_task(folder)
-    answers_wanted = _DO_PREDICT.value or _DO_EVAL.value
     examples = {}
-    if _DO_TRAIN.value:
+    if config.do_train:
         examples["train"] = _read(_TRAIN_FILE.value, task, is_training=True)
-    if answers_wanted:
+    if config.do_predict or config.do_eval:
         examples["predict"] = _read(_PREDICT_FILE.value, task)
-        if _DO_EVAL.value and examples["predict"].answers is None:
+        if config.do_eval and examples["predict"].answers is None:
             raise ValueError(
                 f"{_PREDICT_FILE.value}: has questions without answers, which "
                 "--do_eval cannot score."
             )
-    start = starting_point.find(
-        folder or _INIT_CHECKPOINT.value,
-        _BERT_CONFIG_FILE.value,
-        _VOCAB_FILE.value,
-        _DO_LOWER_CASE.value,
-    )
-    maker = WindowMaker(start.preprocessor(_MAX_SEQ_LENGTH.value), task)
+    start = tuning.find_start(config, folder)
+    maker = WindowMaker(start.preprocessor(config.max_seq_length), task)
     sources = {
         split: WindowSource(
             examples=examples[split],
             maker=maker,
-            seed=_RANDOM_SEED.value,
+            seed=config.random_seed,
             is_trimmed=not isinstance(strategy, tf.distribute.TPUStrategy),
         )
         for split in examples
     }
-    is_chief = strategies.is_chief(strategy)
-    with strategy.scope():
-        make_model = squad.new_model if _DO_TRAIN.value else squad.tuned_model
-        model = make_model(start, policy)
 
-    if _DO_TRAIN.value:
-        _train(model, start, task, sources["train"], strategy, policy)
-        if is_chief:
-            _save(model, start, task)
-    if not answers_wanted:
-        return
+    # Model.
+    with strategy.scope():
+        if config.do_train:
+            model = start.new_model(task, policy)
+        else:
+            model = start.tuned_model(task, policy)
     predictor = fine_tuning.Predictor(
-        squad_answers.stacked_outputs(model, _MAX_SEQ_LENGTH.value), strategy
+        squad_answers.stacked_outputs(model, config.max_seq_length), strategy
     )
-    logits = predictor(sources["predict"], _PREDICT_BATCH_SIZE.value)
+
+    def find_answers(batch_size):
+        logits = predictor(sources["predict"], batch_size)
+        return squad_answers.find_answers(task, sources["predict"], logits)
+
+    def evaluate():
+        answers = find_answers(config.eval_batch_size)
+        return _evaluate(task, examples["predict"], answers)
+
+    results = None
+    if config.do_train:
+        results = fine_tuning_flags.tune(
+            model,
+            task,
+            sources["train"],
+            config,
+            start,
+            strategy,
+            evaluate if config.do_eval else None,
+            # As google-research/bert has it: an epoch is as many windows as
+            # there are questions.
+            epoch_examples=len(examples["train"]),
+        )
+    if not (config.do_predict or config.do_eval):
+        return
+    answers = find_answers(config.predict_batch_size)
     if not is_chief:
         return
-    answers = squad_answers.find_answers(task, sources["predict"], logits)
-    if _DO_EVAL.value:
+    if config.do_eval:
         if _TUNE_NULL_THRESHOLD.value:
             threshold = squad_scores.tuned_null_threshold(
                 list(answers.texts.values()),
@@ -264,48 +189,42 @@ def main(argv):
             task = dataclasses.replace(
                 task, null_score_diff_threshold=threshold
             )
-            if _DO_TRAIN.value:
-                _save(model, start, task)
-        results = _evaluate(task, examples["predict"], answers)
-        results["global_step"] = fine_tuning.trained_steps(
-            folder or _OUTPUT_DIR.value
+            if config.do_train:
+                tuning.save_model(model, task, config, start)
+        step = (
+            results["global_step"]
+            if results
+            else fine_tuning.trained_steps(folder)
         )
-        fine_tuning.write_results(_output("eval_results.txt"), results)
+        results = _evaluate(task, examples["predict"], answers)
+        results["global_step"] = step
+        fine_tuning.write_results(_output(config, "eval_results.txt"), results)
         for name in sorted(results):
             print(f"{name} = {results[name]}")
-    if _DO_PREDICT.value:
-        _write_answers(task, answers)
+    if config.do_predict:
+        _write_answers(config, task, answers)
 
 
-def _check_flags():
-    program.require(output_dir=_OUTPUT_DIR.value)
-    if _DO_TRAIN.value:
+def _check_flags(config):
+    if config.do_train:
         program.require(train_file=_TRAIN_FILE.value)
-    if _DO_PREDICT.value or _DO_EVAL.value:
+    if config.do_predict or config.do_eval:
         program.require(predict_file=_PREDICT_FILE.value)
-    elif not _DO_TRAIN.value:
-        raise ValueError(
-            "At least one of --do_train, --do_predict and --do_eval must be "
-            "given."
-        )
-    if _TUNE_NULL_THRESHOLD.value and not _DO_EVAL.value:
+    if _TUNE_NULL_THRESHOLD.value and not config.do_eval:
         raise ValueError("--tune_null_threshold must be given with --do_eval.")
-    if _NUM_TRAIN_EPOCHS.value <= 0:
-        raise ValueError(
-            "--num_train_epochs must be positive. Received: "
-            f"--num_train_epochs={_NUM_TRAIN_EPOCHS.value}."
-        )
-    if _DO_TRAIN.value:
-        starting_point.check_output_dir(_OUTPUT_DIR.value)
 
 
-def _output(name):
-    return os.path.join(_OUTPUT_DIR.value, name)
+def _output(config, name):
+    return os.path.join(config.output_dir, name)
 
 
 def _find_task(folder):
     """Returns the task: of the flags, before them of a tuned model."""
-    stored = None if folder is None else squad.stored_task(folder)
+    stored = (
+        None
+        if folder is None
+        else starting_point.stored_task(folder, squad.SquadTask)
+    )
     task = dataclasses.replace(
         stored or squad.SquadTask(),
         **{
@@ -331,84 +250,6 @@ def _read(path, task, is_training=False):
     )
 
 
-def _train(model, start, task, source, strategy, policy):
-    # As google-research/bert has it: an epoch is as many windows as there
-    # are questions.
-    num_questions = len(source.examples)
-    num_steps = fine_tuning.num_train_steps(
-        num_questions, _TRAIN_BATCH_SIZE.value, _NUM_TRAIN_EPOCHS.value
-    )
-    with strategy.scope():
-        optimizer = BertOptimizer(
-            WarmupLinearDecay(
-                _LEARNING_RATE.value,
-                num_steps,
-                int(num_steps * _WARMUP_PROPORTION.value),
-            ),
-            bias_correction=_BIAS_CORRECTION.value,
-        )
-        if policy == "mixed_float16":
-            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-        state = checkpointing.TrainingState(
-            model,
-            optimizer,
-            _OUTPUT_DIR.value,
-            {
-                "config": start.config.to_dict(),
-                "task": task.to_dict(),
-                "init_checkpoint": start.init_checkpoint,
-                "max_seq_length": _MAX_SEQ_LENGTH.value,
-                "do_lower_case": start.do_lower_case,
-                "num_train_questions": num_questions,
-                "num_train_windows": source.num_examples,
-                "num_train_epochs": _NUM_TRAIN_EPOCHS.value,
-                "train_batch_size": _TRAIN_BATCH_SIZE.value,
-                "learning_rate": _LEARNING_RATE.value,
-                "warmup_proportion": _WARMUP_PROPORTION.value,
-                "bias_correction": _BIAS_CORRECTION.value,
-                "random_seed": _RANDOM_SEED.value,
-            },
-        )
-    if state.restore():
-        logging.info("Going on from step %d of %d.", state.step, num_steps)
-    logging.info(
-        "%d questions, %d windows, %d steps of %d, %s",
-        num_questions,
-        source.num_examples,
-        num_steps,
-        _TRAIN_BATCH_SIZE.value,
-        start.init_checkpoint or "from random weights",
-    )
-    config = loop.TrainingConfig(
-        num_train_steps=num_steps,
-        train_batch_size=_TRAIN_BATCH_SIZE.value,
-        save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS.value,
-        iterations_per_loop=_ITERATIONS_PER_LOOP.value,
-        seed=_RANDOM_SEED.value,
-    )
-    # Where `fit` cannot go, the same task runs through the loop.
-    if strategy.cluster_resolver is None:
-        fine_tuning.fit(state, task, source, config, strategy)
-        return
-    try:
-        loop.train(state, task.objective(), source, config, strategy)
-    except loop.PreemptedError as stop:
-        logging.info("%s", stop)
-        sys.exit(loop.PREEMPTED_EXIT_CODE)
-
-
-def _save(model, start, task):
-    checkpoints.save(
-        _OUTPUT_DIR.value,
-        model,
-        start.vocabulary,
-        start.do_lower_case,
-        _MAX_SEQ_LENGTH.value,
-        task=task.to_dict(),
-    )
-    logging.info("The model is in %s.", _OUTPUT_DIR.value)
-
-
 def _evaluate(task, examples, answers):
     """Returns the official scores, under their official names."""
     predictions = list(answers.predictions(task).values())
@@ -425,13 +266,19 @@ def _evaluate(task, examples, answers):
     }
 
 
-def _write_answers(task, answers):
+def _write_answers(config, task, answers):
     predictions = answers.predictions(task)
-    squad_files.write_json(_output("predictions.json"), predictions)
-    squad_files.write_json(_output("nbest_predictions.json"), answers.nbest)
+    squad_files.write_json(_output(config, "predictions.json"), predictions)
+    squad_files.write_json(
+        _output(config, "nbest_predictions.json"), answers.nbest
+    )
     if task.version_2_with_negative:
-        squad_files.write_json(_output("null_odds.json"), answers.null_odds)
-    print(f"{len(predictions)} answers in {_output('predictions.json')}")
+        squad_files.write_json(
+            _output(config, "null_odds.json"), answers.null_odds
+        )
+    print(
+        f"{len(predictions)} answers in {_output(config, 'predictions.json')}"
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks import fine_tuning
+from bert_tf.tasks import glue
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.text_source import TextSource
@@ -380,14 +381,14 @@ def test_starting_point_is_the_folders(untuned_folder):
     assert start.vocabulary == VOCABULARY
     assert start.do_lower_case
     assert start.preprocessor(10).max_seq_length == 10
-    model = start.new_classifier(COLOUR)
+    model = start.new_model(COLOUR)
     original = checkpoints.load(untuned_folder, BertEncoder)
     for ours, theirs in zip(model.encoder.weights, original.weights):
         np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(ValueError, match="not tuned to a task"):
-        start.tuned_classifier(COLOUR)
+        start.tuned_model(COLOUR)
     with pytest.raises(ValueError, match="no task.json"):
-        starting_point.tuned_task(untuned_folder)
+        glue.tuned_task(untuned_folder)
 
 
 def test_starting_point_of_a_tuned_model(tmp_path):
@@ -402,23 +403,23 @@ def test_starting_point_of_a_tuned_model(tmp_path):
         label_names=COLOUR.labels,
     )
     folder = tmp_path / "tuned"
-    assert starting_point.tuned_task(folder) == COLOUR
-    assert starting_point.tuned_task(folder, COLOUR) == COLOUR
+    assert glue.tuned_task(folder) == COLOUR
+    assert glue.tuned_task(folder, COLOUR) == COLOUR
     with pytest.raises(ValueError, match="tuned to the task 'colour'"):
-        starting_point.tuned_task(folder, WARMTH)
+        glue.tuned_task(folder, WARMTH)
     start = starting_point.find(folder)
-    for again in (start.tuned_classifier(COLOUR), start.new_classifier(COLOUR)):
+    for again in (start.tuned_model(COLOUR), start.new_model(COLOUR)):
         for ours, theirs in zip(again.weights, model.weights):
             np.testing.assert_array_equal(ours, theirs)
     # Another task gets another head, though the number of labels is equal.
     other = dataclasses.replace(COLOUR, name="other")
-    head = start.new_classifier(other).classification_head.weights[0]
+    head = start.new_model(other).classification_head.weights[0]
     assert np.abs(head - model.classification_head.weights[0]).max() > 1e-3
 
     # transformers names the classes in config.json, in its own order.
     (folder / model_folder.TASK_FILE).unlink()
     reordered = dataclasses.replace(COLOUR, labels=("perhaps", "yes", "no"))
-    assert starting_point.tuned_task(folder, reordered) == COLOUR
+    assert glue.tuned_task(folder, reordered) == COLOUR
 
 
 def test_starting_point_must_fit_together(tmp_path, untuned_folder):

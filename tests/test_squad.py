@@ -212,17 +212,17 @@ def test_model_begins_at_an_encoder_or_goes_on_with_its_head(tmp_path):
     encoder = BertEncoder(CONFIG)
     checkpoints.save(tmp_path / "encoder", encoder, VOCABULARY, True, 14)
     start = starting_point.find(tmp_path / "encoder")
-    assert squad.stored_task(tmp_path / "encoder") is None
-    model = squad.new_model(start)
-    with pytest.raises(ValueError, match="encoder: is not tuned to answer"):
-        squad.tuned_model(start)
+    assert starting_point.stored_task(tmp_path / "encoder", SquadTask) is None
+    model = start.new_model(TASK)
+    with pytest.raises(ValueError, match="not tuned to .* family 'squad'"):
+        start.tuned_model(TASK)
 
     checkpoints.save(
         tmp_path / "tuned", model, VOCABULARY, True, 14, task=TASK.to_dict()
     )
-    assert squad.stored_task(tmp_path / "tuned") == TASK
+    assert starting_point.stored_task(tmp_path / "tuned", SquadTask) == TASK
     start = starting_point.find(tmp_path / "tuned")
-    for again in (squad.new_model(start), squad.tuned_model(start)):
+    for again in (start.new_model(TASK), start.tuned_model(TASK)):
         for ours, theirs in zip(
             model.trainable_variables, again.trainable_variables
         ):
@@ -240,4 +240,4 @@ def test_folder_of_another_task_is_refused(tmp_path):
     )
 
     with pytest.raises(ValueError, match=r"other/task.json: A task must have"):
-        squad.stored_task(tmp_path / "other")
+        starting_point.stored_task(tmp_path / "other", SquadTask)

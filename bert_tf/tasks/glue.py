@@ -14,7 +14,10 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf.checkpoints import model_folder
+from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import metrics
+from bert_tf.tasks import starting_point
 from bert_tf.training.objective import Objective
 
 FAMILY = "glue"
@@ -92,6 +95,15 @@ class GlueTask:
             )
 
     @property
+    def family(self):
+        return FAMILY
+
+    @property
+    def main_metric(self):
+        """The result of an evaluation that tells the better model."""
+        return f"eval_{self.metrics[0]}"
+
+    @property
     def kind(self):
         """`CLASSIFICATION` or `REGRESSION`."""
         return CLASSIFICATION if self.labels else REGRESSION
@@ -150,6 +162,14 @@ class GlueTask:
                 f"Received: kind={values['kind']!r}."
             )
         return task
+
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertClassifier`."""
+        return BertClassifier(config, self.num_outputs, dtype=dtype)
+
+    def takes_head_of(self, values):
+        """Returns whether a head tuned to that task is one for this."""
+        return values == self.to_dict()
 
     def loss(self):
         """Returns the Keras loss of the logits: mean over the batch."""
@@ -244,6 +264,37 @@ class GlueTask:
             predictions = np.asarray(logits)[:, 0]
             known = _SCORE_METRICS
         return {name: known[name](predictions, labels) for name in self.metrics}
+
+
+def tuned_task(folder, task=None):
+    """Returns the task that the model in a folder was tuned to.
+
+    Args:
+        folder: A model folder.
+        task: What it must be. A folder of Hugging Face's has no task.json;
+            it is then taken to be of this task, with the classes in the order
+            of config.json if that names them.
+
+    Raises:
+        ValueError: If the folder tells no task, or another one.
+    """
+    found = starting_point.stored_task(folder, GlueTask)
+    if found is None:
+        if task is None:
+            raise ValueError(
+                f"{folder}: has no {model_folder.TASK_FILE}; it is not tuned "
+                "to a task."
+            )
+        names = model_folder.read_label_names(folder)
+        if names is not None and set(names) == set(task.labels):
+            task = dataclasses.replace(task, labels=names)
+        return task
+    if task is not None and found.name != task.name:
+        raise ValueError(
+            f"{folder}: is tuned to the task {found.name!r}. "
+            f"Received: task_name={task.name!r}."
+        )
+    return found
 
 
 def _example_weights(batch):

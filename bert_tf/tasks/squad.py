@@ -15,9 +15,6 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
-from bert_tf.checkpoints import loading
-from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import report
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.training.objective import Objective
 
@@ -80,6 +77,15 @@ class SquadTask:
             )
 
     @property
+    def family(self):
+        return FAMILY
+
+    @property
+    def main_metric(self):
+        """The result of an evaluation that tells the better model."""
+        return "f1"
+
+    @property
     def labels(self):
         """No names of classes: the labels are places."""
         return ()
@@ -108,6 +114,14 @@ class SquadTask:
                 f"Received: family={values['family']!r}."
             )
         return cls(**{name: values[name] for name in fields})
+
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertSpanPredictor`."""
+        return BertSpanPredictor(config, dtype=dtype)
+
+    def takes_head_of(self, values):
+        """Returns whether a head tuned to that task is one for this."""
+        return values.get("family") == FAMILY
 
     def loss(self):
         """Returns the Keras losses of the outputs.
@@ -171,62 +185,6 @@ class SquadTask:
             "scores": tf.reduce_max(scores, axis=-1),
             "null_scores": start_logits[:, 0] + end_logits[:, 0],
         }
-
-
-def new_model(start, dtype=None):
-    """Makes a `BertSpanPredictor` to be tuned.
-
-    The head is newly made, unless the checkpoint is a model folder that was
-    tuned to a task of this family.
-
-    Args:
-        start: A `starting_point.StartingPoint`.
-        dtype: The Keras dtype policy, or its name.
-    """
-    model = BertSpanPredictor(start.config, dtype=dtype)
-    if start.init_checkpoint is not None:
-        stored = model_folder.read_task(start.init_checkpoint)
-        is_tuned = stored is not None and stored.get("family") == FAMILY
-        loading.load_weights(
-            start.init_checkpoint, model if is_tuned else model.encoder
-        )
-    return model
-
-
-def tuned_model(start, dtype=None):
-    """Makes a `BertSpanPredictor` with the checkpoint's weights and head.
-
-    Raises:
-        ValueError: If the checkpoint has no such head.
-    """
-    model = BertSpanPredictor(start.config, dtype=dtype)
-    coverage = loading.load_weights(start.init_checkpoint, model)
-    # The pooler takes no part, and files of this kind have none.
-    missing = [
-        name for name in coverage.names(report.NEW) if "/pooler/" not in name
-    ]
-    if missing:
-        raise ValueError(
-            f"{start.init_checkpoint}: is not tuned to answer questions; it "
-            f"has no {', '.join(missing)}."
-        )
-    return model
-
-
-def stored_task(folder):
-    """Returns the `SquadTask` of a model folder, or None without task.json.
-
-    Raises:
-        ValueError: If the folder was tuned to another task.
-    """
-    values = model_folder.read_task(folder)
-    if values is None:
-        return None
-    try:
-        return SquadTask.from_dict(values)
-    except ValueError as error:
-        path = f"{folder}/{model_folder.TASK_FILE}"
-        raise ValueError(f"{path}: {error}") from error
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

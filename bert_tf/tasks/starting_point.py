@@ -9,8 +9,6 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
 from bert_tf.config import BertConfig
-from bert_tf.models.classifier import BertClassifier
-from bert_tf.tasks.glue import GlueTask
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import checkpointing
@@ -26,6 +24,10 @@ class StartingPoint:
         config: The `BertConfig`.
         vocabulary: The `Vocabulary`.
         do_lower_case: Whether texts are lower-cased.
+        allow_partial: Whether the checkpoint may lack weights, or have some
+            too many or of another shape.
+        extend_positions: Whether the configuration may have more positions
+            than the checkpoint.
 
     Raises:
         ValueError: If configuration and vocabulary are not of one size.
@@ -35,6 +37,8 @@ class StartingPoint:
     config: BertConfig
     vocabulary: vocabulary_lib.Vocabulary
     do_lower_case: bool
+    allow_partial: bool = False
+    extend_positions: bool = False
 
     def __post_init__(self):
         if len(self.vocabulary) != self.config.vocab_size:
@@ -64,38 +68,45 @@ class StartingPoint:
             max_seq_length=max_seq_length,
         )
 
-    def new_classifier(self, task, dtype=None):
+    def new_model(self, task, dtype=None):
         """Makes a model to be tuned.
 
         The head is newly made, unless the checkpoint is a model folder that
-        was tuned to the same task.
+        was tuned to a task whose head this one takes.
 
         Args:
-            task: A `GlueTask`.
+            task: A task; see `tasks.tuning`.
             dtype: The Keras dtype policy, or its name.
         """
-        model = BertClassifier(self.config, task.num_outputs, dtype=dtype)
+        model = task.make_model(self.config, dtype)
         if self.init_checkpoint is not None:
-            is_same_task = (
-                model_folder.read_task(self.init_checkpoint) == task.to_dict()
-            )
+            stored = model_folder.read_task(self.init_checkpoint)
+            has_head = stored is not None and task.takes_head_of(stored)
             loading.load_weights(
-                self.init_checkpoint, model if is_same_task else model.encoder
+                self.init_checkpoint,
+                model if has_head else model.encoder,
+                allow_partial=self.allow_partial,
+                extend_positions=self.extend_positions,
             )
         return model
 
-    def tuned_classifier(self, task, dtype=None):
+    def tuned_model(self, task, dtype=None):
         """Makes a model with all of the checkpoint's weights, head included.
 
         Raises:
-            ValueError: If the checkpoint has no head of that size.
+            ValueError: If the checkpoint has no such head.
         """
-        model = BertClassifier(self.config, task.num_outputs, dtype=dtype)
-        coverage = loading.load_weights(self.init_checkpoint, model)
-        if coverage.names(report.NEW):
+        model = task.make_model(self.config, dtype)
+        coverage = loading.load_weights(
+            self.init_checkpoint, model, allow_partial=self.allow_partial
+        )
+        # A pooler that takes no part is not trained, and files have none.
+        used = {variable.path for variable in model.trainable_variables}
+        missing = [name for name in coverage.names(report.NEW) if name in used]
+        if missing:
             raise ValueError(
-                f"{self.init_checkpoint}: is not tuned to a task; it has no "
-                f"{', '.join(coverage.names(report.NEW))}."
+                f"{self.init_checkpoint}: is not tuned to a task of the "
+                f"family {task.family!r}; it has no {', '.join(missing)}."
             )
         return model
 
@@ -105,6 +116,9 @@ def find(
     bert_config_file=None,
     vocab_file=None,
     do_lower_case=None,
+    *,
+    allow_partial=False,
+    max_position_embeddings=None,
 ):
     """Finds what belongs to a checkpoint.
 
@@ -112,9 +126,12 @@ def find(
         init_checkpoint: A model folder, a release's folder, or the prefix of
             its files (".../bert_model.ckpt"); None for newly made weights.
         bert_config_file: The configuration; the checkpoint's own if None.
-        vocab_file: The vocabulary; vocab.txt beside the checkpoint if None.
+        vocab_file: The vocabulary; the one beside the checkpoint if None.
         do_lower_case: Whether texts are lower-cased; if None what the
             checkpoint's tokenizer_config.json says, or else True.
+        allow_partial: As of `checkpoints.load`.
+        max_position_embeddings: None, or the positions of a new model, where
+            more than the checkpoint's; see `checkpoints.load`.
 
     Returns:
         A `StartingPoint`.
@@ -122,8 +139,7 @@ def find(
     Raises:
         ValueError: If a file is missing, or two contradict each other.
     """
-    config = None
-    stored_do_lower_case = None
+    config, vocabulary, stored_do_lower_case = None, None, None
     if init_checkpoint is not None:
         init_checkpoint = str(init_checkpoint).rstrip("/")
         with reader.open_checkpoint(init_checkpoint) as checkpoint:
@@ -132,8 +148,11 @@ def find(
         if not files.is_folder(folder):
             folder = os.path.dirname(folder) or "."
         if vocab_file is None:
+            vocabulary = model_folder.read_vocabulary(folder)
             vocab_file = f"{folder}/{model_folder.VOCABULARY_FILE}"
-        stored_do_lower_case = _stored_do_lower_case(folder)
+        stored_do_lower_case = model_folder.read_tokenizer_config(folder).get(
+            "do_lower_case"
+        )
     if bert_config_file is not None:
         config = BertConfig.from_json(bert_config_file)
     if config is None:
@@ -141,6 +160,8 @@ def find(
             "`bert_config_file` must be given where no checkpoint tells it. "
             f"Received: init_checkpoint={init_checkpoint}."
         )
+    if max_position_embeddings is not None:
+        config = loading.longer_config(config, max_position_embeddings)
     if vocab_file is None:
         raise ValueError(
             "`vocab_file` must be given without a checkpoint. "
@@ -159,8 +180,10 @@ def find(
     return StartingPoint(
         init_checkpoint=init_checkpoint,
         config=config,
-        vocabulary=vocabulary_lib.load_vocabulary(vocab_file),
+        vocabulary=vocabulary or vocabulary_lib.load_vocabulary(vocab_file),
         do_lower_case=do_lower_case,
+        allow_partial=allow_partial,
+        extend_positions=max_position_embeddings is not None,
     )
 
 
@@ -192,44 +215,25 @@ def tuned_folder(output_dir, init_checkpoint):
     return init_checkpoint
 
 
-def tuned_task(folder, task=None):
-    """Returns the task that the model in a folder was tuned to.
+def stored_task(folder, task_class):
+    """Returns the task that a model folder was tuned to.
 
     Args:
         folder: A model folder.
-        task: What it must be. A folder of Hugging Face's has no task.json;
-            it is then taken to be of this task, with the classes in the order
-            of config.json if that names them.
+        task_class: The class of tasks that it must be of, e.g. `GlueTask`.
+
+    Returns:
+        A `task_class`; None where there is no task.json, as in folders that
+        transformers wrote.
 
     Raises:
-        ValueError: If the folder tells no task, or another one.
+        ValueError: If it was tuned to a task of another class.
     """
     values = model_folder.read_task(folder)
     if values is None:
-        if task is None:
-            raise ValueError(
-                f"{folder}: has no {model_folder.TASK_FILE}; it is not tuned "
-                "to a task."
-            )
-        names = model_folder.read_label_names(folder)
-        if names is not None and set(names) == set(task.labels):
-            task = dataclasses.replace(task, labels=names)
-        return task
+        return None
     try:
-        found = GlueTask.from_dict(values)
+        return task_class.from_dict(values)
     except ValueError as error:
         path = f"{folder}/{model_folder.TASK_FILE}"
         raise ValueError(f"{path}: {error}") from error
-    if task is not None and found.name != task.name:
-        raise ValueError(
-            f"{folder}: is tuned to the task {found.name!r}. "
-            f"Received: task_name={task.name!r}."
-        )
-    return found
-
-
-def _stored_do_lower_case(folder):
-    path = f"{folder}/{model_folder.TOKENIZER_FILE}"
-    if not files.exists(path):
-        return None
-    return files.read_json(path).get("do_lower_case")

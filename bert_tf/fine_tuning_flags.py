@@ -1,0 +1,134 @@
+"""Flags that the fine-tuning programs share, and what they do alike.
+
+Imported by programs alone: importing it defines the flags. A program whose
+original has another default says so before its flags are parsed:
+
+    fine_tuning_flags.set_defaults(max_seq_length=384)
+"""
+
+import sys
+
+from absl import flags
+from absl import logging
+
+from bert_tf.tasks import starting_point
+from bert_tf.tasks import tuning
+from bert_tf.training import loop
+
+_FLAGS = (
+    flags.DEFINE_string(
+        "output_dir", None, "Folder of the tuned model and of the results."
+    ),
+    flags.DEFINE_string(
+        "init_checkpoint",
+        None,
+        "A model folder (of bert_tf or Hugging Face) or a release of Google's. "
+        "Default: training starts from random weights.",
+    ),
+    flags.DEFINE_string(
+        "bert_config_file",
+        None,
+        "JSON of the architecture. Default: the checkpoint's own.",
+    ),
+    flags.DEFINE_string(
+        "vocab_file", None, "Vocabulary. Default: the checkpoint's own."
+    ),
+    flags.DEFINE_bool(
+        "do_lower_case",
+        None,
+        "Whether to lower-case the text. Default: as the model folder says, "
+        "or else true.",
+    ),
+    flags.DEFINE_bool(
+        "allow_partial",
+        False,
+        "Take a checkpoint that lacks weights, or has some too many or of "
+        "another shape; the report in the log tells which are new.",
+    ),
+    flags.DEFINE_integer(
+        "max_position_embeddings",
+        None,
+        "With --do_train: positions of the tuned model, if more than the "
+        "checkpoint's; their embeddings are repeated from the first on.",
+    ),
+    flags.DEFINE_integer(
+        "max_seq_length", 128, "Longest sequence, in word pieces."
+    ),
+    flags.DEFINE_bool("do_train", False, "Whether to train."),
+    flags.DEFINE_bool(
+        "do_eval",
+        False,
+        "Whether to evaluate on the development set: with --do_train after "
+        "every epoch.",
+    ),
+    flags.DEFINE_bool("do_predict", False, "Whether to write predictions."),
+    flags.DEFINE_integer(
+        "train_batch_size", 32, "Examples a step, over all devices."
+    ),
+    flags.DEFINE_integer("eval_batch_size", 8, "The same for --do_eval."),
+    flags.DEFINE_integer("predict_batch_size", 8, "The same for --do_predict."),
+    flags.DEFINE_float(
+        "learning_rate", 5e-5, "Learning rate at the end of the warmup."
+    ),
+    flags.DEFINE_float(
+        "num_train_epochs",
+        3.0,
+        "Times that the training set is gone through.",
+    ),
+    flags.DEFINE_float(
+        "warmup_proportion",
+        0.1,
+        "Share of the steps in which the learning rate rises.",
+    ),
+    flags.DEFINE_bool(
+        "bias_correction",
+        False,
+        "Correct the bias of Adam's moments, which the original does not: the "
+        "first hundreds of steps are then several times smaller, and training "
+        "on few examples is steadier.",
+    ),
+    flags.DEFINE_integer(
+        "save_checkpoints_steps",
+        1000,
+        "Steps between two checkpoints of the training state.",
+    ),
+    flags.DEFINE_integer(
+        "iterations_per_loop", 1000, "Steps between two lines of the log."
+    ),
+    flags.DEFINE_integer(
+        "random_seed",
+        12345,
+        "Seed of the new weights, the order of the examples and the dropout.",
+    ),
+)
+
+
+def set_defaults(**values):
+    """Sets the defaults of a program; call it before flags are parsed."""
+    holders = {holder.name: holder for holder in _FLAGS}
+    for name, value in values.items():
+        flags.set_default(holders[name], value)
+
+
+def make_config():
+    """Returns the `FineTuningConfig` that the flags make.
+
+    Raises:
+        ValueError: If a value is out of its range, two flags do not fit
+            together, or training would write over another's model.
+    """
+    config = tuning.FineTuningConfig(
+        **{holder.name: holder.value for holder in _FLAGS}
+    )
+    if config.do_train:
+        starting_point.check_output_dir(config.output_dir)
+    return config
+
+
+def tune(*arguments, **options):
+    """Calls `tuning.tune`; told to stop, the program exits as the loop does."""
+    try:
+        return tuning.tune(*arguments, **options)
+    except loop.PreemptedError as stop:
+        logging.info("%s", stop)
+        sys.exit(loop.PREEMPTED_EXIT_CODE)
