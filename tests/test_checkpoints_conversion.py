@@ -96,12 +96,6 @@ def test_partial_conversion_says_what_is_left_over(tmp_path):
     [
         (lambda folder: (folder / "vocab.txt").unlink(), "must have a vocab"),
         (
-            lambda folder: peer.write_folder(
-                folder, "BertModel", architectures=["BertForMultipleChoice"]
-            ),
-            "BertForMultipleChoice cannot be converted",
-        ),
-        (
             lambda folder: (
                 (folder.parent / "b").mkdir()
                 or (folder.parent / "b/x").write_text("")

@@ -22,6 +22,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
@@ -52,6 +53,7 @@ MODELS = {
         config, num_labels=4, **kwargs
     ),
     "BertForQuestionAnswering": BertSpanPredictor,
+    "BertForMultipleChoice": BertMultipleChoice,
 }
 INPUTS = {name: np.array(ids, "int32") for name, ids in peer.INPUTS.items()}
 PRETRAINER_INPUTS = INPUTS | {
@@ -122,8 +124,17 @@ def peer_outputs(ask, tmp_path, architecture, folder, inputs, dtype="float32"):
     return dict(np.load(tmp_path / "outputs.npz"))
 
 
+def inputs_of(architecture):
+    """Returns the inputs: of multiple choice one row of three choices."""
+    if architecture == "BertForMultipleChoice":
+        return {name: ids[None] for name, ids in INPUTS.items()}
+    return INPUTS
+
+
 def our_outputs(model):
     """Returns the outputs under transformers' names."""
+    if isinstance(model, BertMultipleChoice):
+        return {"logits": model(inputs_of("BertForMultipleChoice"))}
     if isinstance(model, BertPretrainer):
         outputs = model(PRETRAINER_INPUTS)
         return {
@@ -225,7 +236,9 @@ def test_what_we_save_transformers_loads(
         "unexpected_keys": [],
         "mismatched_keys": [],
     }
-    theirs = peer_outputs(ask, tmp_path, architecture, folder, INPUTS)
+    theirs = peer_outputs(
+        ask, tmp_path, architecture, folder, inputs_of(architecture)
+    )
     for name, output in our_outputs(model).items():
         np.testing.assert_allclose(output, theirs[name], atol=2e-5)
     preprocessor = Preprocessor.from_folder(folder)
@@ -252,7 +265,9 @@ def test_what_transformers_saves_we_load(
     model = checkpoints.load(folder, model_class)
     new = [n for n in model.coverage_report.names("new") if "pooler" not in n]
     assert new == []
-    theirs = peer_outputs(ask, tmp_path, architecture, folder, INPUTS)
+    theirs = peer_outputs(
+        ask, tmp_path, architecture, folder, inputs_of(architecture)
+    )
     for name, output in our_outputs(model).items():
         np.testing.assert_allclose(output, theirs[name], atol=2e-5)
     assert model_folder.read_vocabulary(folder).tokens == peer.TOKENS

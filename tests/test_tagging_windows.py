@@ -215,7 +215,7 @@ def test_fit_and_loop_make_the_same_steps_and_trimming_changes_none(tmp_path):
             loop.train(state, TASK.objective(), source, training, strategy)
     for ours, theirs in zip(*(state.model.weights for state in states)):
         np.testing.assert_allclose(
-            np.array(ours), np.array(theirs), atol=1e-6, err_msg=ours.path
+            np.array(ours), np.array(theirs), atol=5e-6, err_msg=ours.path
         )
 
     # And so does evaluation: shorter batches are filled up.

@@ -129,8 +129,10 @@ def _parts(checkpoint, file_format):
         and reader.has_part(checkpoint, name.part)
     }
     if checkpoint.architecture is None:
-        # Heads of sequences and of tokens have one name; the latter's class
-        # has no pooler.
+        # Heads of sequences, of choices and of tokens have one name; of the
+        # first two it is taken for the first, and the last one's class has no
+        # pooler.
+        found.discard(names.MULTIPLE_CHOICE)
         found.discard(
             names.TOKEN_CLASSIFIER
             if names.POOLER in found
@@ -149,10 +151,6 @@ def _parts(checkpoint, file_format):
                 len(parts),
             ),
             default=(names.ENCODER, names.POOLER),
-        )
-    if names.MULTIPLE_CHOICE in checkpoint.parts:
-        raise ValueError(
-            f"{checkpoint.path}: a BertForMultipleChoice cannot be converted."
         )
     return checkpoint.parts
 

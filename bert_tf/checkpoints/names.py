@@ -17,7 +17,6 @@ NEXT_SENTENCE = "next_sentence"
 CLASSIFIER = "classifier"
 TOKEN_CLASSIFIER = "token_classifier"
 SPAN = "span"
-# Its model comes with its task; the name keeps its head apart from others'.
 MULTIPLE_CHOICE = "multiple_choice"
 
 PARTS = (
@@ -28,6 +27,7 @@ PARTS = (
     CLASSIFIER,
     TOKEN_CLASSIFIER,
     SPAN,
+    MULTIPLE_CHOICE,
 )
 
 # The parts that each class of transformers has. Several heads are stored
@@ -271,6 +271,9 @@ def _heads(config, num_labels):
         (CLASSIFIER, "", "classifier", num_labels),
         (TOKEN_CLASSIFIER, "", "classifier", num_labels),
         (SPAN, "cls/squad/", "qa_outputs", 2),
+        # google-research/bert has no such head; in its files it is what a
+        # classifier of one output would be.
+        (MULTIPLE_CHOICE, "", "classifier", 1),
     ):
         yield TensorName(
             part=part,

@@ -1,0 +1,68 @@
+"""BERT with one score for each of several ways to go on."""
+
+import keras
+from keras import ops
+
+from bert_tf import features
+from bert_tf.layers.heads import ClassificationHead
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import as_config
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertMultipleChoice(keras.Model):
+    """Scores of choices (Devlin et al. 2018, section 4.4).
+
+    Each choice is a sequence of its own, packed with the context; a vector
+    scores the pooled outputs. Like Hugging Face's it has a bias, which no
+    softmax over the choices sees.
+
+    Args:
+        config: A `BertConfig`.
+        dropout: Fraction of the pooled output dropped in training.
+
+    Call arguments:
+        inputs: A dictionary with `input_ids`, `input_mask` and `segment_ids`,
+            int32 `[B, C, L]`; other keys are ignored.
+
+    Returns:
+        float32 logits `[B, C]`. Not yet a softmax: give the loss
+        `from_logits=True`.
+    """
+
+    def __init__(self, config, dropout=0.1, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.dropout = dropout
+        self.encoder = BertEncoder(
+            self.config, dtype=self.dtype_policy, name="encoder"
+        )
+        self.choice_head = ClassificationHead(
+            1,
+            dropout,
+            self.config.initializer_range,
+            dtype=self.dtype_policy,
+            name="multiple_choice",
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.built:
+            return
+        self.choice_head.build((None, self.config.hidden_size))
+
+    def call(self, inputs, training=None):
+        _, num_choices, length = ops.shape(inputs[features.INPUT_IDS])
+        flat = {
+            name: ops.reshape(inputs[name], (-1, length))
+            for name in features.MODEL_INPUTS
+        }
+        outputs = self.encoder(flat, training=training)
+        logits = self.choice_head(outputs["pooled_output"], training=training)
+        return ops.reshape(logits, (-1, num_choices))
+
+    def get_config(self):
+        return super().get_config() | {
+            "config": self.config.to_dict(),
+            "dropout": self.dropout,
+        }

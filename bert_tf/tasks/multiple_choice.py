@@ -1,0 +1,164 @@
+"""The family of multiple choice: which of several ways a text goes on.
+
+SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
+1904.04365); the method is Devlin et al. 2018, section 4.4. Programs,
+`keras.Model.fit`, the training loop and the exporter work from one
+`MultipleChoiceTask`; a fine-tuned model's folder holds it as task.json.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import features
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.tasks import metrics
+from bert_tf.training.objective import Objective
+
+FAMILY = "multiple_choice"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoiceTask:
+    """Of how many choices a model takes one.
+
+    Args:
+        num_choices: At least two.
+
+    Raises:
+        ValueError: If the value is out of its range.
+    """
+
+    num_choices: int
+
+    def __post_init__(self):
+        if type(self.num_choices) is not int or self.num_choices < 2:
+            raise ValueError(
+                "`num_choices` must be two or more. "
+                f"Received: num_choices={self.num_choices!r}."
+            )
+
+    @property
+    def family(self):
+        return FAMILY
+
+    @property
+    def labels(self):
+        """No names of classes: a label is a choice's number."""
+        return ()
+
+    @property
+    def main_metric(self):
+        """The score that tells the better of two models."""
+        return "eval_accuracy"
+
+    def to_dict(self):
+        """Returns what task.json holds: the family and the field."""
+        return {"family": FAMILY, "num_choices": self.num_choices}
+
+    @classmethod
+    def from_dict(cls, values):
+        """Reads what `to_dict` returns.
+
+        Raises:
+            ValueError: If it is of another family, a key is missing or
+                unknown, or a value is out of its range.
+        """
+        keys = ("family", "num_choices")
+        if not isinstance(values, dict) or set(values) != set(keys):
+            raise ValueError(
+                f"A task must have the keys {', '.join(keys)}. "
+                f"Received: {values!r}."
+            )
+        if values["family"] != FAMILY:
+            raise ValueError(
+                f"`family` must be {FAMILY!r}. "
+                f"Received: family={values['family']!r}."
+            )
+        return cls(num_choices=values["num_choices"])
+
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertMultipleChoice`."""
+        return BertMultipleChoice(config, dtype=dtype)
+
+    def takes_head_of(self, values):
+        """Whether a model with this task.json has a head for this task."""
+        return values.get("family") == FAMILY
+
+    def loss(self):
+        """Returns the Keras loss of the logits: mean over the batch."""
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def objective(self):
+        """Returns the same loss for `training.loop`, and the accuracy.
+
+        A batch has the model inputs `[B, C, L]`, `labels` int32 `[B]` and
+        optionally `example_weights` float32 `[B]`, 0 for examples that only
+        fill the batch.
+        """
+
+        def weights(batch):
+            return {"loss": ops.sum(_example_weights(batch))}
+
+        def losses(outputs, batch):
+            losses_B = self.example_losses(outputs, batch[features.LABELS])
+            return {"loss": ops.sum(_example_weights(batch) * losses_B)}
+
+        def metrics_of_batch(outputs, batch):
+            weights_B = _example_weights(batch)
+            labels_B = batch[features.LABELS]
+            hits_B = ops.equal(
+                ops.cast(ops.argmax(outputs, axis=-1), labels_B.dtype),
+                labels_B,
+            )
+            total = ops.sum(weights_B * ops.cast(hits_B, "float32"))
+            return {"accuracy": (total, ops.sum(weights_B))}
+
+        return Objective(
+            weights=weights, losses=losses, metrics=metrics_of_batch
+        )
+
+    def example_losses(self, logits, labels):
+        """Returns every example's cross-entropy in nats, float32 `[B]`.
+
+        Args:
+            logits: float32 `[B, C]`, a tensor or an array.
+            labels: int32 `[B]`, numbers of the right choices.
+        """
+        picked = ops.take_along_axis(logits, labels[:, None], axis=-1)
+        return ops.logsumexp(logits, axis=-1) - picked[:, 0]
+
+    def decode(self, logits):
+        """Returns answers from logits, in TensorFlow's own operations.
+
+        Args:
+            logits: float32 `[B, C]`.
+
+        Returns:
+            A dictionary: `choice` int32 `[B]`, the numbers of the likeliest
+            choices from 0, and `probabilities` float32 `[B, C]`.
+        """
+        return {
+            "choice": tf.argmax(logits, axis=-1, output_type=tf.int32),
+            "probabilities": tf.nn.softmax(logits, axis=-1),
+        }
+
+    def scores(self, logits, labels):
+        """Returns {"accuracy": float} of a whole evaluation set.
+
+        Args:
+            logits: float32 `[N, C]`, an array.
+            labels: int32 `[N]`.
+        """
+        predictions = np.argmax(logits, axis=-1)
+        return {"accuracy": metrics.accuracy(predictions, labels)}
+
+
+def _example_weights(batch):
+    weights = batch.get(features.EXAMPLE_WEIGHTS)
+    if weights is None:
+        return ops.ones(ops.shape(batch[features.LABELS]), "float32")
+    return weights

@@ -1,0 +1,295 @@
+"""The task, its files and its batches."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.tasks import fine_tuning
+from bert_tf.tasks import multiple_choice_files
+from bert_tf.tasks.multiple_choice import MultipleChoiceTask
+from bert_tf.tasks.multiple_choice_files import ChoiceExamples
+from bert_tf.tasks.multiple_choice_source import ChoiceSource
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
+from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.optimizer import BertOptimizer
+
+TASK = MultipleChoiceTask(num_choices=3)
+TOKENS = (*SPECIAL_TOKENS, *"abcdefgh")
+VOCABULARY = Vocabulary(tokens=TOKENS)
+SWAG = (
+    ",video-id,sent1,sent2,gold-source,ending0,ending1,ending2,label\n"
+    '0,v,"He looks, and sees.",She,gold,"runs, ""fast""",sits,"is\nup",2\n'
+    "1,v,It is late.,,gold,He sleeps.,He wakes.,Both.,0\n"
+)
+CODAH = 'o\tI am hungry. I\teat.\tam "sick.\trun.\t0\r\n\nn\tBe\ta\tb\tc\t2\n'
+JSON_LINES = (
+    '{"context": "A", "choices": ["b", "c", "d"], "label": 1}\n'
+    '{"choices": ["", "é", "x"], "context": "", "label": 0, "id": 7}\n'
+)
+
+
+def write(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_bytes(text.encode("utf-8"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "contexts", "choices", "labels"),
+    [
+        (
+            "train.csv",
+            SWAG,
+            ("He looks, and sees.", "It is late."),
+            (
+                ('She runs, "fast"', "She sits", "She is\nup"),
+                ("He sleeps.", "He wakes.", "Both."),
+            ),
+            [2, 0],
+        ),
+        (
+            "codah.tsv",
+            CODAH,
+            ("I am hungry. I", "Be"),
+            (("eat.", 'am "sick.', "run."), ("a", "b", "c")),
+            [0, 2],
+        ),
+        (
+            "dev.jsonl",
+            JSON_LINES,
+            ("A", ""),
+            (("b", "c", "d"), ("", "é", "x")),
+            [1, 0],
+        ),
+    ],
+)
+def test_every_form_is_read(tmp_path, name, text, contexts, choices, labels):
+    path = write(tmp_path, name, text)
+    examples = multiple_choice_files.read_choices(path)
+    assert examples.contexts == contexts
+    assert examples.choices == choices
+    assert examples.labels.tolist() == labels
+    assert len(examples) == 2
+    assert examples.num_choices == 3
+    unlabelled = multiple_choice_files.read_choices(path, has_labels=False)
+    assert unlabelled.labels is None
+    assert unlabelled.choices == choices
+
+
+def test_files_without_labels_are_read_where_none_are_wanted(tmp_path):
+    for name, text in (
+        ("a.csv", "sent1,sent2,ending0,ending1\na,b,c,d\n"),
+        ("a.tsv", "o\ta\tb c\tb d\t\n"),
+        ("a.jsonl", '{"context": "a", "choices": ["b c", "b d"]}'),
+    ):
+        path = write(tmp_path, name, text)
+        examples = multiple_choice_files.read_choices(path, has_labels=False)
+        assert examples.contexts == ("a",)
+        assert examples.choices == (("b c", "b d"),)
+        with pytest.raises(ValueError, match="the label must be"):
+            multiple_choice_files.read_choices(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.txt", "", "must end with .csv, .tsv, .jsonl"),
+        ("a.tsv", "\n", "there are no examples"),
+        ("a.csv", "", "line 1: the header must have a column 'sent1'"),
+        ("a.csv", SWAG.replace("ending0", "x"), "line 1: .* 'ending0'"),
+        ("a.csv", SWAG + "1,2\n", "line 5: a row must have 9 columns. .* 2"),
+        ("a.csv", SWAG + '1,"2"3\n', "line 5: .*expected after"),
+        ("a.tsv", CODAH + "o\ta\tb\tc\t1\n", "line 4: .* 3 choices.* 2"),
+        ("a.tsv", "o\ta\tb\t0\n", "line 1: .* two or more choices.* 1"),
+        ("a.tsv", "o\ta\n", "line 1: .* Received: 2 columns"),
+        ("a.tsv", CODAH + "o\ta\tb\tc\td\t3\n", "line 4: .* 0 to 2.* '3'"),
+        ("a.tsv", CODAH + "o\ta\tb\tc\td\tx\n", "line 4: .* 0 to 2.* 'x'"),
+        ("a.jsonl", JSON_LINES + "{", "line 3: not JSON"),
+        ("a.jsonl", JSON_LINES + '["a"]', "line 3: must be an object"),
+        (
+            "a.jsonl",
+            JSON_LINES + '{"context": "a", "choices": "bcd", "label": 0}',
+            "line 3: must be an object",
+        ),
+        (
+            "a.jsonl",
+            '{"context": "a", "choices": ["b", "c"], "label": true}',
+            "line 1: the label .* True",
+        ),
+    ],
+)
+def test_bad_files_are_told_by_line(tmp_path, name, text, message):
+    path = write(tmp_path, name, text)
+    with pytest.raises(ValueError, match=message) as error:
+        multiple_choice_files.read_choices(path)
+    assert str(error.value).startswith(str(path))
+
+
+def test_number_of_choices_may_be_prescribed(tmp_path):
+    path = write(tmp_path, "a.tsv", CODAH)
+    with pytest.raises(ValueError, match="line 1: .* 4 choices. Received: 3"):
+        multiple_choice_files.read_choices(path, num_choices=4)
+
+
+def test_task_goes_through_json():
+    values = json.loads(json.dumps(TASK.to_dict()))
+    assert values == {"family": "multiple_choice", "num_choices": 3}
+    assert MultipleChoiceTask.from_dict(values) == TASK
+    for change, message in (
+        ({"family": "glue"}, "family='glue'"),
+        ({"num_choices": 1}, "num_choices=1"),
+        ({"num_choices": "3"}, "num_choices='3'"),
+        ({"other": 1}, "must have the keys"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MultipleChoiceTask.from_dict(values | change)
+
+
+def test_losses_scores_and_answers(tmp_path):
+    probabilities = np.float32([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1]])
+    logits, labels = np.log(probabilities) + 2, np.int32([0, 2])
+    losses = -np.log([0.7, 0.1])
+    np.testing.assert_allclose(
+        TASK.example_losses(logits, labels), losses, rtol=1e-5
+    )
+    assert float(TASK.loss()(labels, logits)) == pytest.approx(losses.mean())
+    assert fine_tuning.evaluate(TASK, logits, labels) == pytest.approx(
+        {"eval_loss": losses.mean(), "eval_accuracy": 0.5}
+    )
+    objective = TASK.objective()
+    batch = {"labels": labels, "example_weights": np.float32([1, 0])}
+    assert float(objective.weights(batch)["loss"]) == 1
+    total = objective.losses(logits, batch)["loss"]
+    assert float(total) == pytest.approx(losses[0])
+    hits, weight = objective.metrics(logits, batch)["accuracy"]
+    assert (float(hits), float(weight)) == (1, 1)
+
+    answers = TASK.decode(tf.constant(logits))
+    answers = {name: value.numpy() for name, value in answers.items()}
+    assert answers["choice"].tolist() == [0, 1]
+    path = tmp_path / "predictions.tsv"
+    multiple_choice_files.write_predictions(path, answers)
+    rows = [line.split("\t") for line in path.read_text().splitlines()]
+    assert rows[0] == [
+        "choice",
+        "probability_0",
+        "probability_1",
+        "probability_2",
+    ]
+    assert [row[0] for row in rows[1:]] == ["0", "1"]
+    np.testing.assert_allclose(
+        np.float32([row[1:] for row in rows[1:]]), probabilities, rtol=1e-5
+    )
+
+
+def make_examples(count, seed=1):
+    generator = np.random.default_rng(seed)
+
+    def texts(*shape):
+        return [
+            " ".join(generator.choice(list("abcdefgh"), size=size))
+            for size in generator.integers(1, 9, shape).flatten()
+        ]
+
+    return ChoiceExamples(
+        contexts=tuple(texts(count)),
+        choices=tuple(tuple(texts(3)) for _ in range(count)),
+        labels=generator.integers(0, 3, count).astype(np.int32),
+    )
+
+
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_batches_hold_every_choice_with_its_context(is_trimmed):
+    examples = make_examples(7)
+    preprocessor = Preprocessor(VOCABULARY, max_seq_length=11)
+    source = ChoiceSource(
+        examples=examples, preprocessor=preprocessor, is_trimmed=is_trimmed
+    )
+    batches = list(source.evaluation_batches(4).as_numpy_iterator())
+    weights = np.concatenate([batch["example_weights"] for batch in batches])
+    assert weights.tolist() == [1] * 7 + [0]
+    for index in range(7):
+        batch, row = batches[index // 4], index % 4
+        assert batch["labels"][row] == examples.labels[index]
+        length = 11
+        if is_trimmed:
+            length = batch["input_mask"].sum(axis=-1).max()
+        assert batch["input_ids"].shape == (4, 3, length)
+        for choice in range(3):
+            # The longer of the two is cut first.
+            a = examples.contexts[index].split()
+            b = examples.choices[index][choice].split()
+            while len(a) + len(b) > 8:
+                (a if len(a) > len(b) else b).pop()
+            tokens = ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
+            ids = batch["input_ids"][row, choice]
+            assert [TOKENS[i] for i in ids[: len(tokens)]] == tokens
+            assert batch["input_mask"][row, choice].sum() == len(tokens)
+            segments = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+            padding = [0] * (length - len(tokens))
+            assert (
+                batch["segment_ids"][row, choice].tolist() == segments + padding
+            )
+
+
+def test_training_is_a_function_of_seed_and_place():
+    source = ChoiceSource(
+        examples=make_examples(5),
+        preprocessor=Preprocessor(VOCABULARY, max_seq_length=11),
+    )
+    batches = list(source.training_batches(2).take(5).as_numpy_iterator())
+    rows = [
+        (*ids.flatten(), label)
+        for batch in batches
+        for ids, label in zip(batch["input_ids"], batch["labels"])
+    ]
+    assert sorted(rows[:5]) == sorted(rows[5:])
+    assert rows[:5] != rows[5:]
+    later = next(source.training_batches(2, 6).as_numpy_iterator())
+    np.testing.assert_array_equal(later["input_ids"], batches[3]["input_ids"])
+
+
+def test_fit_and_loop_give_equal_weights(tmp_path):
+    config = BertConfig(
+        vocab_size=len(TOKENS),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=11,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    source = ChoiceSource(
+        examples=make_examples(13),
+        preprocessor=Preprocessor(VOCABULARY, max_seq_length=11),
+    )
+    training = loop.TrainingConfig(num_train_steps=7, train_batch_size=4)
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    states = []
+    for name in ("fit", "loop"):
+        keras.utils.set_random_seed(3)
+        with strategy.scope():
+            model = BertMultipleChoice(config, dropout=0.0)
+            state = TrainingState(
+                model, BertOptimizer(1e-3), tmp_path / name, {}
+            )
+        states.append(state)
+        if name == "fit":
+            fine_tuning.fit(state, TASK, source, training, strategy)
+        else:
+            loop.train(state, TASK.objective(), source, training, strategy)
+    for ours, theirs in zip(*(state.model.weights for state in states)):
+        np.testing.assert_allclose(
+            np.array(ours), np.array(theirs), atol=5e-6, err_msg=ours.path
+        )
+    logits = fine_tuning.Predictor(states[0].model, strategy)(source, 5)
+    assert logits.shape == (13, 3)
