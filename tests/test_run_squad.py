@@ -86,7 +86,7 @@ def test_questions_are_learned_answered_and_scored(
     )
     # int(12 / 5 * 2)
     assert "step 4/4" in done.stderr
-    assert "12 questions, 36 windows" in done.stderr
+    assert "36 examples, 12 an epoch" in done.stderr
     results = read_results(output)
     assert results["global_step"] == 4
     assert results["total"] == 8

@@ -176,8 +176,9 @@ def tune(
         ValueError: If the output folder holds another training, or the
             examples make no batch.
     """
+    epoch_examples = epoch_examples or source.num_examples
     ends = fine_tuning.epoch_ends(
-        epoch_examples or source.num_examples,
+        epoch_examples,
         config.train_batch_size,
         config.num_train_epochs,
     )
@@ -187,6 +188,7 @@ def tune(
         "init_checkpoint": start.init_checkpoint,
         "do_lower_case": start.do_lower_case,
         "num_train_examples": source.num_examples,
+        "num_epoch_examples": epoch_examples,
         **{name: getattr(config, name) for name in _OF_THE_TRAINING},
         **(settings or {}),
     }
@@ -200,9 +202,10 @@ def tune(
     if state.restore():
         logging.info("Going on from step %d of %d.", state.step, ends[-1])
     logging.info(
-        "%s: %d examples, %d steps of %d, %s",
+        "%s: %d examples, %d an epoch, %d steps of %d, %s",
         getattr(task, "name", task.family),
         source.num_examples,
+        epoch_examples,
         ends[-1],
         config.train_batch_size,
         start.init_checkpoint or "from random weights",
