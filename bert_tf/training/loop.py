@@ -169,6 +169,10 @@ def train(state, objective, source, config, strategy, on_save=None):
             state.step,
             config.num_train_steps,
         )
+        # The run may have ended between its last checkpoint and this call.
+        if on_save is not None and strategies.is_chief(strategy):
+            with state.hold():
+                on_save()
         return []
     uses_loss_scale = hasattr(state.optimizer, "inner_optimizer")
     if uses_loss_scale and strategy.num_replicas_in_sync > 1:
@@ -179,18 +183,15 @@ def train(state, objective, source, config, strategy, on_save=None):
             f"{strategy.num_replicas_in_sync} replicas."
         )
     is_chief = strategies.is_chief(strategy)
-    if is_chief:
-        writer = tf.summary.create_file_writer(state.folder)
-    else:
-        writer = tf.summary.create_noop_writer()
     run_steps = _compile(state.model, objective, state.optimizer, config.seed)
     # On several hosts all must stop at one step: there SIGTERM ends the run
     # as it always does.
     is_alone = strategy.cluster_resolver is None
     with (
+        state.hold(is_chief),
         input_pipeline.clear_errors(),
-        writer.as_default(),
-        _sigterm_noted(is_alone) as told_to_stop,
+        _summary_writer(state, is_chief) as writer,
+        sigterm_noted(is_alone) as told_to_stop,
     ):
         batches = strategy.distribute_datasets_from_function(
             lambda context: source.training_batches(
@@ -343,6 +344,13 @@ def _padding(batch):
     return num_places - num_tokens, num_places
 
 
+def _summary_writer(state, is_chief):
+    """Returns the context in which summaries are written, on the chief."""
+    if is_chief:
+        return tf.summary.create_file_writer(state.folder).as_default()
+    return tf.summary.create_noop_writer().as_default()
+
+
 def _sum_over_replicas(values):
     """Sums float32 scalars, in any nest, over the replicas."""
     context = tf.distribute.get_replica_context()
@@ -385,7 +393,7 @@ def _steps_to_next_stop(step, config):
 
 
 @contextlib.contextmanager
-def _sigterm_noted(is_wanted):
+def sigterm_noted(is_wanted):
     """Yields an event that is set when the process gets SIGTERM."""
     event = threading.Event()
     # Python allows signal handlers in the main thread alone.
