@@ -34,7 +34,8 @@ class Manifest:
             seed, probabilities and so on, by the names of their flags.
         inputs: The text files in order: `{"name", "bytes", "sha256"}` each.
         counts: Totals of the whole set: documents, sentences, examples...
-        records: `{file name: {"examples", "bytes"}}` of this folder's files.
+        records: `{file name: {"examples", "bytes"}}` of this folder's files;
+            a tf.train.Example that is a row of several examples counts once.
     """
 
     max_seq_length: int

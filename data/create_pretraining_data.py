@@ -87,6 +87,13 @@ _MAX_SEQ_LENGTH = flags.DEFINE_integer(
 _MAX_PREDICTIONS_PER_SEQ = flags.DEFINE_integer(
     "max_predictions_per_seq", 20, "Most masked tokens of an example."
 )
+_MAX_SEQUENCES_PER_ROW = flags.DEFINE_integer(
+    "max_sequences_per_row",
+    1,
+    "Most examples in a record. From 2 on short ones share a row of "
+    "max_seq_length tokens, with attention kept apart and positions "
+    "restarted, as long as their masks fit into max_predictions_per_seq.",
+)
 _RANDOM_SEED = flags.DEFINE_integer(
     "random_seed", 12345, "Seed of all random choices."
 )
@@ -144,6 +151,7 @@ def main(argv):
         objective=_OBJECTIVE.value,
         masking_mode=_MASKING.value,
         do_span_mask=_DO_SPAN_MASK.value,
+        max_sequences_per_row=_MAX_SEQUENCES_PER_ROW.value,
     )
     tokenizer = WordpieceTokenizer(
         load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
@@ -183,7 +191,10 @@ def _print_table(counts, seconds):
         ("sentences", f"{counts.sentences:,}"),
         ("tokens", f"{counts.tokens:,}"),
         ("examples", f"{counts.examples:,}"),
+        ("records", f"{counts.records:,}"),
         ("mean length", f"{mean_length:.1f}"),
+        ("padding", f"{counts.padding:.1%}"),
+        ("  unpacked", f"{counts.unpacked_padding:.1%}"),
         (
             _LABEL[_OBJECTIVE.value],
             f"{counts.random_pairs / counts.examples:.1%}",

@@ -3,6 +3,7 @@ r"""Shows pre-training records: examples as tables, totals, checked rules.
     python -m bert_tf.data.inspect_records \
         --input_file='/data/wiki.tfrecord-*' --vocab_file=vocab.txt
 
+A row that holds several sequences is shown as one, its sequences numbered.
 With --html=page.html it also writes a page to step through the first hundred
 examples. Ends with exit code 1 if an example breaks a rule. Reads what
 google-research/bert's program writes too; where our own manifest lies beside
@@ -18,6 +19,7 @@ from bert_tf import manifest as manifests
 from bert_tf import program
 from bert_tf.pretraining import inspection
 from bert_tf.pretraining import inspection_page
+from bert_tf.pretraining import record_rules
 from bert_tf.text.vocabulary import load_vocabulary
 
 _INPUT_FILE = flags.DEFINE_string(
@@ -50,9 +52,9 @@ def main(argv):
         rules = None
         if path in told:
             inspection.check_vocabulary(path, told[path], vocabulary)
-            rules = inspection.rules_of(told[path])
+            rules = record_rules.rules_of(told[path])
         for examples in inspection.read([path]):
-            shown = totals["examples"]
+            shown = totals["records"]
             for row in range(len(examples["input_ids"])):
                 if shown + row >= _NUM_EXAMPLES.value:
                     break
@@ -64,7 +66,7 @@ def main(argv):
                 for row in range(min(left, len(examples["input_ids"])))
             ]
             totals += inspection.count(examples, vocabulary)
-            checks = inspection.check(examples, vocabulary, rules)
+            checks = record_rules.check(examples, vocabulary, rules)
             for rule, holds in checks.items():
                 broken[rule] += int((~holds).sum())
     rows = _totals(totals, len(paths))
@@ -86,7 +88,9 @@ def _totals(totals, num_files):
     examples, predictions = totals["examples"], totals["predictions"]
     return [
         ("files", f"{num_files:,}"),
+        ("records", f"{totals['records']:,}"),
         ("examples", f"{examples:,}"),
+        ("padding", f"{1 - totals['tokens'] / totals['columns']:.1%}"),
         ("mean length", f"{totals['tokens'] / examples:.1f}"),
         ("mean length of B", f"{totals['tokens of B'] / examples:.1f}"),
         ("random next", f"{totals['random pairs'] / examples:.1%}"),

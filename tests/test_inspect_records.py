@@ -42,4 +42,4 @@ def test_broken_records_are_told(tmp_path, run_program):
     assert broken[0].endswith("broken by 1")
     page = (tmp_path / "page.html").read_text()
     assert '<li class="broken">[CLS] and [SEP] are never masked' in page
-    assert page.count('"label": ') == 3
+    assert page.count('"labels": ') == 3

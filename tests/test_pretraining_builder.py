@@ -14,6 +14,7 @@ from bert_tf.pretraining import corpus
 from bert_tf.pretraining import documents
 from bert_tf.pretraining import examples
 from bert_tf.pretraining import inspection
+from bert_tf.pretraining import record_rules
 from bert_tf.pretraining import records
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
@@ -100,7 +101,7 @@ def test_every_rule_holds_and_the_text_is_recovered(
     counts = builder.build(text, str(tmp_path / "x"), tokenizer, settings)
     found = read_all(tmp_path / "x")
     rules = settings.masking
-    for rule, holds in inspection.check(found, VOCABULARY, rules).items():
+    for rule, holds in record_rules.check(found, VOCABULARY, rules).items():
         assert holds.all(), rule
 
     # Every segment, unmasked, is a stretch of one document's tokens.
@@ -131,6 +132,7 @@ def test_every_rule_holds_and_the_text_is_recovered(
         sentences=sum(map(len, texts)),
         tokens=sum(len(sum(document, [])) for document in tokens_of(texts)),
         examples=len(original),
+        records=len(original),
         example_tokens=found["input_mask"].sum(),
         random_pairs=found["next_sentence_labels"].sum(),
         predictions=found["masked_lm_weights"].sum(),
@@ -138,6 +140,8 @@ def test_every_rule_holds_and_the_text_is_recovered(
         cut_documents=0,
         lone_documents=0,
         skipped_documents=0,
+        padding=round(1 - found["input_mask"].mean(), 4),
+        unpacked_padding=round(1 - found["input_mask"].mean(), 4),
     )
 
 
@@ -358,6 +362,7 @@ def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
         "objective": "next_sentence",
         "masking_mode": "static",
         "do_span_mask": False,
+        "max_sequences_per_row": 1,
     }
     inspection.check_vocabulary("x", manifest, VOCABULARY)
     other = Vocabulary(tokens=(*VOCABULARY.tokens, "z"))

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.pretraining import inspection
+from bert_tf.pretraining import record_rules
 from bert_tf.pretraining import records
 from bert_tf.text.masking import Rules
 from bert_tf.text.vocabulary import Vocabulary
@@ -33,7 +34,7 @@ RULES = Rules(max_predictions_per_seq=3, masked_lm_prob=0.25)
 
 
 def test_good_example_keeps_every_rule(examples):
-    checks = inspection.check(examples, VOCABULARY, RULES)
+    checks = record_rules.check(examples, VOCABULARY, RULES)
     assert len(checks) == 10
     assert all(holds.tolist() == [True] for holds in checks.values())
 
@@ -65,7 +66,7 @@ def test_broken_example_breaks_its_rule(examples, name, place, value, rule):
     examples[name][0, place] = value
     broken = [
         words
-        for words, holds in inspection.check(examples, VOCABULARY).items()
+        for words, holds in record_rules.check(examples, VOCABULARY).items()
         if not holds[0]
     ]
     assert any(words.startswith(rule) for words in broken), broken
@@ -76,7 +77,7 @@ def test_number_of_predictions(examples):
 
     def holds(**rules):
         rules = Rules(**{"max_predictions_per_seq": 3} | rules)
-        return inspection.check(examples, VOCABULARY, rules)[words][0]
+        return record_rules.check(examples, VOCABULARY, rules)[words][0]
 
     # Of 8 tokens: 0.25 * 8 = 2.
     assert holds(masked_lm_prob=0.25)
@@ -89,6 +90,8 @@ def test_number_of_predictions(examples):
 
 def test_totals(examples):
     assert inspection.count(examples, VOCABULARY) == {
+        "records": 1,
+        "columns": 10,
         "examples": 1,
         "tokens": 8,
         "tokens of B": 4,
@@ -110,6 +113,73 @@ def test_table(examples):
     assert lines[6].split() == ["5", "d", "1", "5", "d", "d"]
     assert lines[9] == (
         "8 tokens, 2 of padding, 2 predictions; next sentence: random"
+    )
+
+
+@pytest.fixture
+def packed():
+    """[CLS] a b [SEP] c [SEP], [CLS] d [SEP] e [SEP]: b and d predicted."""
+    return {
+        "input_ids": np.array([[CLS, 5, 4, 3, 7, 3, CLS, 8, 3, 9, 3, 0]]),
+        "input_mask": np.array([[1] * 11 + [0]]),
+        "segment_ids": np.array([[0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0]]),
+        "position_ids": np.array([[0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 0]]),
+        "sequence_ids": np.array([[1] * 6 + [2] * 5 + [0]]),
+        "first_positions": np.array([[0, 6, 0]]),
+        "masked_lm_positions": np.array([[2, 7, 0]]),
+        "masked_lm_ids": np.array([[6, 8, 0]]),
+        "masked_lm_weights": np.array([[1, 1, 0]], np.float32),
+        "next_sentence_labels": np.array([[0, 1, 0]]),
+    }
+
+
+ROW_RULES = Rules(max_predictions_per_seq=3, masked_lm_prob=0.2)
+
+
+def test_good_row_keeps_every_rule(packed):
+    checks = record_rules.check(packed, VOCABULARY, ROW_RULES)
+    assert len(checks) == 14
+    assert all(holds.tolist() == [True] for holds in checks.values())
+
+
+@pytest.mark.parametrize(
+    "name, place, value, rule",
+    [
+        ("input_ids", 6, 5, "[CLS] A"),
+        ("input_ids", 8, 5, "[CLS] A"),
+        ("segment_ids", 6, 1, "segments"),
+        ("first_positions", 0, 1, "first positions"),
+        ("first_positions", 1, 11, "first positions"),
+        ("first_positions", 2, 6, "first positions"),
+        ("first_positions", 1, 5, "sequences are numbered"),
+        ("sequence_ids", 5, 2, "sequences are numbered"),
+        ("sequence_ids", 11, 2, "sequences are numbered"),
+        ("position_ids", 6, 6, "positions restart"),
+        ("position_ids", 11, 5, "positions restart"),
+        ("next_sentence_labels", 2, 1, "labels of sequences"),
+        ("masked_lm_positions", 1, 5, "there are as many"),
+    ],
+)
+def test_broken_row_breaks_its_rule(packed, name, place, value, rule):
+    packed[name][0, place] = value
+    checks = record_rules.check(packed, VOCABULARY, ROW_RULES)
+    broken = [words for words, holds in checks.items() if not holds[0]]
+    assert any(words.startswith(rule) for words in broken), broken
+
+
+def test_totals_and_table_of_a_row(packed):
+    totals = inspection.count(packed, VOCABULARY)
+    assert (totals["records"], totals["examples"]) == (1, 2)
+    assert (totals["tokens"], totals["random pairs"]) == (11, 1)
+    lines = inspection.table(packed, 0, VOCABULARY).splitlines()
+    assert lines[0].split()[:5] == (
+        ["index", "token", "sequence", "segment", "position"]
+    )
+    assert lines[3].split() == ["2", "b", "1", "0", "2", "[MASK]", "b"]
+    assert lines[8].split() == ["7", "d", "2", "0", "1", "d", "d"]
+    assert lines[12] == (
+        "2 sequences, 11 tokens, 1 of padding, 2 predictions; "
+        "next sentence: the true one, random"
     )
 
 

@@ -22,16 +22,18 @@ EXAMPLES = {
     "next_sentence_labels": np.array([[1], [0]]),
 }
 FIRST = {
-    "tokens": [
-        ["[CLS]", 0],
-        ["a", 0],
-        ["[SEP]", 0],
-        ["a", 1, "[MASK]"],
-        ["b", 1, "b"],
-        ["[SEP]", 1],
+    "sequences": [
+        [
+            ["[CLS]", 0],
+            ["a", 0],
+            ["[SEP]", 0],
+            ["a", 1, "[MASK]"],
+            ["b", 1, "b"],
+            ["[SEP]", 1],
+        ]
     ],
     "padding": 1,
-    "label": 1,
+    "labels": [1],
 }
 
 
@@ -60,12 +62,35 @@ class Tags(HTMLParser):
 def test_example_is_described():
     assert inspection_page.describe(EXAMPLES, 0, VOCABULARY) == FIRST
     second = inspection_page.describe(EXAMPLES, 1, VOCABULARY)
-    assert second["tokens"][1] == ["</script>", 0]
-    assert second["label"] == 0
+    assert second["sequences"][0][1] == ["</script>", 0]
+    assert second["labels"] == [0]
     unmasked = {name: EXAMPLES[name] for name in list(EXAMPLES)[:3]}
     described = inspection_page.describe(unmasked, 0, VOCABULARY)
-    assert described["label"] is None
-    assert described["tokens"][3] == ["[MASK]", 1]
+    assert described["labels"] == [None]
+    assert described["sequences"][0][3] == ["[MASK]", 1]
+
+
+def test_packed_row_is_described_by_sequences():
+    packed = {
+        "input_ids": np.array([[2, 5, 3, 2, 4, 3, 0]]),
+        "input_mask": np.array([[1] * 6 + [0]]),
+        "segment_ids": np.zeros((1, 7), int),
+        "position_ids": np.array([[0, 1, 2, 0, 1, 2, 0]]),
+        "sequence_ids": np.array([[1, 1, 1, 2, 2, 2, 0]]),
+        "first_positions": np.array([[0, 3]]),
+        "masked_lm_positions": np.array([[4, 0]]),
+        "masked_lm_ids": np.array([[6, 0]]),
+        "masked_lm_weights": np.array([[1, 0]], np.float32),
+        "next_sentence_labels": np.array([[1, 0]]),
+    }
+    assert inspection_page.describe(packed, 0, VOCABULARY) == {
+        "sequences": [
+            [["[CLS]", 0], ["a", 0], ["[SEP]", 0]],
+            [["[CLS]", 0], ["b", 0, "[MASK]"], ["[SEP]", 0]],
+        ],
+        "padding": 1,
+        "labels": [1, 0],
+    }
 
 
 def test_page_holds_the_examples_and_stands_alone():

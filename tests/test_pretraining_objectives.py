@@ -7,6 +7,7 @@ import tensorflow as tf
 from bert_tf.pretraining import builder
 from bert_tf.pretraining import full_sentences
 from bert_tf.pretraining import inspection
+from bert_tf.pretraining import record_rules
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
 from bert_tf.pretraining.corpus import Corpus
@@ -148,7 +149,7 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
         str(text), out, WordpieceTokenizer(VOCABULARY), settings
     )
     (found,) = inspection.read([out])
-    checks = inspection.check(found, VOCABULARY, settings.masking)
+    checks = record_rules.check(found, VOCABULARY, settings.masking)
     for rule, holds in checks.items():
         assert holds.all(), rule
     assert ("next_sentence_labels" in found) == (objective != "full_sentences")
@@ -170,7 +171,7 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
             batch, seeds, VOCABULARY, settings.masking
         )
         masked = {name: value.numpy() for name, value in masked.items()}
-        checks = inspection.check(masked, VOCABULARY, settings.masking)
+        checks = record_rules.check(masked, VOCABULARY, settings.masking)
         assert all(holds.all() for holds in checks.values())
         np.testing.assert_array_equal(
             inspection.restored(masked), found["input_ids"]

@@ -34,7 +34,7 @@ _SEGMENT_SIZE = 1 << 16
 _BYTES_A_WORKER = 8 << 20
 
 # Version of the files in a work folder: only the same one goes on with them.
-_WORK_VERSION = 1
+_WORK_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,7 @@ class Counts:
         sentences: Their sentences.
         tokens: Their tokens.
         examples: Examples written.
+        records: Records that hold them: as many, or fewer rows of several.
         example_tokens: Tokens of all examples, [CLS] and [SEP] counted.
         random_pairs: Examples whose second segment is a random one, or
             whose segments are swapped.
@@ -57,12 +58,15 @@ class Counts:
             sentence from; their own were drawn.
         skipped_documents: Documents of one sentence, which have no example
             with the objective "sentence_order".
+        padding: Share of the records' columns that is padding.
+        unpacked_padding: What it would be with one example a record.
     """
 
     documents: int
     sentences: int
     tokens: int
     examples: int
+    records: int
     example_tokens: int
     random_pairs: int
     predictions: int
@@ -70,6 +74,8 @@ class Counts:
     cut_documents: int
     lone_documents: int
     skipped_documents: int
+    padding: float
+    unpacked_padding: float
 
 
 def build(
@@ -91,7 +97,8 @@ def build(
     Args:
         input_files: Comma-separated globs of text files.
         output_files: Comma-separated paths, as `records.output_paths` reads
-            them. Examples are dealt to them evenly.
+            them. Examples are dealt to them evenly, records of several
+            examples only about so.
         tokenizer: A `WordpieceTokenizer`.
         settings: A `stages.Settings`.
         progress: Called as `progress(stage, done, total)`; the stages are
@@ -150,10 +157,8 @@ def build(
             settings=settings,
         )
         with workers.pool(stages.Stages(job), num_workers) as run:
-            counts, segments = _run_stages(
-                job, run, len(output_paths), progress
-            )
-        _publish(job, output_paths, segments, counts, manifest)
+            counts, shards = _run_stages(job, run, len(output_paths), progress)
+        _publish(job, output_paths, shards, counts, manifest)
     return counts
 
 
@@ -168,7 +173,12 @@ def _default_workers(input_paths):
 
 
 def _run_stages(job, run, num_shards, progress):
-    """Runs what is not done; returns the `Counts` and segments of shards."""
+    """Runs what is not done.
+
+    Returns:
+        The `Counts`, and for every shard the number of records of each of its
+        segments.
+    """
 
     def run_stage(method, name, sizes, shown):
         """Runs a stage's tasks; returns the numbers of all, in order."""
@@ -212,9 +222,18 @@ def _run_stages(job, run, num_shards, progress):
     segments = [segment for shard in shards for segment in shard]
     _write_json(job, "segments.json", segments)
     sizes = [stop - start for start, stop in segments]
-    written = _total(run_stage("write_segment", "segment", sizes, "write"))
+    results = run_stage("write_segment", "segment", sizes, "write")
+    written = _total(results)
+    length = job.settings.max_seq_length
+    padding, unpacked_padding = (
+        1 - blocks["example_tokens"] / (number * length)
+        for number in (written["records"], blocks["examples"])
+    )
     counts = Counts(
+        records=written["records"],
         predictions=written["predictions"],
+        padding=round(padding, 4),
+        unpacked_padding=round(unpacked_padding, 4),
         **{
             name: (parts | blocks)[name]
             for name in (
@@ -231,7 +250,8 @@ def _run_stages(job, run, num_shards, progress):
             )
         },
     )
-    return counts, shards
+    num_records = iter([result["records"] for result in results])
+    return counts, [[next(num_records) for _ in shard] for shard in shards]
 
 
 def _is_there(job, name, number, told):
@@ -270,7 +290,15 @@ def _segments(num_examples, num_shards):
 
 
 def _publish(job, output_paths, shards, counts, manifest):
-    """Makes the record files of the segments, and writes the manifests."""
+    """Makes the record files of the segments, and writes the manifests.
+
+    Args:
+        job: The `stages.Job`.
+        output_paths: The record files.
+        shards: For each of them the number of records of its segments.
+        counts: The `Counts`.
+        manifest: The `Manifest`, without counts and records.
+    """
     number = 0
     written = {}
     with contextlib.ExitStack() as stack:
@@ -283,7 +311,7 @@ def _publish(job, output_paths, shards, counts, manifest):
             ]
             _join_files(names, temporary)
             written[path] = {
-                "examples": segments[-1][1] - segments[0][0],
+                "examples": sum(segments),
                 "bytes": files.size(temporary),
             }
             number += len(segments)

@@ -55,6 +55,11 @@ class Examples:
     def __len__(self):
         return len(self.starts)
 
+    @property
+    def lengths(self):
+        """Tokens of each, [CLS] and [SEP]s counted: int64 [examples]."""
+        return 2 + self.a_length + self.b_length + (self.b_length > 0)
+
     def take(self, chosen):
         """Returns those that an index array or slice chooses."""
         return dataclasses.replace(

@@ -1,7 +1,6 @@
-"""Looks into pre-training records: prints, counts and checks examples.
+"""Looks into pre-training records: reads, prints and counts examples.
 
-Whoever made the records, google-research/bert's program included: what is
-checked is what its rules say of each example.
+Whoever made the records, google-research/bert's program included.
 """
 
 import collections
@@ -12,7 +11,6 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import manifest as manifests
-from bert_tf.text import masking
 
 _BATCH_SIZE = 1024
 
@@ -67,6 +65,11 @@ def _parser(record):
         else 0,
         has_labels=features.NEXT_SENTENCE_LABELS in found,
         is_masked=features.MASKED_LM_IDS in found,
+        max_sequences_per_row=len(
+            found[features.FIRST_POSITIONS].int64_list.value
+        )
+        if features.FIRST_POSITIONS in found
+        else 1,
     )
     return {
         name: tf.io.FixedLenFeature(shape, dtype)
@@ -74,7 +77,7 @@ def _parser(record):
     }
 
 
-def _with_masks(examples):
+def with_masks(examples):
     """Returns the batch; one without masks gets a slot that is empty."""
     if features.MASKED_LM_IDS in examples:
         return examples
@@ -86,114 +89,65 @@ def _with_masks(examples):
     }
 
 
-def check(examples, vocabulary, rules=None):
-    """Checks every rule on every example.
+def is_sequence(first_positions):
+    """Returns bool [B, S]: the sequences that a row holds."""
+    return (first_positions > 0) | (np.arange(first_positions.shape[1]) == 0)
+
+
+def unpack(examples, vocabulary):
+    """Returns the sequences of packed rows, each alone.
 
     Args:
-        examples: A batch as `read` yields it.
-        vocabulary: The `Vocabulary`.
-        rules: The `masking.Rules` that the examples were made by, if known:
-            then the number of predictions is checked too.
+        examples: A batch as `read` yields it, of packed rows.
+        vocabulary: A `Vocabulary`.
 
     Returns:
-        `{rule in words: bool [B]}`, True where the example keeps it.
+        `{name: [N, ...]}` as `features.pretraining_record` has them with one
+        sequence a record, and int64 [N], the row that each was in.
     """
-    is_masked = features.MASKED_LM_IDS in examples
-    has_labels = features.NEXT_SENTENCE_LABELS in examples
-    examples = _with_masks(examples)
-    ids = examples[features.INPUT_IDS]
     mask = examples[features.INPUT_MASK]
-    labels = examples[features.MASKED_LM_IDS]
-    positions = examples[features.MASKED_LM_POSITIONS]
-    weights = examples[features.MASKED_LM_WEIGHTS]
-    rows = np.arange(len(ids))
-    column = np.arange(ids.shape[1])
-    length = mask.sum(axis=1)
-    count = (weights > 0).sum(axis=1)
-    is_prediction = np.arange(weights.shape[1]) < count[:, None]
-    is_inside = (positions >= 0) & (positions < length[:, None])
-    original = restored(examples)
-    is_sep = (original == vocabulary.sep_id) & (mask > 0)
-    first_sep = is_sep.argmax(axis=1)
-    # Without a label there is one segment, and a [SEP] between documents.
-    is_b = has_labels & (column > first_sep[:, None])
-    is_b &= column < length[:, None]
-    steps = np.diff(np.where(is_prediction, positions, ids.shape[1]), axis=1)
-
-    def everywhere(holds):
-        return holds.all(axis=1)
-
-    checks = {
-        "ids are in the vocabulary": everywhere(
-            (ids >= 0) & (ids < len(vocabulary))
+    numbers = examples[features.SEQUENCE_IDS] * (mask > 0)
+    rows, sequence = np.nonzero(is_sequence(examples[features.FIRST_POSITIONS]))
+    is_own = numbers[rows] == sequence[:, None] + 1
+    # Its columns first, in order.
+    order = np.argsort(~is_own, axis=1, kind="stable")
+    is_token = np.arange(mask.shape[1]) < is_own.sum(axis=1)[:, None]
+    padding = {features.INPUT_IDS: vocabulary.pad_id}
+    found = {
+        name: np.where(
+            is_token,
+            np.take_along_axis(examples[name][rows], order, axis=1),
+            padding.get(name, 0),
         )
-        & everywhere((labels >= 0) & (labels < len(vocabulary))),
-        "the input mask is 1 on tokens, then 0": everywhere(
-            mask == (column < length[:, None])
-        ),
-        "padding has id and segment of padding": everywhere(
-            (column < length[:, None])
-            | (
-                (ids == vocabulary.pad_id)
-                & (examples[features.SEGMENT_IDS] == 0)
-            )
-        ),
-        "segments are 0 to the first [SEP], then 1": everywhere(
-            (examples[features.SEGMENT_IDS] == is_b) | (mask == 0)
-        ),
-        "weights are 1 on predictions, then all is 0": everywhere(
-            np.where(
-                is_prediction,
-                weights == 1,
-                (weights == 0) & (positions == 0) & (labels == 0),
-            )
-        ),
-        "positions are inside and ascend": everywhere(
-            is_inside | ~is_prediction
-        )
-        & everywhere((steps > 0) | ~is_prediction[:, 1:]),
-        "[CLS] and [SEP] are never masked": everywhere(
-            (
-                (labels != vocabulary.cls_id)
-                & (labels != vocabulary.sep_id)
-                & (positions > 0)
-            )
-            | ~is_prediction
-        ),
+        for name in features.MODEL_INPUTS
     }
-    if has_labels:
-        checks["[CLS] A [SEP] B [SEP], no segment empty"] = (
-            (original[:, 0] == vocabulary.cls_id)
-            & (is_sep.sum(axis=1) == 2)
-            & is_sep[rows, length - 1]
-            & (first_sep > 1)
-            & (length - first_sep > 2)
+    if features.NEXT_SENTENCE_LABELS in examples:
+        found[features.NEXT_SENTENCE_LABELS] = examples[
+            features.NEXT_SENTENCE_LABELS
+        ][rows, sequence][:, None]
+    if features.MASKED_LM_IDS in examples:
+        positions = np.clip(
+            examples[features.MASKED_LM_POSITIONS][rows], 0, mask.shape[1] - 1
         )
-        checks["the next-sentence label is 0 or 1"] = everywhere(
-            np.isin(examples[features.NEXT_SENTENCE_LABELS], (0, 1))
-        )
-    else:
-        checks["[CLS] A [SEP], and no [SEP] after another"] = (
-            (original[:, 0] == vocabulary.cls_id)
-            & is_sep[rows, length - 1]
-            & (first_sep > 1)
-            & ~(is_sep[:, 1:] & is_sep[:, :-1]).any(axis=1)
-        )
-    if rules is not None and is_masked:
-        limit = rules.num_predictions(length).numpy()
-        # [CLS] and [SEP] are no candidates; a word may be too long.
-        expected = np.minimum(limit, length - 1 - is_sep.sum(axis=1))
-        checks["there are as many predictions as the rule says"] = (
-            (count <= expected)
-            if rules.do_whole_word_mask
-            else (count == expected)
-        )
-    return checks
+        weights = examples[features.MASKED_LM_WEIGHTS][rows]
+        is_own = (weights > 0) & np.take_along_axis(is_own, positions, axis=1)
+        slots = np.argsort(~is_own, axis=1, kind="stable")
+        is_own = np.take_along_axis(is_own, slots, axis=1)
+        # The first is where its own first column was.
+        positions = positions - order[:, :1]
+        for name, values in (
+            (features.MASKED_LM_POSITIONS, positions),
+            (features.MASKED_LM_IDS, examples[features.MASKED_LM_IDS][rows]),
+            (features.MASKED_LM_WEIGHTS, weights),
+        ):
+            values = np.take_along_axis(values, slots, axis=1)
+            found[name] = np.where(is_own, values, 0)
+    return found, rows
 
 
 def restored(examples):
     """Returns the ids before masking: int64 [B, L]."""
-    examples = _with_masks(examples)
+    examples = with_masks(examples)
     ids = examples[features.INPUT_IDS].copy()
     positions = examples[features.MASKED_LM_POSITIONS]
     is_prediction = (
@@ -212,11 +166,12 @@ def count(examples, vocabulary):
     """Returns the totals of a batch; those of several batches add up.
 
     Returns:
-        A `collections.Counter`: examples, tokens, random pairs, tokens of
-        segment B ([SEP] counted), predictions, and of these how many became
-        [MASK], stayed, or became something else.
+        A `collections.Counter`: records and the columns of all, examples,
+        tokens, random pairs, tokens of segment B ([SEP] counted),
+        predictions, and of these how many became [MASK], stayed, or became
+        something else.
     """
-    examples = _with_masks(examples)
+    examples = with_masks(examples)
     ids = examples[features.INPUT_IDS]
     labels = examples[features.MASKED_LM_IDS]
     is_prediction = examples[features.MASKED_LM_WEIGHTS] > 0
@@ -227,7 +182,11 @@ def count(examples, vocabulary):
     is_mask = now == vocabulary.mask_id
     is_kept = now == labels
     totals = {
-        "examples": np.array(len(ids)),
+        "records": np.array(len(ids)),
+        "columns": np.array(ids.size),
+        "examples": is_sequence(
+            examples.get(features.FIRST_POSITIONS, np.zeros((len(ids), 1)))
+        ),
         "tokens": examples[features.INPUT_MASK],
         "tokens of B": examples[features.SEGMENT_IDS],
         "random pairs": examples.get(
@@ -244,21 +203,26 @@ def count(examples, vocabulary):
 
 
 def table(examples, row, vocabulary):
-    """Returns one example as a table, a line for each token.
+    """Returns one record as a table, a line for each token.
 
-    The columns: index, token of the text, segment, position (the index again:
-    each record holds one sequence), and at a prediction what the token was
-    masked as, and the label.
+    The columns: index, token of the text, in packed rows the number of the
+    sequence, segment, position in the sequence, and at a prediction what the
+    token was masked as, and the label.
     """
-    examples = _with_masks(examples)
+    examples = with_masks(examples)
     ids = examples[features.INPUT_IDS][row]
-    mask = examples[features.INPUT_MASK][row]
+    length = int(examples[features.INPUT_MASK][row].sum())
     segments = examples[features.SEGMENT_IDS][row]
     original = restored(examples)[row]
     weights = examples[features.MASKED_LM_WEIGHTS][row]
     chosen = set(
         examples[features.MASKED_LM_POSITIONS][row][weights > 0].tolist()
     )
+    is_packed = features.SEQUENCE_IDS in examples
+    positions, sequences = range(length), None
+    if is_packed:
+        positions = examples[features.POSITION_IDS][row]
+        sequences = examples[features.SEQUENCE_IDS][row]
 
     def name(index):
         if 0 <= index < len(vocabulary):
@@ -266,36 +230,34 @@ def table(examples, row, vocabulary):
         return f"<{index}>"
 
     lines = [
-        f"{'index':>5}  {'token':20} {'segment':>7}  {'masked as':20} label"
+        f"{'index':>5}  {'token':20} "
+        f"{'sequence ' if is_packed else ''}{'segment':>7} position  "
+        f"{'masked as':10} label"
     ]
-    for place in range(int(mask.sum())):
+    for place in range(length):
+        number = f"{sequences[place]:8} " if is_packed else ""
         line = (
-            f"{place:5}  {name(original[place]):20} {segments[place]:7} "
-            f"{place:8}"
+            f"{place:5}  {name(original[place]):20} {number}"
+            f"{segments[place]:7} {positions[place]:8}"
         )
         if place in chosen:
             line += f"  {name(ids[place]):10} {name(original[place])}"
         lines.append(line)
     line = (
-        f"{int(mask.sum())} tokens, {len(ids) - int(mask.sum())} of padding, "
+        f"{length} tokens, {len(ids) - length} of padding, "
         f"{len(chosen)} predictions"
     )
+    exists = np.ones(1, bool)
+    if is_packed:
+        exists = is_sequence(examples[features.FIRST_POSITIONS])[row]
+        line = f"{exists.sum()} sequences, {line}"
     if features.NEXT_SENTENCE_LABELS in examples:
-        is_random = examples[features.NEXT_SENTENCE_LABELS][row, 0]
-        line += f"; next sentence: {'random' if is_random else 'the true one'}"
+        labels = examples[features.NEXT_SENTENCE_LABELS][row][exists]
+        line += "; next sentence: " + ", ".join(
+            "random" if label else "the true one" for label in labels
+        )
     lines.append(line)
     return "\n".join(lines)
-
-
-def rules_of(manifest):
-    """Returns the `masking.Rules` that a manifest tells."""
-    return masking.Rules(
-        max_predictions_per_seq=manifest.max_predictions_per_seq,
-        masked_lm_prob=manifest.settings["masked_lm_prob"],
-        do_whole_word_mask=manifest.settings["do_whole_word_mask"],
-        # Records made before there were spans do not tell.
-        do_span_mask=manifest.settings.get("do_span_mask", False),
-    )
 
 
 def check_vocabulary(path, manifest, vocabulary):

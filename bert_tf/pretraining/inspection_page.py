@@ -14,46 +14,55 @@ from bert_tf.pretraining import inspection
 
 
 def describe(examples, row, vocabulary):
-    """Returns one example as the page has it: JSON-able.
+    """Returns one record as the page has it: JSON-able.
 
     Args:
         examples: A batch as `inspection.read` yields it.
-        row: The number of the example in it.
+        row: The number of the record in it.
         vocabulary: A `Vocabulary`.
 
     Returns:
-        `{"tokens", "padding", "label"}`: a token is `[what it was, segment]`,
-        at a prediction `[what it was, segment, what stands there now]`;
-        padding is a number; the label is 0, 1 or None.
+        `{"sequences", "padding", "labels"}`: a sequence, of which a packed
+        row has several, is a list of tokens: `[what it was, segment]`, at a
+        prediction `[what it was, segment, what stands there now]`; padding is
+        a number; a label for each sequence is 0, 1 or None.
     """
-    ids = examples[features.INPUT_IDS][row]
-    length = int(examples[features.INPUT_MASK][row].sum())
     one = {name: values[row : row + 1] for name, values in examples.items()}
-    original = inspection.restored(one)[0]
-    chosen = set()
-    if features.MASKED_LM_IDS in examples:
-        is_used = examples[features.MASKED_LM_WEIGHTS][row] > 0
-        chosen.update(
-            examples[features.MASKED_LM_POSITIONS][row][is_used].tolist()
-        )
-    tokens = []
-    for place in range(length):
-        segment = int(examples[features.SEGMENT_IDS][row, place])
-        token = [_name(original[place], vocabulary), segment]
-        if place in chosen:
-            token.append(_name(ids[place], vocabulary))
-        tokens.append(token)
-    label = None
-    if features.NEXT_SENTENCE_LABELS in examples:
-        label = int(examples[features.NEXT_SENTENCE_LABELS][row, 0])
-    return {"tokens": tokens, "padding": len(ids) - length, "label": label}
+    padding = int((one[features.INPUT_MASK] == 0).sum())
+    if features.SEQUENCE_IDS in one:
+        one, _ = inspection.unpack(one, vocabulary)
+    ids = one[features.INPUT_IDS]
+    original = inspection.restored(one)
+    labels = one.get(features.NEXT_SENTENCE_LABELS)
+    sequences = []
+    for number, length in enumerate(one[features.INPUT_MASK].sum(axis=1)):
+        chosen = set()
+        if features.MASKED_LM_IDS in one:
+            is_used = one[features.MASKED_LM_WEIGHTS][number] > 0
+            positions = one[features.MASKED_LM_POSITIONS][number]
+            chosen.update(positions[is_used].tolist())
+        tokens = []
+        for place in range(length):
+            segment = int(one[features.SEGMENT_IDS][number, place])
+            token = [_name(original[number, place], vocabulary), segment]
+            if place in chosen:
+                token.append(_name(ids[number, place], vocabulary))
+            tokens.append(token)
+        sequences.append(tokens)
+    return {
+        "sequences": sequences,
+        "padding": padding,
+        "labels": [None] * len(sequences)
+        if labels is None
+        else labels[:, 0].tolist(),
+    }
 
 
 def page(described, totals, rules, title):
     """Returns the page as text.
 
     Args:
-        described: Examples, as `describe` returns them; one at least.
+        described: Records, as `describe` returns them; one at least.
         totals: (name, value) pairs, text both.
         rules: (rule, number of examples that break it) pairs.
         title: What the examples are of.
@@ -100,16 +109,16 @@ h1 { font-size: 1.3rem; overflow-wrap: anywhere; }
 nav { align-items: center; display: flex; flex-wrap: wrap; gap: .75rem; }
 nav input { flex: 1; min-width: 8rem; }
 button { font: inherit; min-width: 6rem; padding: .25rem .75rem; }
-#tokens { display: flex; flex-wrap: wrap; gap: .3rem .25rem;
+#sequences ol { display: flex; flex-wrap: wrap; gap: .3rem .25rem;
   margin: 1rem 0; padding: 0; list-style: none; }
-#tokens li { border-bottom: 3px solid var(--a); display: flex;
+#sequences li { border-bottom: 3px solid var(--a); display: flex;
   flex-direction: column; padding: 0 .25rem; }
-#tokens li.b { border-color: var(--b); }
-#tokens li.special { opacity: .7; }
-#tokens li.chosen { border: 2px solid var(--m); border-radius: .3rem; }
-#tokens small { font-size: .7rem; opacity: .75; }
-#tokens .now { color: var(--m); font-weight: 600; }
-#label { font-weight: 600; }
+#sequences li.b { border-color: var(--b); }
+#sequences li.special { opacity: .7; }
+#sequences li.chosen { border: 2px solid var(--m); border-radius: .3rem; }
+#sequences small { font-size: .7rem; opacity: .75; }
+#sequences .now { color: var(--m); font-weight: 600; }
+.label, #total { font-weight: 600; margin-bottom: 0; }
 .key { border-bottom: 3px solid var(--a); margin-right: 1rem; }
 .key.b { border-color: var(--b); }
 .key.m { border: 2px solid var(--m); border-radius: .3rem; padding: 0 .3rem; }
@@ -127,11 +136,11 @@ td { text-align: right; font-variant-numeric: tabular-nums; }
 <button id="on" type="button">Next</button>
 <output id="where"></output>
 </nav>
-<p id="label" aria-live="polite"></p>
+<p id="total" aria-live="polite"></p>
 <p><span class="key">segment A</span><span class="key b">segment B</span>
 <span class="key m">to be predicted</span>: what stands there now, and below
 it the token that was there. Small numbers are positions.</p>
-<ol id="tokens"></ol>
+<div id="sequences"></div>
 <h2>All examples</h2>
 <table>@TOTALS@</table>
 <h2>Rules</h2>
@@ -151,13 +160,18 @@ function add(parent, kind, text, name) {
   return element;
 }
 
-function show() {
-  const index = Number(number.value);
-  const example = examples[index];
-  const list = document.getElementById("tokens");
-  list.replaceChildren();
+const NEXT = { 0: "B follows A. ",
+  1: "B is a random segment, or A and B are swapped. " };
+
+function count(number, noun) {
+  return number + " " + noun + (number === 1 ? "" : "s");
+}
+
+function showSequence(parent, tokens, title) {
+  add(parent, "p", title, "label");
+  const list = add(parent, "ol", "");
   let chosen = 0;
-  example.tokens.forEach(([was, segment, now], place) => {
+  tokens.forEach(([was, segment, now], place) => {
     const item = add(list, "li", "", segment ? "b" : "");
     add(item, "small", place);
     add(item, "span", now === undefined ? was : now, now && "now");
@@ -169,11 +183,27 @@ function show() {
       item.classList.add("special");
     }
   });
-  const next = { 0: "B follows A. ",
-    1: "B is a random segment, or A and B are swapped. " };
-  document.getElementById("label").textContent =
-    (next[example.label] || "") + example.tokens.length + " tokens, " +
-    example.padding + " of padding, " + chosen + " predictions.";
+  return chosen;
+}
+
+function show() {
+  const index = Number(number.value);
+  const example = examples[index];
+  const parent = document.getElementById("sequences");
+  parent.replaceChildren();
+  const several = example.sequences.length > 1;
+  let length = 0;
+  let chosen = 0;
+  example.sequences.forEach((tokens, place) => {
+    const title = several ? "Sequence " + (place + 1) + ". " : "";
+    length += tokens.length;
+    chosen += showSequence(parent, tokens,
+      title + (NEXT[example.labels[place]] || ""));
+  });
+  document.getElementById("total").textContent =
+    (several ? count(example.sequences.length, "sequence") + ", " : "") +
+    count(length, "token") + ", " + example.padding + " of padding, " +
+    count(chosen, "prediction") + ".";
   document.getElementById("where").textContent =
     "Example " + (index + 1) + " of " + examples.length;
   document.getElementById("back").disabled = index === 0;

@@ -23,6 +23,7 @@ from bert_tf.pretraining import documents
 from bert_tf.pretraining import examples
 from bert_tf.pretraining import full_sentences
 from bert_tf.pretraining import records
+from bert_tf.pretraining import row_packing
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.text import masking
 from bert_tf.text.tokenizer import WordpieceTokenizer
@@ -40,7 +41,8 @@ class Settings:
 
     Args:
         max_seq_length: L, at least 5.
-        max_predictions_per_seq: P, the most masked tokens of an example.
+        max_predictions_per_seq: P, the most masked tokens of an example, and
+            of a row that holds several.
         random_seed: In [0, 2**32).
         dupe_factor: Passes over the text, each with other pairs and masks.
         masked_lm_prob: Share of an example's tokens that is masked.
@@ -52,6 +54,8 @@ class Settings:
         masking_mode: One of `MASKING_MODES`: whether the masks are in the
             records, or are chosen anew in each epoch by who reads them.
         do_span_mask: Whether spans of words are masked (`masking.Rules`).
+        max_sequences_per_row: S, the most examples in a record, a row of L
+            tokens. With 1, records are the original's.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -69,6 +73,7 @@ class Settings:
     objective: str = "next_sentence"
     masking_mode: str = "static"
     do_span_mask: bool = False
+    max_sequences_per_row: int = 1
 
     def __post_init__(self):
         # Each checks its part.
@@ -82,6 +87,11 @@ class Settings:
             raise ValueError(
                 f"`masking` must be one of {', '.join(MASKING_MODES)}. "
                 f"Received: masking={self.masking_mode!r}."
+            )
+        if self.max_sequences_per_row < 1:
+            raise ValueError(
+                "`max_sequences_per_row` must be positive. Received: "
+                f"max_sequences_per_row={self.max_sequences_per_row}."
             )
 
     @property
@@ -245,28 +255,54 @@ class Stages:
         segment = self._runs.read(start, stop)
         num_predictions = 0
 
-        def batches():
+        def serialized():
             nonlocal num_predictions
-            for first in range(0, len(segment), _BATCH_SIZE):
-                batch = self.record_features(
-                    segment.take(slice(first, first + _BATCH_SIZE))
-                )
+            for batch in self._record_batches(segment):
                 weights = batch.get(features.MASKED_LM_WEIGHTS, np.zeros(1))
                 num_predictions += int(weights.sum())
                 yield records.serialize(batch)
 
-        records.write(f"{path}.tfrecord", batches())
+        num_records = records.write(f"{path}.tfrecord", serialized())
         return _done(
             path,
             {
-                "examples": len(segment),
+                "records": num_records,
                 "predictions": num_predictions,
                 "bytes": files.size(f"{path}.tfrecord"),
             },
         )
 
+    def _record_batches(self, segment):
+        """Yields the records of `Examples` by batches: {name: [B, length]}."""
+        settings = self.job.settings
+        if settings.max_sequences_per_row == 1:
+            for first in range(0, len(segment), _BATCH_SIZE):
+                yield self.record_features(
+                    segment.take(slice(first, first + _BATCH_SIZE))
+                )
+            return
+        lengths = segment.lengths
+        rows = row_packing.assign_rows(
+            lengths,
+            settings.masking.num_predictions(lengths).numpy(),
+            max_seq_length=settings.max_seq_length,
+            max_predictions_per_seq=settings.max_predictions_per_seq,
+            max_sequences_per_row=settings.max_sequences_per_row,
+        )
+        order = np.argsort(rows, kind="stable")
+        rows, segment = rows[order], segment.take(order)
+        # Some examples at a time, but whole rows.
+        edges = np.unique(np.searchsorted(rows, rows[::_BATCH_SIZE]))
+        for first, last in zip(edges, [*edges[1:], len(rows)]):
+            yield row_packing.join_rows(
+                self.record_features(segment.take(slice(first, last))),
+                rows[first:last] - rows[first],
+                settings.max_sequences_per_row,
+                self._vocabulary.pad_id,
+            )
+
     def record_features(self, unmasked):
-        """Returns `Examples` as records have them: {name: [B, length]}."""
+        """Returns `Examples` as records of one each: {name: [B, length]}."""
         settings = self.job.settings
         record = examples.pack(
             unmasked, settings.max_seq_length, self._vocabulary

@@ -1,0 +1,184 @@
+"""Checks every rule of pre-training records.
+
+Whoever made the records, google-research/bert's program included: what is
+checked is what its rules say of each example, and in rows of several that
+they are kept apart.
+"""
+
+import numpy as np
+
+from bert_tf import features
+from bert_tf.pretraining import inspection
+from bert_tf.text import masking
+
+
+def rules_of(manifest):
+    """Returns the `masking.Rules` that a manifest tells."""
+    return masking.Rules(
+        max_predictions_per_seq=manifest.max_predictions_per_seq,
+        masked_lm_prob=manifest.settings["masked_lm_prob"],
+        do_whole_word_mask=manifest.settings["do_whole_word_mask"],
+        # Records made before there were spans do not tell.
+        do_span_mask=manifest.settings.get("do_span_mask", False),
+    )
+
+
+def check(examples, vocabulary, rules=None):
+    """Checks every rule on every record.
+
+    Args:
+        examples: A batch as `read` yields it.
+        vocabulary: The `Vocabulary`.
+        rules: The `masking.Rules` that the examples were made by, if known:
+            then the number of predictions is checked too.
+
+    Returns:
+        `{rule in words: bool [B]}`, True where the record keeps it.
+    """
+    checks = _check_records(inspection.with_masks(examples), vocabulary)
+    sequences, rows = examples, np.arange(len(examples[features.INPUT_IDS]))
+    if features.SEQUENCE_IDS in examples:
+        checks |= _check_packing(examples)
+        sequences, rows = inspection.unpack(examples, vocabulary)
+    for rule, holds in _check_sequences(sequences, vocabulary, rules).items():
+        # Of a row that holds several, all must keep it.
+        checks[rule] = np.bincount(rows, ~holds) == 0
+    return checks
+
+
+def _everywhere(holds):
+    return holds.all(axis=1)
+
+
+def _check_records(examples, vocabulary):
+    """Checks what holds of a record, however many sequences are in it."""
+    ids = examples[features.INPUT_IDS]
+    mask = examples[features.INPUT_MASK]
+    labels = examples[features.MASKED_LM_IDS]
+    positions = examples[features.MASKED_LM_POSITIONS]
+    weights = examples[features.MASKED_LM_WEIGHTS]
+    length = mask.sum(axis=1)
+    is_token = np.arange(ids.shape[1]) < length[:, None]
+    count = (weights > 0).sum(axis=1)
+    is_prediction = np.arange(weights.shape[1]) < count[:, None]
+    is_inside = (positions >= 0) & (positions < length[:, None])
+    steps = np.diff(np.where(is_prediction, positions, ids.shape[1]), axis=1)
+    checks = {
+        "ids are in the vocabulary": _everywhere(
+            (ids >= 0) & (ids < len(vocabulary))
+        )
+        & _everywhere((labels >= 0) & (labels < len(vocabulary))),
+        "the input mask is 1 on tokens, then 0": _everywhere(mask == is_token),
+        "padding has id and segment of padding": _everywhere(
+            is_token
+            | (
+                (ids == vocabulary.pad_id)
+                & (examples[features.SEGMENT_IDS] == 0)
+            )
+        ),
+        "weights are 1 on predictions, then all is 0": _everywhere(
+            np.where(
+                is_prediction,
+                weights == 1,
+                (weights == 0) & (positions == 0) & (labels == 0),
+            )
+        ),
+        "positions are inside and ascend": _everywhere(
+            is_inside | ~is_prediction
+        )
+        & _everywhere((steps > 0) | ~is_prediction[:, 1:]),
+        "[CLS] and [SEP] are never masked": _everywhere(
+            (
+                (labels != vocabulary.cls_id)
+                & (labels != vocabulary.sep_id)
+                & (positions > 0)
+            )
+            | ~is_prediction
+        ),
+    }
+    if features.NEXT_SENTENCE_LABELS in examples:
+        checks["the next-sentence label is 0 or 1"] = _everywhere(
+            np.isin(examples[features.NEXT_SENTENCE_LABELS], (0, 1))
+        )
+    return checks
+
+
+def _check_packing(examples):
+    """Checks what tells the sequences of a row apart."""
+    mask = examples[features.INPUT_MASK]
+    numbers = examples[features.SEQUENCE_IDS]
+    first = examples[features.FIRST_POSITIONS]
+    exists = inspection.is_sequence(first)
+    count = exists.sum(axis=1)
+    column = np.arange(mask.shape[1])
+    # How many sequences have begun at each column.
+    begins = exists[:, None, :] & (column[:, None] == first[:, None, :])
+    expected = np.cumsum(begins.sum(axis=2), axis=1) * (mask > 0)
+    start = np.maximum.accumulate(
+        np.where(begins.any(axis=2), column, 0), axis=1
+    )
+    checks = {
+        "first positions ascend from 0, then all is 0": (first[:, 0] == 0)
+        & _everywhere(exists == (np.arange(first.shape[1]) < count[:, None]))
+        & _everywhere((np.diff(first, axis=1) > 0) | ~exists[:, 1:])
+        & _everywhere(first < mask.sum(axis=1, keepdims=True)),
+        "sequences are numbered from 1, padding is 0": _everywhere(
+            numbers == expected
+        ),
+        "positions restart in each sequence": _everywhere(
+            examples[features.POSITION_IDS] == (column - start) * (mask > 0)
+        ),
+    }
+    if features.NEXT_SENTENCE_LABELS in examples:
+        checks["labels of sequences that are not there are 0"] = _everywhere(
+            exists | (examples[features.NEXT_SENTENCE_LABELS] == 0)
+        )
+    return checks
+
+
+def _check_sequences(examples, vocabulary, rules):
+    """Checks what holds of each sequence; `rules` may be None."""
+    is_masked = features.MASKED_LM_IDS in examples
+    has_labels = features.NEXT_SENTENCE_LABELS in examples
+    examples = inspection.with_masks(examples)
+    mask = examples[features.INPUT_MASK]
+    rows = np.arange(len(mask))
+    column = np.arange(mask.shape[1])
+    length = mask.sum(axis=1)
+    original = inspection.restored(examples)
+    is_sep = (original == vocabulary.sep_id) & (mask > 0)
+    first_sep = is_sep.argmax(axis=1)
+    # Without a label there is one segment, and a [SEP] between documents.
+    is_b = has_labels & (column > first_sep[:, None])
+    is_b &= column < length[:, None]
+    checks = {
+        "segments are 0 to the first [SEP], then 1": _everywhere(
+            (examples[features.SEGMENT_IDS] == is_b) | (mask == 0)
+        )
+    }
+    if has_labels:
+        checks["[CLS] A [SEP] B [SEP], no segment empty"] = (
+            (original[:, 0] == vocabulary.cls_id)
+            & (is_sep.sum(axis=1) == 2)
+            & is_sep[rows, length - 1]
+            & (first_sep > 1)
+            & (length - first_sep > 2)
+        )
+    else:
+        checks["[CLS] A [SEP], and no [SEP] after another"] = (
+            (original[:, 0] == vocabulary.cls_id)
+            & is_sep[rows, length - 1]
+            & (first_sep > 1)
+            & ~(is_sep[:, 1:] & is_sep[:, :-1]).any(axis=1)
+        )
+    if rules is not None and is_masked:
+        count = (examples[features.MASKED_LM_WEIGHTS] > 0).sum(axis=1)
+        limit = rules.num_predictions(length).numpy()
+        # [CLS] and [SEP] are no candidates; a word may be too long.
+        expected = np.minimum(limit, length - 1 - is_sep.sum(axis=1))
+        checks["there are as many predictions as the rule says"] = (
+            (count <= expected)
+            if rules.do_whole_word_mask
+            else (count == expected)
+        )
+    return checks

@@ -1,0 +1,150 @@
+"""Packs several short examples into one row of a record.
+
+Krell et al. 2021, "Efficient sequence packing without cross-contamination"
+(arXiv 2107.02027): positions restart in each sequence, and attention is kept
+apart by the numbers of the sequences (`features.SEQUENCE_IDS`). The examples
+are those of unpacked records, masks included; only the padding goes.
+"""
+
+import numpy as np
+
+from bert_tf import features
+
+
+def assign_rows(
+    lengths,
+    num_predictions,
+    *,
+    max_seq_length,
+    max_predictions_per_seq,
+    max_sequences_per_row,
+):
+    """Chooses the row of every sequence: best fit, the longest first.
+
+    A row has room for a sequence if its tokens fit, and the tokens that are
+    to be predicted too: a row has no more of these than a sequence that fills
+    it alone, so that nothing is dropped.
+
+    Args:
+        lengths: int [N], tokens of each sequence, at most L.
+        num_predictions: int [N], tokens of each to be predicted, at most P.
+        max_seq_length: L, tokens of a row.
+        max_predictions_per_seq: P, predictions of a row.
+        max_sequences_per_row: S.
+
+    Returns:
+        int64 [N], numbers from 0 without a gap. Rows are in the order of the
+        sequences that they began with, whatever the lengths: of sequences in
+        a random order come rows in a random order.
+    """
+    rows = np.zeros(len(lengths), np.int64)
+    sizes = np.asarray(lengths).tolist()
+    counts = np.asarray(num_predictions).tolist()
+    # Open rows by the tokens that are left in them, and as bits of an integer
+    # which of these lists have a row: the fullest that fits is the lowest bit.
+    open_rows = [[] for _ in range(max_seq_length + 1)]
+    rooms = 0
+    predictions_left, sequences_left, begun_with = [], [], []
+    for number in np.argsort(-np.asarray(lengths), kind="stable").tolist():
+        size, count = sizes[number], counts[number]
+        fitting = rooms >> size << size
+        while fitting:
+            room = (fitting & -fitting).bit_length() - 1
+            row = open_rows[room][-1]
+            if predictions_left[row] >= count:
+                open_rows[room].pop()
+                if not open_rows[room]:
+                    rooms ^= 1 << room
+                break
+            fitting &= fitting - 1
+        else:
+            room, row = max_seq_length, len(predictions_left)
+            predictions_left.append(max_predictions_per_seq)
+            sequences_left.append(max_sequences_per_row)
+            begun_with.append(number)
+        rows[number] = row
+        predictions_left[row] -= count
+        sequences_left[row] -= 1
+        room -= size
+        if predictions_left[row] and sequences_left[row]:
+            open_rows[room].append(row)
+            rooms |= 1 << room
+    return np.argsort(np.argsort(begun_with))[rows]
+
+
+def join_rows(examples, rows, max_sequences_per_row, pad_id):
+    """Puts sequences into their rows.
+
+    Args:
+        examples: `{name: [N, ...]}` as records of one sequence have them,
+            with or without masks and labels.
+        rows: int64 [N], the row of each, ascending from 0 without a gap. In
+            their order they stand in the row.
+        max_sequences_per_row: S.
+        pad_id: The id of padding.
+
+    Returns:
+        `{name: [rows, ...]}` as `features.pretraining_record` has them for S
+        sequences a row.
+    """
+    mask = examples[features.INPUT_MASK]
+    num_rows = rows[-1] + 1
+    lengths = mask.sum(axis=1)
+    starts = np.searchsorted(rows, rows)
+    # Where each begins in its row, and its number there.
+    before = np.cumsum(lengths) - lengths
+    first = before - before[starts]
+    number = np.arange(len(rows)) - starts
+
+    sequence, column = np.nonzero(mask)
+    place = rows[sequence], first[sequence] + column
+
+    def in_rows(values, padding=0):
+        joined = np.full((num_rows, mask.shape[1]), padding, np.int32)
+        joined[place] = values
+        return joined
+
+    def by_sequence(values):
+        joined = np.zeros((num_rows, max_sequences_per_row), np.int32)
+        joined[rows, number] = values
+        return joined
+
+    joined = {
+        features.INPUT_IDS: in_rows(
+            examples[features.INPUT_IDS][sequence, column], pad_id
+        ),
+        features.INPUT_MASK: in_rows(1),
+        features.SEGMENT_IDS: in_rows(
+            examples[features.SEGMENT_IDS][sequence, column]
+        ),
+        features.POSITION_IDS: in_rows(column),
+        features.SEQUENCE_IDS: in_rows(1 + number[sequence]),
+        features.FIRST_POSITIONS: by_sequence(first),
+    }
+    if features.MASKED_LM_IDS in examples:
+        joined |= _join_masks(examples, rows, first, num_rows)
+    if features.NEXT_SENTENCE_LABELS in examples:
+        joined[features.NEXT_SENTENCE_LABELS] = by_sequence(
+            examples[features.NEXT_SENTENCE_LABELS][:, 0]
+        )
+    return joined
+
+
+def _join_masks(examples, rows, first, num_rows):
+    """Returns the predictions of rows, those of a row one after another."""
+    weights = examples[features.MASKED_LM_WEIGHTS]
+    sequence, slot = np.nonzero(weights)
+    row = rows[sequence]
+    place = row, np.arange(len(row)) - np.searchsorted(row, row)
+    joined = {}
+    for name, values in (
+        (
+            features.MASKED_LM_POSITIONS,
+            first[:, None] + examples[features.MASKED_LM_POSITIONS],
+        ),
+        (features.MASKED_LM_IDS, examples[features.MASKED_LM_IDS]),
+        (features.MASKED_LM_WEIGHTS, weights),
+    ):
+        joined[name] = np.zeros((num_rows, weights.shape[1]), values.dtype)
+        joined[name][place] = values[sequence, slot]
+    return joined
