@@ -123,6 +123,7 @@ def shapes(architecture, config=None):
     has_pooler = architecture in (
         "BertForPreTraining",
         "BertForSequenceClassification",
+        "BertForMultipleChoice",
     )
     prefixed = {
         f"bert.{name}": shape
@@ -135,6 +136,10 @@ def shapes(architecture, config=None):
             "BertForMaskedLM": masked_lm,
             "BertForSequenceClassification": classifier,
             "BertForTokenClassification": classifier,
+            "BertForMultipleChoice": {
+                "classifier.weight": (1, hidden),
+                "classifier.bias": (1,),
+            },
             "BertForQuestionAnswering": {
                 "qa_outputs.weight": (2, hidden),
                 "qa_outputs.bias": (2,),
@@ -157,7 +162,7 @@ def tensors(architecture, seed=20181011):
 def config_values(architecture, **changes):
     """Returns the contents of config.json."""
     values = CONFIG | {"architectures": [architecture]}
-    if "classifier.weight" in shapes(architecture):
+    if shapes(architecture).get("classifier.bias") == (NUM_LABELS,):
         names = [f"L{index}" for index in range(NUM_LABELS)]
         values["id2label"] = dict(enumerate(names))
         values["label2id"] = {name: i for i, name in enumerate(names)}

@@ -288,6 +288,9 @@ def test_fit_and_loop_give_equal_weights(tmp_path):
         else:
             loop.train(state, TASK.objective(), source, training, strategy)
     for ours, theirs in zip(*(state.model.weights for state in states)):
+        # All choices share it: its gradient is rounding alone.
+        if ours.path.endswith("multiple_choice/dense/bias"):
+            continue
         np.testing.assert_allclose(
             np.array(ours), np.array(theirs), atol=5e-6, err_msg=ours.path
         )
