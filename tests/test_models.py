@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import reference
+import reference_training
 from layer_checks import check_layer
 from layer_checks import randomized
 
@@ -119,36 +120,89 @@ def test_padding_changes_nothing():
     )
 
 
-def test_packed_rows_equal_rows_of_their_own():
-    # Two sequences, of 3 and 2 tokens, in one row of 6.
-    model = randomized(BertEncoder(CONFIG))
-    ids = np.array([[4, 9, 1, 4, 2, 0]], "int32")
-    packed = model(
+GROUPS = [[2, 0, 4], [1], [3, 5]]
+# Row and number of example 0, 1, ...
+PLACES = [(0, 1), (1, 0), (0, 0), (2, 0), (0, 2), (2, 1)]
+
+
+def own_and_packed():
+    """Returns a batch of six sequences, and the same in three rows."""
+    arrays = reference_training.pretraining_arrays(6)
+    packed = reference_training.pack_rows(arrays, GROUPS, 34, 9, 3)
+    return [
         {
-            "input_ids": ids,
-            "input_mask": np.array([[1, 1, 1, 1, 1, 0]], "int32"),
-            "segment_ids": np.zeros_like(ids),
-            "position_ids": np.array([[0, 1, 2, 0, 1, 0]], "int32"),
-            "sequence_ids": np.array([[1, 1, 1, 2, 2, 0]], "int32"),
-            "first_positions": np.array([[0, 3]], "int32"),
+            name: value.astype("int32") if value.dtype == np.int64 else value
+            for name, value in batch.items()
         }
-    )
-    for index, columns in enumerate((slice(0, 3), slice(3, 5))):
-        own = model(
-            {
-                "input_ids": ids[:, columns],
-                "input_mask": np.ones_like(ids[:, columns]),
-                "segment_ids": np.zeros_like(ids[:, columns]),
-            }
-        )
-        np.testing.assert_allclose(
-            packed["sequence_output"][:, columns],
-            own["sequence_output"],
-            atol=1e-5,
-        )
-        np.testing.assert_allclose(
-            packed["pooled_output"][:, index], own["pooled_output"], atol=1e-5
-        )
+        for batch in (arrays, packed)
+    ]
+
+
+def check_packed_outputs(outputs, packed_outputs, batch, packed):
+    """Checks that each sequence of the packed rows has its own outputs."""
+    slots = np.zeros(3, int)
+    for example in sum(GROUPS, []):
+        row, number = PLACES[example]
+        first = packed["first_positions"][row, number]
+        size = batch["input_mask"][example].sum()
+        count = int(batch["masked_lm_weights"][example].sum())
+        places = slice(slots[row], slots[row] + count)
+        slots[row] += count
+        for name, own, others in (
+            ("masked_lm_logits", (example, slice(count)), (row, places)),
+            ("next_sentence_logits", example, (row, number)),
+            ("pooled_output", example, (row, number)),
+            (
+                "sequence_output",
+                (example, slice(size)),
+                (row, slice(first, first + size)),
+            ),
+        ):
+            if name in outputs:
+                np.testing.assert_allclose(
+                    np.array(packed_outputs[name])[others],
+                    np.array(outputs[name])[own],
+                    atol=1e-5,
+                    err_msg=name,
+                )
+
+
+def test_packed_rows_equal_rows_of_their_own():
+    batch, packed = own_and_packed()
+    model = BertPretrainer(reference_training.tiny_config())
+    reference_training.set_weights(model)
+    outputs = {**model(batch), **model.encoder(batch)}
+    packed_outputs = {**model(packed), **model.encoder(packed)}
+    check_packed_outputs(outputs, packed_outputs, batch, packed)
+
+    for function in (pretraining_weights, pretraining_losses):
+        arguments = () if function is pretraining_weights else (outputs,)
+        packed_arguments = arguments and (packed_outputs,)
+        expected = function(*arguments, batch)
+        assert set(expected) == {"masked_lm_loss", "next_sentence_loss"}
+        for name, value in function(*packed_arguments, packed).items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-5)
+    assert pretraining_weights(packed)["next_sentence_loss"] == 6
+    expected = pretraining_metrics(outputs, batch)
+    for name, (total, weight) in pretraining_metrics(
+        packed_outputs, packed
+    ).items():
+        assert (total, weight) == expected[name]
+    # The last row only fills the batch.
+    filled = packed | {"example_weights": np.array([1, 1, 0], "float32")}
+    assert pretraining_weights(filled)["next_sentence_loss"] == 4
+
+
+def test_without_labels_there_is_no_next_sentence_loss():
+    batch = {k: v for k, v in BATCH.items() if k != "next_sentence_labels"}
+    _, weights, losses, metrics = _pretraining_numbers(batch)
+    _, *expected = _pretraining_numbers(BATCH)
+    for got, wanted, name in zip(
+        (weights, losses, metrics),
+        expected,
+        ("masked_lm_loss", "masked_lm_loss", "masked_lm_accuracy"),
+    ):
+        assert got == {name: wanted[name]}
 
 
 def test_pretrainer_equals_loops():
@@ -320,20 +374,32 @@ def test_summary_counts_without_a_first_call():
     assert "1,339" in "".join(lines)
 
 
-def test_encoder_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
-    model = randomized(BertPretrainer(CONFIG))
+def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
+    config = reference_training.tiny_config()
+    model = BertPretrainer(config)
+    reference_training.set_weights(model)
     np.savez(tmp_path / "weights.npz", *model.get_weights())
-    np.savez(tmp_path / "inputs.npz", **PRETRAINER_INPUTS)
+    batches = dict(zip(("own", "packed"), own_and_packed()))
+    for name, batch in batches.items():
+        np.savez(tmp_path / f"{name}.npz", **batch)
     script = (
         "import sys\n"
         "sys.modules['tensorflow'] = None\n"
+        "import jax\n"
         "import numpy as np\n"
         "from bert_tf.config import BertConfig\n"
-        "from bert_tf.models.pretrainer import BertPretrainer\n"
-        f"model = BertPretrainer(BertConfig.from_dict({CONFIG.to_dict()}))\n"
+        "from bert_tf.models import pretrainer\n"
+        f"config = BertConfig.from_dict({config.to_dict()})\n"
+        "model = pretrainer.BertPretrainer(config)\n"
         "weights = np.load('weights.npz')\n"
         "model.set_weights([weights[name] for name in weights.files])\n"
-        "np.savez('outputs.npz', **model(dict(np.load('inputs.npz'))))\n"
+        "@jax.jit\n"
+        "def run(batch):\n"
+        "    outputs = model(batch)\n"
+        "    return outputs | pretrainer.pretraining_losses(outputs, batch)\n"
+        "for name in ('own', 'packed'):\n"
+        "    outputs = run(dict(np.load(f'{name}.npz')))\n"
+        "    np.savez(f'{name}-outputs.npz', **outputs)\n"
     )
     process = subprocess.run(
         [sys.executable, "-c", script],
@@ -343,6 +409,15 @@ def test_encoder_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
         cwd=tmp_path,
     )
     assert process.returncode == 0, process.stderr
-    outputs = np.load(tmp_path / "outputs.npz")
-    for name, expected in model(PRETRAINER_INPUTS).items():
-        np.testing.assert_allclose(outputs[name], expected, atol=5e-5)
+    outputs = {
+        name: dict(np.load(tmp_path / f"{name}-outputs.npz"))
+        for name in batches
+    }
+    check_packed_outputs(*outputs.values(), *batches.values())
+    for name, batch in batches.items():
+        expected = model(batch)
+        expected |= pretraining_losses(expected, batch)
+        for key, value in expected.items():
+            np.testing.assert_allclose(
+                outputs[name][key], value, rtol=1e-5, atol=5e-5
+            )
