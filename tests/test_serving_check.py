@@ -52,7 +52,7 @@ def test_differences(answer, difference):
     expected = {"probabilities": np.array([[0.25, 0.75]], "float32")}
     if answer.dtype == object:
         expected = {"probabilities": np.array([[b"a", b"c"]], object)}
-    found, _ = check._difference(
+    found, _, _ = check._difference(
         {"probabilities": answer}, expected, [(b"text",)]
     )
     assert found == pytest.approx(difference, rel=0.1)
@@ -61,7 +61,7 @@ def test_differences(answer, difference):
 def test_differences_of_large_numbers_are_relative():
     expected = {"scores": np.array([400.0, 0.5], "float32")}
     answer = {"scores": np.array([400.004, 0.5], "float32")}
-    found, where = check._difference(answer, expected, [(b"a",), (b"b",)])
+    found, where, _ = check._difference(answer, expected, [(b"a",), (b"b",)])
     assert found == pytest.approx(1e-5, rel=0.1)
     assert where == "scores of b'a'"
 

@@ -194,7 +194,7 @@ def test_what_is_no_model_folder_is_refused(tmp_path):
 
 
 def test_text_features_must_be_the_tasks():
-    with pytest.raises(ValueError, match="task.json, sentence 1,class"):
+    with pytest.raises(ValueError, match="the model, sentence 1,class"):
         source_lib.read(serving_models.model_dir("pair"), None, ["a", "b"])
 
 

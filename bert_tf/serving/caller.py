@@ -1,5 +1,6 @@
 """Calls a SavedModel in a process that has nothing of this library."""
 
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -14,17 +15,26 @@ _SIGNATURE = "signature"
 
 
 def call(path, requests, python=None, with_text=True):
+    """Returns what `calling` yields, all answers in a list."""
+    with calling(path, requests, python, with_text) as (version, answers):
+        return version, list(answers)
+
+
+@contextlib.contextmanager
+def calling(path, requests, python=None, with_text=True):
     """Calls signatures, one request after the other.
+
+    Requests and answers lie in files, not in memory.
 
     Args:
         path: The SavedModel.
-        requests: A list of (signature, {input: array}).
+        requests: An iterable of (signature, {input: array}).
         python: A Python with tensorflow and tensorflow_text of any release;
             this one if None.
         with_text: Whether tensorflow_text is imported.
 
-    Returns:
-        A pair: the version of TensorFlow that answered, and a list of
+    Yields:
+        A pair: the version of TensorFlow that answered, and an iterator over
         {output: array}, one a request.
 
     Raises:
@@ -59,7 +69,7 @@ def call(path, requests, python=None, with_text=True):
             )
         version = process.stdout.split()[-1]
         records = tf.data.TFRecordDataset(answers_path)
-        return version, [_decode(record.numpy()) for record in records]
+        yield version, (_decode(record.numpy()) for record in records)
 
 
 def _encode(tensors):

@@ -7,7 +7,6 @@ model of the model folder, every row padded to the full length.
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.serving import caller
@@ -15,9 +14,10 @@ from bert_tf.serving import requests
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
 from bert_tf.serving import source as source_lib
-from bert_tf.serving import texts as texts_lib
 
 TOLERANCE = 1e-5
+# An arithmetic of 8 bits has its price; a wrong input would cost more.
+BFLOAT16_TOLERANCE = 0.1
 _BATCH_SIZE = 8
 # Outputs with an axis of positions, which is cut to the longest text; values
 # at padding mean nothing. The number is that of the axis.
@@ -32,19 +32,23 @@ class Comparison:
         signature: Its name.
         num_texts: How many texts, or pairs, it was asked.
         max_difference: Largest difference of a number, in units of the
-            trained model's where that is above 1; infinite where strings or
-            shapes differ.
+            trained model's where that is above 1; infinite where shapes
+            differ and, but in bfloat16, strings.
         worst: The output and the text of that difference.
+        num_changed: In bfloat16, how many texts have another string.
+        tolerance: The largest difference that is none.
     """
 
     signature: str
     num_texts: int
     max_difference: float
     worst: str
+    num_changed: int = 0
+    tolerance: float = TOLERANCE
 
     @property
     def is_equal(self):
-        return self.max_difference <= TOLERANCE
+        return self.max_difference <= self.tolerance
 
 
 def source_of(path, model_dir):
@@ -60,7 +64,10 @@ def source_of(path, model_dir):
     """
     settings = saved_model.read_settings(path)
     return source_lib.read(
-        model_dir, settings["max_seq_length"], settings["text_features"]
+        model_dir,
+        settings["max_seq_length"],
+        settings["text_features"],
+        source_lib.make_servable(settings["kind"], settings["settings"]),
     )
 
 
@@ -69,7 +76,7 @@ def compare(path, source, texts=None, python=None):
 
     Args:
         path: A SavedModel of this library.
-        source: The `Source` that it was exported from.
+        source: The `Source`, in float32, that it was exported from.
         texts: Rows of one or two strings, bytes; the hard ones if None.
         python: As of `caller.call`.
 
@@ -82,38 +89,48 @@ def compare(path, source, texts=None, python=None):
     """
     settings = saved_model.read_settings(path)
     has_text = settings["contents"] == saved_model.TEXT
-    texts = texts or texts_lib.hard_texts(len(source.text_features))
+    is_exact = settings["precision"] == source_lib.FLOAT32
+    tolerance = TOLERANCE if is_exact else BFLOAT16_TOLERANCE
+    texts = texts or source.servable.hard_texts(len(source.text_features))
     batches = [
         texts[start : start + _BATCH_SIZE]
         for start in range(0, len(texts), _BATCH_SIZE)
     ]
     names = sorted(saved_model.read_signatures(path))
-    version, answers = caller.call(
+    differences = {name: [] for name in names}
+    with caller.calling(
         path,
-        [
+        (
             (name, requests.make_inputs(name, source, batch, has_text))
-            for name in names
             for batch in batches
-        ],
+            for name in names
+        ),
         python,
         with_text=has_text,
-    )
-    expected = [_trained_answers(source, batch) for batch in batches]
+    ) as (version, answers):
+        for batch in batches:
+            inputs = source.servable.encode(source.preprocessor, batch)
+            trained = source.servable.trained_answers(source, inputs, batch)
+            trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
+            for name in names:
+                answer = next(answers)
+                expected = source.servable.settle_ties(
+                    trained, answer, tolerance
+                )
+                differences[name].append(
+                    _difference(answer, expected, batch, is_exact)
+                )
     comparisons = []
-    for index, name in enumerate(names):
-        start = index * len(batches)
-        difference, worst = max(
-            _difference(answer, wanted, batch)
-            for answer, wanted, batch in zip(
-                answers[start : start + len(batches)], expected, batches
-            )
-        )
+    for name in names:
+        difference, worst, _ = max(differences[name])
         comparisons.append(
             Comparison(
                 signature=name,
                 num_texts=len(texts),
                 max_difference=difference,
                 worst=worst,
+                num_changed=sum(changed for _, _, changed in differences[name]),
+                tolerance=tolerance,
             )
         )
     return version, comparisons
@@ -150,42 +167,30 @@ def num_strings(path):
     return len(saved_model.read_settings(path)["text_features"])
 
 
-def _trained_answers(source, batch):
-    """Returns what the signatures must answer, by the name of the output."""
-    inputs = requests.model_inputs(source, batch)
-    if source.task is None:
-        encoder = getattr(source.model, "encoder", source.model)
-        answers = dict(encoder(inputs))
-        answers["default"] = answers["pooled_output"]
-        answers["encoder_outputs"] = tf.stack(
-            answers["encoder_outputs"], axis=1
-        )
-        answers[features.INPUT_MASK] = inputs[features.INPUT_MASK]
-        return {name: value.numpy() for name, value in answers.items()}
-    answers = {
-        name: value.numpy()
-        for name, value in source.task.decode(source.model(inputs)).items()
-    }
-    if not source.task.labels:
-        return answers | {"outputs": answers["scores"]}
-    names = [label.encode("utf-8") for label in source.task.labels]
-    return answers | {
-        "classes": np.array([names] * len(answers["labels"]), object),
-        "scores": answers["probabilities"],
-    }
+def _difference(answer, expected, batch, is_exact=True):
+    """Returns what differs: the most, a line that says where, changed texts.
 
-
-def _difference(answer, expected, batch):
-    """Returns the largest difference, and a line that says where it is."""
+    Args:
+        answer: A signature's, {output: array}.
+        expected: The trained model's.
+        batch: Rows of one or two strings, bytes.
+        is_exact: Whether another string is an infinite difference, or only
+            counted.
+    """
     largest, where = -1.0, ""
+    is_changed = np.zeros(len(batch), bool)
     for name, value in answer.items():
         wanted = expected[name]
         if name in _POSITION_AXES or name == features.INPUT_MASK:
             value, wanted = _without_padding(name, value, wanted, expected)
         if value.shape != wanted.shape:
-            return np.inf, f"{name}: {value.shape} for {wanted.shape}"
+            return np.inf, f"{name}: {value.shape} for {wanted.shape}", 0
+        if (value.dtype == object) != (wanted.dtype == object):
+            return np.inf, f"{name}: {value.dtype} for {wanted.dtype}", 0
         if value.dtype == object:
-            rows = np.where(value == wanted, 0.0, np.inf)
+            differs = (value != wanted).reshape(len(batch), -1).any(axis=1)
+            is_changed |= differs
+            rows = np.where(differs & is_exact, np.inf, 0.0)
         else:
             rows = np.abs(value.astype(np.float64) - wanted)
             rows /= np.maximum(np.abs(wanted), 1.0)
@@ -196,7 +201,7 @@ def _difference(answer, expected, batch):
         if rows[row] > largest:
             largest = float(rows[row])
             where = f"{name} of {_shorten(batch[row])}"
-    return largest, where
+    return largest, where, 0 if is_exact else int(is_changed.sum())
 
 
 def _without_padding(name, value, wanted, expected):

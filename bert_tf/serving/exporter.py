@@ -14,8 +14,6 @@ from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
 from bert_tf.serving import source as source_lib
 from bert_tf.serving import warmup
-from bert_tf.serving.hub import HubEncoder
-from bert_tf.serving.module import ServingModule
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,21 +152,15 @@ def save(source, folder, contents=saved_model.TEXT):
     with tempfile.TemporaryDirectory() as vocab_folder:
         vocab_path = f"{vocab_folder}/vocab.txt"
         files.write_text(vocab_path, source.preprocessor.vocabulary.to_text())
-        module_class = ServingModule if source.task else HubEncoder
-        module = module_class(
-            source.model,
-            source.preprocessor,
-            vocab_path,
-            takes_text=contents == saved_model.TEXT,
+        module = source.servable.make_module(
+            source, vocab_path, takes_text=contents == saved_model.TEXT
         )
         module.trace()
-        if source.task:
-            functions = signatures.task_signatures(module, source.task)
-        else:
-            functions = signatures.encoder_signatures(
-                module, source.text_features
-            )
-        tf.saved_model.save(module, folder, signatures=functions)
+        tf.saved_model.save(
+            module,
+            folder,
+            signatures=source.servable.make_signatures(module, source),
+        )
     saved_model.set_method_names(folder, signatures.METHOD_NAMES)
     saved_model.check_ops(folder, has_text=contents == saved_model.TEXT)
     extra = f"{folder}/{saved_model.EXTRA_FOLDER}"
@@ -177,6 +169,9 @@ def save(source, folder, contents=saved_model.TEXT):
         json.dumps(
             {
                 "contents": contents,
+                "kind": source.servable.KIND,
+                "settings": source.servable.settings,
+                "precision": source.precision,
                 "max_seq_length": source.preprocessor.max_seq_length,
                 "text_features": list(source.text_features),
                 "tensorflow": tf.__version__,

@@ -1,13 +1,20 @@
-"""The TF Hub text API: names and objects that users of BERT on the Hub know.
+"""Encoders as they are served, with the names and objects of the TF Hub.
 
-https://www.tensorflow.org/hub/common_saved_model_apis/text. Only this module
-knows the Hub's names of the model inputs.
+The text API is https://www.tensorflow.org/hub/common_saved_model_apis/text.
+Only this module knows the Hub's names of the model inputs.
 """
 
 import tensorflow as tf
 
+from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf.checkpoints import names
+from bert_tf.checkpoints import reader
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.serving import signatures
 from bert_tf.serving.module import ServingModule
+from bert_tf.serving.servable import Servable
 
 # Our names to the Hub's.
 INPUT_NAMES = {
@@ -15,6 +22,46 @@ INPUT_NAMES = {
     features.INPUT_MASK: "input_mask",
     features.SEGMENT_IDS: "input_type_ids",
 }
+
+
+class Encoder(Servable):
+    """The vectors of the tokens and of the whole text, in every layer."""
+
+    KIND = "encoder"
+    input_names = INPUT_NAMES
+
+    def load(self, model_dir, dtype=None):
+        with reader.open_checkpoint(model_dir) as checkpoint:
+            parts = reader.parts_of(checkpoint)
+        if names.POOLER not in parts:
+            raise ValueError(
+                f"{model_dir}: must have a pooler, which an encoder's "
+                f"`pooled_output` comes from. Its parts: {', '.join(parts)}."
+            )
+        model_class = (
+            BertPretrainer if names.MASKED_LM in parts else BertEncoder
+        )
+        return checkpoints.load(model_dir, model_class, dtype=dtype)
+
+    def make_module(self, source, vocab_path, takes_text):
+        return HubEncoder(
+            source.model,
+            source.preprocessor,
+            vocab_path,
+            takes_text=takes_text,
+        )
+
+    def make_signatures(self, module, source):
+        return signatures.encoder_signatures(module, source.text_features)
+
+    def trained_answers(self, source, inputs, texts):
+        encoder = getattr(source.model, "encoder", source.model)
+        answers = _with_default(encoder(inputs))
+        answers["encoder_outputs"] = tf.stack(
+            answers["encoder_outputs"], axis=1
+        )
+        answers[features.INPUT_MASK] = inputs[features.INPUT_MASK]
+        return {name: value.numpy() for name, value in answers.items()}
 
 
 class HubEncoder(ServingModule):
@@ -100,4 +147,8 @@ class _MaskedLM(tf.__internal__.tracking.AutoTrackable):
 
 
 def _with_default(outputs):
+    # Clients get float32 in every precision.
+    outputs = tf.nest.map_structure(
+        lambda value: tf.cast(value, tf.float32), outputs
+    )
     return outputs | {"default": outputs["pooled_output"]}

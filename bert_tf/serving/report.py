@@ -9,19 +9,26 @@ _TEXT_WIDTH = 60
 
 def comparisons_table(version, comparisons):
     """Returns the table of `check.compare`'s results."""
+    tolerance = comparisons[0].tolerance
+    is_exact = tolerance == check.TOLERANCE
     rows = [("signature", "texts", "max difference", "", "at")]
-    rows += [
-        (
-            comparison.signature,
-            str(comparison.num_texts),
-            f"{comparison.max_difference:.2e}",
-            "equal" if comparison.is_equal else "DIFFERENT",
-            "" if comparison.is_equal else comparison.worst,
+    for comparison in comparisons:
+        verdict = "equal" if is_exact else f"{comparison.num_changed} changed"
+        if not comparison.is_equal:
+            verdict = "DIFFERENT"
+        # What bfloat16 costs is worth knowing where it is in bounds too.
+        is_shown = not (is_exact and comparison.is_equal)
+        rows.append(
+            (
+                comparison.signature,
+                str(comparison.num_texts),
+                f"{comparison.max_difference:.2e}",
+                verdict,
+                comparison.worst if is_shown else "",
+            )
         )
-        for comparison in comparisons
-    ]
     return (
-        f"Loaded by TensorFlow {version}; tolerance {check.TOLERANCE:g}.\n"
+        f"Loaded by TensorFlow {version}; tolerance {tolerance:g}.\n"
         + _table(rows)
     )
 

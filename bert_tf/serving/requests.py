@@ -3,19 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.serving import hub
 from bert_tf.serving import signatures
-
-
-def model_inputs(source, texts):
-    """Returns the trained model's inputs: {name: int32 tensor [B, L]}.
-
-    Args:
-        source: The model's `Source`.
-        texts: Rows of one or two strings, bytes.
-    """
-    columns = [tf.constant(column) for column in zip(*texts)]
-    return source.preprocessor(columns[0] if len(columns) == 1 else columns)
 
 
 def make_inputs(signature, source, texts, has_text):
@@ -23,16 +11,17 @@ def make_inputs(signature, source, texts, has_text):
 
     Args:
         signature: Its name, of those in `signatures`.
-        source, texts: As of `model_inputs`.
+        source: The model's `Source`.
+        texts: Rows of one or two strings, bytes.
         has_text: Whether the SavedModel takes strings, or ids only.
     """
     if signature == signatures.IDS or (
         signature == signatures.DEFAULT and not has_text
     ):
-        names = {} if source.task else hub.INPUT_NAMES
+        names = source.servable.input_names
         return {
             names.get(name, name): value.numpy()
-            for name, value in model_inputs(source, texts).items()
+            for name, value in _model_inputs(source, texts).items()
         }
     if signature == signatures.DEFAULT:
         return strings(source.text_features, texts)
@@ -43,7 +32,7 @@ def make_inputs(signature, source, texts, has_text):
         if has_text
         else {
             name: value.numpy()
-            for name, value in model_inputs(source, texts).items()
+            for name, value in _model_inputs(source, texts).items()
         }
     )
     examples = [
@@ -51,6 +40,10 @@ def make_inputs(signature, source, texts, has_text):
         for row in range(len(texts))
     ]
     return {name: np.array(examples, object)}
+
+
+def _model_inputs(source, texts):
+    return source.servable.encode(source.preprocessor, texts)
 
 
 def strings(text_features, texts):

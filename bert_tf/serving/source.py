@@ -1,21 +1,26 @@
-"""What a model folder gives to be served: model, preprocessor, task."""
+"""What a model folder gives to be served: model, preprocessor, answers."""
 
 import dataclasses
 
 import keras
 
-from bert_tf import checkpoints
-from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints import reader
-from bert_tf.models.classifier import BertClassifier
-from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.serving.classification import Classification
+from bert_tf.serving.classification import task_of_classifier
+from bert_tf.serving.hub import Encoder
+from bert_tf.serving.servable import Servable
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.text.preprocessor import Preprocessor
 
 DEFAULT_TEXT_FEATURES = ("text",)
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
+PRECISIONS = (FLOAT32, BFLOAT16)
+
+# What an exporter's user can ask for. Where nothing is asked, it is what the
+# model was tuned to, or else an encoder.
+KINDS = {kind.KIND: kind for kind in (Encoder,)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,16 +31,49 @@ class Source:
         model: A `BertClassifier`, `BertPretrainer` or `BertEncoder`.
         preprocessor: The `Preprocessor` that it was trained with.
         text_features: Names of the one or two strings that it is given.
-        task: What it was tuned for; None for an encoder.
+        servable: The `Servable`: what is answered.
+        precision: One of `PRECISIONS`: the arithmetic of the model's layers.
     """
 
     model: keras.Model
     preprocessor: Preprocessor
     text_features: tuple[str, ...]
-    task: GlueTask | None
+    servable: Servable
+    precision: str = FLOAT32
+
+    @property
+    def task(self):
+        """What the model was tuned for; None if for nothing."""
+        return getattr(self.servable, "task", None)
 
 
-def read(model_dir, max_seq_length=None, text_features=None):
+def make_servable(kind, settings):
+    """Returns the `Servable` of a kind, None for that of the model folder.
+
+    Args:
+        kind: A key of `KINDS`; anything else is that of the model folder.
+        settings: {name: value} of arguments that the kind takes.
+
+    Raises:
+        ValueError: If it does not take one of them, or its value.
+    """
+    allowed = KINDS[kind].SETTINGS if kind in KINDS else ()
+    for name, value in settings.items():
+        if name not in allowed:
+            raise ValueError(
+                f"`{name}` must not be given with the kind {kind or 'task'}. "
+                f"Received: {name}={value!r}."
+            )
+    return KINDS[kind](**settings) if kind in KINDS else None
+
+
+def read(
+    model_dir,
+    max_seq_length=None,
+    text_features=None,
+    servable=None,
+    precision=FLOAT32,
+):
     """Reads a model folder.
 
     A classifier without task.json, as transformers writes them, gets its
@@ -46,6 +84,9 @@ def read(model_dir, max_seq_length=None, text_features=None):
         max_seq_length: Longest sequence; the folder's if None.
         text_features: Names of one or two strings, where no task.json has
             them: ("text",) if None.
+        servable: The `Servable`; None for what the model was tuned to, or
+            else an encoder.
+        precision: One of `PRECISIONS`.
 
     Returns:
         A `Source`.
@@ -59,26 +100,26 @@ def read(model_dir, max_seq_length=None, text_features=None):
             "`text_features` must be one or two different names. "
             f"Received: text_features={','.join(text_features)}."
         )
-    with reader.open_checkpoint(model_dir) as checkpoint:
-        parts = reader.parts_of(checkpoint)
-        task = _written_task(model_dir, text_features)
-        if task is None and names.CLASSIFIER in parts:
-            task = _task_of_classifier(checkpoint, text_features)
-    if task:
-        text_features = task.text_features
-        model = checkpoints.load(
-            model_dir, BertClassifier, num_labels=task.num_outputs
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"`precision` must be one of {', '.join(PRECISIONS)}. "
+            f"Received: precision={precision!r}."
         )
-    elif names.POOLER in parts:
-        model = checkpoints.load(
-            model_dir,
-            BertPretrainer if names.MASKED_LM in parts else BertEncoder,
-        )
+    if servable is None:
+        servable = _servable_of(model_dir, text_features)
+    if servable.text_features is None:
+        text_features = text_features or DEFAULT_TEXT_FEATURES
+    elif text_features in ((), servable.text_features):
+        text_features = servable.text_features
     else:
         raise ValueError(
-            f"{model_dir}: must have a pooler, which an encoder's "
-            f"`pooled_output` comes from. Its parts: {', '.join(parts)}."
+            "`text_features` must be those of the model, "
+            f"{','.join(servable.text_features)}. "
+            f"Received: text_features={','.join(text_features)}."
         )
+    model = servable.load(
+        model_dir, None if precision == FLOAT32 else f"mixed_{precision}"
+    )
     preprocessor = Preprocessor.from_folder(model_dir, max_seq_length)
     longest = model.config.max_position_embeddings
     if preprocessor.max_seq_length > longest:
@@ -90,45 +131,32 @@ def read(model_dir, max_seq_length=None, text_features=None):
     return Source(
         model=model,
         preprocessor=preprocessor,
-        text_features=text_features or DEFAULT_TEXT_FEATURES,
-        task=task,
+        text_features=text_features,
+        servable=servable,
+        precision=precision,
     )
 
 
-def _written_task(model_dir, text_features):
+def _servable_of(model_dir, text_features):
+    """Returns what the model was tuned to answer, or an `Encoder`."""
+    task = _written_task(model_dir)
+    if task is None:
+        with reader.open_checkpoint(model_dir) as checkpoint:
+            if names.CLASSIFIER not in reader.parts_of(checkpoint):
+                return Encoder()
+            task = task_of_classifier(
+                checkpoint, text_features or DEFAULT_TEXT_FEATURES
+            )
+    return Classification(task)
+
+
+def _written_task(model_dir):
     """Returns the task of task.json, or None where there is none."""
     path = f"{model_dir}/{model_folder.TASK_FILE}"
     values = model_folder.read_task(model_dir)
     if values is None:
         return None
     try:
-        task = GlueTask.from_dict(values)
+        return GlueTask.from_dict(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    if text_features not in ((), task.text_features):
-        raise ValueError(
-            f"`text_features` must be those of {path}, "
-            f"{','.join(task.text_features)}. "
-            f"Received: text_features={','.join(text_features)}."
-        )
-    return task
-
-
-def _task_of_classifier(checkpoint, text_features):
-    """Returns a task for a classifier that no program of ours tuned."""
-    config_values = checkpoint.config_values or {}
-    if config_values.get("problem_type") == "multi_label_classification":
-        raise ValueError(
-            f"{checkpoint.path}: must be a model of one label a text. "
-            "Received: problem_type='multi_label_classification'."
-        )
-    num_labels = checkpoint.num_labels
-    labels = hugging_face.label_names(config_values) or [
-        f"LABEL_{label}" for label in range(num_labels)
-    ]
-    return GlueTask(
-        name="classifier",
-        text_features=text_features or DEFAULT_TEXT_FEATURES,
-        labels=labels if num_labels > 1 else (),
-        metrics=("accuracy",) if num_labels > 1 else ("pearson",),
-    )

@@ -1,0 +1,85 @@
+"""Classifiers and regressions of one or two strings, as they are served."""
+
+import numpy as np
+
+from bert_tf import checkpoints
+from bert_tf.checkpoints import hugging_face
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving import signatures
+from bert_tf.serving.module import ServingModule
+from bert_tf.serving.servable import Servable
+from bert_tf.tasks.glue import GlueTask
+
+
+class Classification(Servable):
+    """Label names and probabilities, or scores.
+
+    Args:
+        task: The `GlueTask` that the model was tuned to.
+    """
+
+    KIND = "task"
+
+    def __init__(self, task):
+        self.task = task
+        self.text_features = task.text_features
+
+    def load(self, model_dir, dtype=None):
+        return checkpoints.load(
+            model_dir,
+            BertClassifier,
+            num_labels=self.task.num_outputs,
+            dtype=dtype,
+        )
+
+    def make_module(self, source, vocab_path, takes_text):
+        return ServingModule(
+            source.model,
+            source.preprocessor,
+            vocab_path,
+            takes_text=takes_text,
+        )
+
+    def make_signatures(self, module, source):
+        return signatures.task_signatures(module, self.task)
+
+    def trained_answers(self, source, inputs, texts):
+        answers = {
+            name: value.numpy()
+            for name, value in self.task.decode(source.model(inputs)).items()
+        }
+        if not self.task.labels:
+            return answers | {"outputs": answers["scores"]}
+        names = [label.encode("utf-8") for label in self.task.labels]
+        return answers | {
+            "classes": np.array([names] * len(texts), object),
+            "scores": answers["probabilities"],
+        }
+
+
+def task_of_classifier(checkpoint, text_features):
+    """Returns a `GlueTask` for a classifier that no program of ours tuned.
+
+    Args:
+        checkpoint: What `reader.open_checkpoint` returned.
+        text_features: Names of the one or two strings.
+
+    Raises:
+        ValueError: If it gives several labels to a text.
+    """
+    config_values = checkpoint.config_values or {}
+    if config_values.get("problem_type") == "multi_label_classification":
+        raise ValueError(
+            f"{checkpoint.path}: must be a model of one label a text. "
+            "Received: problem_type='multi_label_classification'."
+        )
+    num_labels = checkpoint.num_labels
+    labels = hugging_face.label_names(config_values) or [
+        f"LABEL_{label}" for label in range(num_labels)
+    ]
+    return GlueTask(
+        name="classifier",
+        text_features=text_features,
+        labels=labels if num_labels > 1 else (),
+        metrics=("accuracy",) if num_labels > 1 else ("pearson",),
+    )

@@ -1,0 +1,98 @@
+"""What every kind of export says of itself.
+
+A class for each kind stands in a module beside this one (`classification`,
+`hub`, ...); `source` chooses one for a model folder. The exporter, the
+warm-up and the check know no more of a kind than is here.
+"""
+
+import tensorflow as tf
+
+from bert_tf.serving import texts as texts_lib
+
+
+class Servable:
+    """One kind of answers to texts.
+
+    Attributes:
+        KIND: Its name in the settings of an export.
+        text_features: Names of the strings that it is given; None where the
+            exporter's user names them.
+        input_names: What the model inputs are called outside, {name in
+            `features.MODEL_INPUTS`: other name}; {} where they keep theirs.
+        SETTINGS: Names of the arguments that an exporter's user can give,
+            which are attributes too.
+    """
+
+    KIND = None
+    SETTINGS = ()
+    text_features = None
+    input_names = {}
+
+    @property
+    def settings(self):
+        """The arguments that it was made with, for JSON."""
+        return {name: getattr(self, name) for name in self.SETTINGS}
+
+    def load(self, model_dir, dtype=None):
+        """Returns the Keras model of a model folder.
+
+        Args:
+            model_dir: The folder.
+            dtype: The Keras dtype policy, or its name.
+
+        Raises:
+            ValueError: If it cannot be loaded, or is no model for this.
+        """
+        raise NotImplementedError
+
+    def make_module(self, source, vocab_path, takes_text):
+        """Returns the `ServingModule`, or what is saved in its stead.
+
+        Args:
+            source: The `Source`.
+            vocab_path: The vocabulary, a local file.
+            takes_text: Whether strings go in, or ids only.
+        """
+        raise NotImplementedError
+
+    def make_signatures(self, module, source):
+        """Returns {name: ConcreteFunction} of what `make_module` returned."""
+        raise NotImplementedError
+
+    def trained_answers(self, source, inputs, texts):
+        """Returns what the signatures must answer, by the name of the output.
+
+        Args:
+            source: The `Source`.
+            inputs: What `encode` returned.
+            texts: Rows of one or two strings, bytes.
+
+        Returns:
+            {name: array}, of all outputs that any signature has.
+        """
+        raise NotImplementedError
+
+    def settle_ties(self, trained, answers, tolerance):
+        """Returns trained answers that choose as `answers` do between equals.
+
+        Args:
+            trained: What `trained_answers` returned.
+            answers: What a signature answered, {name: array}.
+            tolerance: The largest difference between equals.
+        """
+        del answers, tolerance
+        return trained
+
+    def encode(self, preprocessor, texts):
+        """Returns the model inputs: {name: int32 tensor [B, L]}.
+
+        Args:
+            preprocessor: The trained model's.
+            texts: Rows of one or two strings, bytes.
+        """
+        columns = [tf.constant(column) for column in zip(*texts)]
+        return preprocessor(columns[0] if len(columns) == 1 else columns)
+
+    def hard_texts(self, num_strings):
+        """Returns rows of strings that would show a difference."""
+        return texts_lib.hard_texts(num_strings)
