@@ -10,6 +10,7 @@ the weight's name with /adam_m and /adam_v, and the global_step.
 """
 
 import json
+import threading
 
 import numpy as np
 import tensorflow as tf
@@ -75,6 +76,7 @@ class GoogleCheckpoint:
             if files.exists(f"{self.folder}/{name}"):
                 self.config = BertConfig.from_json(f"{self.folder}/{name}")
                 break
+        self._lock = threading.Lock()
         try:
             self._reader = tf.train.load_checkpoint(self.prefix)
             shapes = self._reader.get_variable_to_shape_map()
@@ -133,7 +135,9 @@ class GoogleCheckpoint:
 
     def _read(self, name):
         try:
-            return self._reader.get_tensor(name)
+            # TensorFlow's reader has one position in the index for all.
+            with self._lock:
+                return self._reader.get_tensor(name)
         except _READER_ERRORS as error:
             raise ValueError(
                 f"{self.prefix}.data-*: the tensor {name} cannot be read: "

@@ -9,6 +9,7 @@ import safetensors.numpy
 
 from bert_tf import files
 from bert_tf.checkpoints import names
+from bert_tf.checkpoints import safetensors_file
 from bert_tf.config import BertConfig
 
 CONFIG_FILE = "config.json"
@@ -20,6 +21,8 @@ GLOBAL_STEP = "global_step"
 TOKENIZER_JSON_FILE = "tokenizer.json"
 PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
+# What weights may be stored as.
+_FLOATS = ("F64", "F32", "F16", "BF16")
 # Buffers, not weights: older versions of transformers wrote them.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 # The same tensor under a second name.
@@ -123,18 +126,18 @@ class HuggingFaceCheckpoint:
             ValueError: If it cannot be read; names file and tensor.
         """
         source, path, name_in_file = self._sources[name]
+        dtype = source.dtype_name(name_in_file)
+        if dtype not in _FLOATS:
+            raise ValueError(
+                f"{path}: the tensor {name_in_file} must be of floating-point "
+                f"numbers, {', '.join(_FLOATS)}. Received: {dtype}."
+            )
         try:
-            array = source.get_tensor(name_in_file)
+            return np.asarray(source.read(name_in_file), np.float32)
         except (safetensors.SafetensorError, OSError) as error:
             raise ValueError(
                 f"{path}: cannot read the tensor {name_in_file}: {error}"
             ) from error
-        if array.dtype.kind not in "fV":
-            raise ValueError(
-                f"{path}: the tensor {name_in_file} must be of floating-point "
-                f"numbers. Received: {array.dtype}."
-            )
-        return np.asarray(array, np.float32)
 
     def _weight_files(self):
         """Yields (path, names it must hold or None)."""
@@ -158,15 +161,13 @@ class HuggingFaceCheckpoint:
 
     def _open(self, path, expected):
         source = self._open_file(path)
-        found = source.offset_keys()
         for name in expected or ():
-            if name not in found:
+            if name not in source.shapes:
                 raise ValueError(
                     f"{path}: the tensor {name} is missing, which the index "
                     "places there."
                 )
-        for name_in_file in found:
-            shape = tuple(source.get_slice(name_in_file).get_shape())
+        for name_in_file, shape in source.shapes.items():
             if name_in_file.removeprefix(names.HUGGING_FACE_PREFIX) in _BUFFERS:
                 self.ignored[name_in_file] = shape
                 continue
@@ -181,18 +182,18 @@ class HuggingFaceCheckpoint:
 
     def _open_slots(self, path):
         source = self._open_file(path)
-        for name in source.offset_keys():
+        for name, shape in source.shapes.items():
             self._sources[name] = (source, path, name)
             if name == GLOBAL_STEP:
-                self.global_step = int(source.get_tensor(name))
+                self.global_step = int(source.read(name))
             else:
-                self.slots[name] = tuple(source.get_slice(name).get_shape())
+                self.slots[name] = shape
 
     def _open_file(self, path):
         local = self._stack.enter_context(files.local_copy(path))
         try:
             return self._stack.enter_context(
-                safetensors.safe_open(local, framework="numpy")
+                safetensors_file.SafetensorsFile(local)
             )
         except (safetensors.SafetensorError, OSError) as error:
             raise ValueError(

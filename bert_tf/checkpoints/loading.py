@@ -1,7 +1,10 @@
 """Weights of a checkpoint into a model, with nothing skipped silently."""
 
+import collections
 import contextlib
 import dataclasses
+import inspect
+from concurrent import futures
 
 import keras
 import numpy as np
@@ -19,6 +22,8 @@ from bert_tf.models.token_classifier import BertTokenClassifier
 # The ends of the names of variables that begin as random values.
 _RANDOM = ("kernel", "embeddings")
 _MAX_PROBLEMS = 10
+# Two: one waits for the disk while the other transposes.
+_NUM_READERS = 2
 
 
 def load(
@@ -122,17 +127,19 @@ def _without_random_values():
     They are about to be filled; drawing the values of BERT-base would take
     several times as long as reading them.
     """
-    graph = tf.Graph()
 
     def make(next_creator, **kwargs):
-        if kwargs["name"].endswith(_RANDOM) and callable(
-            kwargs["initial_value"]
-        ):
-            with graph.as_default():  # Nothing is computed there.
-                value = kwargs["initial_value"]()
-            kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
-                shape=value.shape, dtype=value.dtype
+        initial_value = kwargs["initial_value"]
+        if kwargs["name"].endswith(_RANDOM) and callable(initial_value):
+            # Keras's own variable, of which the function is a closure, knows
+            # shape and dtype. Were it none, the values would be drawn.
+            variable = inspect.getclosurevars(initial_value).nonlocals.get(
+                "self"
             )
+            if isinstance(variable, keras.Variable):
+                kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
+                    shape=variable.shape, dtype=variable.dtype
+                )
         return next_creator(**kwargs)
 
     with tf.variable_creator_scope(make):
@@ -189,14 +196,8 @@ def _fill(model, checkpoint, allow_partial, extend_positions, is_new):
     if problems and not allow_partial:
         raise_problems(problems)
 
-    for name, variable in to_load:
-        array = reader.read_tensor(checkpoint, name)
-        if array.shape != tuple(variable.shape):
-            array = reader.extend(array, variable.shape[0])
-        if not array.flags.c_contiguous:
-            # Several times faster than NumPy's copy to another order.
-            array = keras.ops.transpose(array.T)
-        variable.assign(array)
+    for variable, value in _read_ahead(checkpoint, to_load):
+        variable.assign(value)
     for name, variable in to_make:
         if is_new and name.keras.endswith(_RANDOM):
             initializer = keras.initializers.TruncatedNormal(
@@ -208,6 +209,39 @@ def _fill(model, checkpoint, allow_partial, extend_positions, is_new):
     )
     logging.info("Loaded a checkpoint:\n%s", coverage)
     return coverage
+
+
+def _read_ahead(checkpoint, to_load):
+    """Yields (variable, its value); threads read the next ones meanwhile.
+
+    No more values than threads are held beside the variables.
+    """
+    reading = collections.deque()
+    with futures.ThreadPoolExecutor(_NUM_READERS) as pool:
+        try:
+            for name, variable in to_load:
+                if len(reading) == _NUM_READERS:
+                    earlier, value = reading.popleft()
+                    yield earlier, value.result()
+                value = pool.submit(_read, checkpoint, name, variable.shape)
+                reading.append((variable, value))
+            for earlier, value in reading:
+                yield earlier, value.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _read(checkpoint, name, shape):
+    """Returns a tensor of the checkpoint in the form of its variable."""
+    array = reader.read_tensor(checkpoint, name)
+    if array.shape != tuple(shape):
+        array = reader.extend(array, shape[0])
+    # In main memory: that of an accelerator holds the variables already.
+    with tf.device("CPU:0"):
+        if array.flags.c_contiguous:
+            return tf.convert_to_tensor(array)
+        # Several times faster than NumPy's copy to another order.
+        return tf.transpose(array.T)
 
 
 def raise_problems(problems):
