@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import time
 
 import numpy as np
 import pytest
@@ -209,6 +210,19 @@ def test_shards_in_a_row_are_the_one_file(tmp_path, tokenizer):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+def read_part_after_another(tasks, number, read_part=stages.Stages.read_part):
+    """`read_part` of this process, which the other one goes before.
+
+    It would be done with all before the other one has started.
+    """
+    others = [part for part in range(len(tasks.job.parts)) if part != number]
+    until = time.monotonic() + 60
+    while not any(stages.result(tasks.job.path("part", n)) for n in others):
+        assert time.monotonic() < until, "No other process works."
+        time.sleep(0.02)
+    return read_part(tasks, number)
+
+
 def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
     """With the same blocks: other parts, segments, batches, processes."""
     text = write_text(tmp_path / "a.txt", make_documents(60, seed=4))
@@ -236,7 +250,9 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
     assert sorted(whole) == ["manifest-x-00000-of-00003.json"] + [
         f"x-0000{n}-of-00003" for n in range(3)
     ]
-    assert build("processes", 2) == whole
+    with monkeypatch.context() as patch:
+        patch.setattr(stages.Stages, "read_part", read_part_after_another)
+        assert build("processes", 2) == whole
     size = len((tmp_path / "a.txt").read_bytes())
     size += len((tmp_path / "b.txt").read_bytes())
     assert len(seen) > 20

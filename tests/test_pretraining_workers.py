@@ -1,6 +1,7 @@
 """Tasks in other processes: what is not told by the builder's tests."""
 
 import os
+import time
 
 import pytest
 
@@ -10,11 +11,19 @@ from bert_tf.pretraining import workers
 class Tasks:
     """Tasks that a worker can do."""
 
+    def __init__(self):
+        self.first_process = os.getpid()
+
     def square(self, number):
         return number * number
 
     def die(self, number):
-        os._exit(number)
+        if os.getpid() != self.first_process:
+            os._exit(number)
+
+    def where(self, number):
+        time.sleep(0.05)
+        return os.getpid()
 
     def refuse(self, number):
         raise ValueError(f"not {number}")
@@ -30,5 +39,12 @@ def test_what_a_worker_raises_and_a_killed_worker():
         assert dict(run("square", [5])) == {5: 25}
         with pytest.raises(ValueError, match="not 3"):
             list(run("refuse", [3]))
+        # Until the other process is there, this one works alone.
+        while True:
+            found = dict(run("where", range(9)))
+            assert sorted(found) == list(range(9))
+            if len(set(found.values())) == 2:
+                break
+        assert os.getpid() in found.values()
         with pytest.raises(OSError, match="was killed.*Run again"):
-            list(run("die", [9]))
+            list(run("die", range(9)))

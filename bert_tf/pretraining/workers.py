@@ -1,10 +1,11 @@
-"""Runs numbered tasks in processes of their own, or in this one.
+"""Runs numbered tasks in this process, and in others beside it.
 
-The processes are started anew (not forked: TensorFlow's threads do not live
+The others are started anew (not forked: TensorFlow's threads do not live
 through a fork) and end when the process that started them does, however that
 one ends.
 """
 
+import collections
 import concurrent.futures
 import contextlib
 import multiprocessing
@@ -25,7 +26,8 @@ def pool(stages, num_workers):
 
     Args:
         stages: An object that can be pickled, with methods of one integer.
-        num_workers: The number of processes; with 1, tasks run in this one.
+        num_workers: The number of processes, this one counted: it works too,
+            for TensorFlow alone takes 300 MB of every process.
 
     Raises (the function):
         OSError: If a process was killed.
@@ -38,20 +40,35 @@ def pool(stages, num_workers):
         return
     # Before TensorFlow is imported there, which is before `_start`.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    num_others = num_workers - 1
     executor = concurrent.futures.ProcessPoolExecutor(
-        num_workers,
+        num_others,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start,
         initargs=(stages,),
     )
 
+    # They take seconds to start, and get no task before.
+    ready = executor.submit(_call, None, None)
+
     def run(method, numbers):
-        tasks = {
-            executor.submit(_call, method, number): number for number in numbers
-        }
+        numbers = collections.deque(numbers)
+        tasks = {}
         try:
-            for task in concurrent.futures.as_completed(tasks):
-                yield tasks[task], task.result()
+            while numbers or tasks:
+                # One that each of them works on, and one in reserve.
+                while numbers and ready.done() and len(tasks) < 2 * num_others:
+                    number = numbers.popleft()
+                    tasks[executor.submit(_call, method, number)] = number
+                if numbers:
+                    number = numbers.popleft()
+                    yield number, getattr(stages, method)(number)
+                else:
+                    concurrent.futures.wait(
+                        tasks, return_when=concurrent.futures.FIRST_COMPLETED
+                    )
+                for task in [task for task in tasks if task.done()]:
+                    yield tasks.pop(task), task.result()
         except concurrent.futures.process.BrokenProcessPool as error:
             raise OSError(
                 "A worker process was killed, perhaps for want of memory. "
@@ -83,4 +100,4 @@ def _end_with_parent():
 
 
 def _call(method, number):
-    return getattr(_stages, method)(number)
+    return getattr(_stages, method)(number) if method else None
