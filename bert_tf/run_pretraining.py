@@ -44,10 +44,13 @@ from bert_tf.text.vocabulary import check_case
 from bert_tf.training import checkpointing
 from bert_tf.training import loop
 from bert_tf.training import pretraining_input
+from bert_tf.training import schedule
 from bert_tf.training import strategy as strategies
+from bert_tf.training.lamb import LambOptimizer
 from bert_tf.training.objective import Objective
 from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
+
+_OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Record files: globs, comma-separated."
@@ -112,6 +115,30 @@ _NUM_WARMUP_STEPS = flags.DEFINE_integer(
     10_000,
     "Steps in which the learning rate rises.",
     lower_bound=0,
+)
+_LEARNING_RATE_DECAY = flags.DEFINE_enum(
+    "learning_rate_decay",
+    "linear",
+    schedule.DECAYS,
+    "Form of the learning rate after the warmup.",
+)
+_LEARNING_RATE_POWER = flags.DEFINE_float(
+    "learning_rate_power",
+    None,
+    "Power of the polynomial decay, e.g. 0.5; 1 is linear.",
+)
+_LEARNING_RATE_DROP = flags.DEFINE_bool(
+    "learning_rate_drop",
+    True,
+    "Count the decay from step 0, as google-research/bert does: the rate drops "
+    "where the warmup ends. --nolearning_rate_drop counts it from there.",
+)
+_OPTIMIZER = flags.DEFINE_enum(
+    "optimizer",
+    "bert",
+    sorted(_OPTIMIZERS),
+    "bert: Adam with weight decay, as google-research/bert's; lamb: for "
+    "batches of thousands.",
 )
 _SAVE_CHECKPOINTS_STEPS = flags.DEFINE_integer(
     "save_checkpoints_steps",
@@ -205,6 +232,7 @@ def _check_flags():
             "trained there. Choose another output directory, and give the "
             "model as --init_checkpoint to begin with it."
         )
+    _schedule()
 
 
 def _train(model, start, records, strategy):
@@ -216,28 +244,42 @@ def _train(model, start, records, strategy):
             _NUM_WARMUP_STEPS.value,
             _NUM_TRAIN_STEPS.value,
         )
+    description = {
+        **start.config.to_dict(),
+        "vocab_sha256": manifest.text_sha256(start.vocabulary.to_text()),
+    }
+    if _OPTIMIZER.value != "bert":
+        # Its slots have the same names and shapes.
+        description["optimizer"] = _OPTIMIZER.value
     with strategy.scope():
-        optimizer = BertOptimizer(
-            WarmupLinearDecay(
-                _LEARNING_RATE.value,
-                _NUM_TRAIN_STEPS.value,
-                _NUM_WARMUP_STEPS.value,
-            )
-        )
+        optimizer = _OPTIMIZERS[_OPTIMIZER.value](_schedule())
         if model.compute_dtype == "float16":
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         state = checkpointing.TrainingState(
             model,
             optimizer,
             _OUTPUT_DIR.value,
-            {
-                **start.config.to_dict(),
-                "vocab_sha256": manifest.text_sha256(
-                    start.vocabulary.to_text()
-                ),
-            },
+            description,
             _KEEP_CHECKPOINT_MAX.value,
         )
+    with state.hold(strategies.is_chief(strategy)):
+        return _go_on(state, start, records, strategy)
+
+
+def _schedule():
+    return schedule.make_schedule(
+        _LEARNING_RATE_DECAY.value,
+        _LEARNING_RATE.value,
+        _NUM_TRAIN_STEPS.value,
+        _NUM_WARMUP_STEPS.value,
+        power=_LEARNING_RATE_POWER.value,
+        drop=_LEARNING_RATE_DROP.value,
+    )
+
+
+def _go_on(state, start, records, strategy):
+    """Trains from the state's last checkpoint, if any; returns the step."""
+    model = state.model
     # The order matters: a run that began from --init_checkpoint goes on from
     # its own last checkpoint.
     if state.restore():

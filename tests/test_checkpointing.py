@@ -1,6 +1,7 @@
 """The training state: saved, kept, restored, refused."""
 
 import os
+import pathlib
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import reference_training as reference
 import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training import lock
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.strategy import make_strategy
@@ -108,6 +110,117 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
         make_state(tmp_path).restore()
 
 
+def truncate(path, random):
+    os.truncate(path, random.integers(0, os.path.getsize(path)))
+
+
+def flip_a_bit(path, random):
+    with open(path, "r+b") as stream:
+        data = bytearray(stream.read())
+        data[random.integers(0, len(data))] ^= 1 << random.integers(0, 8)
+        stream.seek(0)
+        stream.write(data)
+
+
+def make_small_state(folder):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(70)])
+    return TrainingState(model, BertOptimizer(0.01), folder, {})
+
+
+@pytest.mark.parametrize("suffix", ["index", "data-00000-of-00001"])
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, "remove"])
+def test_damage_is_found_and_the_checkpoint_before_is_used(
+    tmp_path, caplog, damage, suffix
+):
+    state = make_small_state(tmp_path)
+    random = np.random.default_rng(8)
+    saved = {}
+    for step in (3, 6):
+        scramble(state)
+        state.step, state.example = step, step * 32
+        state.optimizer.gradient_norm.assign(step)
+        path = pathlib.Path(f"{state.save()}.{suffix}")
+        saved[step] = values_of(state)
+    again = make_small_state(tmp_path)
+    whole = path.read_bytes()
+    num_trials = 1 if damage == "remove" else 8
+    num_found = 0
+    for _ in range(num_trials):
+        path.write_bytes(whole)
+        if damage == "remove":
+            path.unlink()
+        else:
+            damage(path, random)
+        caplog.clear()
+        assert again.restore()
+        # A bit that means nothing leaves the checkpoint as good as it was.
+        assert again.example == again.step * 32
+        for got, wanted in zip(values_of(again), saved[again.step]):
+            np.testing.assert_array_equal(got, wanted)
+        if again.step == 3:
+            num_found += 1
+            # Without its index a checkpoint was never there.
+            if (damage, suffix) != ("remove", "index"):
+                assert "state-6 cannot be restored" in caplog.text
+                assert "state-3. The reason given: " in caplog.text
+    assert num_found >= 0.75 * num_trials
+
+
+def test_a_lost_list_of_checkpoints_does_not_matter(tmp_path):
+    state = make_state(tmp_path, keep_checkpoint_max=2)
+    for state.step in (2, 4):
+        state.save()
+    (tmp_path / "train" / "checkpoint").write_text("model_checkpoint_pa")
+    again = make_state(tmp_path, keep_checkpoint_max=2)
+    assert again.restore()
+    assert again.step == 4
+    again.step = 6
+    assert again.save() == tf.train.latest_checkpoint(str(tmp_path / "train"))
+    assert again.saved_steps() == [4, 6]
+
+
+def test_what_a_kill_leaves_is_removed(tmp_path):
+    state = make_state(tmp_path)
+    state.step = 5
+    state.save()
+    kept = sorted(path.name for path in (tmp_path / "train").iterdir())
+    leftovers = [
+        ".model.safetensors.0123abcd",
+        "train/.model.json.0123abcd",
+        "train/state-9_temp/part-00000-of-00001.data-00000-of-00001",
+        "train/state-9.data-00000-of-00001",
+        "train/state-9.data-00000-of-00001.tempstate123456",
+    ]
+    others = [".hidden", "notes.txt", "train/state-9.txt"]
+    for name in leftovers + others:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    with make_state(tmp_path).hold():
+        pass
+    assert sorted(
+        str(path.relative_to(tmp_path))
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    ) == sorted(others + [f"train/{name}" for name in kept])
+    assert not (tmp_path / "train" / "state-9_temp").exists()
+
+
+def test_a_directory_in_use_is_refused(tmp_path):
+    first, second = make_state(tmp_path), make_state(tmp_path)
+    with first.hold():
+        # A program holds it round its restore, the loop once more.
+        with first.hold():
+            first.save()
+        with pytest.raises(lock.HeldError, match="is in use"), second.hold():
+            pass
+        # A host that does not write needs no leave.
+        with second.hold(is_chief=False):
+            pass
+    with second.hold():
+        pass
+
+
 def test_a_checkpoint_without_the_optimizers_variables_is_named(tmp_path):
     state = make_state(tmp_path)
     state.save()
@@ -133,7 +246,7 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_checkpoints_before(
 
     state.step = 5
     with monkeypatch.context() as patch:
-        patch.setattr(tf.train.CheckpointManager, "save", save)
+        patch.setattr(tf.train.Checkpoint, "write", save)
         with pytest.raises(OSError, match="step 5 cannot be .*No space left"):
             state.save()
     again = make_state(tmp_path)

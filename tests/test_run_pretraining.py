@@ -1,11 +1,14 @@
 """The pre-training program, end to end."""
 
+import os
+
 import numpy as np
 import pytest
 import reference_training as reference
 
 from bert_tf import checkpoints
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training import lock
 
 KEYS = [
     "global_step",
@@ -43,6 +46,21 @@ def arguments(folder, **flags):
         "learning_rate": 1e-2,
     } | flags
     return [f"--{name}={value}" for name, value in flags.items()]
+
+
+def test_two_programs_in_one_output_directory(folder, run_program):
+    output = folder / "held"
+    with lock.hold(output / "train"):
+        process = run_program(
+            "bert_tf.run_pretraining",
+            "--do_train",
+            *arguments(folder, output_dir=output, num_train_steps=2),
+            check=False,
+        )
+    assert process.returncode == 1
+    last_line = process.stderr.strip().splitlines()[-1]
+    assert f"{output} is in use: process {os.getpid()} on " in last_line
+    assert not output.exists()
 
 
 def read_results(path):
@@ -131,6 +149,10 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             {"do_train": True, "max_seq_length": 12},
             "a.tfrecord: `input_ids` must have 12 int64 values in each "
             "record. Received: 11.",
+        ),
+        (
+            {"do_train": True, "learning_rate_decay": "polynomial"},
+            "`power` must be given with the polynomial decay",
         ),
         (
             {"do_train": True, "use_tpu": True, "strategy": "mirrored"},

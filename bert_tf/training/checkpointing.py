@@ -5,21 +5,42 @@ that the run writes, and is never the model: weights, the optimizer's
 variables, the number of the step and of the next example.
 """
 
+import contextlib
 import json
+import logging
+import re
 
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.training import lock
 
 FOLDER = "train"
 _DESCRIPTION = "model.json"
+_NAME = "state-"
+# What a killed program leaves where TensorFlow wrote a checkpoint, and where
+# `files.whole_file` wrote any other file.
+_LEFTOVERS = re.compile(
+    rf"{_NAME}\d+_temp|{_NAME}\d+\.data-.*\.tempstate\d+"
+    r"|\.[a-z_]+(\.[a-z]+)+\.[0-9a-f]{8}"
+)
+# These tell nothing of the file, and must not cost a checkpoint.
+_NOT_READ = (
+    tf.errors.DeadlineExceededError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnavailableError,
+)
+
+_logger = logging.getLogger(__name__)
 
 
 class TrainingState:
     """A run's model, optimizer and place, and their checkpoints.
 
-    A checkpoint is there whole or not at all: TensorFlow writes its index
-    last, and names it as the newest only when it is complete.
+    A checkpoint is there when its index is, which TensorFlow writes last;
+    all that it holds has check sums. Where the newest is damaged all the same,
+    the one before is restored.
 
     Args:
         model: A built `keras.Model`.
@@ -51,46 +72,87 @@ class TrainingState:
             optimizer.build(model.trainable_variables)
         self.model = model
         self.optimizer = optimizer
-        self.folder = f"{str(output_dir).rstrip('/')}/{FOLDER}"
+        self.output_dir = str(output_dir).rstrip("/")
+        self.folder = f"{self.output_dir}/{FOLDER}"
         self.description = json.loads(json.dumps(description))
         self._check_description()
+        self._keep_checkpoint_max = keep_checkpoint_max
         self._step = tf.Variable(0, trainable=False, dtype=tf.int64)
         self._example = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self._manager = tf.train.CheckpointManager(
-            tf.train.Checkpoint(
-                model=model,
-                optimizer=optimizer,
-                step=self._step,
-                example=self._example,
-            ),
-            self.folder,
-            max_to_keep=keep_checkpoint_max,
-            checkpoint_name="state",
+        self._checkpoint = tf.train.Checkpoint(
+            model=model,
+            optimizer=optimizer,
+            step=self._step,
+            example=self._example,
         )
+        self._check_lock = None
         self.step = 0
         self.example = 0
 
+    @contextlib.contextmanager
+    def hold(self, is_chief=True):
+        """Keeps other programs out of the output directory in the block.
+
+        What a killed program left there half-written is removed. Inside
+        another `hold` of this state it does nothing.
+
+        Args:
+            is_chief: Whether this host writes; on others nothing is done.
+
+        Raises:
+            lock.HeldError: A `ValueError`, if another program trains there.
+        """
+        if not is_chief or self._check_lock is not None:
+            yield
+            return
+        with lock.hold(self.folder) as self._check_lock:
+            try:
+                self._remove_leftovers()
+                yield
+            finally:
+                self._check_lock = None
+
     def restore(self):
-        """Restores the newest checkpoint, if there is one.
+        """Restores the newest checkpoint that is whole, if there is one.
 
         Returns:
             Whether there was one.
+
+        Raises:
+            ValueError: If there are checkpoints, but none can be restored.
         """
-        path = self._manager.latest_checkpoint
-        if path is None:
-            return False
-        try:
-            status = self._manager.checkpoint.restore(path)
-            status.assert_existing_objects_matched()
-        except (tf.errors.OpError, AssertionError, ValueError) as error:
-            reason = str(error).strip().split("\n")[0]
+        failures = []
+        for step in reversed(self.saved_steps()):
+            path = self._path(step)
+            try:
+                status = self._checkpoint.read(path)
+                status.assert_existing_objects_matched()
+            except _NOT_READ:
+                raise
+            # Of damaged files TensorFlow raises errors of many kinds,
+            # IndexError among them.
+            except Exception as error:
+                failures.append((path, str(error).strip().split("\n")[0]))
+                continue
+            for damaged, reason in failures:
+                _logger.warning(
+                    "%s cannot be restored and is passed over; training goes "
+                    "on from %s. The reason given: %s",
+                    damaged,
+                    path,
+                    reason,
+                )
+            self.step = int(self._step.numpy())
+            self.example = int(self._example.numpy())
+            return True
+        if failures:
+            path, reason = failures[0]
             raise ValueError(
-                f"{path} cannot be restored: it is damaged, or of another "
-                f"model or optimizer. The reason given: {reason}"
-            ) from error
-        self.step = int(self._step.numpy())
-        self.example = int(self._example.numpy())
-        return True
+                f"{path} cannot be restored, nor can one before: it is "
+                "damaged, or of another model or optimizer. The reason given: "
+                f"{reason}"
+            )
+        return False
 
     def save(self):
         """Saves a checkpoint of this step and returns its path.
@@ -98,20 +160,59 @@ class TrainingState:
         Raises:
             OSError: If the disk is full, and so on; the checkpoints before
                 are as they were.
+            lock.HeldError: If another program has taken the directory.
         """
+        if self._check_lock is not None:
+            self._check_lock()
         self._step.assign(self.step)
         self._example.assign(self.example)
         path = f"{self.folder}/{_DESCRIPTION}"
         if not files.exists(path):
             text = json.dumps(self.description, indent=2) + "\n"
             files.write_text(path, text)
+        path = self._path(self.step)
         try:
-            return self._manager.save(checkpoint_number=self.step)
+            self._checkpoint.write(path)
+            # A damaged one of a later step stays until it is written over.
+            steps = [step for step in self.saved_steps() if step <= self.step]
+            num_old = max(0, len(steps) - self._keep_checkpoint_max)
+            tf.compat.v1.train.update_checkpoint_state(
+                self.folder, path, [self._path(n) for n in steps[num_old:]]
+            )
+            for step in steps[:num_old]:
+                for name in tf.io.gfile.glob(f"{self._path(step)}.*"):
+                    files.remove(name)
         except tf.errors.OpError as error:
             raise OSError(
                 f"{self.folder}: the checkpoint of step {self.step} cannot be "
                 f"written: {error.message}"
             ) from error
+        return path
+
+    def saved_steps(self):
+        """Returns the steps of the checkpoints, in order.
+
+        They are found by their files: TensorFlow's list, the file
+        `checkpoint`, is for other programs.
+        """
+        names = files.list_folder(self.folder)
+        found = (re.fullmatch(rf"{_NAME}(\d+)\.index", name) for name in names)
+        return sorted(int(match[1]) for match in found if match)
+
+    def _path(self, step):
+        return f"{self.folder}/{_NAME}{step}"
+
+    def _remove_leftovers(self):
+        for folder in (self.output_dir, self.folder):
+            for name in files.list_folder(folder):
+                if _LEFTOVERS.fullmatch(name):
+                    files.remove(f"{folder}/{name}")
+        # Shards whose index was never written.
+        whole = {f"{_NAME}{step}" for step in self.saved_steps()}
+        for name in files.list_folder(self.folder):
+            match = re.fullmatch(rf"({_NAME}\d+)\.data-.*", name)
+            if match and match[1] not in whole:
+                files.remove(f"{self.folder}/{name}")
 
     def _check_description(self):
         path = f"{self.folder}/{_DESCRIPTION}"
