@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-import time
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -177,6 +177,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, tokenizer):
 
 
 NUM_BLOCKS = sentence_pairs.num_blocks
+SUBMIT = ProcessPoolExecutor.submit
 
 
 def make_small(monkeypatch, part_bytes=700, segment_size=50):
@@ -210,17 +211,12 @@ def test_shards_in_a_row_are_the_one_file(tmp_path, tokenizer):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def read_part_after_another(tasks, number, read_part=stages.Stages.read_part):
-    """`read_part` of this process, which the other one goes before.
-
-    It would be done with all before the other one has started.
-    """
-    others = [part for part in range(len(tasks.job.parts)) if part != number]
-    until = time.monotonic() + 60
-    while not any(stages.result(tasks.job.path("part", n)) for n in others):
-        assert time.monotonic() < until, "No other process works."
-        time.sleep(0.02)
-    return read_part(tasks, number)
+def submit_when_started(executor, call, method, number, submit=SUBMIT):
+    """Waits for the first process: else this one would do all meanwhile."""
+    future = submit(executor, call, method, number)
+    if method is None:
+        future.result()
+    return future
 
 
 def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
@@ -251,7 +247,7 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
         f"x-0000{n}-of-00003" for n in range(3)
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(stages.Stages, "read_part", read_part_after_another)
+        patch.setattr(ProcessPoolExecutor, "submit", submit_when_started)
         assert build("processes", 2) == whole
     size = len((tmp_path / "a.txt").read_bytes())
     size += len((tmp_path / "b.txt").read_bytes())
