@@ -158,11 +158,11 @@ def test_tuned_folder_gives_task_and_head_back(tmp_path):
         task=TASK.to_dict(),
         label_names=TASK.labels,
     )
-    assert tagging.stored_task(folder) == TASK
+    assert tagging.tuned_task(folder) == TASK
     start = starting_point.find(folder)
     for again in (
-        tagging.tuned_model(start, TASK),
-        tagging.new_model(start, TASK),
+        start.tuned_model(TASK),
+        start.new_model(TASK),
     ):
         np.testing.assert_array_equal(
             again.classification_head.weights[0],
@@ -170,18 +170,20 @@ def test_tuned_folder_gives_task_and_head_back(tmp_path):
         )
     # Another task gets another head.
     other = TaggingTask(scheme="bio", labels=TASK.labels[::-1])
-    head = tagging.new_model(start, other).classification_head.weights[0]
+    head = start.new_model(other).classification_head.weights[0]
     assert np.abs(head - model.classification_head.weights[0]).max() > 1e-3
 
     # transformers names the tags in config.json, and tells no scheme.
     (folder / "task.json").unlink()
-    assert tagging.stored_task(folder) == TASK
+    assert tagging.tuned_task(folder) == TASK
 
 
 def test_folder_without_a_tagger_is_refused(tmp_path):
     folder = tmp_path / "encoder"
     checkpoints.save(folder, BertEncoder(CONFIG), VOCABULARY, True, 7)
     with pytest.raises(ValueError, match="config.json: `labels` must be"):
-        tagging.stored_task(folder)
-    with pytest.raises(ValueError, match="is not tuned to tag words"):
-        tagging.tuned_model(starting_point.find(folder), TASK)
+        tagging.tuned_task(folder)
+    with pytest.raises(
+        ValueError, match="is not tuned to a task of the family 'tagging'"
+    ):
+        starting_point.find(folder).tuned_model(TASK)

@@ -92,6 +92,11 @@ class MultipleChoiceTask:
         """Returns the Keras loss of the logits: mean over the batch."""
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
+    @property
+    def fit_metrics(self):
+        """What `keras.Model.fit` logs beside the loss."""
+        return ["accuracy"]
+
     def objective(self):
         """Returns the same loss for `training.loop`, and the accuracy.
 

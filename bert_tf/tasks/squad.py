@@ -130,6 +130,11 @@ class SquadTask:
         """
         return dict.fromkeys(OUTPUTS, _half_cross_entropy)
 
+    @property
+    def fit_metrics(self):
+        """Nothing but the losses."""
+        return None
+
     def objective(self):
         """Returns the same loss for `training.loop`.
 

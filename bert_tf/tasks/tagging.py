@@ -14,12 +14,11 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
-from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import report
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import entity_scores
 from bert_tf.tasks import entity_tags
+from bert_tf.tasks import starting_point
 from bert_tf.training.objective import Objective
 
 FAMILY = "tagging"
@@ -66,6 +65,15 @@ class TaggingTask:
             )
         object.__setattr__(self, "labels", tuple(labels))
 
+    @property
+    def family(self):
+        return FAMILY
+
+    @property
+    def main_metric(self):
+        """The result of an evaluation that tells the better model."""
+        return "eval_f1"
+
     def to_dict(self):
         """Returns what task.json holds: the family and the fields."""
         return {
@@ -95,9 +103,25 @@ class TaggingTask:
             )
         return cls(scheme=values["scheme"], labels=values["labels"])
 
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertTokenClassifier`."""
+        return BertTokenClassifier(config, len(self.labels), dtype=dtype)
+
+    def takes_head_of(self, values):
+        """Returns whether a head tuned to that task is one for this."""
+        return (
+            values.get("family") == FAMILY
+            and tuple(values.get("labels", ())) == self.labels
+        )
+
     def loss(self):
         """Returns the Keras loss of the logits: mean over the words."""
         return _mean_over_words
+
+    @property
+    def fit_metrics(self):
+        """Nothing but the loss."""
+        return None
 
     def objective(self):
         """Returns the same loss for `training.loop`, and the accuracy.
@@ -206,48 +230,7 @@ class TaggingTask:
         return entity_scores.score_tags(tags, wanted)
 
 
-def new_model(start, task, dtype=None):
-    """Makes a `BertTokenClassifier` to be tuned.
-
-    The head is newly made, unless the checkpoint is a model folder that was
-    tuned to the same task.
-
-    Args:
-        start: A `starting_point.StartingPoint`.
-        task: The `TaggingTask`.
-        dtype: The Keras dtype policy, or its name.
-    """
-    model = BertTokenClassifier(start.config, len(task.labels), dtype=dtype)
-    if start.init_checkpoint is not None:
-        stored = model_folder.read_task(start.init_checkpoint)
-        is_tuned = stored == task.to_dict()
-        loading.load_weights(
-            start.init_checkpoint, model if is_tuned else model.encoder
-        )
-    return model
-
-
-def tuned_model(start, task, dtype=None):
-    """Makes a `BertTokenClassifier` with the checkpoint's weights and head.
-
-    Raises:
-        ValueError: If the checkpoint has no such head.
-    """
-    model = BertTokenClassifier(start.config, len(task.labels), dtype=dtype)
-    coverage = loading.load_weights(start.init_checkpoint, model)
-    # The pooler takes no part, and files of this kind have none.
-    missing = [
-        name for name in coverage.names(report.NEW) if "/pooler/" not in name
-    ]
-    if missing:
-        raise ValueError(
-            f"{start.init_checkpoint}: is not tuned to tag words; it has no "
-            f"{', '.join(missing)}."
-        )
-    return model
-
-
-def stored_task(folder):
+def tuned_task(folder):
     """Returns the `TaggingTask` of a model folder.
 
     One that transformers wrote has no task.json: there the tags are the names
@@ -256,18 +239,17 @@ def stored_task(folder):
     Raises:
         ValueError: If the folder was tuned to another task, or names no tags.
     """
-    values = model_folder.read_task(folder)
-    path = f"{folder}/{model_folder.TASK_FILE}"
+    task = starting_point.stored_task(folder, TaggingTask)
+    if task is not None:
+        return task
+    labels = model_folder.read_label_names(folder) or ()
     try:
-        if values is not None:
-            return TaggingTask.from_dict(values)
-        path = f"{folder}/{model_folder.CONFIG_FILE}"
-        labels = model_folder.read_label_names(folder) or ()
         return TaggingTask(
             scheme=entity_tags.detect_scheme([[tag] for tag in labels]),
             labels=labels,
         )
     except ValueError as error:
+        path = f"{folder}/{model_folder.CONFIG_FILE}"
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -283,10 +265,19 @@ def _cross_entropy(logits, labels):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 def _mean_over_words(labels, logits):
-    """The loss as Keras takes it, who divides by the number of tokens."""
+    """The loss of all replicas' words as Keras takes it.
+
+    Keras divides by the tokens of a replica and by the number of replicas.
+    """
     weights_BL = ops.cast(ops.not_equal(labels, IGNORED), "float32")
+    num_words, num_replicas = ops.sum(weights_BL), 1
+    context = tf.distribute.get_replica_context()
+    if context is not None:
+        num_words = context.all_reduce("sum", num_words)
+        num_replicas = context.num_replicas_in_sync
+    num_tokens = ops.cast(ops.size(weights_BL) * num_replicas, "float32")
     return ops.divide_no_nan(
-        weights_BL * _cross_entropy(logits, labels), ops.mean(weights_BL)
+        weights_BL * _cross_entropy(logits, labels) * num_tokens, num_words
     )
 
 
