@@ -261,5 +261,38 @@ def test_model_folder_of_another_tokenizer_is_refused(
 
 
 def test_model_folder_without_a_vocabulary_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no file .*vocab.txt"):
+    with pytest.raises(ValueError, match="vocab.txt or tokenizer.json"):
         Preprocessor.from_folder(tmp_path)
+
+
+@pytest.mark.parametrize("do_lower_case", [True, False])
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_folder_with_tokenizer_json_alone(
+    tmp_path, do_lower_case, has_settings
+):
+    # What transformers 5 writes. The vocabulary alone would not tell "False".
+    tokenizer = {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": do_lower_case,
+        },
+        "model": {
+            "type": "WordPiece",
+            "vocab": {token: index for index, token in enumerate(TOKENS)},
+        },
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), "utf-8")
+    if has_settings:
+        (tmp_path / "tokenizer_config.json").write_text(
+            json.dumps({"model_max_length": 7}), "utf-8"
+        )
+
+    preprocessor = Preprocessor.from_folder(tmp_path)
+
+    assert preprocessor.vocabulary == VOCABULARY
+    assert preprocessor.do_lower_case is do_lower_case
+    assert preprocessor.max_seq_length == (7 if has_settings else 512)
+    if do_lower_case and has_settings:
+        assert rows(preprocessor(TEXTS)) == SINGLE_7

@@ -18,7 +18,6 @@ INDEX_FILE = "model.safetensors.index.json"
 # Ours, if a training run is to be continued elsewhere: Adam's moments.
 SLOTS_FILE = "optimizer.safetensors"
 GLOBAL_STEP = "global_step"
-TOKENIZER_JSON_FILE = "tokenizer.json"
 PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 # What weights may be stored as.
@@ -246,27 +245,6 @@ def label_names(config_values):
             f"id2label={labels}."
         )
     return tuple(by_id[label_id] for label_id in range(len(by_id)))
-
-
-def tokens_of(tokenizer):
-    """Returns the entries of the vocabulary in a tokenizer.json, in order.
-
-    Args:
-        tokenizer: The contents of the file, a dictionary.
-
-    Raises:
-        ValueError: If it is no WordPiece tokenizer.
-    """
-    model = tokenizer.get("model", {})
-    # Older files do not name the type.
-    if model.get("type", "WordPiece") != "WordPiece" or "vocab" not in model:
-        raise ValueError("must be a WordPiece tokenizer.")
-    ids = dict(model["vocab"])
-    for token in tokenizer.get("added_tokens", ()):
-        ids.setdefault(token["content"], token["id"])
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise ValueError("the ids of the vocabulary must be 0, 1, 2, ...")
-    return tuple(sorted(ids, key=ids.get))
 
 
 def make_config(

@@ -17,13 +17,18 @@ from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints import optimizer_state
 from bert_tf.config import BertConfig
+from bert_tf.text import tokenizer_files
 from bert_tf.text import vocabulary as vocabulary_lib
 
 CONFIG_FILE = hugging_face.CONFIG_FILE
 WEIGHTS_FILE = hugging_face.WEIGHTS_FILE
-VOCABULARY_FILE = "vocab.txt"
-TOKENIZER_FILE = "tokenizer_config.json"
+VOCABULARY_FILE = tokenizer_files.VOCABULARY_FILE
+TOKENIZER_FILE = tokenizer_files.SETTINGS_FILE
 TASK_FILE = "task.json"
+
+# The parts of a folder that the text floor reads.
+read_vocabulary = tokenizer_files.read_vocabulary
+read_tokenizer_config = tokenizer_files.read_settings
 
 # What tells two models apart where the shapes of the weights may not. The
 # dropouts and the initial deviation are of the training, not of the model.
@@ -211,39 +216,6 @@ def read_task(folder):
     return files.read_json(path)
 
 
-def read_vocabulary(folder):
-    """Returns the `Vocabulary` of a folder, or None where there is none.
-
-    It is that of vocab.txt, or of tokenizer.json, which is what transformers
-    writes since version 5.
-
-    Raises:
-        ValueError: If the file makes no vocabulary; the message names it.
-    """
-    path = _vocabulary_path(folder)
-    if path is None:
-        return None
-    if path.endswith(VOCABULARY_FILE):
-        return vocabulary_lib.load_vocabulary(path)
-    try:
-        return vocabulary_lib.Vocabulary(
-            tokens=hugging_face.tokens_of(files.read_json(path))
-        )
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def read_tokenizer_config(folder):
-    """Returns tokenizer_config.json, {} where there is none."""
-    path = f"{folder}/{TOKENIZER_FILE}"
-    if not files.exists(path):
-        return {}
-    values = files.read_json(path)
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: must be a JSON object.")
-    return values
-
-
 def check_vocabulary(folder, config):
     """Checks the vocabulary of a folder, if it has one.
 
@@ -259,9 +231,10 @@ def check_vocabulary(folder, config):
         return None
     if len(vocabulary) != config.vocab_size:
         raise ValueError(
-            f"{_vocabulary_path(folder)}: must have as many entries as the "
-            f"configuration's vocab_size={config.vocab_size}. Received: "
-            f"{len(vocabulary)} entries."
+            f"{tokenizer_files.vocabulary_path(folder)}: must have as many "
+            "entries as the configuration's "
+            f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
+            "entries."
         )
     do_lower_case = read_tokenizer_config(folder).get("do_lower_case")
     if do_lower_case is not None:
@@ -270,13 +243,6 @@ def check_vocabulary(folder, config):
         except ValueError as error:
             raise ValueError(f"{folder}/{TOKENIZER_FILE}: {error}") from error
     return vocabulary
-
-
-def _vocabulary_path(folder):
-    for name in (VOCABULARY_FILE, hugging_face.TOKENIZER_JSON_FILE):
-        if files.exists(f"{folder}/{name}"):
-            return f"{folder}/{name}"
-    return None
 
 
 def _check(config, vocabulary, do_lower_case, max_seq_length):

@@ -5,7 +5,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.text import packing
 from bert_tf.text import tokenizer as tokenizer_lib
-from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text import tokenizer_files
 
 # The number of positions of every released BERT.
 _RELEASED_MAX_LENGTH = 512
@@ -54,9 +54,10 @@ class Preprocessor(tf.Module):
         """Reads the vocabulary and the settings of a model folder.
 
         Args:
-            folder: Holds vocab.txt, and as Hugging Face's folders
-                tokenizer_config.json and config.json. Without them (Google's
-                releases) the contents of the vocabulary tell the case.
+            folder: Holds vocab.txt or tokenizer.json, and as Hugging Face's
+                folders tokenizer_config.json and config.json. Without them
+                (Google's releases) the contents of the vocabulary tell the
+                case.
             max_seq_length: Length of the sequences; by default the longest
                 that the folder's model takes.
             fast: As the class's.
@@ -66,12 +67,20 @@ class Preprocessor(tf.Module):
                 ask for a tokenizer that is not BERT's.
         """
         folder = str(folder).rstrip("/")
-        vocabulary = vocabulary_lib.load_vocabulary(f"{folder}/vocab.txt")
-        settings = _read_settings(f"{folder}/tokenizer_config.json")
+        vocabulary = tokenizer_files.read_vocabulary(folder)
+        if vocabulary is None:
+            raise ValueError(
+                f"{folder}: must hold a {tokenizer_files.VOCABULARY_FILE} or "
+                f"{tokenizer_files.TOKENIZER_FILE}."
+            )
+        settings = tokenizer_files.read_settings(folder)
         do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
         _check_settings(folder, settings, do_lower_case)
         longest = settings.get("model_max_length", _RELEASED_MAX_LENGTH)
-        config = _read_settings(f"{folder}/config.json")
+        config_path = f"{folder}/config.json"
+        config = (
+            files.read_json(config_path) if files.exists(config_path) else {}
+        )
         # Hugging Face writes 10^30 for a length that it does not know.
         longest = min(
             int(longest),
@@ -136,10 +145,6 @@ def _to_segments(texts):
     return [tf.convert_to_tensor(segment, tf.string) for segment in segments]
 
 
-def _read_settings(path):
-    return files.read_json(path) if files.exists(path) else {}
-
-
 def _check_settings(folder, settings, do_lower_case):
     required = {
         "do_basic_tokenize": (True,),
@@ -149,7 +154,7 @@ def _check_settings(folder, settings, do_lower_case):
     for name, values in required.items():
         if settings.get(name, values[0]) not in values:
             raise ValueError(
-                f"{folder}/tokenizer_config.json: `{name}` must be "
+                f"{folder}: the tokenizer's `{name}` must be "
                 f"{values[0]!r}, as in BERT's tokenizer. "
                 f"Received: {name}={settings[name]!r}."
             )

@@ -1,0 +1,122 @@
+"""Vocabulary and settings of the tokenizer in a folder.
+
+vocab.txt                one WordPiece entry a line
+tokenizer_config.json    case, longest sequence
+tokenizer.json           all of it, the one file that transformers has written
+                         since version 5 in the place of vocab.txt
+"""
+
+from bert_tf import files
+from bert_tf.text import vocabulary as vocabulary_lib
+
+VOCABULARY_FILE = "vocab.txt"
+SETTINGS_FILE = "tokenizer_config.json"
+TOKENIZER_FILE = "tokenizer.json"
+
+# {setting in tokenizer_config.json: its name in a tokenizer.json}
+_NORMALIZER_SETTINGS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+
+
+def vocabulary_path(folder):
+    """Returns the file that holds the vocabulary, or None without one."""
+    for name in (VOCABULARY_FILE, TOKENIZER_FILE):
+        if files.exists(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    return None
+
+
+def read_vocabulary(folder):
+    """Returns the `Vocabulary` of a folder, or None where there is none.
+
+    Raises:
+        ValueError: If the file makes no vocabulary; the message names it.
+    """
+    path = vocabulary_path(folder)
+    if path is None:
+        return None
+    if path.endswith(VOCABULARY_FILE):
+        return vocabulary_lib.load_vocabulary(path)
+    try:
+        return vocabulary_lib.Vocabulary(tokens=_tokens(_read_object(path)))
+    except ValueError as error:
+        message = str(error)
+        if path not in message:
+            message = f"{path}: {message}"
+        raise ValueError(message) from error
+
+
+def read_settings(folder):
+    """Returns what tokenizer_config.json says, a dictionary.
+
+    Where it, or all of it, is missing, tokenizer.json tells whether texts are
+    lower-cased. {} without either.
+
+    Raises:
+        ValueError: If a file is damaged or of a tokenizer that is not BERT's;
+            the message names it.
+    """
+    settings = {}
+    path = f"{folder}/{SETTINGS_FILE}"
+    if files.exists(path):
+        settings = _read_object(path)
+    path = f"{folder}/{TOKENIZER_FILE}"
+    if "do_lower_case" in settings or not files.exists(path):
+        return settings
+    normalizer = _read_object(path).get("normalizer")
+    if (
+        not isinstance(normalizer, dict)
+        or normalizer.get("type") != "BertNormalizer"
+    ):
+        raise ValueError(
+            f"{path}: `normalizer` must be a BertNormalizer, or "
+            f"{SETTINGS_FILE} must tell `do_lower_case`. Received: "
+            f"normalizer={normalizer!r}."
+        )
+    return {
+        name: normalizer[its_name]
+        for name, its_name in _NORMALIZER_SETTINGS.items()
+        if its_name in normalizer
+    } | settings
+
+
+def _read_object(path):
+    values = files.read_json(path)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: must be a JSON object.")
+    return values
+
+
+def _tokens(tokenizer):
+    """Returns the entries of a tokenizer.json, in the order of their ids."""
+    model = tokenizer.get("model")
+    # Older files do not name the type.
+    if not isinstance(model, dict) or (
+        model.get("type", "WordPiece") != "WordPiece"
+    ):
+        received = model.get("type") if isinstance(model, dict) else model
+        raise ValueError(
+            "`model` must be of the type WordPiece, as BERT's is. Received: "
+            f"{received!r}."
+        )
+    prefix = model.get("continuing_subword_prefix", vocabulary_lib.CONTINUATION)
+    if prefix != vocabulary_lib.CONTINUATION:
+        raise ValueError(
+            "`continuing_subword_prefix` must be "
+            f"{vocabulary_lib.CONTINUATION!r}. Received: {prefix!r}."
+        )
+    vocabulary = model.get("vocab")
+    if not isinstance(vocabulary, dict):
+        raise ValueError("`model` must have a `vocab`, tokens and their ids.")
+    ids = dict(vocabulary)
+    for token in tokenizer.get("added_tokens") or ():
+        ids.setdefault(token["content"], token["id"])
+    by_id = {index: token for token, index in ids.items()}
+    if by_id.keys() != set(range(len(ids))):
+        raise ValueError(
+            "the ids of the vocabulary must be 0, 1, 2, ..., each once."
+        )
+    return tuple(by_id[index] for index in range(len(ids)))
