@@ -101,6 +101,13 @@ _DO_EVAL = flags.DEFINE_bool(
 _TRAIN_BATCH_SIZE = flags.DEFINE_integer(
     "train_batch_size", 32, "Examples a step, over all devices.", lower_bound=1
 )
+_GRADIENT_ACCUMULATION_STEPS = flags.DEFINE_integer(
+    "gradient_accumulation_steps",
+    1,
+    "Parts in which a device goes through its share of the batch: the memory "
+    "of one part, and one step of the optimizer.",
+    lower_bound=1,
+)
 _EVAL_BATCH_SIZE = flags.DEFINE_integer(
     "eval_batch_size", 8, "The same for --do_eval.", lower_bound=1
 )
@@ -303,6 +310,7 @@ def _go_on(state, start, records, strategy):
         train_batch_size=_TRAIN_BATCH_SIZE.value,
         save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS.value,
         iterations_per_loop=_ITERATIONS_PER_LOOP.value,
+        gradient_accumulation_steps=_GRADIENT_ACCUMULATION_STEPS.value,
         seed=_RANDOM_SEED.value,
     )
     try:

@@ -6,6 +6,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import math
 import signal
@@ -14,6 +15,7 @@ import threading
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.training import accumulation
 from bert_tf.training import input_pipeline
 from bert_tf.training import progress
 from bert_tf.training import randomness
@@ -42,6 +44,9 @@ class TrainingConfig:
         train_batch_size: Examples a step, over all replicas.
         save_checkpoints_steps: Steps from one checkpoint to the next.
         iterations_per_loop: Steps from one line of the log to the next.
+        gradient_accumulation_steps: Parts in which a replica goes through its
+            share of the batch: the memory of one part's activations, and one
+            step of the optimizer.
         seed: Of the dropout masks.
     """
 
@@ -49,6 +54,7 @@ class TrainingConfig:
     train_batch_size: int = 32
     save_checkpoints_steps: int = 1000
     iterations_per_loop: int = 1000
+    gradient_accumulation_steps: int = 1
     seed: int = 12345
 
     def __post_init__(self):
@@ -61,7 +67,7 @@ class TrainingConfig:
                 )
 
 
-def train_step(model, objective, optimizer, batch):
+def train_step(model, objective, optimizer, batch, accumulation_steps=1):
     """Makes one step, in replica context.
 
     Args:
@@ -78,30 +84,38 @@ def train_step(model, objective, optimizer, batch):
         {name: (sum, weight)}, the share of padding among them.
     """
     # Summed first: every replica divides by the weight of the whole batch,
-    # so that the sum of the replicas' gradients is the batch's gradient.
+    # so that the sum of the replicas' gradients is the batch's gradient, and
+    # so is the sum over the parts of the batch.
     weights = _sum_over_replicas(objective.weights(batch))
-    with tf.GradientTape() as tape:
-        outputs = model(batch, training=True)
-        totals = objective.losses(outputs, batch)
-        loss = sum(objective.loss_terms(totals, weights).values())
-        scaled_loss = optimizer.scale_loss(loss)
-    variables = model.trainable_variables
+
+    def run_part(part):
+        with tf.GradientTape() as tape:
+            outputs = model(part, training=True)
+            totals = objective.losses(outputs, part)
+            loss = sum(objective.loss_terms(totals, weights).values())
+            scaled_loss = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled_loss, model.trainable_variables)
+        metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
+        return gradients, totals, metrics
+
+    if accumulation_steps > 1:
+        run_part = functools.partial(
+            accumulation.sum_over_parts, run_part, num_parts=accumulation_steps
+        )
+    gradients, totals, metrics = run_part(batch)
     # What this loss does not depend on has no gradient, e.g. the pooler where
     # there are no next-sentence labels. It stays as it is, and is not decayed;
     # Keras does so too, but warns.
     gradients, variables = zip(
         *(
             (gradient, variable)
-            for gradient, variable in zip(
-                tape.gradient(scaled_loss, variables), variables
-            )
+            for gradient, variable in zip(gradients, model.trainable_variables)
             if gradient is not None
         )
     )
     learning_rate = tf.identity(optimizer.learning_rate)
     optimizer.apply(gradients, variables)
 
-    metrics = objective.metrics(outputs, batch) | {"padding": _padding(batch)}
     totals, metrics = _sum_over_replicas((totals, metrics))
     num_padding, num_places = metrics["padding"]
     terms = objective.loss_terms(totals, weights)
@@ -183,7 +197,17 @@ def train(state, objective, source, config, strategy, on_save=None):
             f"{strategy.num_replicas_in_sync} replicas."
         )
     is_chief = strategies.is_chief(strategy)
-    run_steps = _compile(state.model, objective, state.optimizer, config.seed)
+    num_parts = (
+        strategy.num_replicas_in_sync * config.gradient_accumulation_steps
+    )
+    if config.train_batch_size % num_parts:
+        raise ValueError(
+            f"`train_batch_size` must be a multiple of {num_parts}: "
+            f"{strategy.num_replicas_in_sync} replicas times "
+            f"gradient_accumulation_steps={config.gradient_accumulation_steps}."
+            f" Received: train_batch_size={config.train_batch_size}."
+        )
+    run_steps = _compile(state.model, objective, state.optimizer, config)
     # On several hosts all must stop at one step: there SIGTERM ends the run
     # as it always does.
     is_alone = strategy.cluster_resolver is None
@@ -289,7 +313,7 @@ def evaluate(model, objective, source, batch_size, strategy, max_batches=None):
     }
 
 
-def _compile(model, objective, optimizer, seed):
+def _compile(model, objective, optimizer, config):
     """Returns a function that makes many steps in one call.
 
     `run_steps(strategy, iterator, step, count)` makes `count` steps, from
@@ -299,8 +323,14 @@ def _compile(model, objective, optimizer, seed):
     structure = None
 
     def replica_step(batch, step):
-        randomness.set_seeds(seed_states, seed, step)
-        return train_step(model, objective, optimizer, batch)
+        randomness.set_seeds(seed_states, config.seed, step)
+        return train_step(
+            model,
+            objective,
+            optimizer,
+            batch,
+            config.gradient_accumulation_steps,
+        )
 
     def as_row(results):
         # Runs while the step is traced: the names are known only then.

@@ -1,0 +1,71 @@
+"""A batch gone through in parts, one after the other, and summed."""
+
+import tensorflow as tf
+
+
+def sum_over_parts(run_part, batch, num_parts):
+    """Sums what a function returns of the parts of a batch.
+
+    The parts are gone through in a loop of the graph: there is the memory of
+    one part's activations at a time, and of one sum.
+
+    Args:
+        run_part: `run_part(part)` -> a nest of float tensors whose shapes do
+            not depend on the values; `None` and `tf.IndexedSlices` may be
+            among them.
+        batch: {name: tensor [B, ...]}, B static.
+        num_parts: Parts, of B / num_parts rows each.
+
+    Returns:
+        The nest, of dense tensors; what is `None` of a part stays `None`.
+
+    Raises:
+        ValueError: If `num_parts` does not divide B.
+    """
+    num_rows = next(iter(batch.values())).shape[0]
+    if num_rows % num_parts:
+        raise ValueError(
+            f"`num_parts` must divide the {num_rows} rows of the batch. "
+            f"Received: num_parts={num_parts}."
+        )
+    # Not cut out by their numbers: so the shape of a part is static.
+    parts = {
+        name: tf.reshape(
+            rows, [num_parts, num_rows // num_parts, *rows.shape[1:]]
+        )
+        for name, rows in batch.items()
+    }
+
+    # A function of its own, so that it is traced once, and that the shapes of
+    # its results are known before the loop is made.
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.int32)])
+    def run_number(number):
+        results = run_part({name: rows[number] for name, rows in parts.items()})
+        return tf.nest.map_structure(
+            lambda value: (
+                None if value is None else tf.convert_to_tensor(value)
+            ),
+            results,
+        )
+
+    structure = run_number.get_concrete_function().structured_outputs
+    specs = tf.nest.flatten(structure)
+
+    def add_part(number, *sums):
+        values = tf.nest.flatten(run_number(number))
+        values = [value for value in values if value is not None]
+        return number + 1, *(total + new for total, new in zip(sums, values))
+
+    _, *sums = tf.while_loop(
+        lambda number, *sums: number < num_parts,
+        add_part,
+        [
+            tf.constant(0),
+            *(tf.zeros(s.shape, s.dtype) for s in specs if s is not None),
+        ],
+        parallel_iterations=1,
+    )
+    sums = iter(sums)
+    return tf.nest.pack_sequence_as(
+        structure, [None if s is None else next(sums) for s in specs]
+    )
