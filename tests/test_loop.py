@@ -138,6 +138,19 @@ def test_two_devices_make_the_steps_of_one(tmp_path, records, one_device):
         np.testing.assert_allclose(value, evaluation[name], rtol=1e-5)
 
 
+def test_padding_and_tokens_are_those_of_the_batches(records, one_device):
+    history = one_device[0]
+    batches = records.training_batches(8).take(NUM_STEPS).as_numpy_iterator()
+    for report, batch in zip(history, batches, strict=True):
+        mask = batch[features.INPUT_MASK]
+        assert report["padding"] == pytest.approx(1 - mask.mean(), rel=1e-6)
+        tokens_per_example = (
+            report["tokens_per_second"] / report["examples_per_second"]
+        )
+        assert tokens_per_example == pytest.approx(mask.sum() / 8)
+        assert "tokens" not in report
+
+
 def test_a_stopped_run_goes_on_as_if_unbroken(tmp_path, records):
     strategy = make_strategy()
     unbroken = make_state(tmp_path / "unbroken", strategy, dropout=0.1)

@@ -6,6 +6,8 @@ import pytest
 import reference_training as reference
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.schedule import WarmupLinearDecay
@@ -29,6 +31,61 @@ def make_model():
         np.random.default_rng(2).normal(0, 3, (5, 3))
     )
     return model
+
+
+def test_layers_have_their_share_of_the_learning_rate():
+    config = BertConfig(
+        vocab_size=11,
+        hidden_size=6,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=7,
+        max_position_embeddings=5,
+    )
+    model = BertClassifier(config, 2)
+    optimizer = BertOptimizer(0.1, layerwise_decay=0.5)
+    optimizer = BertOptimizer.from_config(optimizer.get_config())
+    shares = {
+        "encoder/embeddings/word_embeddings": 1 / 16,
+        "encoder/embeddings/layer_norm/gamma": 1 / 16,
+        "encoder/layer_0/attention/query/kernel": 1 / 8,
+        "encoder/layer_1/output/bias": 1 / 4,
+        "encoder/layer_2/output_layer_norm/beta": 1 / 2,
+        "encoder/pooler/dense/kernel": 1,
+        "classifier/dense/bias": 1,
+    }
+    paths = {v.path.removeprefix("bert_classifier/"): v for v in model.weights}
+    variables = [paths[path] for path in shares]
+    random = np.random.default_rng(3)
+    oracles = [
+        reference.ReferenceOptimizer(
+            [variable.numpy() for variable in variables],
+            is_decayed=[
+                variable.path.endswith(("kernel", "embeddings"))
+                for variable in variables
+            ],
+        )
+        for _ in variables
+    ]
+    optimizer.build(variables)
+    for _ in range(3):
+        gradients = [random.normal(size=v.shape) for v in variables]
+        optimizer.apply(
+            [tf.constant(gradient, "float32") for gradient in gradients],
+            variables,
+        )
+        for oracle, share in zip(oracles, shares.values()):
+            oracle.apply(gradients, 0.1 * share)
+    for index, (variable, oracle) in enumerate(zip(variables, oracles)):
+        np.testing.assert_allclose(
+            variable,
+            oracle.weights[index],
+            rtol=2e-5,
+            atol=2e-6,
+            err_msg=variable.path,
+        )
+    with pytest.raises(ValueError, match="`layerwise_decay` must be above 0"):
+        BertOptimizer(layerwise_decay=0)
 
 
 def make_data(num_examples=24):
@@ -227,3 +284,19 @@ def test_not_a_number_is_not_hidden_by_clipping():
 def test_options_that_act_before_the_sum_are_refused(option):
     with pytest.raises(ValueError, match=f"`{next(iter(option))}` is not"):
         BertOptimizer(**option)
+
+
+def test_a_variable_without_gradient_stays_as_it_is():
+    model = make_model()
+    optimizer = BertOptimizer(0.03, weight_decay=0.5)
+    variables = model.trainable_variables
+    optimizer.build(variables)
+    before = [variable.numpy() for variable in variables]
+    gradients = [None] + [tf.ones_like(v) for v in before[1:]]
+    with pytest.warns(UserWarning, match="Gradients do not exist"):
+        optimizer.apply(gradients, variables)
+    np.testing.assert_array_equal(variables[0], before[0])
+    for variable, value in zip(variables[1:], before[1:]):
+        assert not np.array_equal(variable, value)
+    norm = np.sqrt(sum(value.size for value in before[1:]))
+    np.testing.assert_allclose(optimizer.gradient_norm, norm, rtol=1e-6)

@@ -1,0 +1,35 @@
+"""What a run tells: means over steps, and the line of the log."""
+
+from bert_tf.training import progress
+
+
+def test_means_are_of_steps_and_shares_of_their_places():
+    steps = [
+        {
+            "values": {"loss": 3.0, "tokens": 30.0},
+            "metrics": {"padding": (10.0, 40.0)},
+        },
+        {
+            "values": {"loss": 1.0, "tokens": 10.0},
+            "metrics": {"padding": (30.0, 40.0)},
+        },
+    ]
+    assert progress.summarize(steps) == {
+        "loss": 2.0,
+        "tokens": 20.0,
+        "padding": 0.5,
+    }
+
+
+def test_log_line():
+    report = {
+        "step": 20,
+        "loss": 1.23456,
+        "padding": 0.1749,
+        "examples_per_second": 64.0,
+        "tokens_per_second": 6758.4,
+    }
+    assert progress.log_line(report, 100, 32) == (
+        "step 20/100  loss 1.235  64.0 examples/s  6,758 tokens/s  "
+        "17.5% padding  0m40s left"
+    )
