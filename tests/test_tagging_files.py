@@ -155,3 +155,14 @@ def test_breaches_are_counted_in_a_warning(write, monkeypatch):
     assert "line 5: I-y" in told[0]
     assert "2 tags are not as iob1 has them" in told[1]
     assert "line 2: B-x" in told[1]
+
+
+def test_files_of_a_folder_are_found(tmp_path):
+    (tmp_path / "train.conll").write_text("a O\n")
+    (tmp_path / "dev").write_text("a O\n")
+    (tmp_path / "dev.txt").write_text("a O\n")
+    path = tagging_files.find_file(tmp_path, tagging_files.TRAIN)
+    assert path == str(tmp_path / "train.conll")
+    for split, received in (("dev", "dev.txt, dev"), ("test", "none of them")):
+        with pytest.raises(ValueError, match=f"Received: {received}"):
+            tagging_files.find_file(tmp_path, split)

@@ -6,6 +6,7 @@ begins with # and is no such row is a comment.
 """
 
 import dataclasses
+import os
 import re
 
 import numpy as np
@@ -19,6 +20,8 @@ DEV = "dev"
 TEST = "test"
 
 _DOCUMENT_START = "-DOCSTART-"
+# What the files of a folder may be called: "train.conll", "train", ...
+_SUFFIXES = (".conll", ".txt", ".tsv", "")
 # What a file of CoNLL-U Plus begins with: the names of its columns.
 _COLUMN_NAMES = "# global.columns ="
 # The name of the appended column, in a file whose columns have names.
@@ -96,6 +99,24 @@ class TaggingExamples:
                 self.line_indices[found[0]] + 1,
                 self.tags[found[0]],
             )
+
+
+def find_file(data_dir, split):
+    """Returns the path of a split's file in a folder.
+
+    Raises:
+        ValueError: If there is none, or more than one.
+    """
+    names = [f"{split}{suffix}" for suffix in _SUFFIXES]
+    found = [
+        name for name in names if files.exists(os.path.join(data_dir, name))
+    ]
+    if len(found) != 1:
+        raise ValueError(
+            f"{data_dir}: must hold one of {', '.join(names)}. "
+            f"Received: {', '.join(found) or 'none of them'}."
+        )
+    return os.path.join(data_dir, found[0])
 
 
 def read_columns(path, token_column=0, tag_column=-1):

@@ -1,0 +1,229 @@
+"""Tunes BERT to tag words: named entities, as in CoNLL-2003.
+
+    python -m bert_tf.run_tagger --data_dir=conll2003 \
+        --init_checkpoint=cased_L-12_H-768_A-12 --do_lower_case=false \
+        --output_dir=ner_output --do_train --do_eval --do_predict
+
+reads train, dev and test files of one word a line with its columns (see
+`tasks.tagging_files`) and writes into --output_dir the tuned model as a model
+folder (config.json, model.safetensors, vocab.txt, tokenizer_config.json,
+task.json), the state of the training in train/, precision, recall and F1 of
+the development set's entities, as conlleval counts them, in eval_results.txt,
+and the test set with a column of predicted tags in test_predictions.txt. The
+sets of TensorFlow Datasets that are on this machine go as well:
+
+    python -m bert_tf.run_tagger --tfds_name=conll2003 --data_dir=tfds ...
+
+Run again with the same flags after a stop, it goes on.
+"""
+
+import os
+
+import keras
+import tensorflow as tf
+from absl import flags
+from absl import logging
+
+from bert_tf import fine_tuning_flags
+from bert_tf import program
+from bert_tf import training_flags
+from bert_tf.tasks import entity_tags
+from bert_tf.tasks import fine_tuning
+from bert_tf.tasks import starting_point
+from bert_tf.tasks import tagging
+from bert_tf.tasks import tagging_files
+from bert_tf.tasks import tagging_tfds
+from bert_tf.tasks import tagging_windows
+from bert_tf.tasks import tuning
+from bert_tf.tasks.tagging import TaggingTask
+from bert_tf.tasks.tagging_windows import TaggingSource
+from bert_tf.tasks.tagging_windows import WindowMaker
+from bert_tf.training import strategy as strategies
+
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir",
+    None,
+    "Folder with files named train, dev and test, each with .conll, .txt, "
+    ".tsv or nothing after it; with --tfds_name that of TensorFlow Datasets.",
+)
+_FILES = {
+    tagging_files.TRAIN: flags.DEFINE_string(
+        "train_file", None, "The column file to train on, instead."
+    ),
+    tagging_files.DEV: flags.DEFINE_string(
+        "eval_file", None, "The column file for --do_eval, instead."
+    ),
+    tagging_files.TEST: flags.DEFINE_string(
+        "test_file",
+        None,
+        "The column file for --do_predict, instead; it needs no tags.",
+    ),
+}
+_TFDS_NAME = flags.DEFINE_string(
+    "tfds_name",
+    None,
+    "A set of TensorFlow Datasets that has been prepared on this machine, "
+    "e.g. conll2003.",
+)
+_TOKEN_COLUMN = flags.DEFINE_string(
+    "token_column",
+    None,
+    "The column of words: its number from 0, or its name in the first line. "
+    "Default: 0; of --tfds_name tokens.",
+)
+_TAG_COLUMN = flags.DEFINE_string(
+    "tag_column",
+    None,
+    "The column of tags, likewise. Default: -1, the last one; of --tfds_name "
+    "the one named ner, ner_tags or tags.",
+)
+_SCHEME = flags.DEFINE_enum(
+    "scheme",
+    None,
+    list(entity_tags.SCHEMES),
+    "With --do_train: how tags mark entities. Default: what the training "
+    "set's look like.",
+)
+
+
+def main(argv):
+    del argv
+    logging.set_verbosity(logging.INFO)
+    config = fine_tuning_flags.make_config()
+    strategy = training_flags.make_strategy()
+    policy = training_flags.dtype_policy(strategy)
+    is_chief = strategies.is_chief(strategy)
+    keras.utils.set_random_seed(config.random_seed)
+
+    # Data.
+    folder = None
+    if not config.do_train:
+        folder = starting_point.tuned_folder(
+            config.output_dir, config.init_checkpoint
+        )
+    wanted = {
+        tagging_files.TRAIN: config.do_train,
+        tagging_files.DEV: config.do_eval,
+        tagging_files.TEST: config.do_predict,
+    }
+    examples = {split: _read(split) for split in wanted if wanted[split]}
+    task = _find_task(folder, examples)
+    start = tuning.find_start(config, folder)
+    maker = WindowMaker(start.preprocessor(config.max_seq_length))
+    sources = {
+        split: TaggingSource(
+            examples=examples[split],
+            labels=task.labels,
+            maker=maker,
+            seed=config.random_seed,
+            is_trimmed=not isinstance(strategy, tf.distribute.TPUStrategy),
+        )
+        for split in examples
+    }
+
+    # Model.
+    with strategy.scope():
+        if config.do_train:
+            model = start.new_model(task, policy)
+        else:
+            model = start.tuned_model(task, policy)
+    predictor = fine_tuning.Predictor(
+        tagging_windows.padded_outputs(model, config.max_seq_length), strategy
+    )
+
+    def evaluate():
+        source = sources[tagging_files.DEV]
+        logits = predictor(source, config.eval_batch_size)
+        predicted, right = (
+            source.examples.by_sentence(tags)
+            for tags in (source.predict(logits), source.examples.tags)
+        )
+        results = {"loss": source.loss(logits)}
+        results |= task.scores(predicted, right)
+        return {f"eval_{name}": value for name, value in results.items()}
+
+    results = None
+    if config.do_train:
+        results = fine_tuning_flags.tune(
+            model,
+            task,
+            sources[tagging_files.TRAIN],
+            config,
+            start,
+            strategy,
+            evaluate if config.do_eval else None,
+        )
+    elif config.do_eval:
+        step = fine_tuning.trained_steps(folder)
+        results = evaluate() | {"global_step": step}
+    if config.do_eval and is_chief:
+        path = os.path.join(config.output_dir, "eval_results.txt")
+        fine_tuning.write_results(path, results)
+        for name in sorted(results):
+            print(f"{name} = {results[name]}")
+    if config.do_predict:
+        source = sources[tagging_files.TEST]
+        logits = predictor(source, config.predict_batch_size)
+        if is_chief:
+            path = os.path.join(config.output_dir, "test_predictions.txt")
+            tags = source.predict(logits)
+            tagging_files.write_predictions(path, source.examples, tags)
+            print(f"{len(tags)} tags in {path}")
+
+
+def _read(split):
+    """Returns the `TaggingExamples` of a split; of the test set no tags."""
+    tag_column = _TAG_COLUMN.value
+    if _TFDS_NAME.value:
+        return tagging_tfds.read_tfds(
+            _TFDS_NAME.value,
+            _DATA_DIR.value,
+            split,
+            _TOKEN_COLUMN.value,
+            tag_column,
+            has_tags=split != tagging_files.TEST,
+        )
+    path = _FILES[split].value
+    if path is None:
+        program.require(data_dir=_DATA_DIR.value)
+        path = tagging_files.find_file(_DATA_DIR.value, split)
+    return tagging_files.read_columns(
+        path,
+        _column(_TOKEN_COLUMN.value, 0),
+        None if split == tagging_files.TEST else _column(tag_column, -1),
+    )
+
+
+def _column(text, default):
+    """Returns the number, or else the name, that a flag gives."""
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _find_task(folder, examples):
+    """Returns the task: of a tuned folder, or what the training set shows."""
+    if folder is not None:
+        if _SCHEME.present:
+            raise ValueError("--scheme must be given with --do_train.")
+        task = tagging.tuned_task(folder)
+    else:
+        training = examples[tagging_files.TRAIN]
+        sentences = training.by_sentence(training.tags)
+        scheme = _SCHEME.value or entity_tags.detect_scheme(sentences)
+        labels = entity_tags.make_labels(sentences, scheme)
+        if len(labels) == 1:
+            raise ValueError(f"{training.path}: there is no entity in it.")
+        logging.info("Scheme %s; tags: %s.", scheme, ", ".join(labels))
+        task = TaggingTask(scheme=scheme, labels=labels)
+    for split in examples.values():
+        if split.tags is not None:
+            split.warn_of_breaches(task.scheme)
+    return task
+
+
+if __name__ == "__main__":
+    program.run(main)

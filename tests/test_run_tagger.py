@@ -1,0 +1,121 @@
+"""run_tagger from files to files, as a subprocess."""
+
+import json
+
+import pytest
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+
+PROGRAM = "bert_tf.run_tagger"
+TOKENS = (*SPECIAL_TOKENS, *"abcdefgh?.")
+CONFIG = BertConfig(
+    vocab_size=len(TOKENS),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+)
+SENTENCE = "-DOCSTART- O\n\nA B-x\nB. I-x\n\u200b O\n"
+LONG = "".join(f"{letter} O\n" for letter in "abcdefgh" * 4)
+
+
+@pytest.fixture
+def flags(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    return (
+        f"--vocab_file={tmp_path / 'vocab.txt'}",
+        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        f"--output_dir={tmp_path / 'output'}",
+        f"--data_dir={tmp_path}",
+        "--max_seq_length=10",
+    )
+
+
+def read_results(folder):
+    lines = (folder / "eval_results.txt").read_text().splitlines()
+    return {
+        name: float(value)
+        for name, value in (line.split(" = ") for line in lines)
+    }
+
+
+def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
+    output = tmp_path / "output"
+    (tmp_path / "train.txt").write_text(
+        f"{SENTENCE}\n{LONG}\nd B-y\n\ne O\n" * 2, "utf-8"
+    )
+    (tmp_path / "dev.txt").write_text(f"{SENTENCE}\nc I-y\n\n{LONG}", "utf-8")
+    (tmp_path / "test.txt").write_text(f"{SENTENCE}\n{LONG}", "utf-8")
+    done = run_program(
+        PROGRAM,
+        *flags,
+        "--do_train",
+        "--do_eval",
+        "--do_predict",
+        "--train_batch_size=5",
+        "--num_train_epochs=2",
+        "--iterations_per_loop=2",
+    )
+    # 2 * 10 windows: the long sentence has seven.
+    assert "step 8/8" in done.stderr
+    assert "Scheme bio; tags: O, B-x, I-x, B-y, I-y." in done.stderr
+    assert "1 tags are not as bio has them" in done.stderr
+    results = read_results(output)
+    assert results["global_step"] == 8
+    assert 0 <= results["eval_f1"] <= 1
+    assert 0 < results["eval_loss"] < 5
+    assert "eval_y_recall" in results
+    assert f"eval_f1 = {results['eval_f1']}" in done.stdout
+    task = {
+        "family": "tagging",
+        "scheme": "bio",
+        "labels": ["O", "B-x", "I-x", "B-y", "I-y"],
+    }
+    assert json.loads((output / "task.json").read_text()) == task
+    config = json.loads((output / "config.json").read_text())
+    assert config["architectures"] == ["BertForTokenClassification"]
+    assert list(config["id2label"].values()) == task["labels"]
+    assert checkpoints.load(output, BertTokenClassifier).num_labels == 5
+
+    predictions = (output / "test_predictions.txt").read_text("utf-8")
+    lines = (tmp_path / "test.txt").read_text("utf-8").splitlines()
+    for line, predicted in zip(lines, predictions.splitlines(), strict=True):
+        if not line:
+            assert predicted == ""
+        else:
+            assert predicted.rpartition(" ")[0] == line
+            assert predicted.rpartition(" ")[2] in task["labels"]
+    assert predictions.startswith("-DOCSTART- O O\n\n")
+    assert "\u200b O O\n" in predictions
+
+    # The tuned model alone gives the same answers, with a file of its own.
+    (output / "test_predictions.txt").unlink()
+    (tmp_path / "words").write_text(f"{SENTENCE}\n{LONG}", "utf-8")
+    done = run_program(
+        PROGRAM,
+        "--do_eval",
+        "--do_predict",
+        f"--test_file={tmp_path / 'words'}",
+        *flags[2:],
+    )
+    assert read_results(output) == pytest.approx(results, rel=1e-5)
+    again = (output / "test_predictions.txt").read_text("utf-8")
+    assert again == predictions
+
+
+def test_unknown_tag_is_told_before_training(tmp_path, flags, run_program):
+    (tmp_path / "train.txt").write_text("a B-x\n")
+    (tmp_path / "dev.txt").write_text("a B-x\nb B-z\n")
+    refused = run_program(
+        PROGRAM, *flags, "--do_train", "--do_eval", check=False
+    )
+    assert refused.returncode == 1
+    last = refused.stderr.splitlines()[-1]
+    assert last.startswith("run_tagger.py: error: ")
+    assert f"{tmp_path / 'dev.txt'}, line 2: the tag must be one" in last
+    assert not (tmp_path / "output").exists()
