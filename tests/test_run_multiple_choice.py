@@ -1,0 +1,85 @@
+"""run_multiple_choice from files to files, as a subprocess."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+
+PROGRAM = "bert_tf.run_multiple_choice"
+TOKENS = (*SPECIAL_TOKENS, *"abcdefgh?.")
+CONFIG = BertConfig(
+    vocab_size=len(TOKENS),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+)
+
+
+def write(path, count, num_choices=3, has_labels=True):
+    rows = []
+    for index in range(count):
+        row = {
+            "context": "a b c" * (index + 1),
+            "choices": ["d e", "f. g", "h", "a"][:num_choices],
+        }
+        if has_labels:
+            row["label"] = index % num_choices
+        rows.append(json.dumps(row) + "\n")
+    path.write_text("".join(rows))
+    return path
+
+
+def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    output = tmp_path / "output"
+    flags = (
+        f"--vocab_file={tmp_path / 'vocab.txt'}",
+        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        f"--output_dir={output}",
+        "--max_seq_length=12",
+    )
+    test_file = write(tmp_path / "test.jsonl", 5, has_labels=False)
+    done = run_program(
+        PROGRAM,
+        *flags,
+        f"--train_file={write(tmp_path / 'train.jsonl', 10)}",
+        f"--eval_file={write(tmp_path / 'dev.jsonl', 7)}",
+        f"--test_file={test_file}",
+        "--do_train",
+        "--do_eval",
+        "--do_predict",
+        "--train_batch_size=4",
+        "--num_train_epochs=2",
+        "--iterations_per_loop=1",
+    )
+    assert "step 5/5" in done.stderr
+    lines = (output / "eval_results.txt").read_text().splitlines()
+    results = dict(line.split(" = ") for line in lines)
+    assert list(results) == ["eval_accuracy", "eval_loss", "global_step"]
+    assert float(results["eval_loss"]) == pytest.approx(np.log(3), abs=0.3)
+    assert f"eval_accuracy = {results['eval_accuracy']}" in done.stdout
+    assert json.loads((output / "task.json").read_text()) == {
+        "family": "multiple_choice",
+        "num_choices": 3,
+    }
+    table = np.loadtxt(output / "test_results.tsv", skiprows=1)
+    assert table.shape == (5, 4)
+    np.testing.assert_allclose(table[:, 1:].sum(axis=1), 1, rtol=1e-5)
+    assert table[:, 0].tolist() == table[:, 1:].argmax(axis=1).tolist()
+
+    # The tuned model takes as many choices as it was tuned to, and no others.
+    refused = run_program(
+        PROGRAM,
+        *flags,
+        f"--test_file={write(tmp_path / 'more.jsonl', 2, 4)}",
+        "--do_predict",
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "more.jsonl, line 1: a row must have 3 choices" in refused.stderr
