@@ -7,11 +7,11 @@ r"""Makes TFRecords of masked, paired examples for BERT's pre-training.
 
 The input holds one sentence a line and a blank line between documents; a
 document goes on from one file into the next. Raw text is read with
---input_format. The flags, their defaults and the records are those of
-google-research/bert's program of this name. The same input, flags and seed
-give the same bytes, with any number of processes; a run that was killed goes
-on when it is started again. A manifest is written beside the records:
-manifest-<first record file>.json.
+--input_format, a set of TensorFlow Datasets with --tfds_name. The flags,
+their defaults and the records are those of google-research/bert's program of
+this name. The same input, flags and seed give the same bytes, with any number
+of processes; a run that was killed goes on when it is started again. A
+manifest is written beside the records: manifest-<first record file>.json.
 """
 
 import time
@@ -24,6 +24,7 @@ from bert_tf.pretraining import builder
 from bert_tf.pretraining import documents
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
+from bert_tf.pretraining import tfds_text
 from bert_tf.text.tokenizer import WordpieceTokenizer
 from bert_tf.text.vocabulary import load_vocabulary
 
@@ -41,7 +42,23 @@ _INPUT_FORMAT = flags.DEFINE_enum(
     "wikiextractor: what WikiExtractor writes.",
 )
 _TEXT_FIELD = flags.DEFINE_string(
-    "text_field", "text", "The field that holds the text, for jsonl."
+    "text_field",
+    "text",
+    "The field that holds the text, for jsonl and TensorFlow Datasets.",
+)
+_TFDS_NAME = flags.DEFINE_string(
+    "tfds_name",
+    None,
+    "In place of input_file: a prepared text set of TensorFlow Datasets, e.g. "
+    "wikipedia/20230601.en. Its examples are documents of prose.",
+)
+_TFDS_DATA_DIR = flags.DEFINE_string(
+    "tfds_data_dir",
+    None,
+    "Where the set is prepared; by default ~/tensorflow_datasets.",
+)
+_TFDS_SPLIT = flags.DEFINE_string(
+    "tfds_split", "train", "What is read of the set, e.g. train[:10%]."
 )
 _OUTPUT_FILE = flags.DEFINE_string(
     "output_file",
@@ -134,10 +151,9 @@ _UNITS = {"read": "B", "pair": " blocks", "write": " examples"}
 def main(argv):
     del argv
     program.require(
-        input_file=_INPUT_FILE.value,
-        output_file=_OUTPUT_FILE.value,
-        vocab_file=_VOCAB_FILE.value,
+        output_file=_OUTPUT_FILE.value, vocab_file=_VOCAB_FILE.value
     )
+    source = _source()
     settings = stages.Settings(
         max_seq_length=_MAX_SEQ_LENGTH.value,
         max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
@@ -146,7 +162,7 @@ def main(argv):
         masked_lm_prob=_MASKED_LM_PROB.value,
         short_seq_prob=_SHORT_SEQ_PROB.value,
         do_whole_word_mask=_DO_WHOLE_WORD_MASK.value,
-        input_format=_INPUT_FORMAT.value,
+        input_format="tfds" if _TFDS_NAME.value else _INPUT_FORMAT.value,
         text_field=_TEXT_FIELD.value,
         objective=_OBJECTIVE.value,
         masking_mode=_MASKING.value,
@@ -170,7 +186,7 @@ def main(argv):
     start = time.monotonic()
     try:
         counts = builder.build(
-            _INPUT_FILE.value,
+            source,
             _OUTPUT_FILE.value,
             tokenizer,
             settings,
@@ -182,6 +198,23 @@ def main(argv):
         for bar in bars.values():
             bar.close()
     _print_table(counts, time.monotonic() - start)
+
+
+def _source():
+    if not _TFDS_NAME.value:
+        program.require(input_file=_INPUT_FILE.value)
+        return _INPUT_FILE.value
+    if _INPUT_FILE.value or _INPUT_FORMAT.present:
+        raise ValueError(
+            "`tfds_name` must not come with `input_file` or `input_format`. "
+            f"Received: tfds_name={_TFDS_NAME.value!r}."
+        )
+    return tfds_text.TfdsText(
+        name=_TFDS_NAME.value,
+        data_dir=_TFDS_DATA_DIR.value,
+        split=_TFDS_SPLIT.value,
+        text_field=_TEXT_FIELD.value,
+    )
 
 
 def _print_table(counts, seconds):

@@ -495,7 +495,7 @@ def test_statistics_are_those_of_the_originals_rules(
     examples of one build are not independent of each other.
     """
     texts = make_documents(110, seed=8)
-    paths = (write_text(tmp_path / "a.txt", texts),)
+    source = documents.TextFiles(paths=(write_text(tmp_path / "a.txt", texts),))
     num_builds = 12
 
     def settings(seed):
@@ -509,8 +509,8 @@ def test_statistics_are_those_of_the_originals_rules(
         )
 
     job = stages.Job(
-        input_paths=paths,
-        parts=tuple(documents.parts_of(paths)),
+        source=source,
+        parts=tuple(source.parts()),
         work_dir=str(tmp_path),
         vocabulary=VOCABULARY.tokens,
         do_lower_case=True,

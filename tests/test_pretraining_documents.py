@@ -12,6 +12,7 @@ import pytest
 from bert_tf.pretraining import documents
 from bert_tf.pretraining.documents import Part
 from bert_tf.pretraining.documents import Reader
+from bert_tf.pretraining.documents import TextFiles
 
 
 def write(folder, **contents):
@@ -28,7 +29,7 @@ def read(paths, input_format="sentences", parts=None):
     """Returns {(file number, offset): sentences} of all parts."""
     reader = Reader(paths, input_format)
     found = {}
-    for part in parts or documents.parts_of(paths):
+    for part in parts or TextFiles(paths=tuple(paths)).parts():
         before = len(found)
         for key, sentence in reader.read(part):
             place = divmod(key, 1 << documents.OFFSET_BITS)
@@ -168,7 +169,7 @@ def test_compressed_files(tmp_path, suffix, compress):
     path = tmp_path / f"a.txt.{suffix}"
     path.write_bytes(compress(text.encode()))
     assert read([str(path)]) == read(plain)
-    assert len(documents.parts_of([str(path)])) == 1
+    assert len(TextFiles(paths=(str(path),)).parts()) == 1
     path.write_bytes(compress(text.encode())[:-20])
     with pytest.raises(ValueError, match=rf"a\.txt\.{suffix}: .*cut short"):
         read([str(path)])
@@ -220,7 +221,7 @@ def test_input_is_described(tmp_path):
 def test_parts_cover_the_files(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "PART_BYTES", 4)
     paths = write(tmp_path, a="123456789", b="1234")
-    assert documents.parts_of(paths) == [
+    assert TextFiles(paths=tuple(paths)).parts() == [
         Part(file_number=0, start=0, end=4),
         Part(file_number=0, start=4, end=8),
         Part(file_number=0, start=8, end=9),

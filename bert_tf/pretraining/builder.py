@@ -95,7 +95,8 @@ def build(
     nothing behind.
 
     Args:
-        input_files: Comma-separated globs of text files.
+        input_files: Comma-separated globs of text files; or a
+            `tfds_text.TfdsText`, with the setting `input_format="tfds"`.
         output_files: Comma-separated paths, as `records.output_paths` reads
             them. Examples are dealt to them evenly, records of several
             examples only about so.
@@ -122,10 +123,17 @@ def build(
             f"Received: num_workers={num_workers}."
         )
     output_paths = records.output_paths(output_files)
-    input_paths = documents.input_paths(input_files)
-    num_workers = num_workers or _default_workers(input_paths)
+    source = input_files
+    if isinstance(input_files, str):
+        source = documents.TextFiles(
+            paths=tuple(documents.input_paths(input_files)),
+            input_format=settings.input_format,
+            text_field=settings.text_field,
+        )
+    parts = tuple(source.parts())
+    num_workers = num_workers or _default_workers(sum(source.sizes(parts)))
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
-        inputs = list(pool.map(documents.describe, input_paths))
+        inputs = list(pool.map(documents.describe, source.paths))
     manifest = manifests.Manifest(
         max_seq_length=settings.max_seq_length,
         max_predictions_per_seq=settings.max_predictions_per_seq,
@@ -136,7 +144,8 @@ def build(
             name: value
             for name, value in dataclasses.asdict(settings).items()
             if name not in ("max_seq_length", "max_predictions_per_seq")
-        },
+        }
+        | source.settings,
         inputs=inputs,
         counts={},
         records={},
@@ -148,8 +157,8 @@ def build(
     }
     with _work_folder(work_dir, output_paths, work) as folder:
         job = stages.Job(
-            input_paths=tuple(input_paths),
-            parts=tuple(documents.parts_of(input_paths)),
+            source=source,
+            parts=parts,
             work_dir=folder,
             vocabulary=tokenizer.vocabulary.tokens,
             do_lower_case=tokenizer.do_lower_case,
@@ -162,12 +171,7 @@ def build(
     return counts
 
 
-def _default_workers(input_paths):
-    num_bytes = sum(
-        # Compressed text is four times as long, or so.
-        files.size(path) * (4 if files.is_compressed(path) else 1)
-        for path in input_paths
-    )
+def _default_workers(num_bytes):
     cores = len(os.sched_getaffinity(0))
     return min(cores, 1 + num_bytes // _BYTES_A_WORKER)
 
@@ -196,17 +200,11 @@ def _run_stages(job, run, num_shards, progress):
                 progress(shown, done, sum(sizes))
         return [results[number] for number in range(len(sizes))]
 
-    ends = [
-        files.size(job.input_paths[part.file_number])
-        if part.end is None
-        else part.end
-        for part in job.parts
-    ]
-    part_sizes = [end - part.start for part, end in zip(job.parts, ends)]
+    part_sizes = job.source.sizes(job.parts)
     parts = _total(run_stage("read_part", "part", part_sizes, "read"))
     if not parts["tokens"]:
         raise ValueError(
-            f"There is no sentence in the input: {', '.join(job.input_paths)}."
+            f"There is no sentence in the input: {', '.join(job.source.names)}."
         )
 
     num_blocks = sentence_pairs.num_blocks(parts["tokens"])

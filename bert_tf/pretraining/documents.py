@@ -12,6 +12,7 @@ import hashlib
 import html
 import json
 import re
+import types
 
 from bert_tf import files
 from bert_tf.pretraining.sentences import split_sentences
@@ -72,26 +73,60 @@ def input_paths(patterns):
     return list(paths)
 
 
-def parts_of(paths):
-    """Returns the `Part`s that files are read in: ranges of `PART_BYTES`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFiles:
+    """Text files, as input of the builder.
 
-    A compressed file is one part.
+    Args:
+        paths: The files, in order (`input_paths`).
+        input_format: See `Reader`.
+        text_field: See `Reader`.
     """
-    parts = []
-    for number, path in enumerate(paths):
-        if files.is_compressed(path):
-            parts.append(Part(file_number=number))
-            continue
-        size = files.size(path)
-        parts += [
-            Part(
-                file_number=number,
-                start=start,
-                end=min(size, start + PART_BYTES),
-            )
-            for start in range(0, size, PART_BYTES)
+
+    paths: tuple
+    input_format: str = "sentences"
+    text_field: str = "text"
+
+    # What a manifest tells, besides the files.
+    settings = types.MappingProxyType({})
+
+    @property
+    def names(self):
+        return self.paths
+
+    def parts(self):
+        """Returns the `Part`s of the files: ranges of `PART_BYTES`.
+
+        A compressed file is one part.
+        """
+        parts = []
+        for number, path in enumerate(self.paths):
+            if files.is_compressed(path):
+                parts.append(Part(file_number=number))
+                continue
+            size = files.size(path)
+            parts += [
+                Part(
+                    file_number=number,
+                    start=start,
+                    end=min(size, start + PART_BYTES),
+                )
+                for start in range(0, size, PART_BYTES)
+            ]
+        return parts
+
+    def sizes(self, parts):
+        """Returns about how many bytes of text the parts have."""
+        return [
+            # Compressed text is four times as long, or so.
+            4 * files.size(self.paths[part.file_number])
+            if part.end is None
+            else part.end - part.start
+            for part in parts
         ]
-    return parts
+
+    def reader(self):
+        return Reader(self.paths, self.input_format, self.text_field)
 
 
 def describe(path):
@@ -107,6 +142,36 @@ def describe(path):
         "bytes": num_bytes,
         "sha256": digest.hexdigest(),
     }
+
+
+class Keyed:
+    """Sentences with the keys of their documents, for one iteration.
+
+    Args:
+        sentences: An iterable of (number of the file, place in it, sentence),
+            the first two those of the document, ascending.
+
+    Attributes:
+        num_cut: How often a document was cut at `MAX_DOCUMENT_BYTES`.
+    """
+
+    def __init__(self, sentences):
+        self._sentences = sentences
+        self.num_cut = 0
+
+    def __iter__(self):
+        document, key, size = None, None, 0
+        for file_number, offset, sentence in self._sentences:
+            if (file_number, offset) != document:
+                document = file_number, offset
+                key, size = file_number << OFFSET_BITS | offset, 0
+            elif size > MAX_DOCUMENT_BYTES:
+                # A document is longer than one byte for each of its cuts, so
+                # this is no other one's key.
+                key, size = key + 1, 0
+                self.num_cut += 1
+            size += len(sentence)
+            yield key, sentence
 
 
 class Reader:
@@ -161,26 +226,9 @@ class Reader:
                 damaged, or a line has not the form of the format; the
                 message names the file and the line.
         """
-        path = None
-        document, base, size = None, None, 0
-        try:
-            for file_number, offset, sentence in self._read(part):
-                path = self._paths[file_number]
-                if (file_number, offset) != document:
-                    document = file_number, offset
-                    base, size = file_number << OFFSET_BITS | offset, 0
-                elif size > MAX_DOCUMENT_BYTES:
-                    # A line is longer than one byte for each of its cuts, so
-                    # this is no other document's key.
-                    base, size = base + 1, 0
-                    self.num_cut_documents += 1
-                size += len(sentence)
-                yield base, sentence
-        except files.DAMAGE_ERRORS as error:
-            path = path or self._paths[part.file_number]
-            raise ValueError(
-                f"{path}: the compressed file is damaged or cut short: {error}"
-            ) from error
+        keyed = Keyed(self._read(part))
+        yield from keyed
+        self.num_cut_documents += keyed.num_cut
 
     def _read_sentences(self, part):
         # A document begins after a blank line, and belongs to the part that
@@ -291,7 +339,9 @@ class Reader:
                     if skipped.endswith(b"\n"):
                         break
             rest = b""
-            while line := rest + stream.readline(limit - len(rest)):
+            while line := rest + self._read_line(
+                stream, path, limit - len(rest)
+            ):
                 rest = b""
                 if len(line) >= limit and not line.endswith(b"\n"):
                     if max_bytes:
@@ -311,6 +361,15 @@ class Reader:
                     ) from error
                 yield offset, text
                 offset += len(line)
+
+    @staticmethod
+    def _read_line(stream, path, limit):
+        try:
+            return stream.readline(limit)
+        except files.DAMAGE_ERRORS as error:
+            raise ValueError(
+                f"{path}: the compressed file is damaged or cut short: {error}"
+            ) from error
 
     def _place(self, number, offset):
         """Returns the file and the line at an offset, for errors."""

@@ -29,6 +29,7 @@ from bert_tf.text import masking
 from bert_tf.text.tokenizer import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
+INPUT_FORMATS = (*documents.FORMATS, "tfds")
 MASKING_MODES = ("static", "dynamic")
 
 # Examples packed, masked and serialized together.
@@ -48,8 +49,9 @@ class Settings:
         masked_lm_prob: Share of an example's tokens that is masked.
         short_seq_prob: Share of documents cut for a random shorter length.
         do_whole_word_mask: Whether all pieces of a word are masked together.
-        input_format: One of `documents.FORMATS`.
-        text_field: The field of the text, for the format "jsonl".
+        input_format: One of `INPUT_FORMATS`: how files are read, or that it
+            is a set of TensorFlow Datasets.
+        text_field: The field of the text, for the formats "jsonl" and "tfds".
         objective: One of `sentence_pairs.OBJECTIVES`.
         masking_mode: One of `MASKING_MODES`: whether the masks are in the
             records, or are chosen anew in each epoch by who reads them.
@@ -78,9 +80,9 @@ class Settings:
     def __post_init__(self):
         # Each checks its part.
         _ = self.pairs, self.masking
-        if self.input_format not in documents.FORMATS:
+        if self.input_format not in INPUT_FORMATS:
             raise ValueError(
-                f"`input_format` must be one of {', '.join(documents.FORMATS)}"
+                f"`input_format` must be one of {', '.join(INPUT_FORMATS)}"
                 f". Received: input_format={self.input_format!r}."
             )
         if self.masking_mode not in MASKING_MODES:
@@ -119,8 +121,8 @@ class Job:
     """All that a task needs to know; it can be pickled.
 
     Args:
-        input_paths: The text files, in order.
-        parts: Their `documents.Part`s.
+        source: What is read: `documents.TextFiles` or `tfds_text.TfdsText`.
+        parts: Its `documents.Part`s.
         work_dir: The work folder, on a local disk.
         vocabulary: The vocabulary's tokens.
         do_lower_case: Of the tokenizer.
@@ -128,7 +130,7 @@ class Job:
         settings: The `Settings`.
     """
 
-    input_paths: tuple
+    source: object
     parts: tuple
     work_dir: str
     vocabulary: tuple
@@ -194,10 +196,7 @@ class Stages:
 
     def read_part(self, number):
         """Tokenises the documents of a part of the text."""
-        settings = self.job.settings
-        reader = documents.Reader(
-            self.job.input_paths, settings.input_format, settings.text_field
-        )
+        reader = self.job.source.reader()
         path = self.job.path("part", number)
         counts = corpus.write_part(
             reader.read(self.job.parts[number]),

@@ -1,0 +1,221 @@
+"""Reads documents from a text set of TensorFlow Datasets.
+
+A set that has been prepared on disk; nothing is downloaded. Every example is
+a document, its lines are paragraphs, and sentences are found by
+`sentences.split_sentences`. Parts are ranges of examples, of which only the
+shards that hold them are read.
+"""
+
+import dataclasses
+import functools
+
+import tensorflow as tf
+
+from bert_tf.pretraining import documents
+from bert_tf.pretraining.sentences import split_sentences
+
+# Of the bits of a document's place (`documents.OFFSET_BITS`), those that tell
+# apart the documents that a long one is cut in.
+_CUT_BITS = 14
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsText:
+    """A text set of TensorFlow Datasets, as input of the builder.
+
+    Args:
+        name: E.g. "wikipedia/20230601.en"; the newest version on the disk, or
+            "...:1.0.0".
+        data_dir: Where sets are prepared; None for `~/tensorflow_datasets`.
+        split: E.g. "train", or "train[:10%]+validation".
+        text_field: The feature that holds the text.
+
+    Raises:
+        ValueError: If there is no such set, split or feature, or the set is
+            not prepared.
+    """
+
+    name: str
+    data_dir: str | None = None
+    split: str = "train"
+    text_field: str = "text"
+
+    def __post_init__(self):
+        features = dict(self._builder.info.features.items())
+        feature = features.get(self.text_field)
+        if feature is None or (feature.tf_dtype, feature.shape) != (
+            tf.string,
+            (),
+        ):
+            raise ValueError(
+                f"`text_field` must name a text of the set {self.name}, which "
+                f"has: {', '.join(sorted(features))}. "
+                f"Received: text_field={self.text_field!r}."
+            )
+        if not self._ranges or not any(last > a for _, a, last in self._ranges):
+            raise ValueError(
+                f"`tfds_split` must hold an example. Received: {self.split!r}."
+            )
+
+    def __getstate__(self):
+        # Not what the cached properties hold: every process makes its own.
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+        }
+
+    @functools.cached_property
+    def _builder(self):
+        # Only who reads such a set waits for its import.
+        import tensorflow_datasets as tfds
+
+        try:
+            builder = tfds.builder(
+                self.name, data_dir=self.data_dir, try_gcs=False
+            )
+        except (tfds.core.DatasetNotFoundError, AssertionError) as error:
+            # Without its list of all the sets that there are.
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                "`tfds_name` must name a set that is prepared. Received: "
+                f"tfds_name={self.name!r} ({reason})"
+            ) from error
+        if not builder.info.splits:
+            raise ValueError(
+                f"The set {self.name} is not prepared in {builder.data_dir}: "
+                "run its `download_and_prepare()` first."
+            )
+        return builder
+
+    @functools.cached_property
+    def _ranges(self):
+        """(split, first, last) of the examples, without gaps in each."""
+        import tensorflow_datasets as tfds
+
+        splits = self._builder.info.splits
+        try:
+            wanted = tfds.core.ReadInstruction.from_spec(self.split)
+            absolute = wanted.to_absolute(splits)
+        except (ValueError, KeyError, AssertionError) as error:
+            raise ValueError(
+                f"`tfds_split` must name a split of {self.name}, which has: "
+                f"{', '.join(sorted(splits))}. "
+                f"Received: tfds_split={self.split!r}."
+            ) from error
+        return [
+            (
+                each.splitname,
+                each.from_ or 0,
+                splits[each.splitname].num_examples
+                if each.to is None
+                else each.to,
+            )
+            for each in absolute
+        ]
+
+    @property
+    def settings(self):
+        """What a manifest tells, besides the files."""
+        return {
+            "tfds_name": self._builder.info.full_name,
+            "tfds_split": self.split,
+        }
+
+    @property
+    def names(self):
+        return [f"{self._builder.info.full_name}, {self.split}"]
+
+    @property
+    def paths(self):
+        """The set's files that are read, in order."""
+        splits = self._builder.info.splits
+        # Keys of a dictionary: each file once, in order.
+        return list(
+            dict.fromkeys(
+                str(path)
+                for name, first, last in self._ranges
+                if last > first
+                for path in splits[f"{name}[{first}:{last}]"].filepaths
+            )
+        )
+
+    def parts(self):
+        """Returns `documents.Part`s, whose places are those of examples."""
+        parts = []
+        for number, (name, first, last) in enumerate(self._ranges):
+            step = max(1, int(documents.PART_BYTES // self._mean_bytes(name)))
+            parts += [
+                documents.Part(
+                    file_number=number, start=start, end=min(last, start + step)
+                )
+                for start in range(first, last, step)
+            ]
+        return parts
+
+    def sizes(self, parts):
+        """Returns about how many bytes the parts have."""
+        means = [self._mean_bytes(name) for name, _, _ in self._ranges]
+        return [
+            round((part.end - part.start) * means[part.file_number])
+            for part in parts
+        ]
+
+    def _mean_bytes(self, name):
+        split = self._builder.info.splits[name]
+        return max(1, split.num_bytes / max(1, split.num_examples))
+
+    def reader(self):
+        return _Reader(self)
+
+    def texts(self, part):
+        """Yields (number of the example, its text) of a part."""
+        import tensorflow_datasets as tfds
+
+        name, _, _ = self._ranges[part.file_number]
+        data = self._builder.as_dataset(
+            split=tfds.core.ReadInstruction(
+                name, from_=part.start, to=part.end, unit="abs"
+            ),
+            shuffle_files=False,
+            # In order, one file at a time, and nothing of it kept.
+            read_config=tfds.ReadConfig(
+                interleave_cycle_length=1, try_autocache=False
+            ),
+        )
+        try:
+            texts = data.map(lambda example: example[self.text_field])
+            for number, text in enumerate(texts.as_numpy_iterator()):
+                yield part.start + number, text
+        except tf.errors.OpError as error:
+            raise ValueError(
+                f"{self.names[0]}: a file of the set is missing, damaged or "
+                f"cut short: {error.message}"
+            ) from error
+
+
+class _Reader:
+    """Reads the documents of parts, as `documents.Reader` does of files."""
+
+    num_cut_lines = 0
+
+    def __init__(self, source):
+        self._source = source
+        self.num_cut_documents = 0
+
+    def read(self, part):
+        keyed = documents.Keyed(self._sentences(part))
+        yield from keyed
+        self.num_cut_documents += keyed.num_cut
+
+    def _sentences(self, part):
+        for number, text in self._source.texts(part):
+            try:
+                text = text.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{self._source.names[0]}, example {number}: not UTF-8 "
+                    f"(byte {text[error.start]:#04x})."
+                ) from error
+            for paragraph in text.split("\n"):
+                for sentence in split_sentences(paragraph):
+                    yield part.file_number, number << _CUT_BITS, sentence
