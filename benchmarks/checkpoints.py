@@ -2,28 +2,39 @@ r"""Times how long a model folder takes to load, beside reading its file.
 
     python benchmarks/checkpoints.py --size=base --repetitions=7
 
-Makes a model folder of that size in a temporary folder, then in turn reads
-model.safetensors from end to end and loads it into a `BertEncoder`, each time
-after the system was told to drop the file from its cache. Prints the medians
-and the median of the ratios.
+Makes a model folder of that size in a temporary folder. Then in turn reads
+model.safetensors from end to end and loads it into a `BertEncoder`: with the
+file dropped from the system's cache, where the disk is part of both, and with
+the file in it. To read is to have the bytes in new memory, as a loaded model
+has its weights; the time for a buffer that is used again and again, "stream",
+stands beside it. Prints medians, the median of the ratios, the time of "build",
+which is Keras making the variables before any value is there, and how much
+memory a load takes at most, TensorFlow's own start included. Linux only.
 """
 
+import multiprocessing
 import os
 import statistics
 import tempfile
+import threading
 import time
 
 from absl import app
 from absl import flags
+from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import loading
+from bert_tf.checkpoints import model_folder
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
 _SIZE = flags.DEFINE_string("size", "base", "A name of BertConfig.named.")
-_REPETITIONS = flags.DEFINE_integer("repetitions", 7, "Pairs of measurements.")
+_REPETITIONS = flags.DEFINE_integer("repetitions", 7, "Of each measurement.")
+
+_SAMPLE_SECONDS = 0.002
 
 
 def drop_from_cache(path):
@@ -34,47 +45,117 @@ def drop_from_cache(path):
 
 
 def read(path):
-    buffer = bytearray(1 << 24)
     with open(path, "rb", buffering=0) as stream:
-        while stream.readinto(buffer):
+        return stream.read()
+
+
+def stream(path):
+    buffer = bytearray(1 << 24)
+    with open(path, "rb", buffering=0) as file:
+        while file.readinto(buffer):
             pass
+
+
+def build(folder):
+    """Makes the model with its variables, and no values."""
+    with loading.without_random_values():
+        return BertEncoder(model_folder.read_config(folder))
 
 
 def seconds(function, *arguments):
     start = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - start
+    result = function(*arguments)
+    elapsed = time.perf_counter() - start
+    del result  # Giving the memory back is no part of it.
+    return elapsed
+
+
+def bytes_from_disk():
+    """Returns how much this process has made the system read."""
+    return int(_value_of("/proc/self/io", "read_bytes"))
+
+
+def memory():
+    """Returns the MiB of this process that are no file's."""
+    return int(_value_of("/proc/self/status", "RssAnon").split()[0]) / 2**10
+
+
+def peak_memory(folder):
+    """Returns the most MiB that a load held beyond what was held before."""
+    samples = [before := memory()]
+    is_done = threading.Event()
+
+    def sample():
+        while not is_done.wait(_SAMPLE_SECONDS):
+            samples.append(memory())
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    model = checkpoints.load(folder, BertEncoder)
+    is_done.set()
+    thread.join()
+    del model
+    return max(samples) - before
+
+
+def _value_of(path, key):
+    with open(path) as file:
+        return dict(line.split(":", 1) for line in file)[key].strip()
+
+
+def measure(folder, path, is_dropped):
+    """Prints the times with the file in the system's cache or not."""
+    calls = {
+        "read": (read, path),
+        "stream": (stream, path),
+        "load": (checkpoints.load, folder, BertEncoder),
+        "  build": (build, folder),
+    }
+    times = {name: [] for name in calls}
+    from_disk = []
+    for _ in range(_REPETITIONS.value):
+        for name, call in calls.items():
+            if is_dropped:
+                drop_from_cache(path)
+            before = bytes_from_disk()
+            times[name].append(seconds(*call))
+            if name == "read":
+                from_disk.append((bytes_from_disk() - before) / 2**20)
+    print(
+        f"file {'dropped from' if is_dropped else 'in'} the cache: "
+        f"{statistics.median(from_disk):.0f} MiB of a read from the disk"
+    )
+    for name, values in times.items():
+        print(
+            f"  {name:8} s  median {statistics.median(values):.3f}  "
+            f"min {min(values):.3f}  max {max(values):.3f}"
+        )
+    for name in ("read", "stream"):
+        ratios = [a / b for a, b in zip(times["load"], times[name])]
+        print(f"  load / {name}  median {statistics.median(ratios):.2f}")
 
 
 def main(_):
+    logging.set_verbosity(logging.WARNING)  # Not a report for every load.
     config = BertConfig.named(_SIZE.value)
     words = (f"word{n}" for n in range(config.vocab_size - len(SPECIAL_TOKENS)))
-    vocabulary = Vocabulary(tokens=(*SPECIAL_TOKENS, *words))
-    reads, loads = [], []
     with tempfile.TemporaryDirectory() as folder:
         checkpoints.save(
             folder,
             BertEncoder(config),
-            vocabulary,
+            Vocabulary(tokens=(*SPECIAL_TOKENS, *words)),
             do_lower_case=True,
             max_seq_length=config.max_position_embeddings,
         )
-        path = os.path.join(folder, "model.safetensors")
-        megabytes = os.path.getsize(path) / 2**20
+        path = os.path.join(folder, model_folder.WEIGHTS_FILE)
+        print(f"{_SIZE.value}: {os.path.getsize(path) / 2**20:.0f} MiB")
         checkpoints.load(folder, BertEncoder)  # TensorFlow's own start.
-        for _ in range(_REPETITIONS.value):
-            drop_from_cache(path)
-            reads.append(seconds(read, path))
-            drop_from_cache(path)
-            loads.append(seconds(checkpoints.load, folder, BertEncoder))
-    ratios = [load / read for load, read in zip(loads, reads)]
-    print(f"{_SIZE.value}: {megabytes:.0f} MiB, {_REPETITIONS.value} pairs")
-    for title, values in (("read s", reads), ("load s", loads)):
-        print(
-            f"{title}  median {statistics.median(values):.2f}  "
-            f"min {min(values):.2f}  max {max(values):.2f}"
-        )
-    print(f"load / read  median {statistics.median(ratios):.2f}")
+        for is_dropped in (True, False):
+            measure(folder, path, is_dropped)
+        # In a process that has no memory of earlier models to use again.
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            peak = pool.apply(peak_memory, (folder,))
+        print(f"memory of a load: at most {peak:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,11 @@ class GoogleCheckpoint:
         for name in sorted(shapes):
             shape = tuple(shapes[name])
             if name == GLOBAL_STEP:
+                if shape:
+                    raise ValueError(
+                        f"{self.prefix}: the tensor {name} must be one number. "
+                        f"Received: the shape {list(shape)}."
+                    )
                 self.ignored[name] = shape
                 self.global_step = int(self._read(name))
             elif name.endswith(names.SLOTS):

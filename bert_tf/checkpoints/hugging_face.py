@@ -147,9 +147,15 @@ class HuggingFaceCheckpoint:
         elif files.exists(f"{folder}/{INDEX_FILE}"):
             self.weights_path = f"{folder}/{INDEX_FILE}"
             index = files.read_json(self.weights_path)
-            weight_map = index.get("weight_map")
+            weight_map = isinstance(index, dict) and index.get("weight_map")
             if not isinstance(weight_map, dict) or not weight_map:
                 raise ValueError(f"{self.weights_path}: has no `weight_map`.")
+            for name, shard in weight_map.items():
+                if not isinstance(shard, str) or "/" in shard:
+                    raise ValueError(
+                        f"{self.weights_path}: the file of the tensor {name} "
+                        f"must be one of the folder. Received: {shard!r}."
+                    )
             for shard in sorted(set(weight_map.values())):
                 expected = [
                     name for name, file in weight_map.items() if file == shard
@@ -184,6 +190,11 @@ class HuggingFaceCheckpoint:
         for name, shape in source.shapes.items():
             self._sources[name] = (source, path, name)
             if name == GLOBAL_STEP:
+                if shape or source.dtype_name(name) != "I64":
+                    raise ValueError(
+                        f"{path}: the tensor {name} must be one I64. Received: "
+                        f"{source.dtype_name(name)} {list(shape)}."
+                    )
                 self.global_step = int(source.read(name))
             else:
                 self.slots[name] = shape

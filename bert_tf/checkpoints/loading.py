@@ -71,7 +71,7 @@ def load(
         if max_position_embeddings is not None:
             config = longer_config(config, max_position_embeddings)
         kwargs = _head_arguments(checkpoint, model_class) | kwargs
-        with _without_random_values():
+        with without_random_values():
             model = model_class(config, **kwargs)
         coverage = _fill(
             model, checkpoint, allow_partial, extend_positions=True, is_new=True
@@ -121,7 +121,7 @@ def longer_config(config, max_position_embeddings):
 
 
 @contextlib.contextmanager
-def _without_random_values():
+def without_random_values():
     """Leaves the random variables made in the block without a value.
 
     They are about to be filled; drawing the values of BERT-base would take
