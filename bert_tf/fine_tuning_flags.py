@@ -13,6 +13,7 @@ from absl import logging
 
 from bert_tf.tasks import starting_point
 from bert_tf.tasks import tuning
+from bert_tf.tasks.fine_tuning_config import FineTuningConfig
 from bert_tf.training import loop
 
 _FLAGS = (
@@ -67,6 +68,13 @@ _FLAGS = (
     ),
     flags.DEFINE_integer("eval_batch_size", 8, "The same for --do_eval."),
     flags.DEFINE_integer("predict_batch_size", 8, "The same for --do_predict."),
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Parts in which a device goes through its share of a batch, one after "
+        "the other, where the memory does not hold it at once. The step is "
+        "that of the whole batch.",
+    ),
     flags.DEFINE_float(
         "learning_rate", 5e-5, "Learning rate at the end of the warmup."
     ),
@@ -86,6 +94,39 @@ _FLAGS = (
         "Correct the bias of Adam's moments, which the original does not: the "
         "first hundreds of steps are then several times smaller, and training "
         "on few examples is steadier.",
+    ),
+    flags.DEFINE_float(
+        "layerwise_learning_rate_decay",
+        1.0,
+        "Share of its learning rate that a layer hands down to the one below "
+        "(Howard & Ruder 2018): of K blocks number k, from 0, has it to the "
+        "power of K - k, the embeddings to the power of K + 1. E.g. 0.9; 1 "
+        "gives all layers one rate.",
+    ),
+    flags.DEFINE_integer(
+        "reinit_top_layers",
+        0,
+        "Begin with so many of the checkpoint's last blocks, and the pooler, "
+        "newly made (Zhang et al. 2020).",
+    ),
+    flags.DEFINE_integer(
+        "freeze_lower_layers",
+        None,
+        "Leave the embeddings and so many of the first blocks as the "
+        "checkpoint has them. Default: all are trained.",
+    ),
+    flags.DEFINE_bool(
+        "keep_best",
+        False,
+        "With --do_train --do_eval: keep the model of the epoch that scored "
+        "highest in the task's first score. Default: the last epoch's, as the "
+        "original.",
+    ),
+    flags.DEFINE_integer(
+        "early_stopping_epochs",
+        None,
+        "With --do_train --do_eval: stop after so many epochs without a "
+        "better score. The learning rate falls as if there were no such stop.",
     ),
     flags.DEFINE_integer(
         "save_checkpoints_steps",
@@ -117,7 +158,7 @@ def make_config():
         ValueError: If a value is out of its range, two flags do not fit
             together, or training would write over another's model.
     """
-    config = tuning.FineTuningConfig(
+    config = FineTuningConfig(
         **{holder.name: holder.value for holder in _FLAGS}
     )
     if config.do_train:

@@ -30,6 +30,7 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
+from bert_tf.tasks import class_weights
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import glue
 from bert_tf.tasks import glue_files
@@ -62,6 +63,12 @@ _LABELS = flags.DEFINE_list(
 _REGRESSION = flags.DEFINE_bool(
     "regression", False, "With tsv: the labels are numbers to predict."
 )
+_CLASS_WEIGHTS = flags.DEFINE_string(
+    "class_weights",
+    None,
+    "With --do_train: weights of the classes in the loss, e.g. yes:2,no:1; "
+    "auto: as if all had the same number of examples. Default: all weigh 1.",
+)
 
 
 def main(argv):
@@ -92,6 +99,15 @@ def main(argv):
         for split in wanted
         if wanted[split]
     }
+    settings = {}
+    if _CLASS_WEIGHTS.value is not None:
+        if not config.do_train:
+            raise ValueError("--class_weights must be given with --do_train.")
+        weights = class_weights.parse(
+            _CLASS_WEIGHTS.value, task.labels, examples[glue_files.TRAIN].labels
+        )
+        task = dataclasses.replace(task, class_weights=weights)
+        settings["class_weights"] = weights
     start = tuning.find_start(config, folder)
     preprocessor = start.preprocessor(config.max_seq_length)
     sources = {
@@ -129,6 +145,7 @@ def main(argv):
             start,
             strategy,
             evaluate if config.do_eval else None,
+            settings=settings,
         )
     elif config.do_eval:
         step = fine_tuning.trained_steps(folder)

@@ -156,7 +156,10 @@ def main(argv):
         logits = predictor(sources["predict"], batch_size)
         return squad_answers.find_answers(task, sources["predict"], logits)
 
+    answers = None
+
     def evaluate():
+        nonlocal answers
         answers = find_answers(config.eval_batch_size)
         return _evaluate(task, examples["predict"], answers)
 
@@ -176,7 +179,10 @@ def main(argv):
         )
     if not (config.do_predict or config.do_eval):
         return
-    answers = find_answers(config.predict_batch_size)
+    step = fine_tuning.trained_steps(folder or config.output_dir)
+    # The answers of the last epoch are there, unless another one was best.
+    if results is None or results["global_step"] != step:
+        answers = find_answers(config.predict_batch_size)
     if not is_chief:
         return
     if config.do_eval:
@@ -191,11 +197,7 @@ def main(argv):
             )
             if config.do_train:
                 tuning.save_model(model, task, config, start)
-        step = (
-            results["global_step"]
-            if results
-            else fine_tuning.trained_steps(folder)
-        )
+        step = results["global_step"] if results else step
         results = _evaluate(task, examples["predict"], answers)
         results["global_step"] = step
         fine_tuning.write_results(_output(config, "eval_results.txt"), results)

@@ -156,14 +156,19 @@ def test_six_lines_of_a_notebook_learn_a_separable_problem(untuned_folder):
 
 @pytest.mark.parametrize("task", [COLOUR, WARMTH], ids=lambda task: task.name)
 def test_fit_and_loop_give_equal_weights(tmp_path, task):
-    source, config = make_source(task), make_config()
+    source, config = make_source(task), make_config(iterations_per_loop=7)
     fitted = make_state(task, tmp_path / "fit", one_device())
     looped = make_state(task, tmp_path / "loop", one_device())
     assert_equal_weights(fitted, looped, atol=0)
     before = [variable.numpy() for variable in looped.model.variables]
-    fine_tuning.fit(fitted, task, source, config, one_device())
-    loop.train(looped, task.objective(), source, config, one_device())
+    history = fine_tuning.fit(fitted, task, source, config, one_device())
+    reports = loop.train(looped, task.objective(), source, config, one_device())
     assert_equal_weights(fitted, looped)
+    # Both report means since the report before.
+    assert [report["step"] for report in history] == [7, 14, 20]
+    for ours, theirs in zip(history, reports, strict=True):
+        for name in ours:
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-5), name
     assert fitted.step == looped.step == 20
     assert fitted.example == looped.example == 120
     moved = max(

@@ -277,6 +277,57 @@ def test_not_a_number_is_not_hidden_by_clipping():
     assert not np.isfinite(variable.numpy()).all()
 
 
+def test_a_step_that_is_not_finite_can_be_skipped():
+    variables = [keras.Variable([1.0, 2.0], name="kernel") for _ in range(2)]
+    kept = BertOptimizer(0.1, skip_nonfinite=True)
+    plain = BertOptimizer(0.1)
+    good = [tf.constant([0.5, -0.25])]
+    for optimizer, variable in zip((kept, plain), variables):
+        optimizer.apply(good, [variable])
+    kept.apply([tf.constant([np.nan, 1.0])], variables[:1])
+    assert np.isnan(kept.gradient_norm.numpy())
+    assert float(kept.update_norm) == 0
+    assert int(kept.iterations) == 2
+    for got, wanted in zip(kept.variables[2:4], plain.variables[2:4]):
+        np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(*variables)
+    # And the next step is made.
+    for optimizer, variable in zip((kept, plain), variables):
+        optimizer.apply(good, [variable])
+    np.testing.assert_array_equal(*variables)
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_the_norm_of_the_update_is_that_of_the_change(num_devices):
+    strategy = mirrored() if num_devices == 2 else make_strategy()
+    with strategy.scope():
+        variables = [
+            keras.Variable(np.arange(4.0) + n, name=f"w{n}") for n in range(3)
+        ]
+        optimizer = BertOptimizer(0.1)
+        optimizer.build(variables)
+
+    @tf.function
+    def step():
+        strategy.run(
+            lambda: optimizer.apply(
+                [tf.constant([0.5, -0.25, 1.0, 0.0])] * 3, variables
+            )
+        )
+
+    for _ in range(2):
+        before = [keras.ops.convert_to_numpy(v) for v in variables]
+        step()
+        after = [keras.ops.convert_to_numpy(v) for v in variables]
+        np.testing.assert_allclose(
+            optimizer.update_norm,
+            np.linalg.norm(np.subtract(after, before)),
+            rtol=1e-5,
+        )
+    # It is no part of what is saved.
+    assert len(optimizer.variables) == 2 + 2 * 3 + 1
+
+
 @pytest.mark.parametrize(
     "option",
     [{"clipnorm": 1.0}, {"clipvalue": 1.0}, {"gradient_accumulation_steps": 2}],

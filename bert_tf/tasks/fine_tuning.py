@@ -65,14 +65,20 @@ def fit(state, task, source, config, strategy):
         config: A `training.loop.TrainingConfig`.
         strategy: A `tf.distribute.Strategy` of one device or mirrored ones.
 
+    Returns:
+        What was logged: a list of {name: float}, with `step` in each; loss
+        and accuracy are means over the steps since the line before.
+
     Raises:
         training.loop.NotFiniteError: If the loss is not finite; the message
             names the steps. They are not saved.
+        training.loop.PreemptedError: After SIGTERM, when the state has been
+            saved.
         ValueError: If the batch size is no multiple of the replicas.
     """
     num_steps = config.num_train_steps - state.step
     if num_steps <= 0:
-        return
+        return []
     model = state.model
     batches = source.training_batches(
         config.train_batch_size, state.example
@@ -82,15 +88,18 @@ def fit(state, task, source, config, strategy):
             model.compile(
                 state.optimizer,
                 task.loss(),
-                metrics=["accuracy"] if task.labels else None,
+                metrics=task.fit_metrics,
             )
-    model.fit(
-        batches,
-        steps_per_epoch=num_steps,
-        shuffle=False,
-        verbose=0,
-        callbacks=[_KeepState(state, config, strategy)],
-    )
+    with state.hold(), loop.sigterm_noted(True) as told_to_stop:
+        keep_state = _KeepState(state, config, strategy, told_to_stop)
+        model.fit(
+            batches,
+            steps_per_epoch=num_steps,
+            shuffle=False,
+            verbose=0,
+            callbacks=[keep_state],
+        )
+    return keep_state.history
 
 
 def as_inputs_and_labels(batch):
@@ -201,11 +210,15 @@ def write_predictions(path, task, logits):
 class _KeepState(keras.callbacks.Callback):
     """Does in `fit` what `training.loop.train` does round its steps."""
 
-    def __init__(self, state, config, strategy):
+    def __init__(self, state, config, strategy, told_to_stop):
         super().__init__()
         self._state = state
         self._config = config
+        self._told_to_stop = told_to_stop
         self._first_step = state.step
+        # Keras's values at the last line of the log, and their step.
+        self._reported = ({}, state.step)
+        self.history = []
         states = randomness.seed_states(state.model)
 
         @tf.function
@@ -223,7 +236,11 @@ class _KeepState(keras.callbacks.Callback):
         state.step += 1
         state.example += config.train_batch_size
         is_last = state.step == config.num_train_steps
-        saves = is_last or state.step % config.save_checkpoints_steps == 0
+        # Asked once: the signal may come between the two uses.
+        stops = self._told_to_stop.is_set() and not is_last
+        saves = (
+            is_last or stops or state.step % config.save_checkpoints_steps == 0
+        )
         reports = is_last or state.step % config.iterations_per_loop == 0
         if not (saves or reports):
             return
@@ -240,13 +257,19 @@ class _KeepState(keras.callbacks.Callback):
             self._report(logs)
         if saves:
             logging.info("Saved %s.", state.save())
+        if stops:
+            raise loop.PreemptedError(
+                f"Stopped by SIGTERM; step {state.step} is saved."
+            )
         self._restart_timer()
 
     def _report(self, logs):
         seconds = max(time.monotonic() - self._start, 1e-6)
         num_steps = self._state.step - self._timed_from
+        report = self._since_last_report(logs)
+        self.history.append({"step": self._state.step, **report})
         values = "  ".join(
-            f"{name} {value:.4g}" for name, value in logs.items()
+            f"{name} {value:.4g}" for name, value in report.items()
         )
         logging.info(
             "step %d/%d  %s  %.1f examples/s",
@@ -255,6 +278,18 @@ class _KeepState(keras.callbacks.Callback):
             values,
             num_steps * self._config.train_batch_size / seconds,
         )
+
+    def _since_last_report(self, logs):
+        """Returns means since the last report, from those since the start."""
+        before, step = self._reported
+        self._reported = (logs, self._state.step)
+        num_before = step - self._first_step
+        num_now = self._state.step - self._first_step
+        return {
+            name: (value * num_now - before.get(name, 0.0) * num_before)
+            / (num_now - num_before)
+            for name, value in logs.items()
+        }
 
     def _restart_timer(self):
         self._start = time.monotonic()

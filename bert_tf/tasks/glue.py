@@ -18,6 +18,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import metrics
 from bert_tf.tasks import starting_point
+from bert_tf.tasks.class_weights import WeightedCrossEntropy
 from bert_tf.training.objective import Objective
 
 FAMILY = "glue"
@@ -47,6 +48,8 @@ class GlueTask:
         metrics: Names of the official scores: of "accuracy", "f1" (of class
             1) and "matthews_correlation", or for a regression of "pearson"
             and "spearman".
+        class_weights: Weight of each class in training's loss; none for
+            equal ones. It is of the training, and not in task.json.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -56,6 +59,7 @@ class GlueTask:
     text_features: tuple[str, ...]
     labels: tuple[str, ...] = ()
     metrics: tuple[str, ...]
+    class_weights: tuple[float, ...] = ()
 
     def __post_init__(self):
         for field in ("text_features", "labels", "metrics"):
@@ -92,6 +96,12 @@ class GlueTask:
             raise ValueError(
                 f"`metrics` of a {self.kind} must be of {', '.join(known)}. "
                 f"Received: metrics={list(self.metrics)}."
+            )
+
+        if self.class_weights and len(self.class_weights) != len(self.labels):
+            raise ValueError(
+                f"`class_weights` must be {len(self.labels)} numbers. "
+                f"Received: class_weights={self.class_weights}."
             )
 
     @property
@@ -173,13 +183,21 @@ class GlueTask:
 
     def loss(self):
         """Returns the Keras loss of the logits: mean over the batch."""
+        if self.class_weights:
+            return WeightedCrossEntropy(self.class_weights)
         if self.labels:
             return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         return keras.losses.MeanSquaredError()
 
+    @property
+    def fit_metrics(self):
+        """What `keras.Model.fit` logs beside the loss, or None."""
+        return ["accuracy"] if self.labels else None
+
     def objective(self):
         """Returns the same loss for `training.loop`, and the accuracy.
 
+        The weights are the number of examples, whatever their classes weigh.
         A batch has the model inputs, `labels` int32 or float32 `[B]` and
         optionally `example_weights` float32 `[B]`, 0 for examples that only
         fill the batch.
@@ -189,12 +207,12 @@ class GlueTask:
             return {"loss": ops.sum(_example_weights(batch))}
 
         def losses(outputs, batch):
-            return {
-                "loss": ops.sum(
-                    _example_weights(batch)
-                    * self.example_losses(outputs, batch[features.LABELS])
-                )
-            }
+            labels_B = batch[features.LABELS]
+            losses_B = self.example_losses(outputs, labels_B)
+            if self.class_weights:
+                weights_K = ops.convert_to_tensor(self.class_weights, "float32")
+                losses_B = losses_B * ops.take(weights_K, labels_B)
+            return {"loss": ops.sum(_example_weights(batch) * losses_B)}
 
         def metrics_of_batch(outputs, batch):
             if not self.labels:
@@ -213,7 +231,7 @@ class GlueTask:
         )
 
     def example_losses(self, logits, labels):
-        """Returns every example's loss.
+        """Returns every example's loss, whatever its class weighs.
 
         Args:
             logits: float32 `[B, num_outputs]`, a tensor or an array.

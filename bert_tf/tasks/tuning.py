@@ -1,4 +1,4 @@
-"""How a model is tuned: settings, epochs, evaluations, what is kept.
+"""How a model is tuned: epochs, evaluations, and what is kept of them.
 
 All fine-tuning programs go through `tune`. A task is a frozen dataclass with
 
@@ -10,118 +10,25 @@ All fine-tuning programs go through `tune`. A task is a frozen dataclass with
     make_model             make_model(config, dtype) -> a `keras.Model`
     takes_head_of          whether the head of a model whose task.json holds
                            these values is one for this task
-    loss, objective        of `keras.Model.fit` and of `training.loop`
+    loss, fit_metrics      what `keras.Model.fit` minimises, and logs beside it
+    objective              the same for `training.loop`
 """
 
-import dataclasses
+import math
 
 import keras
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.tasks import encoder_layers
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
+from bert_tf.tasks.epoch_record import EpochRecord
 from bert_tf.training import checkpointing
 from bert_tf.training import loop
 from bert_tf.training import strategy as strategies
 from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.schedule import WarmupLinearDecay
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningConfig:
-    """What all fine-tuning programs are told, by the names of their flags.
-
-    Args:
-        output_dir: Folder of the tuned model and of the results.
-        init_checkpoint: A model folder, a release of Google's, or None.
-        bert_config_file: The architecture; None for the checkpoint's.
-        vocab_file: The vocabulary; None for the checkpoint's.
-        do_lower_case: Whether texts are lower-cased; None for what the
-            checkpoint's folder says, or else True.
-        allow_partial: Whether the checkpoint may lack weights, or have some
-            too many or of another shape.
-        max_position_embeddings: None, or with `do_train` the positions of the
-            tuned model, where more than the checkpoint's.
-        max_seq_length: Longest sequence, in word pieces.
-        do_train: Whether to train.
-        do_eval: Whether to evaluate: with `do_train` after every epoch.
-        do_predict: Whether to predict.
-        train_batch_size: Examples a step, over all replicas.
-        eval_batch_size: The same in evaluations.
-        predict_batch_size: The same in predictions.
-        learning_rate: At the end of the warmup.
-        num_train_epochs: Times that the examples are gone through.
-        warmup_proportion: Share of the steps in which the rate rises.
-        bias_correction: Of Adam's moments; see `BertOptimizer`.
-        save_checkpoints_steps: Steps from one checkpoint to the next.
-        iterations_per_loop: Steps from one line of the log to the next.
-        random_seed: Of new weights, order of the examples and dropout.
-
-    Raises:
-        ValueError: If a value is out of its range, or two do not fit
-            together; it names the flags.
-    """
-
-    output_dir: str
-    init_checkpoint: str | None = None
-    bert_config_file: str | None = None
-    vocab_file: str | None = None
-    do_lower_case: bool | None = None
-    allow_partial: bool = False
-    max_position_embeddings: int | None = None
-    max_seq_length: int = 128
-    do_train: bool = False
-    do_eval: bool = False
-    do_predict: bool = False
-    train_batch_size: int = 32
-    eval_batch_size: int = 8
-    predict_batch_size: int = 8
-    learning_rate: float = 5e-5
-    num_train_epochs: float = 3.0
-    warmup_proportion: float = 0.1
-    bias_correction: bool = False
-    save_checkpoints_steps: int = 1000
-    iterations_per_loop: int = 1000
-    random_seed: int = 12345
-
-    def __post_init__(self):
-        if not self.output_dir:
-            raise ValueError("--output_dir must be given.")
-        if not (self.do_train or self.do_eval or self.do_predict):
-            raise ValueError(
-                "At least one of --do_train, --do_eval and --do_predict must "
-                "be given."
-            )
-        if self.max_position_embeddings is not None and not self.do_train:
-            raise ValueError(
-                "--max_position_embeddings must be given with --do_train."
-            )
-        for name, is_good, range_of_it in (
-            ("max_seq_length", self.max_seq_length >= 3, "3 or more"),
-            ("train_batch_size", self.train_batch_size >= 1, "positive"),
-            ("eval_batch_size", self.eval_batch_size >= 1, "positive"),
-            ("predict_batch_size", self.predict_batch_size >= 1, "positive"),
-            ("learning_rate", self.learning_rate >= 0, "0 or more"),
-            ("num_train_epochs", self.num_train_epochs > 0, "positive"),
-            (
-                "warmup_proportion",
-                0 <= self.warmup_proportion <= 1,
-                "from 0 to 1",
-            ),
-            (
-                "save_checkpoints_steps",
-                self.save_checkpoints_steps >= 1,
-                "positive",
-            ),
-            ("iterations_per_loop", self.iterations_per_loop >= 1, "positive"),
-        ):
-            if not is_good:
-                raise ValueError(
-                    f"--{name} must be {range_of_it}. "
-                    f"Received: --{name}={getattr(self, name)}."
-                )
-
 
 # What a training is a function of, beside the model, the task and the data: a
 # run that goes on must have the same.
@@ -132,6 +39,11 @@ _OF_THE_TRAINING = (
     "learning_rate",
     "warmup_proportion",
     "bias_correction",
+    "layerwise_learning_rate_decay",
+    "reinit_top_layers",
+    "freeze_lower_layers",
+    "keep_best",
+    "early_stopping_epochs",
     "random_seed",
 )
 
@@ -150,7 +62,10 @@ def tune(
     """Tunes a model, or goes on doing so, and saves it in the output folder.
 
     It runs through `fine_tuning.fit`, and through `training.loop` where `fit`
-    cannot go: both make the same steps and keep the same state.
+    cannot go: both make the same steps and keep the same state. The folder
+    has, as google-research/bert's, the weights of the last step; with
+    `keep_best` those of the epoch of the highest `main_metric`, of equal ones
+    the first, and so has the model in the end.
 
     Args:
         model: A new model, of `StartingPoint.new_model`, made in the
@@ -192,6 +107,9 @@ def tune(
         **{name: getattr(config, name) for name in _OF_THE_TRAINING},
         **(settings or {}),
     }
+    encoder_layers.freeze_lower_layers(
+        model.encoder, config.freeze_lower_layers
+    )
     with strategy.scope():
         state = checkpointing.TrainingState(
             model,
@@ -199,8 +117,14 @@ def tune(
             config.output_dir,
             description,
         )
+    is_chief = strategies.is_chief(strategy)
     if state.restore():
         logging.info("Going on from step %d of %d.", state.step, ends[-1])
+    else:
+        with strategy.scope():
+            encoder_layers.reinit_top_layers(
+                model.encoder, config.reinit_top_layers
+            )
     logging.info(
         "%s: %d examples, %d an epoch, %d steps of %d, %s",
         getattr(task, "name", task.family),
@@ -211,18 +135,46 @@ def tune(
         start.init_checkpoint or "from random weights",
     )
 
-    results = None
-    for epoch, end in enumerate(ends, start=1):
-        is_over = state.step > end or (state.step == end and end != ends[-1])
-        if is_over or (evaluate is None and end != ends[-1]):
-            continue
-        _train_to(end, state, task, source, config, strategy)
-        if evaluate is not None:
-            results = evaluate() | {"global_step": state.step}
-            _log_results(f"epoch {epoch}/{len(ends)}", results)
-    if strategies.is_chief(strategy):
-        save_model(model, task, config, start)
-    return results
+    def save():
+        if is_chief:
+            save_model(model, task, config, start)
+
+    with state.hold(is_chief):
+        record = EpochRecord(state.folder, task.main_metric, state.step)
+        for epoch, end in enumerate(ends, start=1):
+            is_last = end == ends[-1]
+            if state.step > end or (evaluate is None and not is_last):
+                continue
+            record.training += _train_to(
+                end, state, task, source, config, strategy
+            )
+            if evaluate is not None:
+                results = evaluate() | {"global_step": state.step}
+                record.add(epoch, results)
+                log_results(f"epoch {epoch}/{len(ends)}", results)
+                # Before the record says so: a run that is killed in between
+                # does both again.
+                if config.keep_best and record.is_best:
+                    save()
+            if is_chief:
+                record.write()
+            if record.num_without_gain >= (
+                config.early_stopping_epochs or math.inf
+            ):
+                logging.info(
+                    "Stopped early: %s has not risen in %d epochs.",
+                    task.main_metric,
+                    record.num_without_gain,
+                )
+                break
+        if not config.keep_best:
+            save()
+            return record.results_at(state.step)
+    best = record.best
+    if best["global_step"] != state.step:
+        checkpoints.load_weights(config.output_dir, model)
+    log_results(f"best by {task.main_metric}", best)
+    return best
 
 
 def find_start(config, folder=None):
@@ -264,6 +216,7 @@ def _make_optimizer(config, num_train_steps, compute_dtype):
             int(num_train_steps * config.warmup_proportion),
         ),
         bias_correction=config.bias_correction,
+        layerwise_decay=config.layerwise_learning_rate_decay,
     )
     if compute_dtype == "float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
@@ -277,15 +230,17 @@ def _train_to(end, state, task, source, config, strategy):
         save_checkpoints_steps=config.save_checkpoints_steps,
         iterations_per_loop=config.iterations_per_loop,
         seed=config.random_seed,
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
     )
     # Where `fit` cannot go, the same task runs through the loop.
-    if strategy.cluster_resolver is None:
-        fine_tuning.fit(state, task, source, loop_config, strategy)
-    else:
-        loop.train(state, task.objective(), source, loop_config, strategy)
+    accumulates = config.gradient_accumulation_steps > 1
+    if strategy.cluster_resolver is None and not accumulates:
+        return fine_tuning.fit(state, task, source, loop_config, strategy)
+    return loop.train(state, task.objective(), source, loop_config, strategy)
 
 
-def _log_results(title, results):
+def log_results(title, results):
+    """Logs {name: float} in one line."""
     logging.info(
         "%s  %s",
         title,

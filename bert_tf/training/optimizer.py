@@ -42,6 +42,14 @@ class BertOptimizer(keras.optimizers.Optimizer):
         bias_correction: Whether m and v are divided by 1 - beta ** t, as in
             Adam's paper (arXiv 1412.6980, algorithm 1). It steadies
             fine-tuning on little data (arXiv 2006.05987).
+        skip_nonfinite: Whether a step whose gradient is not finite leaves
+            weights, m and v as they are. It counts as a step all the same.
+        layerwise_decay: Float d in (0, 1]: of the encoder's K blocks number
+            k, counted from 0, has the learning rate times d ** (K - k), its
+            embeddings times d ** (K + 1), pooler and heads the whole
+            (discriminative fine-tuning, Howard & Ruder 2018, arXiv
+            1801.06146, section 3.2). ELECTRA's code has one factor d more
+            for all of the encoder.
         name: Name of the optimizer.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and
             `loss_scale_factor` of `keras.optimizers.Optimizer`.
@@ -57,6 +65,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
         global_clipnorm=1.0,
         no_weight_decay=NO_WEIGHT_DECAY,
         bias_correction=False,
+        skip_nonfinite=False,
+        layerwise_decay=1.0,
         name="bert_optimizer",
         **kwargs,
     ):
@@ -73,6 +83,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
                 "`global_clipnorm` must be positive or None. Received: "
                 f"global_clipnorm={global_clipnorm}."
             )
+        if not 0 < layerwise_decay <= 1:
+            raise ValueError(
+                "`layerwise_decay` must be above 0, and at most 1. Received: "
+                f"layerwise_decay={layerwise_decay}."
+            )
         super().__init__(
             learning_rate=learning_rate,
             weight_decay=weight_decay,
@@ -85,6 +100,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.epsilon = epsilon
         self.no_weight_decay = tuple(no_weight_decay)
         self.bias_correction = bias_correction
+        self.skip_nonfinite = skip_nonfinite
+        self.layerwise_decay = layerwise_decay
 
     def build(self, variables):
         if self.built:
@@ -96,12 +113,26 @@ class BertOptimizer(keras.optimizers.Optimizer):
         # In `update_step` a variable is one replica's tf.Variable, which has
         # no path.
         self._is_decayed = [self._use_weight_decay(v) for v in variables]
+        depths = [_depth(getattr(v, "path", v.name)) for v in variables]
+        num_blocks = max([depth for depth in depths if depth], default=0)
+        self._rate_factors = [
+            1.0
+            if depth is None
+            else self.layerwise_decay ** (num_blocks + 1 - depth)
+            for depth in depths
+        ]
         self.gradient_norm = self.add_variable(
             shape=(),
             dtype="float32",
             aggregation="only_first_replica",
             name="gradient_norm",
         )
+        self._update_norm = _UpdateNorm()
+
+    @property
+    def update_norm(self):
+        """The norm of what the last step took from all variables."""
+        return self._update_norm.value()
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
@@ -110,9 +141,12 @@ class BertOptimizer(keras.optimizers.Optimizer):
         learning_rate = ops.cast(learning_rate, dtype)
         gradient = ops.cast(gradient, dtype)
 
-        self.assign_add(momentum, (gradient - momentum) * (1 - self.beta_1))
         self.assign_add(
-            velocity, (ops.square(gradient) - velocity) * (1 - self.beta_2)
+            momentum, self._kept((gradient - momentum) * (1 - self.beta_1))
+        )
+        self.assign_add(
+            velocity,
+            self._kept((ops.square(gradient) - velocity) * (1 - self.beta_2)),
         )
         first, second = ops.convert_to_tensor(momentum), velocity
         if self.bias_correction:
@@ -123,7 +157,15 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if self._is_decayed[index]:
             update = update + self.weight_decay * variable
         update = self._scale_update(update, variable, index)
-        self.assign_sub(variable, learning_rate * update)
+        learning_rate = learning_rate * self._rate_factors[index]
+        change = self._kept(learning_rate * update)
+        self._update_norm.add(change)
+        self.assign_sub(variable, change)
+
+    def _kept(self, change):
+        if not self.skip_nonfinite:
+            return change
+        return ops.where(ops.isfinite(self.gradient_norm), change, 0.0)
 
     def _scale_update(self, update, variable, index):
         # What a subclass does to each update, e.g. LAMB.
@@ -136,6 +178,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
             "epsilon": self.epsilon,
             "no_weight_decay": list(self.no_weight_decay),
             "bias_correction": self.bias_correction,
+            "skip_nonfinite": self.skip_nonfinite,
+            "layerwise_decay": self.layerwise_decay,
         }
 
     def _use_weight_decay(self, variable):
@@ -175,9 +219,45 @@ class BertOptimizer(keras.optimizers.Optimizer):
             [tf.cast(grad, "float32") for grad in grads]
         )
         self.gradient_norm.assign(norm)
+        self._update_norm.reset()
         if self.global_clipnorm is not None:
             scale = self.global_clipnorm / tf.maximum(
                 norm, self.global_clipnorm
             )
             grads = [grad * tf.cast(scale, grad.dtype) for grad in grads]
         return list(zip(grads, variables))
+
+
+class _UpdateNorm:
+    """Sums the squares of a step's changes, variable by variable.
+
+    Not a part of the optimizer's state: Keras and checkpoints do not see it.
+    """
+
+    def __init__(self):
+        # `fit` builds the optimizer while it traces.
+        with tf.init_scope():
+            self._half_square = tf.Variable(
+                0.0,
+                trainable=False,
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )
+
+    def reset(self):
+        self._half_square.assign(0.0)
+
+    def add(self, change):
+        # One pass over memory, without a copy.
+        half_square = tf.nn.l2_loss(change)
+        self._half_square.assign_add(tf.cast(half_square, tf.float32))
+
+    def value(self):
+        return tf.sqrt(2 * self._half_square)
+
+
+def _depth(path):
+    """Returns 0 of the embeddings, k + 1 of block k, None above the blocks."""
+    block = re.search(r"(?:^|/)layer_(\d+)/", path)
+    if block:
+        return int(block[1]) + 1
+    return 0 if re.search(r"(?:^|/)embeddings/", path) else None

@@ -1,0 +1,96 @@
+"""What a training has shown: its losses, and its scores epoch by epoch."""
+
+import json
+
+from bert_tf import files
+
+_NAME = "epochs.json"
+
+
+class EpochRecord:
+    """The reports and evaluations of one training, kept beside its state.
+
+    Args:
+        folder: The folder of the training's state.
+        main_metric: The result by which epochs are compared: the more the
+            better, and of equal ones the first is best.
+        step: The step that the training goes on from. What was recorded of
+            later ones is dropped, as they are made again.
+
+    Attributes:
+        training: A list of {name: float}, with `step` and `loss` in each.
+        evaluations: A list of {name: float}, with `epoch` and `global_step`
+            in each.
+    """
+
+    def __init__(self, folder, main_metric, step):
+        self._path = f"{folder}/{_NAME}"
+        self._main_metric = main_metric
+        self.training, self.evaluations = [], []
+        if not files.exists(self._path):
+            return
+        values = files.read_json(self._path)
+        try:
+            self.training = [
+                report
+                for report in values["training"]
+                if report["step"] <= step
+            ]
+            self.evaluations = [
+                results
+                for results in values["evaluations"]
+                if results["global_step"] <= step
+            ]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self._path}: not the record of a training. Delete it."
+            ) from error
+
+    def add(self, epoch, results):
+        """Notes the results of an epoch, instead of any that are there."""
+        self.evaluations = [
+            earlier
+            for earlier in self.evaluations
+            if earlier["global_step"] < results["global_step"]
+        ]
+        self.evaluations.append({"epoch": epoch, **results})
+
+    @property
+    def best(self):
+        """The results of the best epoch, {name: float}."""
+        # `max` returns the first of equal ones.
+        return _without_epoch(
+            max(self.evaluations, key=lambda results: self._score(results))
+        )
+
+    @property
+    def is_best(self):
+        """Whether the last epoch is the best."""
+        return self.best == _without_epoch(self.evaluations[-1])
+
+    @property
+    def num_without_gain(self):
+        """Number of the last epochs that were no better than one before."""
+        if not self.evaluations:
+            return 0
+        steps = [results["global_step"] for results in self.evaluations]
+        return len(steps) - 1 - steps.index(self.best["global_step"])
+
+    def results_at(self, step):
+        """Returns the results of the evaluation at a step, or None."""
+        for results in self.evaluations:
+            if results["global_step"] == step:
+                return _without_epoch(results)
+        return None
+
+    def write(self):
+        """Writes the record, whole or not at all."""
+        values = {"training": self.training, "evaluations": self.evaluations}
+        files.write_text(self._path, json.dumps(values, indent=1) + "\n")
+
+    def _score(self, results):
+        return results[self._main_metric]
+
+
+def _without_epoch(results):
+    return {name: results[name] for name in results if name != "epoch"}

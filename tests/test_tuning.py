@@ -1,0 +1,317 @@
+"""Epochs and what is kept of them; settings; layers; weights of classes."""
+
+import dataclasses
+import os
+import shutil
+import signal
+
+import keras
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.tasks import class_weights
+from bert_tf.tasks import encoder_layers
+from bert_tf.tasks import fine_tuning
+from bert_tf.tasks import starting_point
+from bert_tf.tasks import tuning
+from bert_tf.tasks.epoch_record import EpochRecord
+from bert_tf.tasks.fine_tuning_config import FineTuningConfig
+from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.text_source import TextSource
+from bert_tf.tasks.tsv import Examples
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
+
+WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
+VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS))
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=6,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=7,
+    max_position_embeddings=9,
+)
+TASK = GlueTask(
+    name="colour",
+    text_features=("text",),
+    labels=("no", "yes", "perhaps"),
+    metrics=("accuracy",),
+)
+STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint") / "encoder"
+    checkpoints.save(folder, BertEncoder(CONFIG), VOCABULARY, True, 9)
+    return folder
+
+
+def make_config(folder, **options):
+    options = {"do_train": True, "do_eval": True} | options
+    return FineTuningConfig(
+        output_dir=str(folder),
+        train_batch_size=4,
+        learning_rate=1e-2,
+        max_seq_length=9,
+        **options,
+    )
+
+
+def make_source(start):
+    generator = np.random.default_rng(7)
+    texts = [" ".join(generator.choice(WORDS, size=4)) for _ in range(8)]
+    labels = np.int32([0, 1, 2, 0, 1, 2, 0, 0])
+    return TextSource(
+        examples=Examples(texts=(texts,), labels=labels),
+        preprocessor=start.preprocessor(9),
+    )
+
+
+def run(checkpoint, config, scores=(), task=TASK):
+    """Tunes with made-up scores; returns (model, results, its epochs)."""
+    keras.utils.set_random_seed(3)
+    start = starting_point.find(checkpoint)
+    with STRATEGY.scope():
+        model = start.new_model(task)
+    weights = []
+
+    def evaluate():
+        weights.append(model.get_weights())
+        return {"eval_accuracy": scores[len(weights) - 1]}
+
+    results = tuning.tune(
+        model,
+        task,
+        make_source(start),
+        config,
+        start,
+        STRATEGY,
+        evaluate if scores else None,
+    )
+    return model, results, weights
+
+
+def assert_equal(ours, theirs):
+    for a, b in zip(ours, theirs):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_last_epoch_is_kept_unless_asked(checkpoint, tmp_path):
+    config = make_config(tmp_path, iterations_per_loop=1)
+    model, results, weights = run(checkpoint, config, [0.5, 0.9, 0.7])
+    assert results == {"eval_accuracy": 0.7, "global_step": 6}
+    kept = checkpoints.load(tmp_path, BertClassifier)
+    assert_equal(kept.get_weights(), weights[2])
+    assert_equal(model.get_weights(), weights[2])
+
+
+def test_best_epoch_is_kept_also_by_a_resumed_run(
+    checkpoint, tmp_path, monkeypatch
+):
+    config = make_config(tmp_path / "whole", keep_best=True)
+    # Of the two best the first counts.
+    scores = [0.5, 0.9, 0.9]
+    model, results, weights = run(checkpoint, config, scores)
+    assert results == {"eval_accuracy": 0.9, "global_step": 4}
+    assert_equal(model.get_weights(), weights[1])
+    kept = checkpoints.load(tmp_path / "whole", BertClassifier)
+    assert_equal(kept.get_weights(), weights[1])
+
+    # Stopped within the third epoch, after its first step.
+    begin = fine_tuning._KeepState.on_train_batch_begin
+
+    def begin_and_stop(self, batch, logs=None):
+        begin(self, batch, logs)
+        if self._state.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    config = make_config(tmp_path / "stopped", keep_best=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            fine_tuning._KeepState, "on_train_batch_begin", begin_and_stop
+        )
+        with pytest.raises(loop.PreemptedError, match="step 5 is saved"):
+            run(checkpoint, config, scores)
+    assert fine_tuning.trained_steps(tmp_path / "stopped") == 5
+    model, results, resumed = run(checkpoint, config, [0.8])
+    assert_equal(resumed[0], weights[2])
+    assert results == {"eval_accuracy": 0.9, "global_step": 4}
+    assert_equal(model.get_weights(), weights[1])
+
+    # Over, it is evaluated once more and stays the same.
+    model, results, _ = run(checkpoint, config, [0.8])
+    assert results["global_step"] == 4
+    assert_equal(model.get_weights(), weights[1])
+    with pytest.raises(ValueError, match="keep_best is True there and False"):
+        run(checkpoint, make_config(tmp_path / "stopped"), [0.8])
+
+
+def test_training_stops_early_and_stays_stopped(checkpoint, tmp_path):
+    config = make_config(
+        tmp_path, early_stopping_epochs=2, num_train_epochs=9.0
+    )
+    scores = [0.5, 0.6, 0.6, 0.1, 0.9]
+    _, results, weights = run(checkpoint, config, scores)
+    assert len(weights) == 4
+    assert results == {"eval_accuracy": 0.1, "global_step": 8}
+    _, results, again = run(checkpoint, config, [0.1])
+    assert results["global_step"] == 8
+    assert_equal(again[0], weights[3])
+    record = EpochRecord(f"{tmp_path}/train", "eval_accuracy", 8)
+    assert [results["epoch"] for results in record.evaluations] == [1, 2, 3, 4]
+    assert [report["step"] for report in record.training] == [2, 4, 6, 8]
+    # What comes after the step that a run goes on from is made again.
+    record = EpochRecord(f"{tmp_path}/train", "eval_accuracy", 5)
+    assert len(record.evaluations) == len(record.training) == 2
+
+
+def test_damaged_record_is_told(tmp_path):
+    (tmp_path / "epochs.json").write_text("{}")
+    with pytest.raises(ValueError, match="epochs.json: not the record"):
+        EpochRecord(tmp_path, "f1", 3)
+
+
+def test_frozen_layers_stay_and_have_no_moments(checkpoint, tmp_path):
+    config = make_config(tmp_path, do_eval=False, freeze_lower_layers=1)
+    before = checkpoints.load(checkpoint, BertEncoder)
+    model, _, _ = run(checkpoint, config)
+    for layer, old in (
+        (model.encoder.embeddings, before.embeddings),
+        (model.encoder.blocks[0], before.blocks[0]),
+    ):
+        assert_equal(layer.get_weights(), old.get_weights())
+    moved = model.encoder.blocks[1].get_weights()[0]
+    assert np.abs(moved - before.blocks[1].get_weights()[0]).max() > 1e-3
+    moments = [
+        variable.path
+        for variable in model.optimizer.variables
+        if variable.path.endswith("momentum")
+    ]
+    # Block 1, pooler and head.
+    assert len(moments) == 16 + 2 + 2
+
+
+def test_top_layers_begin_anew():
+    encoder = BertEncoder(CONFIG)
+    for variable in encoder.trainable_variables:
+        variable.assign(tf.fill(variable.shape, 5.0))
+    encoder_layers.reinit_top_layers(encoder, 1)
+    for layer in (encoder.embeddings, encoder.blocks[0]):
+        assert all(np.all(v == 5) for v in layer.trainable_variables)
+    for layer in (encoder.blocks[1], encoder.pooler):
+        for variable in layer.trainable_variables:
+            values = variable.numpy()
+            if variable.path.endswith("kernel"):
+                assert 0.01 < values.std() < 0.03
+            else:
+                wanted = 1 if variable.path.endswith("gamma") else 0
+                assert np.all(values == wanted), variable.path
+    attention = encoder.blocks[1].attention
+    assert np.abs(attention.query.kernel - attention.key.kernel).max() > 1e-3
+    with pytest.raises(ValueError, match="reinit_top_layers must be at most 2"):
+        encoder_layers.reinit_top_layers(encoder, 3)
+    with pytest.raises(ValueError, match="freeze_lower_layers must be at most"):
+        encoder_layers.freeze_lower_layers(encoder, 3)
+
+
+def test_weighted_classes_in_fit_and_loop(checkpoint, tmp_path):
+    weighted = dataclasses.replace(TASK, class_weights=(0.5, 2.0, 0.0))
+    assert weighted.to_dict() == TASK.to_dict()
+    logits = np.float32([[1, 2, 3], [0, 1, 0], [2, 2, 0], [0, 1, 5]])
+    labels = np.int32([0, 1, 1, 2])
+    log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    picked = -log_probs[np.arange(4), labels]
+    expected = (0.5 * picked[0] + 2 * picked[1] + 2 * picked[2]) / 4
+    loss = weighted.loss()
+    assert float(loss(labels, logits)) == pytest.approx(expected, rel=1e-5)
+    again = type(loss).from_config(loss.get_config())
+    assert float(again(labels, logits)) == pytest.approx(expected, rel=1e-5)
+    batch = {"labels": tf.constant(labels)}
+    objective = weighted.objective()
+    total = objective.losses(tf.constant(logits), batch)["loss"]
+    assert float(total) / 4 == pytest.approx(expected, rel=1e-5)
+    assert float(objective.weights(batch)["loss"]) == 4
+    # An evaluation's loss is everybody's.
+    np.testing.assert_allclose(
+        weighted.example_losses(logits, labels), picked, rtol=1e-5
+    )
+    with pytest.raises(ValueError, match="`class_weights` must be 3 numbers"):
+        dataclasses.replace(TASK, class_weights=(1.0,))
+
+
+def test_class_weights_are_read():
+    ids = np.int32([0, 0, 0, 1])
+    assert class_weights.parse("auto", ("a", "b"), ids) == (4 / 6, 2.0)
+    assert class_weights.parse("b:c:2,a:0.5", ("a", "b:c"), ids) == (0.5, 2.0)
+    for text, message in (
+        ("a:1", "must name each of a, b once"),
+        ("a:1,a:2,b:1", "must name each of a, b once"),
+        ("a:1,b:-1", "must be numbers of 0 or more. Received: '-1'"),
+        ("a:1,b:x", "must be numbers"),
+        ("a:0,b:0", "must not all be 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            class_weights.parse(text, ("a", "b"), ids)
+    with pytest.raises(ValueError, match="not be given for a regression"):
+        class_weights.parse("auto", (), ids)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"output_dir": ""}, "--output_dir must be given"),
+        ({"do_train": False}, "At least one of --do_train, --do_eval"),
+        ({"num_train_epochs": 0.0}, "--num_train_epochs must be positive"),
+        ({"warmup_proportion": 1.5}, "--warmup_proportion must be from 0 to 1"),
+        ({"keep_best": True}, "--keep_best must be given with --do_train and"),
+        ({"early_stopping_epochs": 2}, "--early_stopping_epochs must be given"),
+        (
+            {"layerwise_learning_rate_decay": 0.0},
+            "--layerwise_learning_rate_decay must be above 0",
+        ),
+        ({"freeze_lower_layers": -1}, "--freeze_lower_layers must be 0 or"),
+        (
+            {
+                "do_train": False,
+                "do_eval": True,
+                "max_position_embeddings": 9,
+            },
+            "--max_position_embeddings must be given with --do_train",
+        ),
+    ],
+)
+def test_bad_settings_name_their_flag(options, message):
+    with pytest.raises(ValueError, match=message):
+        FineTuningConfig(**{"output_dir": "output", "do_train": True} | options)
+
+
+def test_model_longer_than_its_checkpoint(checkpoint):
+    start = starting_point.find(checkpoint, max_position_embeddings=14)
+    model = start.new_model(TASK)
+    rows = model.encoder.embeddings.position_embeddings.numpy()
+    np.testing.assert_array_equal(rows[9:], rows[:5])
+
+
+def test_partial_checkpoint_is_taken_when_allowed(checkpoint, tmp_path):
+    shutil.copytree(checkpoint, tmp_path / "partial")
+    path = tmp_path / "partial" / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    del tensors["pooler.dense.weight"]
+    safetensors.numpy.save_file(tensors, path)
+    start = starting_point.find(tmp_path / "partial")
+    with pytest.raises(ValueError, match="pooler.dense.weight is missing"):
+        start.new_model(TASK)
+    start = starting_point.find(tmp_path / "partial", allow_partial=True)
+    assert_equal(
+        start.new_model(TASK).encoder.blocks[1].get_weights(),
+        checkpoints.load(checkpoint, BertEncoder).blocks[1].get_weights(),
+    )
