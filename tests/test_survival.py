@@ -1,0 +1,197 @@
+"""Runs that are killed, and runs on many devices: `make survival-check`."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import reference_training as reference
+import tensorflow as tf
+
+pytestmark = pytest.mark.survival
+TESTS = pathlib.Path(__file__).parent
+NUM_KILLS = 20
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records")
+    for name, size in (("a", 50), ("b", 43)):
+        reference.write_records(
+            folder / f"{name}.tfrecord",
+            reference.pretraining_arrays(size, seed=size),
+        )
+    (folder / "config.json").write_text(reference.tiny_config(0.1).to_json())
+    (folder / "vocab.txt").write_text(reference.vocabulary().to_text())
+    return folder
+
+
+class Training:
+    """run_pretraining in a process of its own, and what it has logged."""
+
+    def __init__(self, records, output):
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "bert_tf.run_pretraining"),
+                *("--do_train", f"--input_file={records}/*.tfrecord"),
+                f"--bert_config_file={records}/config.json",
+                f"--vocab_file={records}/vocab.txt",
+                f"--output_dir={output}",
+                f"--max_seq_length={reference.LENGTH}",
+                f"--max_predictions_per_seq={reference.PREDICTIONS}",
+                *("--train_batch_size=8", "--gradient_accumulation_steps=2"),
+                *("--num_train_steps=2000", "--num_warmup_steps=9"),
+                *("--learning_rate=1e-3", "--save_checkpoints_steps=7"),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.log = []
+        self.has_begun = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            if re.search("Beginning with|Going on from", line):
+                self.has_begun.set()
+
+
+def final_state(output):
+    path = tf.train.latest_checkpoint(str(output / "train"))
+    reader = tf.train.load_checkpoint(path)
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
+    }
+
+
+def test_kills_at_any_time_change_nothing(records, tmp_path):
+    unbroken = Training(records, tmp_path / "unbroken")
+    assert unbroken.process.wait(600) == 0, "".join(unbroken.log)
+    # A seed for the times; what the machine does meanwhile differs anyway.
+    delays = random.Random(4)
+    places = []
+    for _ in range(NUM_KILLS):
+        training = Training(records, tmp_path / "killed")
+        assert training.has_begun.wait(200), "".join(training.log)
+        time.sleep(delays.uniform(0, 8))
+        training.process.kill()
+        assert training.process.wait() == -signal.SIGKILL, (
+            "The run was over before it was killed: make it longer."
+        )
+        places += re.findall("Going on from step (\\d+)", "".join(training.log))
+    last = Training(records, tmp_path / "killed")
+    assert last.process.wait(600) == 0, "".join(last.log)
+    print("Restarted from the steps", *places)
+    places = [int(place) for place in places]
+    assert places == sorted(places)
+    assert len(set(places)) > NUM_KILLS / 2
+
+    killed, expected = tmp_path / "killed", tmp_path / "unbroken"
+    got, wanted = final_state(killed), final_state(expected)
+    assert got.keys() == wanted.keys()
+    for name in wanted:
+        np.testing.assert_array_equal(got[name], wanted[name], err_msg=name)
+    name = "model.safetensors"
+    assert (killed / name).read_bytes() == (expected / name).read_bytes()
+    # Nothing is left but the same files, and the logs of TensorBoard.
+    for folder in (".", "train"):
+        names = [
+            {
+                path.name
+                for path in (output / folder).iterdir()
+                if not path.name.startswith("events.")
+            }
+            for output in (killed, expected)
+        ]
+        assert names[0] == names[1]
+
+
+def run_same_step(records, folder, name, num_devices, parts):
+    """Returns the history, [NUM_STEPS, names]."""
+    paths, processes = [], []
+    environments = [{}]
+    if name == "multi_worker":
+        ports = []
+        for _ in range(num_devices):
+            with socket.socket() as free:
+                free.bind(("localhost", 0))
+                ports.append(free.getsockname()[1])
+        environments = [
+            {
+                "TF_CONFIG": json.dumps(
+                    {
+                        "cluster": {
+                            "worker": [f"localhost:{port}" for port in ports]
+                        },
+                        "task": {"type": "worker", "index": index},
+                    }
+                )
+            }
+            for index in range(num_devices)
+        ]
+    for index, environment in enumerate(environments):
+        paths.append(folder / f"{index}.json")
+        arguments = (f"{records}/*.tfrecord", paths[-1], name)
+        processes.append(
+            subprocess.Popen(
+                [
+                    *(sys.executable, TESTS / "same_step.py", *arguments),
+                    *(str(num_devices), str(parts)),
+                ],
+                env=os.environ | environment,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    for process in processes:
+        _, errors = process.communicate(timeout=400)
+        assert process.returncode == 0, errors
+    histories = [json.loads(path.read_text()) for path in paths]
+    # All hosts say the same.
+    assert all(history == histories[0] for history in histories)
+    return np.array(histories[0])
+
+
+@pytest.fixture(scope="module")
+def one_device(records, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one")
+    return run_same_step(records, folder, "one_device", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_devices", "parts"),
+    [
+        ("one_device", 1, 3),
+        ("mirrored", 2, 1),
+        ("mirrored", 2, 3),
+        ("mirrored", 4, 1),
+        ("mirrored", 4, 2),
+        ("multi_worker", 2, 1),
+        ("multi_worker", 2, 3),
+    ],
+)
+def test_every_way_makes_the_same_steps(
+    records, tmp_path, one_device, name, num_devices, parts
+):
+    history = run_same_step(records, tmp_path, name, num_devices, parts)
+    assert one_device.shape == (50, 4)
+    assert one_device[:, 3].max() > 1
+    difference = np.abs(history - one_device)
+    print(
+        f"{name} x {num_devices}, {parts} part(s): largest difference of the "
+        f"loss {difference[:, 0].max():.1e}, of the norm of the gradient "
+        f"{difference[:, 3].max():.1e}"
+    )
+    assert difference[:, :3].max() < 1e-5
