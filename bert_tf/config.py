@@ -51,7 +51,6 @@ _NOT_ARCHITECTURE = _UNUSED_GOOGLE_KEYS | {
 _REQUIRED_VALUES = {
     "add_cross_attention": (False,),
     "chunk_size_feed_forward": (0,),
-    "is_decoder": (False,),
     "is_encoder_decoder": (False,),
     "position_embedding_type": ("absolute",),
     "pruned_heads": ({},),
@@ -83,6 +82,8 @@ class BertConfig:
         initializer_range: Standard deviation of the truncated normal that
             initialises kernels and embeddings.
         layer_norm_eps: Added to the variance in every LayerNorm.
+        is_decoder: Whether a token sees only itself and those before it, left
+            to right (the LTR ablation, section 5.1); Hugging Face's name.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -100,6 +101,7 @@ class BertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
+    is_decoder: bool = False
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -107,6 +109,9 @@ class BertConfig:
             if field.type is int:
                 valid = type(value) is int and value > 0
                 expected = "a positive integer"
+            elif field.type is bool:
+                valid = type(value) is bool
+                expected = "True or False"
             elif field.name in ("initializer_range", "layer_norm_eps"):
                 valid = _is_number(value) and value > 0
                 expected = "a positive number"
@@ -215,8 +220,14 @@ class BertConfig:
             raise ValueError(f"{path}: {error}") from error
 
     def to_dict(self):
-        """Returns the fields as Hugging Face's `config.json` has them."""
-        return {"model_type": "bert"} | dataclasses.asdict(self)
+        """Returns the fields as Hugging Face's `config.json` has them.
+
+        `is_decoder` is among them where it is true, as in Hugging Face's own.
+        """
+        values = {"model_type": "bert"} | dataclasses.asdict(self)
+        if not self.is_decoder:
+            del values["is_decoder"]
+        return values
 
     def to_json(self):
         """Returns `to_dict` as indented JSON text with a final newline."""

@@ -49,7 +49,7 @@ def pretraining_record(
         has_labels: Whether there is something to tell of pairs; not so with
             the objective "full_sentences".
         is_masked: Whether the masks are in the records; if not, the input
-            pipeline chooses them (`masking.mask_examples`).
+            pipeline chooses them (`dynamic_masking.mask_examples`).
         max_sequences_per_row: S. From 2 on, rows hold several sequences: P is
             then of a row, and of the S labels and first positions those of
             the sequences that a row lacks are 0. A first position of 0 is a

@@ -57,6 +57,13 @@ def test_json_round_trip(tmp_path):
     assert json.loads(path.read_text())["model_type"] == "bert"
 
 
+def test_left_to_right_is_told_in_hugging_face_s_word():
+    config = BertConfig.named("tiny", is_decoder=True)
+    assert config.to_dict()["is_decoder"] is True
+    assert BertConfig.from_dict(config.to_dict()) == config
+    assert "is_decoder" not in BertConfig.named("tiny").to_dict()
+
+
 def test_published_sizes():
     assert len({shape for shape in SIZES.values() if shape[0] <= 12}) == 24
     large = BertConfig.named("large")
@@ -82,7 +89,7 @@ def test_published_sizes():
             {"vocab_size": 9, "position_embedding_type": "relative_key"},
             "position_embedding_type='relative_key'",
         ),
-        ({"vocab_size": 9, "is_decoder": True}, "is_decoder=True"),
+        ({"vocab_size": 9, "is_decoder": 1}, "True or False.*is_decoder=1"),
         ([], "JSON object. Received: list"),
     ],
 )

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import manifest
+from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
 from bert_tf.training import input_pipeline
 from bert_tf.training import pretraining_input
@@ -454,12 +455,12 @@ def test_evaluation_of_dynamic_records_has_the_same_masks_each_time(
 
     rows = evaluate(17, seed=3)
     assert_equal_rows(evaluate(5, seed=4), rows)
-    expected = masking.mask_examples(
+    expected = dynamic_masking.mask_examples(
         {
             name: tf.constant(values.astype("int32"))
             for name, values in unmasked(rows).items()
         },
-        masking.example_seeds(
+        dynamic_masking.example_seeds(
             input_pipeline._EVALUATION_SEED, tf.range(NUM_EXAMPLES)
         ),
         reference.vocabulary(),
@@ -526,6 +527,33 @@ def test_the_manifest_tells_the_kind(
             name: (2, *shape) for name, (_, shape) in record.items()
         }
         assert next(iter(batches))[features.MASKED_LM_WEIGHTS].numpy().any()
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_a_left_to_right_model_predicts_next_tokens(tmp_path, is_dynamic):
+    arrays = reference.pretraining_arrays(6)
+    text = arrays[features.INPUT_IDS].copy()
+    for row in range(6):
+        chosen = arrays[features.MASKED_LM_WEIGHTS][row] > 0
+        text[row, arrays[features.MASKED_LM_POSITIONS][row, chosen]] = arrays[
+            features.MASKED_LM_IDS
+        ][row, chosen]
+    if is_dynamic:
+        arrays = without_masks(arrays) | {features.INPUT_IDS: text}
+    write_manifest(tmp_path, arrays, settings=DYNAMIC if is_dynamic else {})
+    source = make_records(tmp_path, config=changed_config(is_decoder=True))
+    for spec in source.training_batches(2).element_spec.values():
+        assert spec.shape.is_fully_defined()
+    rows = rows_of(source.evaluation_batches(6))
+    np.testing.assert_array_equal(rows[features.INPUT_IDS], text)
+    is_predicted = arrays[features.INPUT_MASK][:, 1:]
+    np.testing.assert_array_equal(
+        rows[features.MASKED_LM_WEIGHTS], is_predicted
+    )
+    np.testing.assert_array_equal(
+        rows[features.MASKED_LM_IDS], is_predicted * text[:, 1:]
+    )
+    assert features.NEXT_SENTENCE_LABELS not in rows
 
 
 def test_records_of_different_kinds_are_not_mixed(tmp_path):

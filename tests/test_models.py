@@ -1,5 +1,6 @@
 """The models: the contract, numbers, parameter counts, Keras habits."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from layer_checks import randomized
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.pretrainer import pretraining_losses
 from bert_tf.models.pretrainer import pretraining_metrics
@@ -118,6 +120,33 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(
         padded["pooled_output"][1], short["pooled_output"][0], atol=1e-5
     )
+
+
+def test_left_to_right_encoder_equals_loops():
+    config = dataclasses.replace(CONFIG, is_decoder=True)
+    model = randomized(BertEncoder(config))
+    outputs = model(INPUTS)
+    for row in range(3):
+        mask_LL = np.tril(np.tile(INPUTS["input_mask"][row] == 1, (5, 1)))
+        expected = reference.encoder(
+            reference.weights_of(model),
+            config,
+            INPUTS["input_ids"][row],
+            mask_LL,
+            INPUTS["segment_ids"][row],
+        )
+        np.testing.assert_allclose(
+            outputs["sequence_output"][row], expected[-1], atol=2e-4
+        )
+    copy = BertEncoder.from_config(model.get_config())
+    assert copy.config == config
+
+
+@pytest.mark.parametrize("model", [BertClassifier, BertMultipleChoice])
+def test_what_is_pooled_must_see_the_sequence(model):
+    config = dataclasses.replace(CONFIG, is_decoder=True)
+    with pytest.raises(ValueError, match="`is_decoder` must be False"):
+        model(config)
 
 
 GROUPS = [[2, 0, 4], [1], [3, 5]]

@@ -12,7 +12,7 @@ from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
 from bert_tf.pretraining.corpus import Corpus
 from bert_tf.pretraining.sentence_pairs import PairSettings
-from bert_tf.text import masking
+from bert_tf.text import dynamic_masking
 from bert_tf.text.tokenizer import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -166,8 +166,8 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
         batch = {
             name: tf.cast(value, tf.int32) for name, value in found.items()
         }
-        seeds = masking.example_seeds(5, tf.range(counts.examples))
-        masked = masking.mask_examples(
+        seeds = dynamic_masking.example_seeds(5, tf.range(counts.examples))
+        masked = dynamic_masking.mask_examples(
             batch, seeds, VOCABULARY, settings.masking
         )
         masked = {name: value.numpy() for name, value in masked.items()}

@@ -200,6 +200,11 @@ def config_values(config):
             f"`layer_norm_eps` must be {_LAYER_NORM_EPS} in Google's files. "
             f"Received: layer_norm_eps={config.layer_norm_eps}."
         )
+    if config.is_decoder:
+        raise ValueError(
+            "`is_decoder` must be False in Google's files: they have no "
+            "left-to-right models. Received: is_decoder=True."
+        )
     values = config.to_dict()
     values["hidden_act"] = _ACTIVATIONS[config.hidden_act]
     del values["model_type"], values["layer_norm_eps"]

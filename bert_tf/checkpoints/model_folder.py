@@ -41,6 +41,7 @@ ARCHITECTURE_FIELDS = (
     "hidden_act",
     "type_vocab_size",
     "layer_norm_eps",
+    "is_decoder",
 )
 
 

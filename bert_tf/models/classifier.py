@@ -4,7 +4,7 @@ import keras
 
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import as_config
+from bert_tf.models.encoder import as_bidirectional_config
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -27,7 +27,7 @@ class BertClassifier(keras.Model):
 
     def __init__(self, config, num_labels=2, dropout=0.1, **kwargs):
         super().__init__(**kwargs)
-        self.config = as_config(config)
+        self.config = as_bidirectional_config(config)
         self.num_labels = num_labels
         self.dropout = dropout
         self.encoder = BertEncoder(

@@ -82,7 +82,9 @@ class BertEncoder(keras.Model):
 
     def call(self, inputs, training=None):
         attention_mask = make_attention_mask(
-            inputs[features.INPUT_MASK], inputs.get(features.SEQUENCE_IDS)
+            inputs[features.INPUT_MASK],
+            inputs.get(features.SEQUENCE_IDS),
+            left_to_right=self.config.is_decoder,
         )
         x = self.embeddings(
             inputs[features.INPUT_IDS],
@@ -111,3 +113,20 @@ def as_config(config):
     if isinstance(config, BertConfig):
         return config
     return BertConfig.from_dict(config)
+
+
+def as_bidirectional_config(config):
+    """Returns `as_config` for a model of the pooled output.
+
+    Raises:
+        ValueError: If the model goes from left to right: the first token,
+            which is pooled, then sees nothing but itself.
+    """
+    config = as_config(config)
+    if config.is_decoder:
+        raise ValueError(
+            "`is_decoder` must be False in a model of the pooled output: from "
+            "left to right, the first token sees nothing but itself. "
+            "Received: is_decoder=True."
+        )
+    return config

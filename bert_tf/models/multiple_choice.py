@@ -6,7 +6,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import as_config
+from bert_tf.models.encoder import as_bidirectional_config
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -32,7 +32,7 @@ class BertMultipleChoice(keras.Model):
 
     def __init__(self, config, dropout=0.1, **kwargs):
         super().__init__(**kwargs)
-        self.config = as_config(config)
+        self.config = as_bidirectional_config(config)
         self.dropout = dropout
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.text import masking
+from bert_tf.text import dynamic_masking
 
 # Files read at once, taken in turn, and records shuffled together. Files form
 # groups and records of a group form blocks, so that a resumed run can skip
@@ -45,10 +45,10 @@ class RecordSource:
             int32 in the batches.
         limits: {feature name: n}: the values must be in [0, n).
         counts: {path: number of examples}, of the files where it is known.
-        mask: None, or `mask(batch, seeds)`, which chooses the masks of
-            records that have none (dynamic masking); seeds int64 [B, 2] are
-            a function of the run's seed and the example's number over all
-            epochs, in evaluation of its number alone.
+        mask: None, or `mask(batch, seeds)`, which chooses the predictions of
+            records that have none (dynamic masking), or others; seeds int64
+            [B, 2] are a function of the run's seed and the example's number
+            over all epochs, in evaluation of its number alone.
         seed: Of the order of the training examples, and of their masks.
     """
 
@@ -162,7 +162,7 @@ class RecordSource:
         batch = self._parse(serialized)
         if self.mask is None:
             return batch
-        return self.mask(batch, masking.example_seeds(seed, numbers))
+        return self.mask(batch, dynamic_masking.example_seeds(seed, numbers))
 
     def _parse(self, serialized):
         batch = tf.io.parse_example(

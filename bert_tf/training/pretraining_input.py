@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
+from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
 from bert_tf.training.input_pipeline import RecordSource
 
@@ -41,7 +42,9 @@ def pretraining_records(
     Their manifests tell which objective they are for, whether rows hold
     several sequences, and whether their masks are in them or are to be chosen
     here, by the rules of the manifest; records without a manifest are held to
-    be google-research/bert's. Looked at are the manifests and the first record
+    be google-research/bert's. For a left-to-right model the masks of any kind
+    are undone, labels of pairs are left out, and every next token is
+    predicted. Looked at are the manifests and the first record
     of each file; every value is checked when it is read.
 
     Args:
@@ -93,12 +96,12 @@ def pretraining_records(
             f"max_position_embeddings={config.max_position_embeddings}. "
             f"Received: max_seq_length={max_seq_length}."
         )
-    is_masked = kind["masking_mode"] == "static"
     spec = features.pretraining_record(
         max_seq_length,
         max_predictions_per_seq,
-        has_labels=kind["objective"] != "full_sentences",
-        is_masked=is_masked,
+        has_labels=kind["objective"] != "full_sentences"
+        and not config.is_decoder,
+        is_masked=kind["masking_mode"] == "static",
         max_sequences_per_row=kind["max_sequences_per_row"],
     )
     limits = {
@@ -120,16 +123,7 @@ def pretraining_records(
             path: told.records[path.rsplit("/", 1)[-1]]["examples"]
             for path, told in manifests.items()
         },
-        mask=None
-        if is_masked
-        else functools.partial(
-            masking.mask_examples,
-            vocabulary=vocabulary,
-            rules=masking.Rules(
-                max_predictions_per_seq=max_predictions_per_seq,
-                **{name: kind[name] for name in _MASKING_RULES},
-            ),
-        ),
+        mask=_mask(kind, config, vocabulary, max_predictions_per_seq),
         seed=seed,
     )
     with futures.ThreadPoolExecutor(16) as pool:
@@ -139,6 +133,24 @@ def pretraining_records(
         # The list lets the first error out.
         list(pool.map(check, paths))
     return source
+
+
+def _mask(kind, config, vocabulary, max_predictions_per_seq):
+    """Returns the `mask` of a `RecordSource`."""
+    if config.is_decoder:
+        return lambda examples, seeds: dynamic_masking.predict_next_tokens(
+            examples
+        )
+    if kind["masking_mode"] == "static":
+        return None
+    return functools.partial(
+        dynamic_masking.mask_examples,
+        vocabulary=vocabulary,
+        rules=masking.Rules(
+            max_predictions_per_seq=max_predictions_per_seq,
+            **{name: kind[name] for name in _MASKING_RULES},
+        ),
+    )
 
 
 def _common_kind(paths, manifests):

@@ -1,0 +1,174 @@
+"""What is to be predicted, chosen while records are read.
+
+Dynamic masking (RoBERTa) by the rules and the function of `masking`, for rows
+of one sequence or of several; and the next tokens of left-to-right models.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.philox import philox
+from bert_tf.text import masking
+
+
+def example_seeds(seed, numbers):
+    """Returns seeds for masking that is chosen anew in each epoch.
+
+    Args:
+        seed: An integer in [0, 2**32).
+        numbers: int64 [B], the numbers of the examples in training, counted
+            over all epochs: a resumed run then masks as an unbroken one.
+
+    Returns:
+        int64 [B, 2], for `masking.mask_tokens`.
+    """
+    numbers = tf.cast(numbers, tf.uint64)
+    zero = tf.zeros_like(numbers)
+    low = tf.bitwise.bitwise_and(numbers, np.uint64(0xFFFFFFFF))
+    high = tf.bitwise.right_shift(numbers, np.uint64(32))
+    words = philox(
+        (low, high, zero, zero),
+        (zero + np.uint64(seed), zero),
+        right_shift=tf.bitwise.right_shift,
+    )
+    return tf.cast(tf.stack(words[:2], axis=-1), tf.int64)
+
+
+def mask_examples(examples, seeds, vocabulary, rules):
+    """Masks a batch of unmasked records: dynamic masking (RoBERTa).
+
+    Liu et al. 2019, section 4.1. For `tf.data.Dataset.map`.
+
+    In rows that hold several sequences each is masked by the rules, as if it
+    were alone; together they must have room in the P predictions of the row.
+
+    Args:
+        examples: `{name: [B, ...]}` with `input_ids` and `input_mask`, int32
+            [B, L], and of packed rows also `sequence_ids` [B, L] and
+            `first_positions` [B, S]; what else there is, stays.
+        seeds: int64 [B, 2], see `example_seeds`.
+        vocabulary: A `Vocabulary`.
+        rules: The `masking.Rules`.
+
+    Returns:
+        The same dictionary with what `masking.mask_tokens` returns.
+    """
+    mask = _mask_packed if features.SEQUENCE_IDS in examples else _mask_single
+    return examples | mask(examples, seeds, vocabulary, rules)
+
+
+def predict_next_tokens(examples):
+    """Makes every token the prediction of the one before it.
+
+    What a left-to-right language model learns (Devlin et al. 2018, section
+    5.1, "LTR"), in the form of masked predictions: of L positions the first
+    L - 1 predict. [SEP] is predicted too; padding and, in packed rows, the
+    next sequence are not. For `tf.data.Dataset.map`.
+
+    Args:
+        examples: `{name: [B, ...]}` of records, packed or not; masks that are
+            in them are undone.
+
+    Returns:
+        The same dictionary with `input_ids` int32 [B, L] and the predictions,
+        [B, L - 1].
+    """
+    input_ids = examples[features.INPUT_IDS]
+    if features.MASKED_LM_IDS in examples:
+        places = tf.cast(
+            tf.where(examples[features.MASKED_LM_WEIGHTS] > 0), tf.int32
+        )
+        positions = tf.gather_nd(examples[features.MASKED_LM_POSITIONS], places)
+        input_ids = tf.tensor_scatter_nd_update(
+            input_ids,
+            tf.stack([places[:, 0], positions], axis=-1),
+            tf.gather_nd(examples[features.MASKED_LM_IDS], places),
+        )
+    is_predicted = examples[features.INPUT_MASK][:, 1:] > 0
+    sequence_ids = examples.get(features.SEQUENCE_IDS)
+    if sequence_ids is not None:
+        is_predicted &= sequence_ids[:, 1:] == sequence_ids[:, :-1]
+    ids = tf.where(is_predicted, input_ids[:, 1:], 0)
+    positions = tf.range(tf.shape(ids)[1])
+    return examples | {
+        features.INPUT_IDS: input_ids,
+        features.MASKED_LM_POSITIONS: tf.where(is_predicted, positions, 0),
+        features.MASKED_LM_IDS: ids,
+        features.MASKED_LM_WEIGHTS: tf.cast(is_predicted, tf.float32),
+    }
+
+
+def _mask_single(examples, seeds, vocabulary, rules):
+    return masking.mask_tokens(
+        examples[features.INPUT_IDS],
+        examples[features.INPUT_MASK],
+        seeds,
+        vocabulary,
+        rules,
+    )
+
+
+def _mask_packed(examples, seeds, vocabulary, rules):
+    """Returns what `masking.mask_tokens` does, of rows of several sequences."""
+    input_ids = examples[features.INPUT_IDS]
+    first_positions = examples[features.FIRST_POSITIONS]
+    num_rows, length = tf.unstack(tf.shape(input_ids))
+
+    # Every sequence in a row of its own: N of them in all.
+    numbers = tf.range(tf.shape(first_positions)[1])
+    exists = (first_positions > 0) | (numbers == 0)
+    places = tf.cast(tf.where(exists), tf.int32)
+    rows, numbers = places[:, 0], places[:, 1]
+    first = tf.gather_nd(first_positions, places)
+    columns = tf.minimum(first[:, None] + tf.range(length), length - 1)
+    is_own = (
+        tf.gather(examples[features.SEQUENCE_IDS], rows) == numbers[:, None] + 1
+    )
+    lengths = tf.reduce_sum(tf.cast(is_own, tf.int32), axis=1)
+    masked = masking.mask_tokens(
+        tf.gather(tf.gather(input_ids, rows), columns, batch_dims=1),
+        tf.sequence_mask(lengths, length, tf.int32),
+        _sequence_seeds(tf.gather(seeds, rows), numbers),
+        vocabulary,
+        rules,
+    )
+
+    # Back into the rows, one prediction after the other.
+    is_prediction = masked[features.MASKED_LM_WEIGHTS] > 0
+    picked = tf.cast(tf.where(is_prediction), tf.int32)
+    row = tf.gather(rows, picked[:, 0])
+    positions = tf.gather_nd(masked[features.MASKED_LM_POSITIONS], picked)
+    tokens = tf.gather_nd(
+        masked[features.INPUT_IDS], tf.stack([picked[:, 0], positions], axis=-1)
+    )
+    labels = tf.gather_nd(masked[features.MASKED_LM_IDS], picked)
+    positions += tf.gather(first, picked[:, 0])
+    # Sorted by row, so this is where the predictions of its row begin.
+    row_start = tf.searchsorted(row, row)
+    # An error where a row has more of them than there is room.
+    slots = tf.stack([row, tf.range(tf.size(row)) - row_start], axis=-1)
+    shape = tf.stack([num_rows, rules.max_predictions_per_seq])
+    return {
+        features.INPUT_IDS: tf.tensor_scatter_nd_update(
+            input_ids, tf.stack([row, positions], axis=-1), tokens
+        ),
+        features.MASKED_LM_POSITIONS: tf.scatter_nd(slots, positions, shape),
+        features.MASKED_LM_IDS: tf.scatter_nd(slots, labels, shape),
+        features.MASKED_LM_WEIGHTS: tf.scatter_nd(
+            slots, tf.ones_like(labels, tf.float32), shape
+        ),
+    }
+
+
+def _sequence_seeds(seeds, numbers):
+    """Returns int64 [N, 2], seeds of the sequences of packed rows."""
+    numbers = tf.cast(numbers, tf.uint64)
+    zero = tf.zeros_like(numbers)
+    words = philox(
+        # Blocks 0 to 2 of the second word are those of masking itself.
+        (numbers, zero + 3, zero, zero),
+        (tf.cast(seeds[:, 0], tf.uint64), tf.cast(seeds[:, 1], tf.uint64)),
+        right_shift=tf.bitwise.right_shift,
+    )
+    return tf.cast(tf.stack(words[:2], axis=-1), tf.int64)
