@@ -32,6 +32,7 @@ from absl import flags
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
 from bert_tf import program
@@ -42,6 +43,7 @@ from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
 from bert_tf.text.vocabulary import check_case
 from bert_tf.training import checkpointing
+from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training import pretraining_input
 from bert_tf.training import schedule
@@ -165,6 +167,26 @@ _ITERATIONS_PER_LOOP = flags.DEFINE_integer(
 _MAX_EVAL_STEPS = flags.DEFINE_integer(
     "max_eval_steps", 100, "Most batches to evaluate.", lower_bound=1
 )
+_SKIP_NONFINITE_STEPS = flags.DEFINE_integer(
+    "skip_nonfinite_steps",
+    0,
+    "Pass over a step whose gradient is not finite, so many in a row at most. "
+    "Default: stop at the first.",
+    lower_bound=0,
+)
+_PROFILE_STEPS = flags.DEFINE_string(
+    "profile_steps",
+    None,
+    "first:last, e.g. 100:105: profile the steps 100 to 104, for TensorBoard.",
+)
+_PEAK_TFLOPS = flags.DEFINE_float(
+    "peak_tflops",
+    None,
+    "What a device can do at most, in 10**12 operations a second, for the "
+    "model FLOPs utilisation; of the chips' documentation, in bfloat16: TPU "
+    "v2 core 22.5, v3 core 61.5, v4 275, v5e 197, v5p 459, v6e 918.",
+    lower_bound=0.0,
+)
 _RANDOM_SEED = flags.DEFINE_integer(
     "random_seed",
     12345,
@@ -240,6 +262,7 @@ def _check_flags():
             "model as --init_checkpoint to begin with it."
         )
     _schedule()
+    _profile_steps()
 
 
 def _train(model, start, records, strategy):
@@ -284,6 +307,18 @@ def _schedule():
     )
 
 
+def _profile_steps():
+    if _PROFILE_STEPS.value is None:
+        return None
+    parts = _PROFILE_STEPS.value.split(":")
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+        raise ValueError(
+            "--profile_steps must be two numbers, first:last. Received: "
+            f"--profile_steps={_PROFILE_STEPS.value}."
+        )
+    return tuple(int(part) for part in parts)
+
+
 def _go_on(state, start, records, strategy):
     """Trains from the state's last checkpoint, if any; returns the step."""
     model = state.model
@@ -305,12 +340,21 @@ def _go_on(state, start, records, strategy):
             start.config.max_position_embeddings,
         )
 
+    shapes = records.training_batches(1).element_spec
     config = loop.TrainingConfig(
         num_train_steps=_NUM_TRAIN_STEPS.value,
         train_batch_size=_TRAIN_BATCH_SIZE.value,
         save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS.value,
         iterations_per_loop=_ITERATIONS_PER_LOOP.value,
         gradient_accumulation_steps=_GRADIENT_ACCUMULATION_STEPS.value,
+        skip_nonfinite_steps=_SKIP_NONFINITE_STEPS.value,
+        profile_steps=_profile_steps(),
+        flops_per_example=health.flops_per_example(
+            start.config,
+            shapes[features.INPUT_IDS].shape[1],
+            shapes[features.MASKED_LM_POSITIONS].shape[1],
+        ),
+        peak_flops=_PEAK_TFLOPS.value and _PEAK_TFLOPS.value * 1e12,
         seed=_RANDOM_SEED.value,
     )
     try:

@@ -35,7 +35,12 @@ GOLDEN_NAMES = (
     "learning_rate",
     "gradient_norm",
 )
-SPEEDS = {"examples_per_second", "tokens_per_second"}
+SPEEDS = {
+    "examples_per_second",
+    "tokens_per_second",
+    "step_seconds",
+    "input_share",
+}
 NUM_STEPS = 20
 
 

@@ -1,5 +1,6 @@
 """The pre-training program, end to end."""
 
+import json
 import os
 
 import numpy as np
@@ -86,6 +87,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             folder,
             num_train_steps=4,
             iterations_per_loop=1,
+            peak_tflops=2.5,
             keep_checkpoint_max=2,
             save_checkpoints_steps=1,
         ),
@@ -93,7 +95,10 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
     assert "Going on from step 2" in second.stderr
     assert "step 3/4  loss " in second.stderr
     assert "step 2/4" not in second.stderr
+    assert "model_flops_utilization" in second.stderr
     output = folder / "output"
+    summary = json.loads((output / "summary.json").read_text("utf-8"))
+    assert (summary["step"], summary["num_train_steps"]) == (4, 4)
     checkpoints_left = sorted(p.stem for p in output.glob("train/*.index"))
     assert checkpoints_left == ["state-3", "state-4"]
     results = read_results(output / "eval_results.txt")
@@ -149,6 +154,11 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             {"do_train": True, "max_seq_length": 12},
             "a.tfrecord: `input_ids` must have 12 int64 values in each "
             "record. Received: 11.",
+        ),
+        (
+            {"do_train": True, "profile_steps": "5"},
+            "--profile_steps must be two numbers, first:last. Received: "
+            "--profile_steps=5.",
         ),
         (
             {"do_train": True, "learning_rate_decay": "polynomial"},

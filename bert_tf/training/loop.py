@@ -7,15 +7,17 @@
 import contextlib
 import dataclasses
 import functools
+import json
 import logging
-import math
 import signal
 import threading
 
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.training import accumulation
+from bert_tf.training import health
 from bert_tf.training import input_pipeline
 from bert_tf.training import progress
 from bert_tf.training import randomness
@@ -25,14 +27,15 @@ _logger = logging.getLogger(__name__)
 # A program that was told to stop (SIGTERM) and has saved its state exits with
 # this code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
 PREEMPTED_EXIT_CODE = 75
+SUMMARY_FILE = "summary.json"
+
+
+# `keras.Model.fit` of the tasks raises it too.
+NotFiniteError = health.NotFiniteError
 
 
 class PreemptedError(Exception):
     """The run was told to stop, and has saved its state."""
-
-
-class NotFiniteError(ValueError):
-    """A loss or a gradient became infinite or not a number."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,14 @@ class TrainingConfig:
         gradient_accumulation_steps: Parts in which a replica goes through its
             share of the batch: the memory of one part's activations, and one
             step of the optimizer.
+        skip_nonfinite_steps: Most steps in a row to pass over because their
+            gradient is not finite; 0 for none, then the first one ends the
+            run.
+        profile_steps: None, or (first, last): steps first to last - 1 are
+            profiled, for TensorBoard.
+        flops_per_example: Floating-point operations of an example's step, if
+            known; see `health.flops_per_example`.
+        peak_flops: The most that a device can do in a second, if known.
         seed: Of the dropout masks.
     """
 
@@ -55,15 +66,38 @@ class TrainingConfig:
     save_checkpoints_steps: int = 1000
     iterations_per_loop: int = 1000
     gradient_accumulation_steps: int = 1
+    skip_nonfinite_steps: int = 0
+    profile_steps: tuple[int, int] | None = None
+    flops_per_example: float | None = None
+    peak_flops: float | None = None
     seed: int = 12345
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name != "seed" and value < 1:
+        for name in (
+            "num_train_steps",
+            "train_batch_size",
+            "save_checkpoints_steps",
+            "iterations_per_loop",
+            "gradient_accumulation_steps",
+            "flops_per_example",
+            "peak_flops",
+        ):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
                 raise ValueError(
-                    f"`{field.name}` must be positive. "
-                    f"Received: {field.name}={value}."
+                    f"`{name}` must be positive. Received: {name}={value}."
+                )
+        if self.skip_nonfinite_steps < 0:
+            raise ValueError(
+                "`skip_nonfinite_steps` must be 0 or more. Received: "
+                f"skip_nonfinite_steps={self.skip_nonfinite_steps}."
+            )
+        if self.profile_steps is not None:
+            first, last = self.profile_steps
+            if not 0 <= first < last:
+                raise ValueError(
+                    "`profile_steps` must be a first step and a later one. "
+                    f"Received: profile_steps={self.profile_steps}."
                 )
 
 
@@ -79,8 +113,8 @@ def train_step(model, objective, optimizer, batch, accumulation_steps=1):
 
     Returns:
         A dictionary of float32 scalars, the same on all replicas: `values`,
-        {name: value} of the loss, its terms, the learning rate, the norm of
-        the gradient and the number of tokens, and `metrics`,
+        {name: value} of the loss, its terms, the learning rate, the norms of
+        the gradient and of the update and the number of tokens, and `metrics`,
         {name: (sum, weight)}, the share of padding among them.
     """
     # Summed first: every replica divides by the weight of the whole batch,
@@ -125,6 +159,7 @@ def train_step(model, objective, optimizer, batch, accumulation_steps=1):
         **terms,
         "learning_rate": learning_rate,
         "gradient_norm": tf.identity(inner_optimizer.gradient_norm),
+        "update_norm": tf.identity(inner_optimizer.update_norm),
         "tokens": num_places - num_padding,
     }
     return {"values": values, "metrics": metrics}
@@ -169,11 +204,16 @@ def train(state, objective, source, config, strategy, on_save=None):
         What was logged: a list of {name: float}, with `step` in each. Loss
         terms, learning rate and gradient norm are means over the steps,
         metrics are over their examples. `padding` is the share of places that
-        hold no token; `tokens_per_second` counts those that do.
+        hold no token; `tokens_per_second` counts those that do;
+        `update_ratio` is the norm of a step's change over that of the
+        weights; `input_share` is the part of the time that went by waiting
+        for batches. The same goes to the log, to TensorBoard, and with more
+        into summary.json of the output directory.
 
     Raises:
-        NotFiniteError: If a loss or a gradient is not finite; the message
-            names the step. The state of that step is not saved.
+        NotFiniteError: If a loss or a gradient is not finite, and the step is
+            not one to be passed over; the message names it. The state of that
+            step is not saved.
         PreemptedError: After SIGTERM, when the state has been saved.
         ValueError: If the input is damaged or does not suit the model.
     """
@@ -207,7 +247,12 @@ def train(state, objective, source, config, strategy, on_save=None):
             f"gradient_accumulation_steps={config.gradient_accumulation_steps}."
             f" Received: train_batch_size={config.train_batch_size}."
         )
+    inner_optimizer = getattr(
+        state.optimizer, "inner_optimizer", state.optimizer
+    )
+    inner_optimizer.skip_nonfinite = config.skip_nonfinite_steps > 0
     run_steps = _compile(state.model, objective, state.optimizer, config)
+    watch = health.Health(config.skip_nonfinite_steps)
     # On several hosts all must stop at one step: there SIGTERM ends the run
     # as it always does.
     is_alone = strategy.cluster_resolver is None
@@ -227,26 +272,27 @@ def train(state, objective, source, config, strategy, on_save=None):
         history = []
         while state.step < config.num_train_steps:
             steps = []
-            num_steps = _steps_to_next_stop(state.step, config)
-            while len(steps) < num_steps and not told_to_stop.is_set():
-                count = timer.steps_of_next_call(num_steps - len(steps))
-                new = run_steps(strategy, iterator, state.step, count)
-                timer.called(count)
-                _stop_if_not_finite(new, state.step)
-                steps += new
-                state.step += count
-                state.example += count * config.train_batch_size
+            stop = state.step + _steps_to_next_stop(state.step, config)
+            profiler = _profiler(state, config, is_chief)
+            with profiler:
+                while state.step < stop and not told_to_stop.is_set():
+                    count = timer.steps_of_next_call(stop - state.step)
+                    new, waited = run_steps(
+                        strategy, iterator, state.step, count
+                    )
+                    timer.called(count, waited)
+                    steps += watch.watch(new, state.step)
+                    state.step += count
+                    state.example += count * config.train_batch_size
             if steps:
-                report = {"step": state.step, **progress.summarize(steps)}
-                speed = timer.steps_per_second()
-                report["examples_per_second"] = speed * config.train_batch_size
-                report["tokens_per_second"] = speed * report.pop("tokens")
+                report = _report(state, steps, timer, config, strategy)
                 history.append(report)
-                line = progress.log_line(
-                    report, config.num_train_steps, config.train_batch_size
-                )
+                line = progress.log_line(report, config.num_train_steps)
                 _logger.info("%s", line)
+                health.warn_if_waiting(report["input_share"])
                 progress.write_summaries(report)
+                if is_chief:
+                    _write_summary(state, report, watch, config)
             is_last = state.step >= config.num_train_steps
             is_due = state.step % config.save_checkpoints_steps == 0
             # Asked once: the signal may come between the two uses.
@@ -317,7 +363,8 @@ def _compile(model, objective, optimizer, config):
     """Returns a function that makes many steps in one call.
 
     `run_steps(strategy, iterator, step, count)` makes `count` steps, from
-    number `step` on, and returns what `train_step` did in each, as floats.
+    number `step` on, and returns what `train_step` did in each, as floats,
+    and the seconds that it waited for their batches.
     """
     seed_states = randomness.seed_states(model)
     structure = None
@@ -341,18 +388,29 @@ def _compile(model, objective, optimizer, config):
     @tf.function
     def run_in_graph(strategy, iterator, step, count):
         rows = tf.TensorArray(tf.float32, count, infer_shape=False)
+        waited = tf.constant(0.0, tf.float64)
         for index in tf.range(count):
-            batch = next(iterator)
+            # One step after the other: else waiting for the next batch could
+            # not be told from the step that goes on meanwhile. The batches
+            # themselves are made ahead.
+            tf.autograph.experimental.set_loop_options(parallel_iterations=1)
+            start = tf.timestamp()
+            with tf.control_dependencies([start]):
+                batch = next(iterator)
+            with tf.control_dependencies(
+                tf.nest.flatten(_on_first_replica(strategy, batch))
+            ):
+                waited += tf.timestamp() - start
             results = strategy.run(
                 replica_step, args=(batch, step + tf.cast(index, tf.int64))
             )
             rows = rows.write(
                 index, as_row(_on_first_replica(strategy, results))
             )
-        return rows.stack()
+        return rows.stack(), waited
 
     def run_steps(strategy, iterator, step, count):
-        rows = run_in_graph(
+        rows, waited = run_in_graph(
             strategy,
             iterator,
             tf.constant(step, tf.int64),
@@ -361,7 +419,7 @@ def _compile(model, objective, optimizer, config):
         return [
             tf.nest.pack_sequence_as(structure, row)
             for row in rows.numpy().tolist()
-        ]
+        ], float(waited)
 
     return run_steps
 
@@ -398,20 +456,6 @@ def _on_first_replica(strategy, results):
     )
 
 
-def _stop_if_not_finite(steps, first_step):
-    for number, step in enumerate(steps, first_step):
-        values = step["values"]
-        names = [name for name in values if not math.isfinite(values[name])]
-        if names:
-            raise NotFiniteError(
-                f"Step {number} (of steps {first_step} to "
-                f"{first_step + len(steps) - 1} of one call) is not finite: "
-                + ", ".join(f"{name}={values[name]}" for name in names)
-                + ". Training stopped; the last checkpoint is of a step "
-                "before."
-            )
-
-
 def _steps_to_next_stop(step, config):
     """Returns how many steps there are to the next report or checkpoint."""
     every = config.save_checkpoints_steps
@@ -419,7 +463,54 @@ def _steps_to_next_stop(step, config):
         config.iterations_per_loop,
         every - step % every,
         config.num_train_steps - step,
+        *(bound - step for bound in config.profile_steps or () if bound > step),
     )
+
+
+def _profiler(state, config, is_chief):
+    """Returns the context of the next steps: a profile is taken, or not."""
+    first, last = config.profile_steps or (0, 0)
+    if is_chief and first <= state.step < last:
+        _logger.info("Profiling from step %d on.", state.step)
+        return tf.profiler.experimental.Profile(state.folder)
+    return contextlib.nullcontext()
+
+
+def _report(state, steps, timer, config, strategy):
+    """Returns what is logged of the steps since the last report."""
+    report = {"step": state.step, **progress.summarize(steps)}
+    weights = [
+        tf.cast(tf.convert_to_tensor(variable), tf.float32)
+        for variable in state.model.trainable_variables
+    ]
+    report["update_ratio"] = report.pop("update_norm") / max(
+        float(tf.linalg.global_norm(weights)), 1e-30
+    )
+    report |= timer.report()
+    examples = config.train_batch_size / report["step_seconds"]
+    report["examples_per_second"] = examples
+    report["tokens_per_second"] = report.pop("tokens") / report["step_seconds"]
+    if config.flops_per_example is not None:
+        flops = examples * config.flops_per_example
+        report["model_tflops_per_second"] = flops / 1e12
+        if config.peak_flops is not None:
+            report["model_flops_utilization"] = flops / (
+                config.peak_flops * strategy.num_replicas_in_sync
+            )
+    return report
+
+
+def _write_summary(state, report, watch, config):
+    """Writes where the run stands for other programs: summary.json."""
+    left = config.num_train_steps - state.step
+    summary = report | {
+        "num_train_steps": config.num_train_steps,
+        "seconds_left": left * report["step_seconds"],
+        "nonfinite_steps": watch.num_skipped,
+        "loss_spikes": watch.num_spikes,
+    }
+    text = json.dumps(summary, indent=2) + "\n"
+    files.write_text(f"{state.output_dir}/{SUMMARY_FILE}", text)
 
 
 @contextlib.contextmanager

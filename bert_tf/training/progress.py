@@ -46,27 +46,27 @@ def write_summaries(report):
             tf.summary.write(name, tf.constant(value), report["step"], metadata)
 
 
-def log_line(report, num_train_steps, batch_size):
+def log_line(report, num_train_steps):
     """Returns a line for people.
 
     Args:
-        report: {name: float}, with `step`, `examples_per_second`,
-            `tokens_per_second` and `padding`.
+        report: {name: float}, with `step`, `step_seconds`, `input_share`,
+            `examples_per_second`, `tokens_per_second` and `padding`.
         num_train_steps: Number of the last step.
-        batch_size: Examples a step.
     """
     values = dict(report)
     step = values.pop("step")
-    speed = values.pop("examples_per_second")
-    tokens = values.pop("tokens_per_second")
-    padding = values.pop("padding")
-    seconds = (num_train_steps - step) * batch_size / speed
-    text = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-    return (
-        f"step {step}/{num_train_steps}  {text}  {speed:.1f} examples/s  "
-        f"{tokens:,.0f} tokens/s  {padding:.1%} padding  "
-        f"{duration(seconds)} left"
+    seconds = values.pop("step_seconds")
+    speeds = (
+        f"{values.pop('examples_per_second'):.1f} examples/s",
+        f"{values.pop('tokens_per_second'):,.0f} tokens/s",
+        f"{values.pop('padding'):.1%} padding",
+        f"{values.pop('input_share'):.1%} waiting",
+        f"{seconds:.3g} s/step",
+        f"{duration((num_train_steps - step) * seconds)} left",
     )
+    text = (f"{name} {value:.4g}" for name, value in values.items())
+    return "  ".join((f"step {step}/{num_train_steps}", *text, *speeds))
 
 
 def duration(seconds):
@@ -93,6 +93,7 @@ class Timer:
         """Leaves out of the next measure what came before."""
         self._start = time.monotonic()
         self._num_steps = 0
+        self._waited = 0.0
 
     def steps_of_next_call(self, num_left):
         """Returns how many of the steps left the next call should make."""
@@ -101,9 +102,15 @@ class Timer:
         count = int(_SECONDS_PER_CALL / max(self._seconds_per_step, 1e-6))
         return max(1, min(num_left, count))
 
-    def called(self, num_steps):
-        """Notes that a call of so many steps is over."""
+    def called(self, num_steps, waited):
+        """Notes that a call of so many steps is over.
+
+        Args:
+            num_steps: Its steps.
+            waited: Seconds of it that went by waiting for batches.
+        """
         self._num_steps += num_steps
+        self._waited += waited
         seconds = time.monotonic() - self._start
         if self._first_seconds is None:
             self._first_seconds = seconds
@@ -111,8 +118,17 @@ class Timer:
         else:
             self._seconds_per_step = seconds / self._num_steps
 
-    def steps_per_second(self):
-        """Returns the speed since the last report, and starts anew."""
+    def report(self):
+        """Returns the means since the last report, and starts anew.
+
+        Returns:
+            {"step_seconds", "input_share"}: floats, the second being the part
+            of the time that went by waiting; 0 where the first call is all
+            that there was.
+        """
         seconds = self._seconds_per_step or self._first_seconds
+        share = 0.0
+        if self._num_steps:
+            share = min(1.0, self._waited / (seconds * self._num_steps))
         self.restart()
-        return 1 / max(seconds, 1e-6)
+        return {"step_seconds": max(seconds, 1e-6), "input_share": share}

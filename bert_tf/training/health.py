@@ -1,0 +1,146 @@
+"""What tells whether a run is well: spikes, steps passed over, use of time."""
+
+import collections
+import logging
+import math
+import statistics
+
+_logger = logging.getLogger(__name__)
+
+# A loss is held against the finite ones of so many steps before, once there
+# are some. The median and the median deviation do not move with the spikes.
+_WINDOW = 200
+_FEWEST = 30
+# In standard deviations (1.4826 median deviations, of normal values), and as
+# a share of the median: a loss may be very even.
+_SPIKE_DEVIATIONS = 8.0
+_SPIKE_SHARE = 0.1
+# Share of the time above which waiting for the input is warned of.
+_WAITING_SHARE = 0.2
+
+
+class NotFiniteError(ValueError):
+    """A loss or a gradient became infinite or not a number."""
+
+
+class Health:
+    """Watches the steps of a run, and counts what is not as it should be.
+
+    Args:
+        skip_nonfinite_steps: Most steps in a row whose gradient may be not
+            finite; the optimizer passes over them. 0: none may be.
+
+    Attributes:
+        num_skipped: Steps passed over, since this program began.
+        num_spikes: Steps whose loss was a spike: above the median of the 200
+            steps before by more than 8 standard deviations and by more than a
+            tenth.
+    """
+
+    def __init__(self, skip_nonfinite_steps=0):
+        self.num_skipped = 0
+        self.num_spikes = 0
+        self._allowed = skip_nonfinite_steps
+        self._in_a_row = 0
+        self._losses = collections.deque(maxlen=_WINDOW)
+
+    def watch(self, steps, first_step):
+        """Looks at what `loop.train_step` returned of the steps of one call.
+
+        Args:
+            steps: A list of its results, as floats.
+            first_step: Number of the first of them.
+
+        Returns:
+            Those of the steps that were made.
+
+        Raises:
+            NotFiniteError: If a value is not finite that must be.
+        """
+        made = []
+        for number, step in enumerate(steps, first_step):
+            values = step["values"]
+            bad = [name for name in values if not math.isfinite(values[name])]
+            if not bad:
+                self._in_a_row = 0
+                self._watch_loss(values["loss"], number)
+                made.append(step)
+                continue
+            told = ", ".join(f"{name}={values[name]}" for name in bad)
+            self._in_a_row += 1
+            # Only where its gradient tells so is a step passed over.
+            if self._in_a_row > self._allowed or "gradient_norm" not in bad:
+                raise NotFiniteError(
+                    f"Step {number} (of steps {first_step} to "
+                    f"{first_step + len(steps) - 1} of one call) is not "
+                    f"finite: {told}. Training stopped; the last checkpoint "
+                    "is of a step before."
+                )
+            self.num_skipped += 1
+            _logger.warning(
+                "Step %d is passed over, number %d in a row of at most %d: it "
+                "is not finite: %s.",
+                number,
+                self._in_a_row,
+                self._allowed,
+                told,
+            )
+        return made
+
+    def _watch_loss(self, loss, number):
+        if len(self._losses) >= _FEWEST:
+            median = statistics.median(self._losses)
+            deviation = 1.4826 * statistics.median(
+                abs(other - median) for other in self._losses
+            )
+            limit = median + max(
+                _SPIKE_DEVIATIONS * deviation, _SPIKE_SHARE * abs(median)
+            )
+            if loss > limit:
+                self.num_spikes += 1
+                _logger.warning(
+                    "Step %d: the loss of %.4g is a spike; the median of the "
+                    "%d steps before is %.4g.",
+                    number,
+                    loss,
+                    len(self._losses),
+                    median,
+                )
+        self._losses.append(loss)
+
+
+def warn_if_waiting(input_share):
+    """Warns if the devices wait for the input too much of the time."""
+    if input_share > _WAITING_SHARE:
+        _logger.warning(
+            "The input is too slow: the devices waited for it %.0f %% of the "
+            "time. Records on a nearer disk or in more files, more CPUs or a "
+            "larger batch help.",
+            100 * input_share,
+        )
+
+
+def flops_per_example(config, length, num_predictions):
+    """Returns the floating-point operations of an example's training step.
+
+    Counted are the matrix products of pre-training, two operations for each
+    multiplication and addition, over all places, padding too; and twice as
+    many for the gradients as for the outputs. What `--rematerialize` computes
+    again is not counted, as is usual in model FLOPs utilisation (arXiv
+    2204.02311, appendix B).
+
+    Args:
+        config: A `BertConfig`.
+        length: Places of an example.
+        num_predictions: Places of an example that are predicted.
+    """
+    hidden = config.hidden_size
+    # Query, key, value and output; scores and context; feed-forward.
+    block = length * (
+        8 * hidden * hidden
+        + 4 * length * hidden
+        + 4 * hidden * config.intermediate_size
+    )
+    head = num_predictions * 2 * hidden * (hidden + config.vocab_size)
+    pooler = 2 * hidden * hidden
+    return 3.0 * (config.num_hidden_layers * block + head + pooler)

@@ -1,0 +1,205 @@
+"""Spikes, steps passed over, floating-point operations."""
+
+import json
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.config import BertConfig
+from bert_tf.training import health
+from bert_tf.training import input_pipeline
+from bert_tf.training import loop
+from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.objective import Objective
+from bert_tf.training.optimizer import BertOptimizer
+from bert_tf.training.strategy import make_strategy
+
+
+def step(loss, gradient_norm=1.0):
+    return {"values": {"loss": loss, "gradient_norm": gradient_norm}}
+
+
+def test_a_spike_is_a_loss_far_above_those_before(caplog):
+    losses = np.random.default_rng(5).normal(4.0, 0.1, 300)
+    losses[[10, 120]] = 7.0
+    watch = health.Health()
+    assert len(watch.watch([step(loss) for loss in losses], 50)) == 300
+    # The first came before there was enough to hold it against.
+    assert watch.num_spikes == 1
+    assert "Step 170: the loss of 7 is a spike" in caplog.text
+    # Losses that are all but equal do not make the next one a spike.
+    watch = health.Health()
+    watch.watch([step(1.0)] * 60 + [step(1.05), step(1.2)], 0)
+    assert watch.num_spikes == 1
+
+
+def test_steps_are_passed_over_up_to_so_many_in_a_row(caplog):
+    watch = health.Health(skip_nonfinite_steps=2)
+    nan = float("nan")
+    good, bad = step(1.0), step(nan, float("inf"))
+    assert watch.watch([good, bad, bad, good, bad], 7) == [good, good]
+    assert watch.num_skipped == 3
+    assert (
+        "Step 8 is passed over, number 1 in a row of at most 2" in caplog.text
+    )
+    # The row goes on into the next call.
+    with pytest.raises(health.NotFiniteError, match="Step 13 .* loss=nan"):
+        watch.watch([bad, bad, good], 12)
+
+
+@pytest.mark.parametrize("allowed", [0, 5])
+def test_a_loss_that_is_not_finite_by_itself_ends_the_run(allowed):
+    # Its gradient was finite: the step was made.
+    watch = health.Health(allowed)
+    with pytest.raises(health.NotFiniteError, match="Step 3 .*: loss=inf"):
+        watch.watch([step(1.0), step(float("inf"))], 2)
+
+
+def test_flops_of_bert_base_are_six_a_weight_and_token():
+    config = BertConfig(vocab_size=30522)
+    got = health.flops_per_example(config, 128, 20)
+    # 85 million weights of the blocks at 128 places; the attention beside
+    # them, 12 layers x 2 products x 128 x 128 x 768; and the heads.
+    blocks = 6 * 84_934_656 * 128
+    attention = 6 * 12 * 2 * 128 * 128 * 768
+    heads = 6 * 20 * (768 * 768 + 768 * 30522) + 6 * 768 * 768
+    np.testing.assert_allclose(got, blocks + attention + heads)
+
+
+def test_a_slow_input_is_named(caplog):
+    health.warn_if_waiting(0.1)
+    assert not caplog.text
+    health.warn_if_waiting(0.35)
+    assert "waited for it 35 % of the time" in caplog.text
+
+
+class Line(keras.Model):
+    """y = w * x, of batches {"x": [B, 1]}."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = keras.layers.Dense(1, use_bias=False)
+        self.weight.build((None, 1))
+        self.weight.kernel.assign([[2.0]])
+        self.built = True
+
+    def call(self, batch, training=None):
+        return self.weight(batch["x"])
+
+
+OBJECTIVE = Objective(
+    weights=lambda batch: {"square": tf.cast(tf.size(batch["x"]), tf.float32)},
+    losses=lambda outputs, batch: {"square": tf.reduce_sum(outputs**2)},
+    metrics=lambda outputs, batch: {},
+)
+
+
+class InOrder(input_pipeline.ArraySource):
+    """Examples in their order, each batch some time after the other."""
+
+    delay = 0.0
+
+    def training_batches(self, batch_size, start_example=0, context=None):
+        def wait(batch):
+            tf.py_function(lambda: time.sleep(self.delay), [], [])
+            return batch
+
+        rows = tf.data.Dataset.from_tensor_slices(self.arrays)
+        batches = rows.repeat().skip(start_example).batch(batch_size)
+        return batches.map(wait) if self.delay else batches
+
+
+def train(folder, x, num_steps, delay=0.0, **options):
+    model = Line()
+    state = TrainingState(model, BertOptimizer(0.1), folder, {})
+    x = np.array(x, "float32")[:, None]
+    source = InOrder(
+        arrays={"x": x, features.INPUT_MASK: np.ones_like(x, "int32")}
+    )
+    object.__setattr__(source, "delay", delay)
+    config = loop.TrainingConfig(
+        num_train_steps=num_steps,
+        train_batch_size=1,
+        **{"iterations_per_loop": 1} | options,
+    )
+    history = loop.train(state, OBJECTIVE, source, config, make_strategy())
+    return history, float(model.weight.kernel[0, 0])
+
+
+def read_summary(folder):
+    return json.loads((folder / loop.SUMMARY_FILE).read_text("utf-8"))
+
+
+def test_a_run_passes_over_steps_and_counts_them(tmp_path):
+    bad = [1.0, np.inf, 2.0, np.nan, np.nan, 3.0]
+    history, weight = train(tmp_path / "a", bad, 6, skip_nonfinite_steps=2)
+    assert [report["step"] for report in history] == [1, 3, 6]
+    good, expected = train(tmp_path / "b", [1.0, 2.0, 3.0], 3)
+    assert weight == expected
+    assert read_summary(tmp_path / "a")["nonfinite_steps"] == 3
+    assert read_summary(tmp_path / "b")["nonfinite_steps"] == 0
+    for report, wanted in zip(history, good):
+        assert report["loss"] == wanted["loss"]
+    with pytest.raises(loop.NotFiniteError, match="Step 4 "):
+        train(tmp_path / "c", bad, 6, skip_nonfinite_steps=1)
+
+
+def test_the_update_is_held_against_the_weights(tmp_path):
+    (report,), weight = train(tmp_path, [1.0], 1)
+    np.testing.assert_allclose(
+        report["update_ratio"], abs(weight - 2) / abs(weight), rtol=1e-5
+    )
+
+
+def test_a_run_tells_how_it_is(tmp_path, caplog):
+    caplog.set_level("INFO")
+    history, _ = train(
+        tmp_path,
+        [1.0, 2.0],
+        7,
+        delay=0.05,
+        iterations_per_loop=3,
+        profile_steps=(4, 5),
+        flops_per_example=3e9,
+        peak_flops=1e12,
+    )
+    # It stops where the profile begins and ends.
+    assert [report["step"] for report in history] == [3, 4, 5, 7]
+    last = history[-1]
+    summary = read_summary(tmp_path)
+    assert summary.items() >= last.items()
+    assert summary["seconds_left"] == 0
+    assert summary["num_train_steps"] == 7
+    assert summary["loss_spikes"] == 0
+    # The step itself takes a hundredth of its batch.
+    assert 0.5 < last["input_share"] <= 1
+    assert "The input is too slow" in caplog.text
+    assert last["step_seconds"] >= 0.04
+    np.testing.assert_allclose(
+        last["examples_per_second"], 1 / last["step_seconds"]
+    )
+    np.testing.assert_allclose(
+        last["model_flops_utilization"],
+        3e9 / last["step_seconds"] / 1e12,
+        rtol=1e-6,
+    )
+    assert "waiting" in caplog.text
+    profiles = list(tmp_path.glob("train/plugins/profile/*/*.xplane.pb"))
+    assert len(profiles) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"skip_nonfinite_steps": -1}, "skip_nonfinite_steps"),
+        ({"profile_steps": (5, 5)}, "profile_steps"),
+        ({"peak_flops": 0.0}, "peak_flops"),
+    ],
+)
+def test_bad_settings_are_named(options, name):
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        loop.TrainingConfig(num_train_steps=3, **options)
