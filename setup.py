@@ -40,9 +40,14 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
+        # Pre-training records on a cluster; for Dataflow apache-beam[gcp].
+        "beam": ["apache-beam>=2.77"],
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
+        # The curves of a fine-tuning's report.
+        "report": ["matplotlib>=3.8"],
         "test": [
+            "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
             "pytest>=8",
             "pytest-xdist>=3.6",

@@ -135,7 +135,20 @@ _WORK_DIR = flags.DEFINE_string(
     "work_dir",
     None,
     "Folder on a local disk for what lies between text and records: about "
-    "230 bytes an example. Default: one beside the first record file.",
+    "230 bytes an example. Default: one beside the first record file. With "
+    "beam_runner: one that all workers see, for records that are not whole.",
+)
+_BEAM_RUNNER = flags.DEFINE_string(
+    "beam_runner",
+    None,
+    "Work as an Apache Beam pipeline on this runner: DirectRunner, "
+    "DataflowRunner, FlinkRunner, SparkRunner... Needs `bert_tf[beam]`. The "
+    "records are the same.",
+)
+_BEAM_OPTION = flags.DEFINE_multi_string(
+    "beam_option",
+    [],
+    "An option of the Beam pipeline, as name=value; give it once for each.",
 )
 
 # What the label 1 says.
@@ -172,6 +185,11 @@ def main(argv):
     tokenizer = WordpieceTokenizer(
         load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
     )
+    if _BEAM_RUNNER.value:
+        _run_pipeline(source, tokenizer, settings)
+        return
+    if _BEAM_OPTION.value:
+        raise ValueError("`beam_option` must come with `beam_runner`.")
     bars = {}
 
     def progress(stage, done, total):
@@ -198,6 +216,32 @@ def main(argv):
         for bar in bars.values():
             bar.close()
     _print_table(counts, time.monotonic() - start)
+
+
+def _run_pipeline(source, tokenizer, settings):
+    if _NUM_WORKERS.present:
+        raise ValueError(
+            "`num_workers` must not come with `beam_runner`, whose options "
+            f"tell it. Received: num_workers={_NUM_WORKERS.value}."
+        )
+    try:
+        # Only who uses it must have it.
+        from bert_tf.pretraining import beam
+    except ImportError as error:
+        raise ValueError(
+            "`beam_runner` needs Apache Beam: pip install 'bert_tf[beam]' "
+            f"({error})."
+        ) from error
+    options = [f"--{option}" for option in _BEAM_OPTION.value]
+    beam.build(
+        source,
+        _OUTPUT_FILE.value,
+        tokenizer,
+        settings,
+        [f"--runner={_BEAM_RUNNER.value}", *options],
+        _WORK_DIR.value,
+    )
+    print("The manifest beside the records tells what they are.")
 
 
 def _source():

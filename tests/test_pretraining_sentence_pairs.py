@@ -181,7 +181,7 @@ def test_no_document_makes_no_pair():
 
 def test_blocks_are_a_hash_of_the_key_and_small_corpora_are_one():
     assert sentence_pairs.num_blocks(3, block_tokens=10) == 1
-    assert sentence_pairs.num_blocks(39, block_tokens=10) == 3
+    assert sentence_pairs.num_blocks(39, block_tokens=10) == 4
     assert sentence_pairs.block_range(0, 1) == (0, 1 << 32)
     ranges = [sentence_pairs.block_range(block, 7) for block in range(7)]
     assert ranges[0][0] == 0

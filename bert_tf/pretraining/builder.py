@@ -123,33 +123,12 @@ def build(
             f"Received: num_workers={num_workers}."
         )
     output_paths = records.output_paths(output_files)
-    source = input_files
-    if isinstance(input_files, str):
-        source = documents.TextFiles(
-            paths=tuple(documents.input_paths(input_files)),
-            input_format=settings.input_format,
-            text_field=settings.text_field,
-        )
+    source = source_of(input_files, settings)
     parts = tuple(source.parts())
     num_workers = num_workers or _default_workers(sum(source.sizes(parts)))
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
         inputs = list(pool.map(documents.describe, source.paths))
-    manifest = manifests.Manifest(
-        max_seq_length=settings.max_seq_length,
-        max_predictions_per_seq=settings.max_predictions_per_seq,
-        vocab_size=len(tokenizer.vocabulary),
-        vocab_sha256=manifests.text_sha256(tokenizer.vocabulary.to_text()),
-        do_lower_case=tokenizer.do_lower_case,
-        settings={
-            name: value
-            for name, value in dataclasses.asdict(settings).items()
-            if name not in ("max_seq_length", "max_predictions_per_seq")
-        }
-        | source.settings,
-        inputs=inputs,
-        counts={},
-        records={},
-    )
+    manifest = make_manifest(source, inputs, tokenizer, settings)
     work = dataclasses.asdict(manifest) | {
         "version": _WORK_VERSION,
         "fast": tokenizer.fast,
@@ -169,6 +148,44 @@ def build(
             counts, shards = _run_stages(job, run, len(output_paths), progress)
         _publish(job, output_paths, shards, counts, manifest)
     return counts
+
+
+def source_of(input_files, settings):
+    """Returns what is read, of the same arguments of `build`."""
+    if not isinstance(input_files, str):
+        return input_files
+    return documents.TextFiles(
+        paths=tuple(documents.input_paths(input_files)),
+        input_format=settings.input_format,
+        text_field=settings.text_field,
+    )
+
+
+def make_manifest(source, inputs, tokenizer, settings):
+    """Returns the `Manifest` of records, as far as it is known before.
+
+    Args:
+        source: What is read.
+        inputs: `documents.describe` of each of its files.
+        tokenizer: The `WordpieceTokenizer`.
+        settings: The `stages.Settings`.
+    """
+    return manifests.Manifest(
+        max_seq_length=settings.max_seq_length,
+        max_predictions_per_seq=settings.max_predictions_per_seq,
+        vocab_size=len(tokenizer.vocabulary),
+        vocab_sha256=manifests.text_sha256(tokenizer.vocabulary.to_text()),
+        do_lower_case=tokenizer.do_lower_case,
+        settings={
+            name: value
+            for name, value in dataclasses.asdict(settings).items()
+            if name not in ("max_seq_length", "max_predictions_per_seq")
+        }
+        | source.settings,
+        inputs=inputs,
+        counts={},
+        records={},
+    )
 
 
 def _default_workers(num_bytes):
@@ -202,32 +219,46 @@ def _run_stages(job, run, num_shards, progress):
 
     part_sizes = job.source.sizes(job.parts)
     parts = _total(run_stage("read_part", "part", part_sizes, "read"))
-    if not parts["tokens"]:
-        raise ValueError(
-            f"There is no sentence in the input: {', '.join(job.source.names)}."
-        )
-
+    check_tokens(parts["tokens"], job.source)
     num_blocks = sentence_pairs.num_blocks(parts["tokens"])
     _write_json(job, "blocks.json", num_blocks)
     blocks = _total(run_stage("make_block", "block", [1] * num_blocks, "pair"))
-    if not blocks["examples"]:
+    check_examples(blocks["examples"])
+    shards = segments_of(blocks["examples"], num_shards, _SEGMENT_SIZE)
+    segments = [segment for shard in shards for segment in shard]
+    _write_json(job, "segments.json", segments)
+    sizes = [stop - start for start, stop in segments]
+    results = run_stage("write_segment", "segment", sizes, "write")
+    counts = make_counts(parts, blocks, _total(results), job.settings)
+    num_records = iter([result["records"] for result in results])
+    return counts, [[next(num_records) for _ in shard] for shard in shards]
+
+
+def check_tokens(num_tokens, source):
+    """Raises `ValueError` if there are none in the source."""
+    if not num_tokens:
+        raise ValueError(
+            f"There is no sentence in the input: {', '.join(source.names)}."
+        )
+
+
+def check_examples(num_examples):
+    """Raises `ValueError` if there are none."""
+    if not num_examples:
         raise ValueError(
             "No document of the input has two sentences, which the objective "
             "`sentence_order` needs."
         )
 
-    shards = _segments(blocks["examples"], num_shards)
-    segments = [segment for shard in shards for segment in shard]
-    _write_json(job, "segments.json", segments)
-    sizes = [stop - start for start, stop in segments]
-    results = run_stage("write_segment", "segment", sizes, "write")
-    written = _total(results)
-    length = job.settings.max_seq_length
+
+def make_counts(parts, blocks, written, settings):
+    """Returns the `Counts` of the totals of the three stages' tasks."""
+    length = settings.max_seq_length
     padding, unpacked_padding = (
         1 - blocks["example_tokens"] / (number * length)
         for number in (written["records"], blocks["examples"])
     )
-    counts = Counts(
+    return Counts(
         records=written["records"],
         predictions=written["predictions"],
         padding=round(padding, 4),
@@ -248,8 +279,6 @@ def _run_stages(job, run, num_shards, progress):
             )
         },
     )
-    num_records = iter([result["records"] for result in results])
-    return counts, [[next(num_records) for _ in shard] for shard in shards]
 
 
 def _is_there(job, name, number, told):
@@ -268,7 +297,7 @@ def _total(results):
     return dict(total)
 
 
-def _segments(num_examples, num_shards):
+def segments_of(num_examples, num_shards, segment_size):
     """Returns for every shard its segments: ranges of examples.
 
     The shards' sizes differ by one at most, and one after another they hold
@@ -282,7 +311,7 @@ def _segments(num_examples, num_shards):
         start, stop = (
             num_examples * edge // num_shards for edge in (number, number + 1)
         )
-        edges = [*range(start, stop, _SEGMENT_SIZE), stop]
+        edges = [*range(start, stop, segment_size), stop]
         shards.append(list(zip(edges, edges[1:])) or [(start, stop)])
     return shards
 
@@ -315,20 +344,31 @@ def _publish(job, output_paths, shards, counts, manifest):
             number += len(segments)
         # Before the records: should only some of them get to their places,
         # then the sizes tell that the others are none of them.
-        by_folder = {}
-        for path in output_paths:
-            by_folder.setdefault(path.rpartition("/")[0], []).append(path)
-        for paths in by_folder.values():
-            manifests.write(
-                dataclasses.replace(
-                    manifest,
-                    counts=dataclasses.asdict(counts),
-                    records={
-                        path.rpartition("/")[2]: written[path] for path in paths
-                    },
-                ),
-                manifests.path_beside(paths),
-            )
+        write_manifests(manifest, counts, written)
+
+
+def write_manifests(manifest, counts, written):
+    """Writes the manifest beside the records, in each of their folders.
+
+    Args:
+        manifest: As `make_manifest` returns it.
+        counts: The `Counts`.
+        written: `{path: {"examples", "bytes"}}` of all record files.
+    """
+    by_folder = {}
+    for path in written:
+        by_folder.setdefault(path.rpartition("/")[0], []).append(path)
+    for paths in by_folder.values():
+        manifests.write(
+            dataclasses.replace(
+                manifest,
+                counts=dataclasses.asdict(counts),
+                records={
+                    path.rpartition("/")[2]: written[path] for path in paths
+                },
+            ),
+            manifests.path_beside(paths),
+        )
 
 
 def _join_files(names, path):

@@ -153,36 +153,65 @@ def read_block(paths, dtype, block, num_blocks):
     Returns:
         A `Corpus`, which may have no document.
     """
-    entries, tokens, lengths = [], [], []
+    keys, tokens, lengths = [], [], []
     first, last = sentence_pairs.block_range(block, num_blocks)
     for path in paths:
         listed = np.fromfile(f"{path}.documents", _ENTRY)
         begin, end = np.searchsorted(listed["bits"], (first, last))
         # A copy: the part's whole list is not kept.
         found = np.sort(listed[begin:end], order="key")
-        entries.append(found)
-        with (
-            open(f"{path}.tokens", "rb") as tokens_file,
-            open(f"{path}.lengths", "rb") as lengths_file,
-        ):
-            for entry in found:
-                tokens.append(
-                    _slice(
-                        tokens_file,
-                        dtype,
-                        entry["first_token"],
-                        entry["num_tokens"],
-                    )
-                )
-                lengths.append(
-                    _slice(
-                        lengths_file,
-                        _LENGTH,
-                        entry["first_sentence"],
-                        entry["num_sentences"],
-                    )
-                )
-    entries = np.concatenate(entries)
+        keys.append(found["key"])
+        for document in _read_entries(path, found, dtype):
+            tokens.append(document[0])
+            lengths.append(document[1])
+    return assemble(np.concatenate(keys), tokens, lengths, dtype)
+
+
+def read_documents(path, dtype):
+    """Yields (block bits, key, token ids, lengths) of a part's documents.
+
+    Args:
+        path: As `write_part` got it.
+        dtype: Of the token ids in the files.
+    """
+    entries = np.fromfile(f"{path}.documents", _ENTRY)
+    for entry, document in zip(entries, _read_entries(path, entries, dtype)):
+        yield int(entry["bits"]), int(entry["key"]), *document
+
+
+def _read_entries(path, entries, dtype):
+    """Yields (token ids, lengths of the sentences) of listed documents."""
+    with (
+        open(f"{path}.tokens", "rb") as tokens_file,
+        open(f"{path}.lengths", "rb") as lengths_file,
+    ):
+        for entry in entries:
+            yield (
+                _slice(
+                    tokens_file,
+                    dtype,
+                    entry["first_token"],
+                    entry["num_tokens"],
+                ),
+                _slice(
+                    lengths_file,
+                    _LENGTH,
+                    entry["first_sentence"],
+                    entry["num_sentences"],
+                ),
+            )
+
+
+def assemble(keys, tokens, lengths, dtype):
+    """Returns the `Corpus` of documents.
+
+    Args:
+        keys: uint64 [documents], ascending.
+        tokens: A list of the token ids of each.
+        lengths: A list of the lengths of the sentences of each.
+        dtype: Of the token ids.
+    """
+    num_sentences = [len(each) for each in lengths]
     lengths = np.concatenate(lengths or [np.zeros(0, _LENGTH)])
     return Corpus(
         tokens=np.concatenate(tokens or [np.zeros(0, dtype)]).astype(np.int32),
@@ -190,9 +219,9 @@ def read_block(paths, dtype, block, num_blocks):
             [[0], np.cumsum(lengths, dtype=np.int64)]
         ),
         document_starts=np.concatenate(
-            [[0], np.cumsum(entries["num_sentences"])]
+            [[0], np.cumsum(num_sentences, dtype=np.int64)]
         ),
-        document_keys=entries["key"],
+        document_keys=np.asarray(keys, np.uint64),
     )
 
 

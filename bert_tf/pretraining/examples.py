@@ -157,22 +157,82 @@ class Runs:
                     index[1, last],
                 )
             )
-        rows = np.concatenate(rows)
-        a_length = rows["a_length"].astype(np.int64)
-        b_length = rows["b_length"].astype(np.int64)
-        lengths = a_length + b_length
-        examples = Examples(
-            tokens=np.concatenate(tokens).astype(np.int32),
-            starts=np.cumsum(lengths) - lengths,
-            a_length=a_length,
-            b_length=b_length,
-            is_random=rows["is_random"] > 0,
-            seeds=rows["seeds"].astype(np.int64),
-        )
-        # Stable: should two runs have the same 64 bits, the first comes first.
-        order = np.argsort(rows["order"], kind="stable")
         skipped = start - before[first]
-        return examples.take(order[skipped : skipped + stop - start])
+        merged = merge(rows, tokens)
+        return merged.take(slice(skipped, skipped + stop - start))
+
+
+def read_chunks(path, dtype):
+    """Yields (number of the bucket, rows, token ids) of a run, as bytes.
+
+    Args:
+        path: As `write_run` got it.
+        dtype: Of the token ids.
+    """
+    index = np.fromfile(f"{path}.index", np.int64).reshape(2, -1)
+    for bucket in np.nonzero(np.diff(index[0]))[0].tolist():
+        (first_row, last_row), (first, last) = index[:, bucket : bucket + 2]
+        yield (
+            bucket,
+            _read(f"{path}.rows", _ROW, first_row, last_row).tobytes(),
+            _read(f"{path}.tokens", dtype, first, last).tobytes(),
+        )
+
+
+def num_rows(rows):
+    """Returns of how many examples the rows are, which are bytes."""
+    return len(rows) // _ROW.itemsize
+
+
+def from_bytes(rows, tokens, dtype):
+    """Returns the arrays of one that `read_chunks` yields."""
+    return np.frombuffer(rows, _ROW), np.frombuffer(tokens, dtype)
+
+
+def split(rows, tokens, edges):
+    """Merges stretches of runs, and cuts them anew.
+
+    Args:
+        rows: A list of the rows of each run.
+        tokens: A list of their tokens.
+        edges: Where to cut the merged rows.
+
+    Returns:
+        A list of (rows, token ids), as bytes.
+    """
+    merged = merge(rows, tokens)
+    rows = np.concatenate(rows)
+    rows = rows[np.argsort(rows["order"], kind="stable")]
+    pieces = []
+    for first, last in zip(edges, edges[1:]):
+        piece = merged.take(slice(first, last))
+        places = _ranges(piece.starts, piece.a_length + piece.b_length)
+        found = merged.tokens[places].astype(tokens[0].dtype)
+        pieces.append((rows[first:last].tobytes(), found.tobytes()))
+    return pieces
+
+
+def merge(rows, tokens):
+    """Returns the `Examples` of stretches of runs, in the records' order.
+
+    Args:
+        rows: A list of the rows of each run.
+        tokens: A list of their tokens.
+    """
+    rows = np.concatenate(rows)
+    a_length = rows["a_length"].astype(np.int64)
+    b_length = rows["b_length"].astype(np.int64)
+    lengths = a_length + b_length
+    examples = Examples(
+        tokens=np.concatenate(tokens).astype(np.int32),
+        starts=np.cumsum(lengths) - lengths,
+        a_length=a_length,
+        b_length=b_length,
+        is_random=rows["is_random"] > 0,
+        seeds=rows["seeds"].astype(np.int64),
+    )
+    # Stable: should two runs have the same 64 bits, the first comes first.
+    return examples.take(np.argsort(rows["order"], kind="stable"))
 
 
 def pack(examples, max_seq_length, vocabulary):

@@ -162,7 +162,8 @@ class Stages:
         return Vocabulary(tokens=self.job.vocabulary)
 
     @functools.cached_property
-    def _dtype(self):
+    def dtype(self):
+        """Of token ids in files."""
         return corpus.token_dtype(len(self.job.vocabulary))
 
     @functools.cached_property
@@ -196,22 +197,23 @@ class Stages:
 
     def read_part(self, number):
         """Tokenises the documents of a part of the text."""
-        reader = self.job.source.reader()
         path = self.job.path("part", number)
+        return _done(path, self.tokenize_part(self.job.parts[number], path))
+
+    def tokenize_part(self, part, path):
+        """Writes the tokenised documents of a part (`corpus.write_part`).
+
+        Returns:
+            Numbers: of documents, sentences, tokens, and of what was cut.
+        """
+        reader = self.job.source.reader()
         counts = corpus.write_part(
-            reader.read(self.job.parts[number]),
-            self._tokenize,
-            self._dtype,
-            path,
+            reader.read(part), self._tokenize, self.dtype, path
         )
-        return _done(
-            path,
-            counts
-            | {
-                "cut_lines": reader.num_cut_lines,
-                "cut_documents": reader.num_cut_documents,
-            },
-        )
+        return counts | {
+            "cut_lines": reader.num_cut_lines,
+            "cut_documents": reader.num_cut_documents,
+        }
 
     def make_block(self, number):
         """Makes the examples of a block of the documents."""
@@ -221,10 +223,25 @@ class Stages:
                 self.job.path("part", part)
                 for part in range(len(self.job.parts))
             ],
-            self._dtype,
+            self.dtype,
             number,
             self._num_blocks,
         )
+        block, pairs, counts = self.pairs_of(block)
+        written = examples.write_run(block, pairs, self.dtype, path)
+        return _done(path, written | counts)
+
+    def pairs_of(self, block):
+        """Cuts a block of documents into examples.
+
+        Args:
+            block: A `corpus.Corpus`.
+
+        Returns:
+            The `Corpus` that they point into, `sentence_pairs.Pairs` in the
+            order of the records, and numbers: `{"lone_documents",
+            "skipped_documents"}`.
+        """
         settings = self.job.settings
         lone, skipped = int(block.num_documents == 1), 0
         if settings.objective == "full_sentences":
@@ -241,17 +258,21 @@ class Stages:
             lone = 0
         if settings.objective == "sentence_order":
             skipped = int((np.diff(block.document_starts) == 1).sum())
-        counts = examples.write_run(block, pairs.shuffled(), self._dtype, path)
-        return _done(
-            path,
-            counts | {"lone_documents": lone, "skipped_documents": skipped},
-        )
+        counts = {"lone_documents": lone, "skipped_documents": skipped}
+        return block, pairs.shuffled(), counts
 
     def write_segment(self, number):
         """Writes the records of one segment of the shuffled examples."""
         path = self.job.path("segment", number)
-        start, stop = self._segments[number]
-        segment = self._runs.read(start, stop)
+        segment = self._runs.read(*self._segments[number])
+        return _done(path, self.write_records(segment, f"{path}.tfrecord"))
+
+    def write_records(self, segment, path):
+        """Writes the records of `Examples` to a file.
+
+        Returns:
+            `{"records", "predictions", "bytes"}`, numbers.
+        """
         num_predictions = 0
 
         def serialized():
@@ -261,15 +282,12 @@ class Stages:
                 num_predictions += int(weights.sum())
                 yield records.serialize(batch)
 
-        num_records = records.write(f"{path}.tfrecord", serialized())
-        return _done(
-            path,
-            {
-                "records": num_records,
-                "predictions": num_predictions,
-                "bytes": files.size(f"{path}.tfrecord"),
-            },
-        )
+        num_records = records.write(path, serialized())
+        return {
+            "records": num_records,
+            "predictions": num_predictions,
+            "bytes": files.size(path),
+        }
 
     def _record_batches(self, segment):
         """Yields the records of `Examples` by batches: {name: [B, length]}."""
@@ -337,7 +355,7 @@ class Stages:
                 self.job.path("block", block)
                 for block in range(self._num_blocks)
             ],
-            self._dtype,
+            self.dtype,
         )
 
 

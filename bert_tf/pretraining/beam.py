@@ -1,0 +1,372 @@
+"""Makes pre-training records as an Apache Beam pipeline.
+
+The stages are the local builder's (`stages`), and so are the records, shard
+by shard and byte for byte; only what lies between the stages travels through
+the pipeline instead of a work folder:
+
+    parts of the input    -> tokenised documents, by block
+    blocks of documents   -> sorted runs of examples, by bucket of their order
+    buckets of all runs   -> merged, cut anew by segment
+    segments of examples  -> record files, joined to shards
+
+What is known only after a stage, how many tokens or examples there are, the
+next one gets as a side input. Paths must be such that all workers see them.
+"""
+
+import contextlib
+import os
+import tempfile
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from bert_tf import files
+from bert_tf.pretraining import builder
+from bert_tf.pretraining import corpus
+from bert_tf.pretraining import documents
+from bert_tf.pretraining import examples
+from bert_tf.pretraining import records
+from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining import stages
+
+_COUNTS = "counts"
+
+
+def build(input_files, output_files, tokenizer, settings, options, work_dir):
+    """Runs the pipeline, and waits for its end.
+
+    Args:
+        input_files: As of `builder.build`.
+        output_files: As of `builder.build`.
+        tokenizer: A `WordpieceTokenizer`.
+        settings: A `stages.Settings`.
+        options: A list of the pipeline's options, e.g.
+            `["--runner=DataflowRunner", "--project=..."]`.
+        work_dir: A folder for record files that are not whole yet, which is
+            removed at the end; None is one beside the first record file.
+
+    Raises:
+        ValueError: If an option is unknown, or the input cannot be read or
+            is empty. Of what workers raise, the runner decides.
+    """
+    output_paths = records.output_paths(output_files)
+    source = builder.source_of(input_files, settings)
+    folder, _, name = output_paths[0].rpartition("/")
+    work_dir = work_dir or os.path.join(folder, f".{name}.work")
+    job = stages.Job(
+        source=source,
+        parts=tuple(source.parts()),
+        work_dir=work_dir,
+        vocabulary=tokenizer.vocabulary.tokens,
+        do_lower_case=tokenizer.do_lower_case,
+        fast=tokenizer.fast,
+        settings=settings,
+    )
+    manifest = builder.make_manifest(source, [], tokenizer, settings)
+    pipeline_options = PipelineOptions(options)
+    unknown = pipeline_options.get_all_options(retain_unknown_options=True)
+    unknown = set(unknown) - set(pipeline_options.get_all_options())
+    if unknown:
+        raise ValueError(
+            "`beam_option` must name options of the runner. Received: "
+            f"{', '.join(sorted(unknown))}."
+        )
+    files.make_folder(work_dir)
+    try:
+        with beam.Pipeline(options=pipeline_options) as pipeline:
+            _add_stages(pipeline, job, output_paths, manifest)
+    finally:
+        files.remove(work_dir)
+
+
+def _add_stages(pipeline, job, output_paths, manifest):
+    """Adds all steps to a pipeline."""
+    one = pipeline | "One" >> beam.Create([None])
+    inputs = _list_of(
+        pipeline
+        | "Files" >> beam.Create(list(enumerate(job.source.paths)))
+        | "SpreadFiles" >> beam.Reshuffle()
+        | "Hash" >> beam.MapTuple(lambda n, path: (n, documents.describe(path)))
+    )
+    texts = (
+        pipeline
+        | "Parts" >> beam.Create(list(job.parts))
+        | "SpreadParts" >> beam.Reshuffle()
+        | "Tokenise" >> _with_counts(_Tokenise(job))
+    )
+    part_counts = _total_of(texts, "OfParts")
+    num_blocks = beam.pvalue.AsSingleton(
+        one
+        | "NumBlocks"
+        >> beam.Map(
+            _num_blocks, part_counts, job.source, sentence_pairs.BLOCK_TOKENS
+        )
+    )
+    runs = (
+        texts.main
+        | "ByBlock" >> beam.Map(_with_block, num_blocks)
+        | "Blocks" >> beam.GroupByKey()
+        | "Pair" >> _with_counts(_Pair(job))
+    )
+    block_counts = _total_of(runs, "OfBlocks")
+    bucket_starts = beam.pvalue.AsSingleton(
+        runs.main
+        | "BucketSizes" >> beam.MapTuple(_bucket_size)
+        | "AddSizes" >> beam.CombinePerKey(sum)
+        | "AllSizes" >> beam.combiners.ToDict()
+        | "BucketStarts" >> beam.Map(_starts)
+    )
+    shards = beam.pvalue.AsSingleton(
+        one
+        | "Segments"
+        >> beam.Map(
+            _segments, block_counts, len(output_paths), builder._SEGMENT_SIZE
+        )
+    )
+    written = (
+        runs.main
+        | "Buckets" >> beam.GroupByKey()
+        | "Merge" >> beam.FlatMap(_merge, bucket_starts, shards, _dtype(job))
+        | "Segment" >> beam.GroupByKey()
+        | "Write" >> beam.ParDo(_Write(job))
+    )
+    segments = _list_of(written)
+    manifests = one | "Manifest" >> beam.Map(
+        _write_manifests,
+        manifest,
+        inputs,
+        part_counts,
+        block_counts,
+        shards,
+        segments,
+        output_paths,
+        job.settings,
+    )
+    # After the manifests, as the local builder does.
+    (
+        pipeline
+        | "Shards" >> beam.Create(list(enumerate(output_paths)))
+        | "SpreadShards" >> beam.Reshuffle()
+        | "Join"
+        >> beam.Map(
+            _join,
+            shards,
+            segments,
+            beam.pvalue.AsSingleton(manifests),
+            job.work_dir,
+        )
+    )
+
+
+def _with_counts(function):
+    return beam.ParDo(function).with_outputs(_COUNTS, main="main")
+
+
+def _total_of(outputs, name):
+    """Returns the sums of all tasks' numbers, as a side input."""
+    return beam.pvalue.AsSingleton(
+        outputs[_COUNTS] | name >> beam.CombineGlobally(_sum)
+    )
+
+
+def _list_of(collection):
+    return beam.pvalue.AsList(collection)
+
+
+def _sum(counts):
+    """Returns the sums of dictionaries of numbers; {} of none."""
+    total = {}
+    for each in counts:
+        for name, number in each.items():
+            total[name] = total.get(name, 0) + number
+    return total
+
+
+def _dtype(job):
+    return corpus.token_dtype(len(job.vocabulary))
+
+
+class _Task(beam.DoFn):
+    """What works with the `Stages` of a job."""
+
+    def __init__(self, job):
+        super().__init__()
+        self._job = job
+
+    def setup(self):
+        self._stages = stages.Stages(self._job)
+
+
+class _Tokenise(_Task):
+    """Parts to documents: (block bits, (key, token ids, lengths))."""
+
+    def process(self, part):
+        with _scratch() as path:
+            counts = self._stages.tokenize_part(part, path)
+            for bits, *document in corpus.read_documents(
+                path, self._stages.dtype
+            ):
+                yield bits, tuple(document)
+        yield beam.pvalue.TaggedOutput(_COUNTS, counts)
+
+
+class _Pair(_Task):
+    """Blocks to runs: (bucket, (block, rows, token ids))."""
+
+    def process(self, element):
+        block, found = element
+        # By their keys, which are unique; the arrays have no order.
+        found = sorted(found, key=lambda document: document[0])
+        keys, tokens, lengths = zip(*found)
+        text, pairs, counts = self._stages.pairs_of(
+            corpus.assemble(
+                keys, list(tokens), list(lengths), self._stages.dtype
+            )
+        )
+        with _scratch() as path:
+            written = examples.write_run(text, pairs, self._stages.dtype, path)
+            for bucket, rows, ids in examples.read_chunks(
+                path, self._stages.dtype
+            ):
+                yield bucket, (block, rows, ids)
+        yield beam.pvalue.TaggedOutput(_COUNTS, counts | written)
+
+
+class _Write(_Task):
+    """Segments of examples to record files: (segment, numbers)."""
+
+    def process(self, element):
+        segment, chunks = element
+        path = _segment_path(self._job.work_dir, segment)
+        rows, tokens = _arrays(chunks, self._stages.dtype)
+        with files.whole_file(path) as temporary:
+            numbers = self._stages.write_records(
+                examples.merge(rows, tokens), temporary
+            )
+        yield segment, numbers
+
+
+def _segment_path(work_dir, segment):
+    return os.path.join(work_dir, f"segment-{segment:06d}.tfrecord")
+
+
+@contextlib.contextmanager
+def _scratch():
+    with tempfile.TemporaryDirectory() as folder:
+        yield os.path.join(folder, "x")
+
+
+def _num_blocks(_, counts, source, block_tokens):
+    builder.check_tokens(counts["tokens"], source)
+    return sentence_pairs.num_blocks(counts["tokens"], block_tokens)
+
+
+def _with_block(element, num_blocks):
+    bits, document = element
+    # `block_range` the other way round.
+    return bits * num_blocks >> 32, document
+
+
+def _bucket_size(bucket, chunk):
+    _, rows, _ = chunk
+    return bucket, examples.num_rows(rows)
+
+
+def _starts(sizes):
+    """Returns {bucket: the number of its first example}."""
+    starts, start = {}, 0
+    for bucket in sorted(sizes):
+        starts[bucket] = start
+        start += sizes[bucket]
+    return starts
+
+
+def _segments(_, counts, num_shards, segment_size):
+    builder.check_examples(counts["examples"])
+    return builder.segments_of(counts["examples"], num_shards, segment_size)
+
+
+def _arrays(chunks, dtype):
+    """Returns rows and tokens of chunks, in the order of their numbers."""
+    arrays = [
+        examples.from_bytes(rows, ids, dtype)
+        for _, rows, ids in sorted(chunks, key=lambda chunk: chunk[0])
+    ]
+    return [rows for rows, _ in arrays], [ids for _, ids in arrays]
+
+
+def _merge(element, starts, shards, dtype):
+    """Yields (segment, (bucket, rows, token ids)) of a bucket's runs."""
+    bucket, chunks = element
+    rows, tokens = _arrays(chunks, dtype)
+    start = starts[bucket]
+    stop = start + sum(map(len, rows))
+    # Segments stand in a row; only empty ones begin where another does.
+    firsts = np.array([first for shard in shards for first, _ in shard])
+    first = np.searchsorted(firsts, start, side="right") - 1
+    last = np.searchsorted(firsts, stop)
+    numbers = range(first, last)
+    edges = [max(start, firsts[number]) for number in numbers]
+    edges = [int(edge) - start for edge in (*edges, stop)]
+    pieces = examples.split(rows, tokens, edges)
+    for number, size, piece in zip(numbers, np.diff(edges), pieces):
+        if size:
+            yield int(number), (bucket, *piece)
+
+
+def _written(shards, segments):
+    """Yields for every shard the numbers of its segments, {segment: ...}."""
+    found = dict(segments)
+    number = 0
+    for shard in shards:
+        numbers = range(number, number + len(shard))
+        # An empty segment is none.
+        yield {each: found[each] for each in numbers if each in found}
+        number += len(shard)
+
+
+def _write_manifests(
+    _,
+    manifest,
+    inputs,
+    part_counts,
+    block_counts,
+    shards,
+    segments,
+    output_paths,
+    settings,
+):
+    manifest.inputs.extend(described for _, described in sorted(inputs))
+    total = _sum(numbers for _, numbers in segments)
+    by_shard = [_sum(each.values()) for each in _written(shards, segments)]
+    builder.write_manifests(
+        manifest,
+        builder.make_counts(part_counts, block_counts, total, settings),
+        {
+            path: {
+                "examples": numbers.get("records", 0),
+                "bytes": numbers.get("bytes", 0),
+            }
+            for path, numbers in zip(output_paths, by_shard)
+        },
+    )
+
+
+def _join(element, shards, segments, manifests, work_dir):
+    """Writes one record file from its segments."""
+    del manifests  # Only waited for.
+    number, path = element
+    with (
+        files.whole_file(path) as temporary,
+        tf.io.gfile.GFile(temporary, "wb") as stream,
+    ):
+        # Without it there would be no file of an empty shard.
+        stream.write(b"")
+        for segment in list(_written(shards, segments))[number]:
+            with tf.io.gfile.GFile(
+                _segment_path(work_dir, segment), "rb"
+            ) as source:
+                while block := source.read(1 << 20):
+                    stream.write(block)

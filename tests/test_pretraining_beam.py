@@ -1,0 +1,91 @@
+"""The builder as a Beam pipeline: the local builder's files, byte for byte.
+
+Needs apache-beam beside TensorFlow, in an environment of its own.
+"""
+
+import pytest
+from test_pretraining_builder import VOCABULARY
+from test_pretraining_builder import contents
+from test_pretraining_builder import make_documents
+from test_pretraining_builder import write_text
+
+from bert_tf.pretraining import builder
+from bert_tf.pretraining import documents
+from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining import stages
+from bert_tf.text.tokenizer import WordpieceTokenizer
+
+pytest.importorskip("apache_beam")
+
+from bert_tf.pretraining import beam  # noqa: E402
+
+pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore")]
+
+IN_MEMORY = ["--runner=DirectRunner"]
+PROCESSES = [
+    "--runner=DirectRunner",
+    "--direct_num_workers=2",
+    "--direct_running_mode=multi_processing",
+]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Many parts, blocks and segments of a small input."""
+    monkeypatch.setattr(documents, "PART_BYTES", 700)
+    monkeypatch.setattr(sentence_pairs, "BLOCK_TOKENS", 1500)
+    monkeypatch.setattr(sentence_pairs.num_blocks, "__defaults__", (1500,))
+    monkeypatch.setattr(builder, "_SEGMENT_SIZE", 50)
+
+
+@pytest.mark.parametrize(
+    "options, changes, num_shards",
+    [
+        (IN_MEMORY, {}, 3),
+        (PROCESSES, {"dupe_factor": 1}, 2),
+        (IN_MEMORY, {"max_sequences_per_row": 4, "short_seq_prob": 0.5}, 1),
+        (IN_MEMORY, {"objective": "full_sentences"}, 2),
+        (IN_MEMORY, {"masking_mode": "dynamic", "dupe_factor": 1}, 400),
+    ],
+)
+def test_files_are_the_local_builders(
+    tmp_path, small, options, changes, num_shards
+):
+    text = write_text(tmp_path / "a.txt", make_documents(60, seed=4))
+    last = write_text(tmp_path / "b.txt", make_documents(9, seed=5))
+    tokenizer = WordpieceTokenizer(VOCABULARY)
+    settings = stages.Settings(
+        **{"max_seq_length": 37, "max_predictions_per_seq": 5, "dupe_factor": 3}
+        | changes
+    )
+    arguments = f"{text},{last}", tokenizer, settings
+
+    def path(name):
+        return f"{tmp_path}/{name}/x@{num_shards}"
+
+    counts = builder.build(arguments[0], path("local"), *arguments[1:])
+    assert counts.tokens > 2 * 1500
+    assert counts.examples > 2 * 50
+    beam.build(arguments[0], path("beam"), *arguments[1:], options, None)
+    assert contents(tmp_path / "beam") == contents(tmp_path / "local")
+
+
+def test_errors_and_unknown_options(tmp_path):
+    tokenizer = WordpieceTokenizer(VOCABULARY)
+    settings = stages.Settings(max_seq_length=37)
+    text = write_text(tmp_path / "a.txt", make_documents(2, seed=4))
+
+    def build(*options):
+        beam.build(
+            text, f"{tmp_path}/out/x", tokenizer, settings, options, None
+        )
+
+    with pytest.raises(ValueError, match="`beam_option` must .*: no_such"):
+        build("--no_such=1")
+    (tmp_path / "a.txt").write_text("\n\u200b\n")
+    with pytest.raises(Exception, match="no sentence in the input"):
+        build(*IN_MEMORY)
+    (tmp_path / "a.txt").write_bytes(b"a b\n\n\xff\n")
+    with pytest.raises(Exception, match=r"a\.txt, line 3: not UTF-8"):
+        build(*IN_MEMORY)
+    assert not list((tmp_path / "out").iterdir())
