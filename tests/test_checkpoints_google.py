@@ -376,6 +376,7 @@ def test_training_state_is_no_model(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
+        ({"is_decoder": True}, "they have no left-to-right models"),
         ({"hidden_act": "gelu"}, r"hidden_act=.gelu.. .*--hidden_act=gelu_new"),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05"),
     ],
