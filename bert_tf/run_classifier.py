@@ -8,13 +8,20 @@
 
 writes into --output_dir the tuned model as a model folder (config.json,
 model.safetensors, vocab.txt, tokenizer_config.json, task.json), the state of
-the training in train/, the development set's scores in eval_results.txt and
-the test set's probabilities in test_results.tsv. Where --init_checkpoint is a
-model folder, or a release's folder, its own configuration and vocabulary are
-taken. Any TSV files with a header will do:
+the training in train/, the development set's scores in eval_results.txt, a
+report of them in report.md, the test set's probabilities in test_results.tsv
+and the file for GLUE's leaderboard, MRPC.tsv. MNLI has all of it for its
+mismatched sets too, and answers --task_name=AX with --do_predict. Where
+--init_checkpoint is a model folder, or a release's folder, its own
+configuration and vocabulary are taken. Any TSV files with a header will do:
 
     python -m bert_tf.run_classifier --task_name=tsv --data_dir=tickets \
         --text_columns=subject,body --label_column=team ...
+
+and any prepared set of TensorFlow Datasets, of GLUE or with those two flags:
+
+    python -m bert_tf.run_classifier --tfds_name=glue/mrpc \
+        --tfds_data_dir=tensorflow_datasets ...
 
 Run again with the same flags after a stop, it goes on.
 """
@@ -34,7 +41,10 @@ from bert_tf.tasks import class_weights
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import glue
 from bert_tf.tasks import glue_files
+from bert_tf.tasks import glue_report
+from bert_tf.tasks import run_report
 from bert_tf.tasks import starting_point
+from bert_tf.tasks import tfds_examples
 from bert_tf.tasks import tsv
 from bert_tf.tasks import tuning
 from bert_tf.tasks.text_source import TextSource
@@ -46,8 +56,18 @@ _DATA_DIR = flags.DEFINE_string(
 _TASK_NAME = flags.DEFINE_string(
     "task_name",
     None,
-    "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, or tsv for files "
-    "with a header.",
+    "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX, or tsv for "
+    "files with a header. Default: that of --tfds_name.",
+)
+_TFDS_NAME = flags.DEFINE_string(
+    "tfds_name",
+    None,
+    "A set of TensorFlow Datasets instead of --data_dir, e.g. glue/mrpc.",
+)
+_TFDS_DATA_DIR = flags.DEFINE_string(
+    "tfds_data_dir",
+    None,
+    "Folder of prepared sets. Default: ~/tensorflow_datasets.",
 )
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns", None, "With tsv: names of one or two columns of text."
@@ -75,7 +95,7 @@ def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
-    program.require(data_dir=_DATA_DIR.value, task_name=_TASK_NAME.value)
+    builder = _find_data_set()
     strategy = training_flags.make_strategy()
     policy = training_flags.dtype_policy(strategy)
     is_chief = strategies.is_chief(strategy)
@@ -87,17 +107,11 @@ def main(argv):
         folder = starting_point.tuned_folder(
             config.output_dir, config.init_checkpoint
         )
-    task_files = _find_task(config, folder)
+    task_files = _find_task(config, folder, builder)
     task = task_files.task
-    wanted = {
-        glue_files.TRAIN: config.do_train,
-        glue_files.DEV: config.do_eval,
-        glue_files.TEST: config.do_predict,
-    }
     examples = {
-        split: task_files.read(_DATA_DIR.value, split)
-        for split in wanted
-        if wanted[split]
+        split: _read(task_files, split, builder)
+        for split in _wanted_splits(config, task_files)
     }
     settings = {}
     if _CLASS_WEIGHTS.value is not None:
@@ -127,12 +141,24 @@ def main(argv):
         else:
             model = start.tuned_model(task, policy)
     predictor = fine_tuning.Predictor(model, strategy)
+    logits = {}
 
     def evaluate():
         """Returns results under google-research/bert's names, and others."""
-        source = sources[glue_files.DEV]
-        logits = predictor(source, config.eval_batch_size)
-        results = fine_tuning.evaluate(task, logits, source.examples.labels)
+        results = {}
+        for split in glue_files.DEVELOPMENT:
+            if split not in sources:
+                continue
+            logits[split] = predictor(sources[split], config.eval_batch_size)
+            new = fine_tuning.evaluate(
+                task, logits[split], examples[split].labels
+            )
+            if split == glue_files.DEV_MISMATCHED:
+                new = {
+                    name.replace("eval", "eval_mismatched", 1): new[name]
+                    for name in new
+                }
+            results |= new
         return results | {"loss": results["eval_loss"]}
 
     results = None
@@ -150,33 +176,106 @@ def main(argv):
     elif config.do_eval:
         step = fine_tuning.trained_steps(folder)
         results = evaluate() | {"global_step": step}
-    if config.do_eval and is_chief:
-        fine_tuning.write_results(_output(config, "eval_results.txt"), results)
-        for name in sorted(results):
-            print(f"{name} = {results[name]}")
-    if config.do_predict:
-        logits = predictor(sources[glue_files.TEST], config.predict_batch_size)
+    if config.do_eval:
+        if results["global_step"] != fine_tuning.trained_steps(
+            folder or config.output_dir
+        ):
+            # The last epoch's answers are there, but another one was best.
+            evaluate()
         if is_chief:
-            path = _output(config, "test_results.tsv")
-            fine_tuning.write_predictions(path, task, logits)
-            print(f"{len(logits)} predictions in {path}")
+            path = _output(config, "eval_results.txt")
+            fine_tuning.write_results(path, results)
+            for name in sorted(results):
+                print(f"{name} = {results[name]}")
+            run_report.write(
+                config.output_dir,
+                f"{task.name}: {task.main_metric} "
+                f"{results[task.main_metric]:.4g}",
+                results,
+                tuning.read_record(folder or config.output_dir, task),
+                dataclasses.asdict(config) | settings,
+                glue_report.sections(
+                    task, examples[glue_files.DEV], logits[glue_files.DEV]
+                ),
+            )
+    for split in glue_files.TESTS:
+        if split in sources:
+            answers = predictor(sources[split], config.predict_batch_size)
+            if is_chief:
+                _write_predictions(config, task_files, split, answers)
+
+
+def _find_data_set():
+    """Returns the builder of --tfds_name, or None; checks the flags of data."""
+    if _TFDS_NAME.value is None:
+        if _TFDS_DATA_DIR.value is not None:
+            raise ValueError("--tfds_data_dir must be given with --tfds_name.")
+        program.require(data_dir=_DATA_DIR.value, task_name=_TASK_NAME.value)
+        return None
+    if _DATA_DIR.value is not None:
+        raise ValueError("--data_dir must not be given with --tfds_name.")
+    if not _TFDS_NAME.value.startswith("glue/"):
+        program.require(task_name=_TASK_NAME.value)
+    return tfds_examples.open_builder(_TFDS_NAME.value, _TFDS_DATA_DIR.value)
+
+
+def _task_name():
+    if _TASK_NAME.value is not None:
+        return _TASK_NAME.value
+    # E.g. glue/mrpc or glue/mrpc:2.0.0.
+    return _TFDS_NAME.value.split("/")[1].split(":")[0]
+
+
+def _wanted_splits(config, task_files):
+    groups = (
+        ("do_train", (glue_files.TRAIN,)),
+        ("do_eval", glue_files.DEVELOPMENT),
+        ("do_predict", glue_files.TESTS),
+    )
+    wanted = []
+    for flag, splits in groups:
+        found = [split for split in splits if split in task_files.splits]
+        if getattr(config, flag):
+            if not found:
+                raise ValueError(
+                    f"--{flag} must not be given with "
+                    f"--task_name={_task_name()}, which has no such examples."
+                )
+            wanted += found
+    return wanted
+
+
+def _read(task_files, split, builder):
+    if builder is None:
+        return task_files.read(_DATA_DIR.value, split)
+    label = _LABEL_COLUMN.value or "label"
+    return tfds_examples.read(builder, split, task_files.task, label)
+
+
+def _write_predictions(config, task_files, split, logits):
+    path = _output(config, f"{split}_results.tsv")
+    fine_tuning.write_predictions(path, task_files.task, logits)
+    print(f"{len(logits)} predictions in {path}")
+    if split in task_files.submissions:
+        path = _output(config, task_files.submissions[split])
+        glue_files.write_submission(path, task_files.task, logits)
+        print(f"For GLUE's leaderboard: {path}")
 
 
 def _output(config, name):
     return os.path.join(config.output_dir, name)
 
 
-def _find_task(config, folder):
+def _find_task(config, folder, builder):
     """Returns the `TaskFiles`, with the task as `folder` has it, if given."""
-    if _TASK_NAME.value.lower() != "tsv":
+    if _task_name().lower() != "tsv":
         for flag in (_TEXT_COLUMNS, _LABEL_COLUMN, _LABELS, _REGRESSION):
             if flag.present:
                 raise ValueError(
                     f"--{flag.name} must not be given but with "
-                    f"--task_name=tsv. Received: "
-                    f"--task_name={_TASK_NAME.value}."
+                    f"--task_name=tsv. Received: --task_name={_task_name()}."
                 )
-        found = glue_files.glue_task(_TASK_NAME.value)
+        found = glue_files.glue_task(_task_name())
         if folder is None:
             return found
         task = glue.tuned_task(folder, found.task)
@@ -195,16 +294,20 @@ def _find_task(config, folder):
     program.require(text_columns=",".join(_TEXT_COLUMNS.value or ()))
     labels = _LABELS.value or ()
     if not labels and not _REGRESSION.value:
-        columns = glue_files.named_columns(
-            _TEXT_COLUMNS.value, _LABEL_COLUMN.value
-        )[glue_files.TRAIN]
-        labels = tsv.find_labels(
-            os.path.join(_DATA_DIR.value, columns.name), columns
-        )
+        labels = _find_labels(builder)
         logging.info("Labels: %s.", ", ".join(labels))
     return glue_files.tsv_task(
         _TEXT_COLUMNS.value, _LABEL_COLUMN.value, labels, _REGRESSION.value
     )
+
+
+def _find_labels(builder):
+    if builder is not None:
+        return tfds_examples.label_names(builder, _LABEL_COLUMN.value)
+    columns = glue_files.named_columns(
+        _TEXT_COLUMNS.value, _LABEL_COLUMN.value
+    )[glue_files.TRAIN]
+    return tsv.find_labels(os.path.join(_DATA_DIR.value, columns.name), columns)
 
 
 if __name__ == "__main__":

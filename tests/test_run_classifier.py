@@ -106,6 +106,15 @@ def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
     probabilities = np.loadtxt(output / "test_results.tsv", delimiter="\t")
     assert probabilities.shape == (5, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+    lines = (output / "MRPC.tsv").read_text().splitlines()
+    assert lines == ["index\tprediction"] + [
+        f"{index}\t{row.argmax()}" for index, row in enumerate(probabilities)
+    ]
+    report = (output / "report.md").read_text()
+    assert f"| eval\\_f1 | {results['eval_f1']:.4g} |" in report
+    assert "| is 1 |" in report
+    assert "--num_train_epochs=2" in report
+    assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((output / "task.json").read_text())["name"] == "mrpc"
     model = checkpoints.load(output, BertClassifier)
     assert model.config == CONFIG

@@ -1,8 +1,11 @@
-"""The files of tasks: those of GLUE's nine, or any TSV with a header."""
+"""The files of tasks: GLUE's nine and AX, or any TSV with a header."""
 
 import dataclasses
 import os
 
+import numpy as np
+
+from bert_tf import files
 from bert_tf.tasks import tsv
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.tsv import TsvFile
@@ -10,14 +13,29 @@ from bert_tf.tasks.tsv import TsvFile
 TRAIN = "train"
 DEV = "dev"
 TEST = "test"
+# MNLI's sets of other genres than the training's, and the diagnostic set.
+DEV_MISMATCHED = "dev_mismatched"
+TEST_MISMATCHED = "test_mismatched"
+AX = "ax"
+DEVELOPMENT = (DEV, DEV_MISMATCHED)
+TESTS = (TEST, TEST_MISMATCHED, AX)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskFiles:
-    """A task and its files by split: `TRAIN`, `DEV` and `TEST`."""
+    """A task and its files.
+
+    Args:
+        task: The `GlueTask`.
+        splits: {split: `TsvFile`}; `TRAIN`, `DEV` and `TEST`, of MNLI also
+            `DEV_MISMATCHED` and `TEST_MISMATCHED`, of the diagnostic set
+            nothing but `AX`.
+        submissions: {test split: name of its file for GLUE's leaderboard}.
+    """
 
     task: GlueTask
     splits: dict[str, TsvFile]
+    submissions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def path(self, data_dir, split):
         return os.path.join(data_dir, self.splits[split].name)
@@ -46,6 +64,27 @@ def glue_task(name):
         f"`task_name` must be one of {', '.join(GLUE_TASKS)}, or tsv. "
         f"Received: task_name={name!r}."
     )
+
+
+def write_submission(path, task, logits):
+    """Writes a test set's answers as GLUE's leaderboard takes them.
+
+    A header and a line for every example: its number from 0, and the name of
+    its class or, of a regression, its score within [0, 5].
+
+    Args:
+        path: The file, written whole or not at all.
+        task: A `GlueTask`.
+        logits: float32 `[N, num_outputs]`.
+    """
+    if task.labels:
+        answers = [task.labels[i] for i in np.argmax(logits, axis=-1)]
+    else:
+        scores = np.clip(logits[:, 0], 0.0, 5.0)
+        answers = [f"{score:.3f}" for score in scores]
+    lines = ["index\tprediction"]
+    lines += [f"{index}\t{answer}" for index, answer in enumerate(answers)]
+    files.write_text(path, "\n".join(lines) + "\n")
 
 
 def tsv_task(text_columns, label_column, labels=(), regression=False):
@@ -104,6 +143,7 @@ def _glue(
     test="test.tsv",
     num_columns=None,
     skip_bad_rows=False,
+    submission=None,
 ):
     labelled = TsvFile(
         name="train.tsv",
@@ -121,15 +161,32 @@ def _glue(
             # and no bad rows.
             TEST: TsvFile(name=test, text_columns=test_columns or text_columns),
         },
+        submissions={TEST: submission},
+    )
+
+
+def _with_mismatched(mnli):
+    """Returns MNLI with its sets of other genres."""
+    return dataclasses.replace(
+        mnli,
+        splits=mnli.splits
+        | {
+            DEV_MISMATCHED: dataclasses.replace(
+                mnli.splits[DEV], name="dev_mismatched.tsv"
+            ),
+            TEST_MISMATCHED: dataclasses.replace(
+                mnli.splits[TEST], name="test_mismatched.tsv"
+            ),
+        },
+        submissions=mnli.submissions | {TEST_MISMATCHED: "MNLI-mm.tsv"},
     )
 
 
 _SENTENCES = ("sentence1", "sentence2")
 _ENTAILMENT = ("entailment", "not_entailment")
 
-# The tasks of GLUE under the names of --task_name. Of MNLI's two development
-# and test sets these are the matched ones. Its classes, and those of the
-# others, are in the order of google-research/bert.
+# The tasks of GLUE under the names of --task_name. MNLI's `DEV` and `TEST` are
+# the matched ones. All classes are in the order of google-research/bert.
 GLUE_TASKS = {
     "cola": _glue(
         GlueTask(
@@ -142,6 +199,7 @@ GLUE_TASKS = {
         label_column=1,
         test_columns=(1,),
         num_columns=4,
+        submission="CoLA.tsv",
     ),
     "sst-2": _glue(
         GlueTask(
@@ -153,6 +211,7 @@ GLUE_TASKS = {
         text_columns=(0,),
         label_column=1,
         test_columns=(1,),
+        submission="SST-2.tsv",
     ),
     "mrpc": _glue(
         GlueTask(
@@ -163,6 +222,7 @@ GLUE_TASKS = {
         ),
         text_columns=(3, 4),
         label_column=0,
+        submission="MRPC.tsv",
     ),
     "sts-b": _glue(
         GlueTask(
@@ -172,6 +232,7 @@ GLUE_TASKS = {
         ),
         text_columns=(7, 8),
         label_column=9,
+        submission="STS-B.tsv",
     ),
     # Some rows of GLUE's own QQP files are broken; everybody leaves them out.
     "qqp": _glue(
@@ -185,18 +246,22 @@ GLUE_TASKS = {
         label_column=5,
         test_columns=(1, 2),
         skip_bad_rows=True,
+        submission="QQP.tsv",
     ),
-    "mnli": _glue(
-        GlueTask(
-            name="mnli",
-            text_features=("premise", "hypothesis"),
-            labels=("contradiction", "entailment", "neutral"),
-            metrics=("accuracy",),
-        ),
-        text_columns=(8, 9),
-        label_column=-1,
-        dev="dev_matched.tsv",
-        test="test_matched.tsv",
+    "mnli": _with_mismatched(
+        _glue(
+            GlueTask(
+                name="mnli",
+                text_features=("premise", "hypothesis"),
+                labels=("contradiction", "entailment", "neutral"),
+                metrics=("accuracy",),
+            ),
+            text_columns=(8, 9),
+            label_column=-1,
+            dev="dev_matched.tsv",
+            test="test_matched.tsv",
+            submission="MNLI-m.tsv",
+        )
     ),
     "qnli": _glue(
         GlueTask(
@@ -207,6 +272,7 @@ GLUE_TASKS = {
         ),
         text_columns=(1, 2),
         label_column=3,
+        submission="QNLI.tsv",
     ),
     "rte": _glue(
         GlueTask(
@@ -217,6 +283,7 @@ GLUE_TASKS = {
         ),
         text_columns=(1, 2),
         label_column=3,
+        submission="RTE.tsv",
     ),
     "wnli": _glue(
         GlueTask(
@@ -227,5 +294,12 @@ GLUE_TASKS = {
         ),
         text_columns=(1, 2),
         label_column=3,
+        submission="WNLI.tsv",
     ),
 }
+# The diagnostic set is answered by a model that was tuned to MNLI.
+GLUE_TASKS["ax"] = TaskFiles(
+    task=GLUE_TASKS["mnli"].task,
+    splits={AX: TsvFile(name="AX.tsv", text_columns=(1, 2))},
+    submissions={AX: "AX.tsv"},
+)

@@ -177,6 +177,13 @@ def tune(
     return best
 
 
+def read_record(folder, task):
+    """Returns the `EpochRecord` of the model in a folder, maybe empty."""
+    return EpochRecord(
+        f"{folder}/{checkpointing.FOLDER}", task.main_metric, math.inf
+    )
+
+
 def find_start(config, folder=None):
     """Returns the `StartingPoint` of these settings.
 

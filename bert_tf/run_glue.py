@@ -1,0 +1,385 @@
+r"""Tunes a model to the tasks of GLUE, over learning rates and seeds.
+
+    python -m bert_tf.run_glue --glue_dir=glue --tasks=MRPC,CoLA,SST-2 \
+        --learning_rates=5e-5,3e-5 --seeds=1,2,3 \
+        --init_checkpoint=uncased_L-12_H-768_A-12 --output_dir=glue_runs
+
+runs bert_tf.run_classifier once for each task, learning rate and seed, in a
+process of its own and a folder of its own, and writes the scores of all into
+table.md and table.json, anew after each. The other flags of run_classifier are
+handed on to it. Run again with the same flags after a stop, it goes on: what
+is finished is not run again.
+
+With --do_predict, submission/ has the files for GLUE's leaderboard, from the
+best run of each task; AX is answered by the best of MNLI.
+"""
+
+import itertools
+import json
+import os
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+
+from absl import flags
+from absl import logging
+
+from bert_tf import files
+from bert_tf import fine_tuning_flags
+from bert_tf import program
+from bert_tf import training_flags
+from bert_tf.tasks import glue_files
+from bert_tf.tasks import run_report
+from bert_tf.training import checkpointing
+from bert_tf.training import loop
+
+fine_tuning_flags.set_defaults(do_train=True, do_eval=True)
+_GLUE_DIR = flags.DEFINE_string(
+    "glue_dir", None, "Folder with a folder of TSV files for every task."
+)
+_TFDS_DATA_DIR = flags.DEFINE_string(
+    "tfds_data_dir",
+    None,
+    "Instead: folder of prepared TensorFlow Datasets, glue/mrpc and so on.",
+)
+_TASKS = flags.DEFINE_list(
+    "tasks",
+    ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI"],
+    "Names of tasks, of their folders too.",
+)
+# Devlin et al. 2018, section 4.1.
+_LEARNING_RATES = flags.DEFINE_list(
+    "learning_rates", ["5e-5", "4e-5", "3e-5", "2e-5"], "All are tried."
+)
+_SEEDS = flags.DEFINE_list("seeds", ["12345"], "All are tried.")
+_KEEP_STATES = flags.DEFINE_bool(
+    "keep_states",
+    False,
+    "Keep the states of finished trainings, several times a model's size.",
+)
+
+_RUN_FILE = "run.json"
+_CLASSIFIER = "bert_tf.run_classifier"
+
+
+def main(argv):
+    del argv
+    logging.set_verbosity(logging.INFO)
+    # What run_classifier would refuse is refused here, before it is started.
+    handed_on = _handed_on_flags()
+    config = fine_tuning_flags.make_config()
+    tasks = _find_tasks(config)
+    runs = [
+        {"task": task, "learning_rate": rate, "seed": seed}
+        for task, rate, seed in itertools.product(
+            (task for task in tasks if task != "ax"),
+            _numbers("learning_rates", _LEARNING_RATES.value, float),
+            _numbers("seeds", _SEEDS.value, int),
+        )
+    ]
+    for run in runs:
+        run["folder"] = os.path.join(
+            config.output_dir,
+            run["task"],
+            f"lr{run['learning_rate']:g}-seed{run['seed']}",
+        )
+        run["flags"] = [
+            "--do_train",
+            "--do_eval",
+            *_data_flags(tasks[run["task"]]),
+            f"--learning_rate={run['learning_rate']:g}",
+            f"--random_seed={run['seed']}",
+            f"--output_dir={run['folder']}",
+            *handed_on,
+        ]
+        run["results"] = _finished_results(run)
+    failed = []
+    for number, run in enumerate(runs, start=1):
+        title = f"{number}/{len(runs)}  {run['folder']}"
+        if run["results"] is not None:
+            logging.info("%s: is finished.", title)
+            continue
+        logging.info("%s", title)
+        if not _start(run["flags"], f"{run['folder']}.log"):
+            failed.append(run["folder"])
+            continue
+        run["results"] = _read_results(run["folder"])
+        _finish(run)
+        _write_tables(config.output_dir, runs)
+    _write_tables(config.output_dir, runs)
+    print(files.read_text(os.path.join(config.output_dir, "table.md")), end="")
+    if config.do_predict and not failed:
+        _collect_submission(config.output_dir, tasks, runs, handed_on)
+    if failed:
+        raise ValueError(
+            f"{len(failed)} of {len(runs)} runs failed; the end of each .log "
+            f"says why: {', '.join(failed)}."
+        )
+
+
+def _handed_on_flags():
+    """Returns the flags given here that are run_classifier's."""
+    given = []
+    for module in (fine_tuning_flags, training_flags):
+        for flag in flags.FLAGS.flags_by_module_dict()[module.__name__]:
+            if flag.present and flag.name != "output_dir":
+                given.append(flag.serialize())
+    for name, instead in (
+        ("learning_rate", "learning_rates"),
+        ("random_seed", "seeds"),
+    ):
+        if any(flag.startswith(f"--{name}=") for flag in given):
+            raise ValueError(f"--{name} must be given as --{instead}.")
+    own = ("--do_train", "--nodo_train", "--do_eval", "--nodo_eval")
+    return sorted(set(given) - set(own))
+
+
+def _find_tasks(config):
+    """Returns {name in lower case: name as given}; all have their data."""
+    if (_GLUE_DIR.value is None) == (_TFDS_DATA_DIR.value is None):
+        raise ValueError(
+            "One of --glue_dir and --tfds_data_dir must be given, not both."
+        )
+    tasks = {}
+    for name in _TASKS.value:
+        task_files = glue_files.glue_task(name)
+        key = next(
+            key
+            for key, known in glue_files.GLUE_TASKS.items()
+            if known is task_files
+        )
+        tasks[key] = name
+        if _GLUE_DIR.value is not None:
+            wanted = (glue_files.TRAIN, glue_files.DEV)
+            if config.do_predict:
+                wanted += glue_files.TESTS
+            for split in wanted:
+                if split in task_files.splits:
+                    path = task_files.path(
+                        os.path.join(_GLUE_DIR.value, name), split
+                    )
+                    if not files.exists(path):
+                        raise ValueError(f"There is no file {path}.")
+    if "ax" in tasks and not (config.do_predict and "mnli" in tasks):
+        raise ValueError(
+            "--tasks=AX must be given with MNLI, whose best model answers it, "
+            "and with --do_predict."
+        )
+    return tasks
+
+
+def _numbers(flag, texts, number):
+    try:
+        values = [number(text) for text in texts]
+    except ValueError as error:
+        raise ValueError(
+            f"--{flag} must be numbers, separated by commas. Received: "
+            f"--{flag}={','.join(texts)}."
+        ) from error
+    if not values or len(set(values)) != len(values):
+        raise ValueError(
+            f"--{flag} must be one number or more, each once. Received: "
+            f"--{flag}={','.join(texts)}."
+        )
+    return values
+
+
+def _data_flags(name):
+    if _GLUE_DIR.value is not None:
+        folder = os.path.join(_GLUE_DIR.value, name)
+        return [f"--task_name={name}", f"--data_dir={folder}"]
+    data_set = name.lower().replace("-", "")
+    return [
+        f"--tfds_name=glue/{data_set}",
+        f"--tfds_data_dir={_TFDS_DATA_DIR.value}",
+    ]
+
+
+def _finished_results(run):
+    """Returns the results of a run that is finished, or None.
+
+    Raises:
+        ValueError: If it was run with other flags.
+    """
+    path = os.path.join(run["folder"], _RUN_FILE)
+    if not files.exists(path):
+        return None
+    found = files.read_json(path)
+    if found["flags"] != run["flags"]:
+        differences = sorted(set(found["flags"]) ^ set(run["flags"]))
+        raise ValueError(
+            f"{path}: that run had other flags: {' '.join(differences)}. Give "
+            "another --output_dir, or delete the run's folder."
+        )
+    return found["results"]
+
+
+def _read_results(folder):
+    text = files.read_text(os.path.join(folder, "eval_results.txt"))
+    pairs = (line.split(" = ") for line in text.splitlines())
+    return {name: float(value) for name, value in pairs}
+
+
+def _finish(run):
+    """Notes that a run is finished, and lets go of its training's state."""
+    state = os.path.join(run["folder"], checkpointing.FOLDER)
+    if not _KEEP_STATES.value and files.exists(state):
+        files.remove(state)
+    values = {"flags": run["flags"], "results": run["results"]}
+    files.write_text(
+        os.path.join(run["folder"], _RUN_FILE),
+        json.dumps(values, indent=1) + "\n",
+    )
+
+
+def _start(arguments, log_path):
+    """Runs run_classifier; returns whether it went well.
+
+    Told to stop (SIGTERM), both save and exit with code 75.
+    """
+    command = [sys.executable, "-m", _CLASSIFIER, *arguments]
+    logging.info("%s", shlex.join(command))
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    was_told = False
+
+    def stop(number, frame):
+        del number, frame
+        nonlocal was_told
+        was_told = True
+        process.terminate()
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        output, _ = process.communicate()
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    files.write_bytes(log_path, output)
+    if was_told or process.returncode == loop.PREEMPTED_EXIT_CODE:
+        sys.exit(loop.PREEMPTED_EXIT_CODE)
+    if process.returncode:
+        text = output.decode("utf-8", "replace").strip()
+        logging.error("It failed: %s", text.rsplit("\n", 1)[-1])
+    return process.returncode == 0
+
+
+def _best(task, runs):
+    """Returns (learning rate of the highest median, its runs, best of all)."""
+    metric = glue_files.GLUE_TASKS[task].task.main_metric
+    done = [run for run in runs if run["task"] == task and run["results"]]
+    if not done:
+        return None
+    by_rate = {}
+    for run in done:
+        by_rate.setdefault(run["learning_rate"], []).append(run)
+    rate = max(
+        by_rate,
+        key=lambda rate: statistics.median(
+            run["results"][metric] for run in by_rate[rate]
+        ),
+    )
+    return (
+        rate,
+        by_rate[rate],
+        max(done, key=lambda run: run["results"][metric]),
+    )
+
+
+def _write_tables(output_dir, runs):
+    rows = []
+    for task in dict.fromkeys(run["task"] for run in runs):
+        found = _best(task, runs)
+        if found is None:
+            continue
+        rate, at_rate, best = found
+        metrics = glue_files.GLUE_TASKS[task].task.metrics
+        names = [f"eval_{metric}" for metric in metrics]
+        names += [
+            name
+            for name in (f"eval_mismatched_{metric}" for metric in metrics)
+            if name in best["results"]
+        ]
+        for name in names:
+            rows.append(
+                {
+                    "task": task,
+                    "score": name.removeprefix("eval_"),
+                    "learning rate": f"{rate:g}",
+                    "seeds": len(at_rate),
+                    "median": 100
+                    * statistics.median(
+                        run["results"][name] for run in at_rate
+                    ),
+                    "best": 100 * best["results"][name],
+                    "best run": os.path.basename(best["folder"]),
+                }
+            )
+    header = (
+        "task",
+        "score",
+        "learning rate",
+        "seeds",
+        "median",
+        "best",
+        "best run",
+    )
+    num_done = sum(run["results"] is not None for run in runs)
+    text = (
+        "Scores on the development sets, times 100. The learning rate is that "
+        "of the highest median over the seeds in the task's first score; the "
+        f"best run is of all. {num_done} of {len(runs)} runs are done.\n\n"
+        + run_report.table(
+            header, [[row[name] for name in header] for row in rows]
+        )
+        + "\n"
+    )
+    files.write_text(os.path.join(output_dir, "table.md"), text)
+    values = {
+        "table": rows,
+        "runs": [
+            {name: run[name] for name in run if name != "flags"} for run in runs
+        ],
+    }
+    files.write_text(
+        os.path.join(output_dir, "table.json"),
+        json.dumps(values, indent=1) + "\n",
+    )
+
+
+def _collect_submission(output_dir, tasks, runs, handed_on):
+    """Puts the leaderboard's files of the best runs into one folder."""
+    folder = os.path.join(output_dir, "submission")
+    for task in tasks:
+        source = _best("mnli" if task == "ax" else task, runs)[2]["folder"]
+        if task == "ax":
+            answers = os.path.join(output_dir, "ax")
+            arguments = [
+                "--do_predict",
+                *_data_flags(tasks[task]),
+                f"--init_checkpoint={source}",
+                f"--output_dir={answers}",
+                *(
+                    flag
+                    for flag in handed_on
+                    if flag.startswith(("--max_seq_length", "--predict_batch"))
+                ),
+            ]
+            if not _start(arguments, f"{answers}.log"):
+                raise ValueError(f"AX failed; {answers}.log says why.")
+            source = answers
+        for name in glue_files.GLUE_TASKS[task].submissions.values():
+            files.write_bytes(
+                os.path.join(folder, name),
+                files.read_bytes(os.path.join(source, name)),
+            )
+    print(f"For GLUE's leaderboard: {folder}")
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,98 @@
+"""What a report tells of a classification or a regression."""
+
+import keras
+import numpy as np
+
+from bert_tf.tasks import run_report
+
+_NUM_WORST = 20
+
+
+def sections(task, examples, logits):
+    """Returns the sections for `run_report.write`.
+
+    Args:
+        task: A `GlueTask`.
+        examples: The labelled `Examples`.
+        logits: float32 `[N, num_outputs]`.
+
+    Returns:
+        A list of (heading, Markdown): of a classification the scores of every
+        class and the confusion matrix; and the examples of the highest loss
+        that were answered wrongly.
+    """
+    parts = []
+    if task.labels:
+        counts = confusion_matrix(
+            np.argmax(logits, axis=-1), examples.labels, len(task.labels)
+        )
+        parts = [
+            ("Classes", _classes(task, counts)),
+            ("Confusion", _confusion(task, counts)),
+        ]
+    return [*parts, ("Worst errors", _worst(task, examples, logits))]
+
+
+def confusion_matrix(predictions, labels, num_labels):
+    """Returns int `[num_labels, num_labels]`: [label, prediction] -> count."""
+    counts = np.zeros((num_labels, num_labels), np.int64)
+    np.add.at(counts, (labels, predictions), 1)
+    return counts
+
+
+def _classes(task, counts):
+    rows = []
+    for index, name in enumerate(task.labels):
+        hits = counts[index, index]
+        num_predicted, num_labelled = (
+            counts[:, index].sum(),
+            counts[index].sum(),
+        )
+        rows.append(
+            (
+                name,
+                num_labelled,
+                float(hits / max(num_predicted, 1)),
+                float(hits / max(num_labelled, 1)),
+                float(2 * hits / max(num_predicted + num_labelled, 1)),
+            )
+        )
+    header = ("class", "examples", "precision", "recall", "F1")
+    return run_report.table(header, rows)
+
+
+def _confusion(task, counts):
+    rows = [
+        (f"is {name}", *counts[index]) for index, name in enumerate(task.labels)
+    ]
+    header = ("", *(f"answered {name}" for name in task.labels))
+    return run_report.table(header, rows)
+
+
+def _worst(task, examples, logits):
+    losses = keras.ops.convert_to_numpy(
+        task.example_losses(logits, examples.labels)
+    )
+    if task.labels:
+        predictions = np.argmax(logits, axis=-1)
+        is_wrong = predictions != examples.labels
+        names = np.array(task.labels)
+        labels, predictions = names[examples.labels], names[predictions]
+    else:
+        is_wrong = losses > 0
+        labels, predictions = examples.labels, logits[:, 0]
+    order = [i for i in np.argsort(-losses, kind="stable") if is_wrong[i]]
+    if not order:
+        return "None: every answer is right."
+    rows = [
+        (
+            index + 1,
+            *(texts[index] for texts in examples.texts),
+            labels[index],
+            predictions[index],
+            float(losses[index]),
+        )
+        for index in order[:_NUM_WORST]
+    ]
+    header = ("example", *task.text_features, "label", "prediction", "loss")
+    return run_report.table(header, rows)

@@ -1,0 +1,148 @@
+"""Examples of TensorFlow Datasets that lie prepared on a disk.
+
+Nothing is downloaded: `tfds build glue/mrpc --data_dir=...` prepares a data
+set where there is a network.
+"""
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from bert_tf.tasks import glue_files
+from bert_tf.tasks.tsv import Examples
+
+# A split's names in data sets, the first that there is.
+_SPLITS = {
+    glue_files.TRAIN: ("train",),
+    glue_files.DEV: ("validation", "validation_matched", "dev"),
+    glue_files.DEV_MISMATCHED: ("validation_mismatched",),
+    glue_files.TEST: ("test", "test_matched"),
+    glue_files.TEST_MISMATCHED: ("test_mismatched",),
+    glue_files.AX: ("test",),
+}
+
+
+def open_builder(name, data_dir):
+    """Returns the builder of a prepared data set.
+
+    Args:
+        name: E.g. "glue/mrpc".
+        data_dir: Folder of prepared data sets, or None for
+            ~/tensorflow_datasets.
+
+    Raises:
+        ValueError: If there is no such data set, or it is not prepared there.
+    """
+    try:
+        builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
+        is_prepared = bool(builder.info.splits)
+    except (tfds.core.registered.DatasetNotFoundError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(f"--tfds_name={name}: {reason}") from error
+    if not is_prepared:
+        raise ValueError(
+            f"--tfds_name={name} is not prepared in {builder.data_dir}. Where "
+            f"there is a network: tfds build {name} --data_dir=..."
+        )
+    return builder
+
+
+def label_names(builder, feature):
+    """Returns the names of the classes of a feature.
+
+    Raises:
+        ValueError: If it is none of classes.
+    """
+    names = getattr(_feature(builder, feature), "names", None)
+    if names is None:
+        raise ValueError(
+            f"{builder.info.full_name}: the feature {feature!r} must be one "
+            "of classes. For numbers give --regression."
+        )
+    return tuple(names)
+
+
+def read(builder, split, task, label_feature="label"):
+    """Returns the `Examples` of a split, in the order of its files.
+
+    Args:
+        builder: What `open_builder` returned.
+        split: One of `glue_files`: `TRAIN`, `DEV`, ...
+        task: A `GlueTask`; its text features are the data set's.
+        label_feature: Name of the feature of classes or scores. Classes are
+            told by their names; where the task has others, by their order.
+
+    Raises:
+        ValueError: If a split or a feature is missing, or an example has no
+            label or one that the task does not have.
+    """
+    name = builder.info.full_name
+    names = [split for split in _SPLITS[split] if split in builder.info.splits]
+    if not names:
+        raise ValueError(
+            f"{name}: there must be a split {_SPLITS[split][0]!r}. Received: "
+            f"{', '.join(builder.info.splits)}."
+        )
+    for feature in task.text_features:
+        _feature(builder, feature)
+    is_labelled = split in (
+        glue_files.TRAIN,
+        glue_files.DEV,
+        glue_files.DEV_MISMATCHED,
+    )
+    class_ids = None
+    if is_labelled and task.labels:
+        class_ids = _class_ids(builder, task, label_feature)
+    texts = tuple([] for _ in task.text_features)
+    labels = []
+    examples = builder.as_dataset(
+        split=names[0],
+        # Neither shuffled nor interleaved: the same order each time.
+        read_config=tfds.ReadConfig(interleave_cycle_length=1),
+    )
+    for number, example in enumerate(tfds.as_numpy(examples)):
+        for column, feature in zip(texts, task.text_features):
+            column.append(example[feature].decode("utf-8"))
+        if not is_labelled:
+            continue
+        label = example[label_feature]
+        if class_ids is not None:
+            if not 0 <= label < len(class_ids):
+                raise ValueError(
+                    f"{name}, {names[0]}, example {number + 1}: has no label."
+                )
+            label = class_ids[label]
+        elif not np.isfinite(label):
+            raise ValueError(
+                f"{name}, {names[0]}, example {number + 1}: the score must be "
+                f"a number. Received: {label}."
+            )
+        labels.append(label)
+    if not texts[0]:
+        raise ValueError(f"{name}, {names[0]}: there are no examples.")
+    dtype = np.int32 if task.labels else np.float32
+    return Examples(
+        texts=texts, labels=np.array(labels, dtype) if is_labelled else None
+    )
+
+
+def _class_ids(builder, task, feature):
+    """Returns the task's class id of every class of the data set."""
+    names = label_names(builder, feature)
+    if set(names) == set(task.labels):
+        return [task.labels.index(name) for name in names]
+    if len(names) != len(task.labels):
+        raise ValueError(
+            f"{builder.info.full_name}: the classes must be "
+            f"{', '.join(task.labels)}. Received: {', '.join(names)}."
+        )
+    return list(range(len(names)))
+
+
+def _feature(builder, name):
+    features = builder.info.features
+    if name not in features:
+        raise ValueError(
+            f"{builder.info.full_name}: there must be a feature {name!r}. "
+            f"Received: {', '.join(features)}."
+        )
+    return features[name]

@@ -1,0 +1,131 @@
+"""run_glue over tasks, learning rates and seeds, as a subprocess."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+
+PROGRAM = "bert_tf.run_glue"
+TOKENS = (*SPECIAL_TOKENS, *"abcdefgh")
+CONFIG = BertConfig(
+    vocab_size=len(TOKENS),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+)
+
+
+@pytest.fixture
+def flags(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    write_tsv(tmp_path / "glue" / "RTE", ("train", "dev"), 4, "entailment")
+    write_tsv(tmp_path / "glue" / "RTE", ("test",), 3)
+    return (
+        f"--vocab_file={tmp_path / 'vocab.txt'}",
+        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        f"--glue_dir={tmp_path / 'glue'}",
+        f"--output_dir={tmp_path / 'output'}",
+        "--tasks=RTE",
+        "--max_seq_length=12",
+        "--train_batch_size=4",
+        "--num_train_epochs=1",
+    )
+
+
+def write_tsv(folder, splits, num_columns, label=None):
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(num_columns)
+    for split in splits:
+        lines = ["\t".join(f"h{index}" for index in range(num_columns))]
+        for index in range(6):
+            texts = [" ".join(random.choice(list("abcd"), 3)) for _ in "ab"]
+            end = [("" if index % 2 else "not_") + label] if label else []
+            lines.append("\t".join([str(index), *texts, *end]))
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+
+
+def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
+    output = tmp_path / "output"
+    flags += ("--learning_rates=1e-3", "--seeds=7", "--do_predict")
+    done = run_program(PROGRAM, *flags)
+    folder = output / "rte" / "lr0.001-seed7"
+    lines = (folder / "eval_results.txt").read_text().splitlines()
+    results = {
+        name: float(value)
+        for name, value in (line.split(" = ") for line in lines)
+    }
+    run = json.loads((folder / "run.json").read_text())
+    assert run["results"] == results
+    assert "--random_seed=7" in run["flags"]
+    assert "--max_seq_length=12" in run["flags"]
+    assert not (folder / "train").exists()
+    score = f"{100 * results['eval_accuracy']:.4g}"
+    row = f"| rte | accuracy | 0.001 | 1 | {score} | {score} | lr0.001-seed7 |"
+    assert (output / "table.md").read_text().splitlines()[-1] == row
+    assert row in done.stdout
+    table = json.loads((output / "table.json").read_text())
+    assert table["table"][0]["median"] == 100 * results["eval_accuracy"]
+    submission = (output / "submission" / "RTE.tsv").read_text().splitlines()
+    assert submission[0] == "index\tprediction"
+    assert len(submission) == 7
+
+    again = run_program(PROGRAM, *flags)
+    assert "is finished" in again.stderr
+    assert "run_classifier" not in again.stderr
+    refused = run_program(PROGRAM, *flags, "--warmup_proportion=0", check=False)
+    assert refused.returncode == 1
+    assert "other flags: --warmup_proportion=0" in refused.stderr
+
+
+@pytest.mark.slow
+def test_median_and_best_over_seeds_and_a_failure(tmp_path, flags, run_program):
+    # With so high a rate the loss is not finite.
+    done = run_program(
+        PROGRAM,
+        *flags,
+        "--learning_rates=1e-3,1e30",
+        "--seeds=1,2",
+        "--num_train_epochs=4",
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "2 of 4 runs failed" in done.stderr
+    values = json.loads((tmp_path / "output" / "table.json").read_text())
+    scores = [
+        100 * run["results"]["eval_accuracy"]
+        for run in values["runs"]
+        if run["results"]
+    ]
+    assert len(scores) == 2
+    (row,) = values["table"]
+    assert row["median"] == pytest.approx(np.median(scores))
+    assert row["best"] == max(scores)
+    assert row["learning rate"] == "0.001"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (("--tasks=RTE,AX",), "--tasks=AX must be given with MNLI"),
+        (("--tasks=RTE,CoLA",), "There is no file .*CoLA/train.tsv"),
+        (("--learning_rate=1",), "must be given as --learning_rates"),
+        (("--seeds=1,1",), "--seeds must be one number or more, each once"),
+        (("--seeds=a",), "--seeds must be numbers"),
+        (("--tfds_data_dir=x",), "One of --glue_dir and --tfds_data_dir"),
+        (("--num_train_epochs=0",), "--num_train_epochs must be positive"),
+    ],
+)
+def test_bad_flags_are_told(flags, run_program, extra, message):
+    refused = run_program(PROGRAM, *flags, *extra, check=False)
+    assert refused.returncode == 1
+    last = refused.stderr.splitlines()[-1]
+    assert last.startswith("run_glue.py: error: ")
+    assert re.search(message, last)

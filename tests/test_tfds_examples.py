@@ -1,0 +1,149 @@
+"""Examples of TensorFlow Datasets, made up and stored."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from bert_tf.tasks import glue_files
+from bert_tf.tasks import tfds_examples
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """The folder of a data set "tickets", stored as a user stores one."""
+    folder = tmp_path_factory.mktemp("tfds")
+    split = {
+        "subject": ["café", "b", "c"],
+        "team": [2, 0, 1],
+        "urgency": [0.5, 1.5, 2.5],
+    }
+    sets = {
+        "train": tf.data.Dataset.from_tensor_slices(split),
+        "dev": tf.data.Dataset.from_tensor_slices(split | {"team": [-1, 0, 1]}),
+    }
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="tickets",
+        version="1.0.0",
+        features=tfds.features.FeaturesDict(
+            {
+                "subject": tfds.features.Text(),
+                "team": tfds.features.ClassLabel(names=["it", "law", "sales"]),
+                "urgency": tfds.features.Scalar(np.float32),
+            }
+        ),
+        split_datasets=sets,
+        data_dir=folder,
+        disable_shuffling=True,
+    )
+    return folder
+
+
+def test_stored_set_with_names_of_classes(stored):
+    builder = tfds_examples.open_builder("tickets", stored)
+    assert tfds_examples.label_names(builder, "team") == ("it", "law", "sales")
+    # The task's classes in another order.
+    task = glue_files.tsv_task(["subject"], "team", ("sales", "law", "it")).task
+    examples = tfds_examples.read(builder, "train", task, "team")
+    assert examples.texts == (["café", "b", "c"],)
+    assert examples.labels.tolist() == [0, 2, 1]
+    assert examples.labels.dtype == np.int32
+    # Names of its own are taken in order.
+    task = glue_files.tsv_task(["subject"], "team", ("x", "y", "z")).task
+    examples = tfds_examples.read(builder, "train", task, "team")
+    assert examples.labels.tolist() == [2, 0, 1]
+
+
+def test_stored_set_with_scores(stored):
+    builder = tfds_examples.open_builder("tickets", stored)
+    task = glue_files.tsv_task(["subject"], "urgency", regression=True).task
+    examples = tfds_examples.read(builder, "train", task, "urgency")
+    assert examples.labels.tolist() == [0.5, 1.5, 2.5]
+    assert examples.labels.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "labels", "split", "message"),
+    [
+        (
+            "topic",
+            "team",
+            "abc",
+            "train",
+            "must be a feature 'topic'. Received",
+        ),
+        ("subject", "group", "abc", "train", "must be a feature 'group'"),
+        ("subject", "urgency", "abc", "train", "must be one of classes"),
+        (
+            "subject",
+            "team",
+            "ab",
+            "train",
+            "the classes must be a, b. Rec.* it,",
+        ),
+        ("subject", "team", "abc", "dev", "dev, example 1: has no label"),
+        (
+            "subject",
+            "team",
+            "abc",
+            "test",
+            "must be a split 'test'. Received: train, dev",
+        ),
+    ],
+)
+def test_bad_sets_are_told(stored, columns, label, labels, split, message):
+    builder = tfds_examples.open_builder("tickets", stored)
+    task = glue_files.tsv_task([columns], label, tuple(labels)).task
+    with pytest.raises(ValueError, match=message):
+        tfds_examples.read(builder, split, task, label)
+
+
+def test_sets_that_are_not_there_are_told(tmp_path):
+    with pytest.raises(ValueError, match="--tfds_name=no_such_set"):
+        tfds_examples.open_builder("no_such_set", tmp_path)
+    with pytest.raises(ValueError, match="tfds build glue/mrpc"):
+        tfds_examples.open_builder("glue/mrpc", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "splits"),
+    [
+        ("mrpc", ("train", "validation", "test")),
+        (
+            "mnli",
+            (
+                "train",
+                "validation_matched",
+                "validation_mismatched",
+                "test_matched",
+                "test_mismatched",
+            ),
+        ),
+        ("stsb", ("train", "validation", "test")),
+        ("ax", ("test",)),
+    ],
+)
+def test_sets_of_glue_have_the_features_of_the_tasks(tmp_path, name, splits):
+    task_files = glue_files.glue_task(name)
+    asked = []
+
+    def as_dataset(self, split, **kwargs):
+        asked.append(split)
+        return made_up(self, split=split, **kwargs)
+
+    with tfds.testing.mock_data(num_examples=3):
+        made_up = tfds.core.DatasetBuilder.as_dataset
+        builder = tfds.builder(f"glue/{name}", data_dir=tmp_path)
+        infos = [
+            tfds.core.SplitInfo(name=split, shard_lengths=[3], num_bytes=0)
+            for split in splits
+        ]
+        builder.info.set_splits(tfds.core.splits.SplitDict(infos))
+        builder.as_dataset = as_dataset.__get__(builder)
+        for split in task_files.splits:
+            examples = tfds_examples.read(builder, split, task_files.task)
+            assert len(examples) == 3
+            assert len(examples.texts) == len(task_files.task.text_features)
+            is_test = split in glue_files.TESTS
+            assert (examples.labels is None) == is_test
+    assert sorted(asked) == sorted(splits)
