@@ -5,7 +5,8 @@ r"""Checks an exported SavedModel, and asks it.
 
 loads the newest version in a new process that imports only tensorflow and
 tensorflow_text, and compares its answers to hard texts (or to --input_file's)
-with those of the trained model; it fails on any difference above 1e-5.
+with those of the trained model; it fails on any difference above 1e-5, and
+above 0.1 if it was exported with --serving_precision=bfloat16.
 
     python export/check_saved_model.py --export_dir=/servables/mrpc \
         --text=$'First sentence.\tSecond sentence.'
@@ -30,8 +31,9 @@ _MODEL_DIR = flags.DEFINE_string(
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
-    "Texts to compare on, one a line, the two of a pair separated by a tab; "
-    "a table of hard strings if not given.",
+    "Texts to compare on: the dev.tsv of the model's task, or a text a line, "
+    "the two of a pair separated by a tab; a table of hard strings if not "
+    "given.",
 )
 _TEXT = flags.DEFINE_multi_string(
     "text", None, "A text to answer; may be given several times."
@@ -51,16 +53,16 @@ def main(_):
     if _INPUT_FILE.value and not _MODEL_DIR.value:
         raise ValueError("--input_file needs --model_dir to compare with.")
     path = saved_model.newest(_EXPORT_DIR.value)
-    num_strings = check.num_strings(path)
     if _TEXT.value:
+        num_strings = check.num_strings(path)
         rows = texts.parse_texts(_TEXT.value, num_strings, "--text")
         answers = check.answer_texts(path, rows, _PYTHON.value)
         print(report.answers_table(rows, answers))
     if _MODEL_DIR.value:
         rows = None
-        if _INPUT_FILE.value:
-            rows = texts.read_texts(_INPUT_FILE.value, num_strings)
         source = check.source_of(path, _MODEL_DIR.value)
+        if _INPUT_FILE.value:
+            rows = check.read_texts(_INPUT_FILE.value, source)
         version, comparisons = check.compare(path, source, rows, _PYTHON.value)
         print(report.comparisons_table(version, comparisons))
         if not all(comparison.is_equal for comparison in comparisons):

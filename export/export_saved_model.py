@@ -3,16 +3,25 @@ r"""Exports a model folder as a SavedModel for TensorFlow Serving.
     python export/export_saved_model.py \
         --model_dir=/runs/mrpc --export_dir=/servables/mrpc
 
-writes /servables/mrpc/1, next time /servables/mrpc/2: whole or not at all. A
-fine-tuned model answers as its task says, any other gives its embeddings.
+writes /servables/mrpc/1, next time /servables/mrpc/2: whole or not at all.
+What is served is --kind:
+
+    task          what the model was tuned to: the default if it was
+    encoder       the TF Hub's encoder: all layers; the default if it was not
+    embedding     one vector a text: --embedding, --normalize
+    fill_mask     the likeliest --top_k tokens for each [MASK]
+    preprocessor  the TF Hub's preprocessor for an encoder: no model
+
 With --contents=ids it takes ids only, and needs no tensorflow_text.
 """
 
 from absl import flags
 
 from bert_tf import program
+from bert_tf.serving import embedding
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
+from bert_tf.serving import source
 
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "The model folder, of bert_tf or Hugging Face."
@@ -44,11 +53,55 @@ _TEXT_FEATURES = flags.DEFINE_list(
     "Names of the one or two strings that clients send, comma-separated, "
     "where the model folder has no task.json.",
 )
+_TASK = "task"
+_KIND = flags.DEFINE_enum(
+    "kind",
+    None,
+    (_TASK, *source.KINDS),
+    "What is served; task if the model was tuned to one, else encoder.",
+)
+_EMBEDDING = flags.DEFINE_enum(
+    "embedding",
+    None,
+    embedding.EMBEDDINGS,
+    "With --kind=embedding: the last layer's [CLS], the mean of its tokens "
+    "(the default), or of those of the last four layers, concatenated.",
+)
+_NORMALIZE = flags.DEFINE_bool(
+    "normalize",
+    None,
+    "With --kind=embedding: whether to divide the vector by its length.",
+)
+_TOP_K = flags.DEFINE_integer(
+    "top_k",
+    None,
+    "With --kind=fill_mask: tokens for each mask; 5 if not given.",
+    lower_bound=1,
+)
+_SERVING_PRECISION = flags.DEFINE_enum(
+    "serving_precision",
+    source.FLOAT32,
+    source.PRECISIONS,
+    "Arithmetic of the layers. What bfloat16 costs is printed: the largest "
+    "difference from float32 and how many texts get another label.",
+)
+_KEEP_VERSIONS = flags.DEFINE_integer(
+    "keep_versions",
+    None,
+    "Remove all but so many versions, the newest; all stay if not given.",
+    lower_bound=1,
+)
 _CHECK = flags.DEFINE_bool(
     "check",
     True,
     "Load the SavedModel in a process of its own and compare its answers to "
     "hard texts with the trained model's, before it gets its place.",
+)
+_CHECK_FILE = flags.DEFINE_string(
+    "check_file",
+    None,
+    "Texts to check on as well, e.g. the dev.tsv that the model was tuned "
+    "with; or a text a line, the two of a pair separated by a tab.",
 )
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(
     "warmup_batch_sizes",
@@ -60,6 +113,11 @@ _WARMUP_BATCH_SIZES = flags.DEFINE_list(
 
 def main(_):
     program.require(model_dir=_MODEL_DIR.value, export_dir=_EXPORT_DIR.value)
+    settings = {
+        flag.name: flag.value
+        for flag in (_EMBEDDING, _NORMALIZE, _TOP_K)
+        if flag.value is not None
+    }
     print(
         exporter.export(
             _MODEL_DIR.value,
@@ -68,10 +126,14 @@ def main(_):
             version=_VERSION.value,
             max_seq_length=_MAX_SEQ_LENGTH.value,
             text_features=_TEXT_FEATURES.value,
+            servable=source.make_servable(_KIND.value, settings),
+            precision=_SERVING_PRECISION.value,
             is_checked=_CHECK.value,
+            check_file=_CHECK_FILE.value,
             warmup_batch_sizes=[
                 int(size) for size in _WARMUP_BATCH_SIZES.value
             ],
+            keep_versions=_KEEP_VERSIONS.value,
         )
     )
 

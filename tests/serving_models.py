@@ -16,6 +16,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving import exporter
+from bert_tf.serving import source as source_lib
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
@@ -50,6 +51,16 @@ REGRESSION_TASK = GlueTask(
 )
 
 
+# Exports that are not what their model folder is by itself: its kind, the
+# servable's kind and settings, and the precision.
+EXPORTS = {
+    "fill_mask": ("pretrainer", "fill_mask", {"top_k": 3}, "float32"),
+    "embedding": ("encoder", "embedding", {"normalize": True}, "float32"),
+    "preprocessor": ("encoder", "preprocessor", {}, "float32"),
+    "bfloat16": ("pair", None, {}, "bfloat16"),
+}
+
+
 @functools.cache
 def folder():
     """Returns a folder that lives as long as the process."""
@@ -61,6 +72,8 @@ def folder():
 @functools.cache
 def model_dir(kind):
     """Returns the model folder of a "pair", "regression", ... model."""
+    if kind in EXPORTS:
+        return model_dir(EXPORTS[kind][0])
     keras.utils.set_random_seed(sum(kind.encode()))
     model, task = {
         "pair": lambda: (BertClassifier(CONFIG, num_labels=3), PAIR_TASK),
@@ -95,10 +108,15 @@ def model_dir(kind):
 @functools.cache
 def exported(kind, contents="text"):
     """Returns the path of a model's SavedModel."""
+    _, servable, settings, precision = EXPORTS.get(
+        kind, (None, None, {}, "float32")
+    )
     return exporter.export(
         model_dir(kind),
         f"{folder()}/{kind}_{contents}",
         contents=contents,
+        servable=source_lib.make_servable(servable, settings),
+        precision=precision,
         is_checked=False,
     ).path
 

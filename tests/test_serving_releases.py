@@ -25,9 +25,18 @@ PYTHONS = [
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("contents", saved_model.CONTENTS)
 @pytest.mark.parametrize(
-    "kind", ["pair", "regression", "pretrainer", "encoder"]
+    "kind, contents",
+    [
+        (kind, contents)
+        for kind in (
+            *("pair", "regression", "pretrainer", "encoder"),
+            *serving_models.EXPORTS,
+        )
+        for contents in saved_model.CONTENTS
+        # A preprocessor is made of text.
+        if (kind, contents) != ("preprocessor", saved_model.IDS)
+    ],
 )
 def test_every_kind_of_export_answers_alike(kind, contents):
     assert PYTHONS, "BERT_TF_SERVING_PYTHONS names no environment."

@@ -9,11 +9,15 @@ import dataclasses
 import numpy as np
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.serving import caller
 from bert_tf.serving import requests
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
 from bert_tf.serving import source as source_lib
+from bert_tf.serving import texts as texts_lib
+from bert_tf.tasks import glue_files
+from bert_tf.tasks import tsv
 
 TOLERANCE = 1e-5
 # An arithmetic of 8 bits has its price; a wrong input would cost more.
@@ -21,7 +25,11 @@ BFLOAT16_TOLERANCE = 0.1
 _BATCH_SIZE = 8
 # Outputs with an axis of positions, which is cut to the longest text; values
 # at padding mean nothing. The number is that of the axis.
-_POSITION_AXES = {"sequence_output": 1, "encoder_outputs": 2}
+_POSITION_AXES = {
+    "sequence_output": 1,
+    "encoder_outputs": 2,
+    "token_probabilities": 1,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,7 +123,7 @@ def compare(path, source, texts=None, python=None):
             for name in names:
                 answer = next(answers)
                 expected = source.servable.settle_ties(
-                    trained, answer, tolerance
+                    source, batch, trained, answer, tolerance
                 )
                 differences[name].append(
                     _difference(answer, expected, batch, is_exact)
@@ -134,6 +142,42 @@ def compare(path, source, texts=None, python=None):
             )
         )
     return version, comparisons
+
+
+def read_texts(path, source):
+    """Reads the texts of a development set, as training read them.
+
+    Args:
+        path: A TSV file of the model's task: of GLUE's columns, or with a
+            header that names the text features. Otherwise a text a line, the
+            two of a pair separated by a tab.
+        source: The model's `Source`.
+
+    Returns:
+        Rows of one or two strings, bytes.
+
+    Raises:
+        ValueError: If it is no such file; the message names file and line.
+    """
+    tsv_file = _tsv_file(path, source)
+    if tsv_file is None:
+        return texts_lib.read_texts(path, len(source.text_features))
+    columns = tsv.read_tsv(path, tsv_file, source.task).texts
+    return [tuple(text.encode() for text in row) for row in zip(*columns)]
+
+
+def _tsv_file(path, source):
+    """Returns where the file has the texts, None if it is no TSV."""
+    header = files.read_bytes(path).split(b"\n", 1)[0].decode(errors="replace")
+    names = header.strip("\r").split("\t")
+    task_name = getattr(source.task, "name", None)
+    if task_name in glue_files.GLUE_TASKS:
+        dev = glue_files.glue_task(task_name).splits[glue_files.DEV]
+        if len(names) > max(*dev.text_columns, dev.label_column):
+            return dataclasses.replace(dev, label_column=None)
+    if len(names) > 1 and set(source.text_features) <= set(names):
+        return tsv.TsvFile(name=path, text_columns=source.text_features)
+    return None
 
 
 def answer_texts(path, texts, python=None):

@@ -29,6 +29,7 @@ class Export:
         variable_bytes: Size of the variables' files.
         check_table: The comparison with the trained model, to be read; empty
             where it was not made.
+        pruned: The old versions that were removed.
     """
 
     path: str
@@ -38,6 +39,7 @@ class Export:
     graph_bytes: int
     variable_bytes: int
     check_table: str
+    pruned: tuple[int, ...] = ()
 
     def __str__(self):
         lines = [
@@ -61,6 +63,10 @@ class Export:
             ]
         if self.check_table:
             lines.append(self.check_table)
+        if self.pruned:
+            lines.append(
+                f"Removed versions: {', '.join(map(str, self.pruned))}"
+            )
         return "\n".join(lines)
 
 
@@ -72,8 +78,12 @@ def export(
     version=None,
     max_seq_length=None,
     text_features=None,
+    servable=None,
+    precision=source_lib.FLOAT32,
     is_checked=True,
+    check_file=None,
     warmup_batch_sizes=(),
+    keep_versions=None,
 ):
     """Writes `export_dir/version/` from a model folder.
 
@@ -86,12 +96,16 @@ def export(
             is not linked.
         version: A number from 0; the one after the highest there if None.
         max_seq_length: Longest sequence; the folder's if None.
-        text_features: As of `source.read`.
+        text_features, servable, precision: As of `source.read`.
         is_checked: Whether the SavedModel is loaded in a process of its own
             before it gets its place, and its answers to the hard texts are
             compared with the trained model's.
+        check_file: None, or a file of texts to compare on as well; see
+            `check.read_texts`.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
             request a signature; needs tensorflow-serving-api.
+        keep_versions: How many versions stay, the newest ones by number and
+            the one written; None for all.
 
     Returns:
         An `Export`.
@@ -115,7 +129,22 @@ def export(
             f"Received: version={version}; in {export_dir}: "
             f"{', '.join(map(str, present)) or 'none'}."
         )
-    source = source_lib.read(model_dir, max_seq_length, text_features)
+    if keep_versions is not None and keep_versions < 1:
+        raise ValueError(
+            "`keep_versions` must be at least 1. "
+            f"Received: keep_versions={keep_versions}."
+        )
+    if check_file is not None and not is_checked:
+        raise ValueError(
+            "`check_file` must not be given without the check. "
+            f"Received: check_file={check_file}."
+        )
+    source = source_lib.read(
+        model_dir, max_seq_length, text_features, servable, precision
+    )
+    texts = source.servable.hard_texts(len(source.text_features))
+    if check_file is not None:
+        texts = texts + check.read_texts(check_file, source)
     path = f"{export_dir}/{version}"
     with files.whole_folder(path, last=saved_model.FILE) as temporary:
         save(source, temporary, contents)
@@ -128,14 +157,21 @@ def export(
             )
         table = ""
         if is_checked:
-            version, comparisons = check.compare(temporary, source)
-            table = report.comparisons_table(version, comparisons)
+            trained = source
+            if precision != source_lib.FLOAT32:
+                trained = check.source_of(temporary, model_dir)
+            release, comparisons = check.compare(temporary, trained, texts)
+            table = report.comparisons_table(release, comparisons)
             if not all(comparison.is_equal for comparison in comparisons):
                 raise ValueError(
                     f"The SavedModel does not answer as {model_dir} does; "
                     f"nothing was exported.\n{table}"
                 )
-        return _describe(path, temporary, table)
+        exported = _describe(path, temporary, table)
+    if keep_versions is None:
+        return exported
+    pruned = saved_model.prune(export_dir, keep_versions, keep=version)
+    return dataclasses.replace(exported, pruned=tuple(pruned))
 
 
 def save(source, folder, contents=saved_model.TEXT):

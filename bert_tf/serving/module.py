@@ -31,6 +31,8 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
             needs the operations of tensorflow_text to be loaded at all.
         input_names: What the model inputs are called outside:
             {name in `features.MODEL_INPUTS`: other name}.
+        encode: What makes model inputs of strings `[B]`; None for the
+            preprocessor, which takes pairs too.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         *,
         takes_text=True,
         input_names=None,
+        encode=None,
     ):
         super().__init__()
         # tf.saved_model.save knows tf.Variables and would otherwise walk
@@ -58,7 +61,9 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         self.do_lower_case = tf.Variable(
             preprocessor.do_lower_case, trainable=False, name="do_lower_case"
         )
-        self.preprocessor = TextModule(preprocessor) if takes_text else None
+        self.preprocessor = (
+            TextModule(preprocessor, encode) if takes_text else None
+        )
         self._input_names = input_names or {
             name: name for name in features.MODEL_INPUTS
         }
@@ -99,23 +104,37 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         return self(inputs, training=True)
 
 
+def trainable_values(*layers):
+    """Returns the trainable variables of Keras layers as tf.Variables."""
+    return [
+        variable.value
+        for layer in layers
+        for variable in layer.trainable_variables
+    ]
+
+
 class TextModule(tf.__internal__.tracking.AutoTrackable):
     """A preprocessor with its length fixed, as a SavedModel keeps it.
 
+    Args:
+        preprocessor: A `Preprocessor`.
+        encode: As of `ServingModule`.
+
     Call arguments:
-        texts: string `[B]`, or a list of two of them.
+        texts: string `[B]`, or without `encode` a list of two of them.
 
     Returns:
         The model inputs, int32 `[B, max_seq_length]`.
     """
 
-    def __init__(self, preprocessor):
+    def __init__(self, preprocessor, encode=None):
         super().__init__()
         self.tokenizer = preprocessor.tokenizer
-        self._preprocess = lambda texts: preprocessor(texts)
+        self._preprocess = encode or (lambda texts: preprocessor(texts))
         strings = tf.TensorSpec([None], tf.string)
         self.__call__.get_concrete_function(strings)
-        self.__call__.get_concrete_function([strings, strings])
+        if encode is None:
+            self.__call__.get_concrete_function([strings, strings])
 
     @tf.function(autograph=False)
     def __call__(self, texts):

@@ -57,14 +57,39 @@ def answers_table(texts, answers):
                 )
             ]
         )
+    elif "tokens" in answers:
+        names.append("masks")
+        columns.append(
+            [
+                "; ".join(
+                    ", ".join(
+                        f"{token.decode('utf-8')} {score:.3f}"
+                        for token, score in zip(tokens, scores)
+                    )
+                    for tokens, scores in zip(
+                        answers["tokens"][row][:count],
+                        answers["scores"][row],
+                    )
+                )
+                for row, count in enumerate(answers["num_masks"])
+            ]
+        )
     else:
         for name, values in answers.items():
             if values.ndim == 1:
                 names.append(name)
                 columns.append([f"{value:.4f}" for value in values])
-            elif name == "pooled_output":
+            elif name in ("pooled_output", "embeddings"):
                 names.append(name)
                 columns.append([_show_vector(vector) for vector in values])
+            elif name == "input_word_ids":
+                names.append(name)
+                columns.append(
+                    [
+                        " ".join(map(str, ids[mask == 1]))
+                        for ids, mask in zip(values, answers["input_mask"])
+                    ]
+                )
     return _table([names, *zip(*columns)])
 
 

@@ -32,6 +32,30 @@ def versions(export_dir):
     )
 
 
+def prune(export_dir, num_versions, keep):
+    """Removes all but the newest versions of a servable.
+
+    Folders of other names, and of versions that are not whole, stay.
+
+    Args:
+        export_dir: The servable's folder.
+        num_versions: How many versions stay.
+        keep: The number of a version that stays in any case, and counts.
+
+    Returns:
+        The numbers of those removed.
+    """
+    old = [
+        version
+        for version in versions(export_dir)
+        if version != keep and files.exists(f"{export_dir}/{version}/{FILE}")
+    ]
+    removed = old[: max(0, len(old) - (num_versions - 1))]
+    for version in removed:
+        files.remove(f"{export_dir}/{version}")
+    return removed
+
+
 def newest(path):
     """Returns the SavedModel at `path`, or the newest version in it.
 

@@ -33,6 +33,9 @@ class Servable:
         """The arguments that it was made with, for JSON."""
         return {name: getattr(self, name) for name in self.SETTINGS}
 
+    def check_text_features(self, text_features):
+        """Raises `ValueError` unless the texts may be these, one or two."""
+
     def load(self, model_dir, dtype=None):
         """Returns the Keras model of a model folder.
 
@@ -72,15 +75,15 @@ class Servable:
         """
         raise NotImplementedError
 
-    def settle_ties(self, trained, answers, tolerance):
+    def settle_ties(self, source, texts, trained, answers, tolerance):
         """Returns trained answers that choose as `answers` do between equals.
 
         Args:
+            source, texts: As of `trained_answers`.
             trained: What `trained_answers` returned.
             answers: What a signature answered, {name: array}.
             tolerance: The largest difference between equals.
         """
-        del answers, tolerance
         return trained
 
     def encode(self, preprocessor, texts):

@@ -12,6 +12,8 @@ is what is called `ids` here, and the Examples hold ids. All answers have the
 batch as their first axis, which a server's batching needs.
 """
 
+import collections
+import functools
 import keyword
 import re
 
@@ -55,8 +57,10 @@ def task_signatures(module, task):
             answers["classes"] = _repeat(task.labels, tf.shape(logits)[0])
         return answers
 
-    signatures = _signatures(module, answer, task.text_features)
-    parse = _example_parser(module, task.text_features)
+    signatures = make_signatures(module, answer, task.text_features)
+    parse = functools.partial(
+        _parse_inputs, module, text_features=task.text_features
+    )
     serialized = tf.TensorSpec([None], tf.string, name=METHOD_INPUT)
     if task.labels:
 
@@ -99,7 +103,86 @@ def encoder_signatures(module, text_features):
             features.INPUT_MASK: tf.identity(inputs[features.INPUT_MASK]),
         }
 
-    return _signatures(module, answer, text_features)
+    return make_signatures(module, answer, text_features)
+
+
+def make_signatures(module, answer, text_features, add_to_answer=None):
+    """Returns the three signatures of a model: {name: ConcreteFunction}.
+
+    Args:
+        module: A `ServingModule`.
+        answer: A function from the module's inputs to {output: tensor}, each
+            with the batch as its first axis.
+        text_features: Names of the strings.
+        add_to_answer: A function (texts, answers) to the answers where they
+            are to strings: texts is {name: string [B]}. None for no more than
+            `answer` returns.
+    """
+    complete = add_to_answer or (lambda texts, answers: answers)
+
+    def answer_texts(texts):
+        inputs = _preprocess(module, texts, text_features)
+        return complete(texts, answer(inputs))
+
+    @tf.function(autograph=False)
+    def ids(inputs):
+        return answer(inputs)
+
+    of_ids = ids.get_concrete_function(module.ids_spec())
+    if module.preprocessor is not None:
+        return {IDS: of_ids} | of_strings(answer_texts, text_features)
+
+    @tf.function(autograph=False)
+    def examples(serialized):
+        return answer(_parse_ids(module, serialized))
+
+    return {
+        DEFAULT: of_ids,
+        EXAMPLES: examples.get_concrete_function(_serialized_spec()),
+    }
+
+
+def of_strings(answer_texts, text_features):
+    """Returns the signatures of strings: `DEFAULT` and `EXAMPLES`.
+
+    Args:
+        answer_texts: A function from {name: string [B]} to {output: tensor},
+            each with the batch as its first axis.
+        text_features: Names of the strings; the strings of a name that is
+            there C times are `[B, C]`.
+    """
+
+    @tf.function(autograph=False)
+    def strings(texts):
+        return answer_texts(texts)
+
+    @tf.function(autograph=False)
+    def examples(serialized):
+        return answer_texts(parse_texts(serialized, text_features))
+
+    return {
+        DEFAULT: strings.get_concrete_function(strings_spec(text_features)),
+        EXAMPLES: examples.get_concrete_function(_serialized_spec()),
+    }
+
+
+def strings_spec(text_features):
+    """Returns the specs of the strings: {name: string [B] or [B, C]}."""
+    return {
+        name: tf.TensorSpec([None, *shape], tf.string, name=input_name(name))
+        for name, shape in _shapes(text_features).items()
+    }
+
+
+def parse_texts(serialized, text_features):
+    """Returns {name: string [B] or [B, C]} of serialized Examples."""
+    return tf.io.parse_example(
+        serialized,
+        {
+            name: tf.io.FixedLenFeature(shape, tf.string)
+            for name, shape in _shapes(text_features).items()
+        },
+    )
 
 
 def input_name(text_feature):
@@ -114,37 +197,16 @@ def input_name(text_feature):
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def _signatures(module, answer, text_features):
-    parse = _example_parser(module, text_features)
-
-    @tf.function(autograph=False)
-    def ids(inputs):
-        return answer(inputs)
-
-    @tf.function(autograph=False)
-    def examples(serialized):
-        return answer(parse(serialized))
-
-    signatures = {
-        EXAMPLES: examples.get_concrete_function(
-            tf.TensorSpec([None], tf.string, name=EXAMPLES)
-        )
+def _shapes(text_features):
+    """Returns {name: shape of its strings in one row}."""
+    counts = collections.Counter(text_features)
+    return {
+        name: [] if count == 1 else [count] for name, count in counts.items()
     }
-    of_ids = ids.get_concrete_function(module.ids_spec())
-    if module.preprocessor is None:
-        return {DEFAULT: of_ids} | signatures
 
-    @tf.function(autograph=False)
-    def strings(texts):
-        return answer(_preprocess(module, texts, text_features))
 
-    of_strings = strings.get_concrete_function(
-        {
-            name: tf.TensorSpec([None], tf.string, name=input_name(name))
-            for name in text_features
-        }
-    )
-    return {DEFAULT: of_strings, IDS: of_ids} | signatures
+def _serialized_spec():
+    return tf.TensorSpec([None], tf.string, name=EXAMPLES)
 
 
 def _preprocess(module, texts, text_features):
@@ -153,34 +215,24 @@ def _preprocess(module, texts, text_features):
     return module.from_model_inputs(packing.trim_padding(inputs))
 
 
-def _example_parser(module, text_features):
-    """Returns a function from serialized Examples to model inputs."""
-    if module.preprocessor is not None:
-        spec = {
-            name: tf.io.FixedLenFeature([], tf.string) for name in text_features
-        }
+def _parse_inputs(module, serialized, text_features):
+    """Returns the module's inputs of serialized Examples."""
+    if module.preprocessor is None:
+        return _parse_ids(module, serialized)
+    texts = parse_texts(serialized, text_features)
+    return _preprocess(module, texts, text_features)
 
-        def parse(serialized):
-            texts = tf.io.parse_example(serialized, spec)
-            return _preprocess(module, texts, text_features)
 
-        return parse
-
+def _parse_ids(module, serialized):
     # Any length, filled up with zeros to the batch's longest: ids that the
     # mask hides need not be [PAD].
     spec = {
         name: tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)
         for name in features.MODEL_INPUTS
     }
-
-    def parse_ids(serialized):
-        inputs = tf.io.parse_example(serialized, spec)
-        inputs = {
-            name: tf.cast(value, tf.int32) for name, value in inputs.items()
-        }
-        return module.from_model_inputs(packing.trim_padding(inputs))
-
-    return parse_ids
+    inputs = tf.io.parse_example(serialized, spec)
+    inputs = {name: tf.cast(value, tf.int32) for name, value in inputs.items()}
+    return module.from_model_inputs(packing.trim_padding(inputs))
 
 
 def _repeat(names, batch_size):

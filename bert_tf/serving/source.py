@@ -9,7 +9,10 @@ from bert_tf.checkpoints import names
 from bert_tf.checkpoints import reader
 from bert_tf.serving.classification import Classification
 from bert_tf.serving.classification import task_of_classifier
+from bert_tf.serving.embedding import Embedding
+from bert_tf.serving.fill_mask import FillMask
 from bert_tf.serving.hub import Encoder
+from bert_tf.serving.hub_preprocessor import Preprocessing
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.text.preprocessor import Preprocessor
@@ -20,7 +23,9 @@ PRECISIONS = (FLOAT32, BFLOAT16)
 
 # What an exporter's user can ask for. Where nothing is asked, it is what the
 # model was tuned to, or else an encoder.
-KINDS = {kind.KIND: kind for kind in (Encoder,)}
+KINDS = {
+    kind.KIND: kind for kind in (Encoder, Embedding, FillMask, Preprocessing)
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,14 +33,14 @@ class Source:
     """A trained model, as its model folder holds it.
 
     Args:
-        model: A `BertClassifier`, `BertPretrainer` or `BertEncoder`.
+        model: The Keras model; None where there is only text to preprocess.
         preprocessor: The `Preprocessor` that it was trained with.
         text_features: Names of the one or two strings that it is given.
         servable: The `Servable`: what is answered.
         precision: One of `PRECISIONS`: the arithmetic of the model's layers.
     """
 
-    model: keras.Model
+    model: keras.Model | None
     preprocessor: Preprocessor
     text_features: tuple[str, ...]
     servable: Servable
@@ -117,17 +122,13 @@ def read(
             f"{','.join(servable.text_features)}. "
             f"Received: text_features={','.join(text_features)}."
         )
+    servable.check_text_features(text_features)
     model = servable.load(
         model_dir, None if precision == FLOAT32 else f"mixed_{precision}"
     )
     preprocessor = Preprocessor.from_folder(model_dir, max_seq_length)
-    longest = model.config.max_position_embeddings
-    if preprocessor.max_seq_length > longest:
-        raise ValueError(
-            "`max_seq_length` must not exceed the model's "
-            f"max_position_embeddings={longest}. "
-            f"Received: max_seq_length={preprocessor.max_seq_length}."
-        )
+    if model is not None:
+        _check_length(model, preprocessor)
     return Source(
         model=model,
         preprocessor=preprocessor,
@@ -135,6 +136,16 @@ def read(
         servable=servable,
         precision=precision,
     )
+
+
+def _check_length(model, preprocessor):
+    longest = model.config.max_position_embeddings
+    if preprocessor.max_seq_length > longest:
+        raise ValueError(
+            "`max_seq_length` must not exceed the model's "
+            f"max_position_embeddings={longest}. "
+            f"Received: max_seq_length={preprocessor.max_seq_length}."
+        )
 
 
 def _servable_of(model_dir, text_features):

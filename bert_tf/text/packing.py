@@ -41,7 +41,7 @@ def pack(segments, seq_length, vocabulary):
             or `[batch, (words), (pieces)]`. What does not fit is cut: the end
             of a single segment, and pairs as `truncate_pair` says.
         seq_length: Length of the sequences; at least 2 for one segment and 3
-            for two.
+            for two. An int, or an int32 scalar, which is checked as it runs.
         vocabulary: The `Vocabulary` that the ids are from.
 
     Returns:
@@ -59,7 +59,15 @@ def pack(segments, seq_length, vocabulary):
             f"Received: {len(segments)} segments."
         )
     num_special = len(segments) + 1
-    if seq_length < num_special:
+    if tf.is_tensor(seq_length):
+        check = tf.debugging.assert_greater_equal(
+            seq_length,
+            num_special,
+            message="`seq_length` must have room for the special tokens.",
+        )
+        with tf.control_dependencies([check] if check is not None else []):
+            seq_length = tf.identity(seq_length)
+    elif seq_length < num_special:
         raise ValueError(
             f"`seq_length` must be at least {num_special} for "
             f"{len(segments)} segments, which have as many special tokens. "

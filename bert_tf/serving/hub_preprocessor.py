@@ -1,0 +1,155 @@
+"""The preprocessor of the TF Hub text API, a SavedModel without a model.
+
+https://www.tensorflow.org/hub/common_saved_model_apis/text: called with
+strings it returns the encoder's inputs; `tokenize` and `bert_pack_inputs` are
+its two halves, with pairs and a length of one's own.
+"""
+
+import tensorflow as tf
+
+from bert_tf.serving import signatures
+from bert_tf.serving.hub import INPUT_NAMES
+from bert_tf.serving.servable import Servable
+from bert_tf.text import packing
+
+AutoTrackable = tf.__internal__.tracking.AutoTrackable
+
+
+class Preprocessing(Servable):
+    """The encoder's inputs, under the Hub's names, of one or two strings."""
+
+    KIND = "preprocessor"
+    input_names = INPUT_NAMES
+
+    def load(self, model_dir, dtype=None):
+        return None
+
+    def make_module(self, source, vocab_path, takes_text):
+        if not takes_text:
+            raise ValueError(
+                "`contents` must be text with the kind preprocessor. "
+                "Received: contents='ids'."
+            )
+        return HubPreprocessor(source.preprocessor, vocab_path)
+
+    def make_signatures(self, module, source):
+        text_features = source.text_features
+
+        def answer(texts):
+            texts = [texts[name] for name in text_features]
+            return module(texts[0] if len(texts) == 1 else texts)
+
+        @tf.function(autograph=False)
+        def strings(texts):
+            return answer(texts)
+
+        @tf.function(autograph=False)
+        def examples(serialized):
+            return answer(signatures.parse_texts(serialized, text_features))
+
+        return {
+            signatures.DEFAULT: strings.get_concrete_function(
+                signatures.strings_spec(text_features)
+            ),
+            signatures.EXAMPLES: examples.get_concrete_function(
+                tf.TensorSpec([None], tf.string, name=signatures.EXAMPLES)
+            ),
+        }
+
+    def trained_answers(self, source, inputs, texts):
+        return {
+            INPUT_NAMES[name]: value.numpy() for name, value in inputs.items()
+        }
+
+
+class HubPreprocessor(AutoTrackable):
+    """Strings to the inputs of an encoder of the Hub.
+
+    Attributes that survive saving:
+        __call__: `(texts)`: string `[B]`, or a list of two of them, to int32
+            `[B, max_seq_length]`: `input_word_ids`, `input_mask`,
+            `input_type_ids`.
+        tokenize: `(texts)`: string `[B]` to a RaggedTensor int32
+            `[B, (words), (pieces)]`; and `tokenize.get_special_tokens_dict()`.
+        bert_pack_inputs: `(segments, seq_length)`: a list of one or two
+            RaggedTensors int32, `[B, (words), (pieces)]` or `[B, (pieces)]`,
+            to what `__call__` returns, of length `seq_length`: an int or int32
+            scalar, `max_seq_length` if left out.
+        vocab_file: the vocabulary, an asset.
+        do_lower_case: whether it is for lower-cased text, a tf.Variable.
+
+    Args:
+        preprocessor: A `Preprocessor`.
+        vocab_path: The vocabulary, a local file.
+    """
+
+    def __init__(self, preprocessor, vocab_path):
+        super().__init__()
+        self.vocab_file = tf.saved_model.Asset(vocab_path)
+        self.do_lower_case = tf.Variable(
+            preprocessor.do_lower_case, trainable=False, name="do_lower_case"
+        )
+        self.tokenize = _Tokenize(preprocessor)
+        self._preprocess = lambda texts: preprocessor(texts)
+        self._pack = lambda segments, seq_length: packing.pack(
+            segments,
+            preprocessor.max_seq_length if seq_length is None else seq_length,
+            preprocessor.vocabulary,
+        )
+
+    def trace(self):
+        """Traces the callables: only traced ones survive saving."""
+        strings = tf.TensorSpec([None], tf.string)
+        self.__call__.get_concrete_function(strings)
+        self.__call__.get_concrete_function([strings, strings])
+        self.tokenize.trace()
+        for shape in ([None, None, None], [None, None]):
+            segment = tf.RaggedTensorSpec(shape, tf.int32)
+            for segments in ([segment], [segment, segment]):
+                for length in ((), (tf.TensorSpec([], tf.int32),)):
+                    self.bert_pack_inputs.get_concrete_function(
+                        segments, *length
+                    )
+
+    @tf.function(autograph=False)
+    def __call__(self, texts):
+        return _rename(self._preprocess(texts))
+
+    @tf.function(autograph=False)
+    def bert_pack_inputs(self, segments, seq_length=None):
+        return _rename(self._pack(segments, seq_length))
+
+
+class _Tokenize(AutoTrackable):
+    """The first half: strings to ids, and the ids of the special tokens."""
+
+    def __init__(self, preprocessor):
+        super().__init__()
+        self._tokenizer = preprocessor.tokenizer
+        vocabulary = preprocessor.vocabulary
+        self._special = {
+            "vocab_size": len(vocabulary),
+            "padding_id": vocabulary.pad_id,
+            "start_of_sequence_id": vocabulary.cls_id,
+            "end_of_segment_id": vocabulary.sep_id,
+            "mask_id": vocabulary.mask_id,
+        }
+
+    def trace(self):
+        self.__call__.get_concrete_function(tf.TensorSpec([None], tf.string))
+        self.get_special_tokens_dict.get_concrete_function()
+
+    @tf.function(autograph=False)
+    def __call__(self, texts):
+        return self._tokenizer.tokenize(texts)
+
+    @tf.function(autograph=False)
+    def get_special_tokens_dict(self):
+        return {
+            name: tf.constant(value, tf.int32)
+            for name, value in self._special.items()
+        }
+
+
+def _rename(inputs):
+    return {INPUT_NAMES[name]: value for name, value in inputs.items()}

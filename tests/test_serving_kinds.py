@@ -1,0 +1,452 @@
+"""Fill-mask, embeddings, the Hub's preprocessor; bfloat16; old versions."""
+
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import serving_models
+import tensorflow as tf
+from serving_models import loaded
+
+from bert_tf import checkpoints
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.serving import check
+from bert_tf.serving import report
+from bert_tf.serving import saved_model
+from bert_tf.serving import source as source_lib
+from bert_tf.serving.embedding import Embedding
+from bert_tf.serving.fill_mask import FillMask
+from bert_tf.tasks import fill_mask
+from bert_tf.tasks.feature_extraction import Extraction
+from bert_tf.text.preprocessor import Preprocessor
+
+VOCABULARY = serving_models.VOCABULARY
+MASKED = [
+    b"the [MASK] fox[MASK]",
+    b"no mask",
+    "é [MASK] 我".encode(),
+]
+TEXTS = [b"the quick", "Crème 我".encode(), b"", b"lorem " * 30]
+
+
+@pytest.fixture(scope="module")
+def preprocessor():
+    return Preprocessor.from_folder(serving_models.model_dir("encoder"))
+
+
+@pytest.fixture(scope="module")
+def pretrainer():
+    return fill_mask.load_model(serving_models.model_dir("pretrainer"))
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return checkpoints.load(serving_models.model_dir("encoder"), BertEncoder)
+
+
+def examples(texts):
+    rows = []
+    for text in texts:
+        example = tf.train.Example()
+        example.features.feature["text"].bytes_list.value.append(text)
+        rows.append(example.SerializeToString())
+    return tf.constant(rows)
+
+
+def hub_inputs(inputs):
+    return {
+        "input_word_ids": inputs["input_ids"],
+        "input_mask": inputs["input_mask"],
+        "input_type_ids": inputs["segment_ids"],
+    }
+
+
+def described(kind):
+    """Returns {signature: {input: dtype and shape}}, and of outputs."""
+    signatures = saved_model.read_signatures(serving_models.exported(kind))
+    return tuple(
+        {
+            name: {
+                key: saved_model.describe(value)
+                for key, value in getattr(signature, side).items()
+            }
+            for name, signature in signatures.items()
+        }
+        for side in ("inputs", "outputs")
+    )
+
+
+IDS = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), "int32 [?, ?]")
+HUB_IDS = dict.fromkeys(
+    ("input_word_ids", "input_mask", "input_type_ids"), "int32 [?, ?]"
+)
+
+
+def test_fill_mask_signatures():
+    inputs, outputs = described("fill_mask")
+    assert inputs == {
+        "serving_default": {"text": "string [?]"},
+        "examples": {"examples": "string [?]"},
+        "ids": IDS,
+    }
+    answers = {
+        "tokens": "string [?, ?, 3]",
+        "ids": "int32 [?, ?, 3]",
+        "scores": "float32 [?, ?, 3]",
+        "num_masks": "int32 [?]",
+    }
+    with_texts = answers | {"sequences": "string [?, ?, 3]"}
+    assert outputs == {
+        "serving_default": with_texts,
+        "examples": with_texts,
+        "ids": answers,
+    }
+
+
+def test_fill_mask_answers_are_the_pretrainers(preprocessor, pretrainer):
+    inputs = fill_mask.encode(tf.constant(MASKED), preprocessor)
+    wanted = fill_mask.decode(
+        *fill_mask.predict(inputs, pretrainer, VOCABULARY), VOCABULARY, 3
+    )
+    wanted["sequences"] = fill_mask.fill(tf.constant(MASKED), wanted)
+    np.testing.assert_array_equal(wanted["num_masks"], [2, 0, 1])
+    of = loaded("fill_mask").signatures
+    for answer in (
+        of["serving_default"](text=tf.constant(MASKED)),
+        of["examples"](examples=examples(MASKED)),
+        of["ids"](**inputs),
+        loaded("fill_mask")(inputs),
+    ):
+        for name, value in answer.items():
+            if name == "scores":
+                np.testing.assert_allclose(value, wanted[name], atol=1e-6)
+            else:
+                np.testing.assert_array_equal(value, wanted[name])
+    nothing = of["serving_default"](text=tf.zeros([0], tf.string))
+    assert nothing["sequences"].shape == (0, 1, 3)
+
+
+def test_tokens_of_one_score_may_change_places(preprocessor):
+    servable = FillMask(top_k=2)
+    source = source_lib.Source(
+        model=None,
+        preprocessor=preprocessor,
+        text_features=("text",),
+        servable=servable,
+    )
+    texts = [(b"a [MASK]",)]
+    probabilities = np.zeros([1, 1, len(VOCABULARY)], "float32")
+    first, second, third = (VOCABULARY.index(token) for token in "abc")
+    probabilities[0, 0, [first, second, third]] = 0.5, 0.25, 0.25
+    trained = {
+        name: value.numpy()
+        for name, value in fill_mask.decode(
+            probabilities, tf.constant([1]), VOCABULARY, 2
+        ).items()
+    } | {"probabilities": probabilities}
+    # The third token has the second's score: it is as good.
+    answer = {"ids": np.array([[[first, third]]], "int32")}
+    settled = servable.settle_ties(source, texts, trained, answer, 1e-5)
+    np.testing.assert_array_equal(settled["ids"], answer["ids"])
+    assert settled["tokens"].tolist() == [[[b"a", b"c"]]]
+    assert settled["sequences"].tolist() == [[[b"a a", b"a c"]]]
+    # The first has not.
+    answer = {"ids": np.array([[[second, first]]], "int32")}
+    settled = servable.settle_ties(source, texts, trained, answer, 1e-5)
+    np.testing.assert_array_equal(settled["ids"], [[[first, second]]])
+
+
+def test_embedding_signatures_and_answers(preprocessor, encoder):
+    inputs, outputs = described("embedding")
+    assert inputs["serving_default"] == {"text": "string [?]"}
+    assert inputs["ids"] == HUB_IDS
+    assert set(map(str, outputs.values())) == {
+        "{'embeddings': 'float32 [?, 8]'}"
+    }
+    ids = preprocessor(tf.constant(TEXTS))
+    layer = encoder(ids)["encoder_outputs"][-1].numpy()
+    lengths = ids["input_mask"].numpy().sum(axis=1)
+    wanted = np.stack(
+        [row[:length].mean(axis=0) for row, length in zip(layer, lengths)]
+    )
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    of = loaded("embedding").signatures
+    for vectors in (
+        of["serving_default"](text=tf.constant(TEXTS))["embeddings"],
+        of["examples"](examples=examples(TEXTS))["embeddings"],
+        of["ids"](**hub_inputs(ids))["embeddings"],
+        loaded("embedding")(hub_inputs(ids)),
+    ):
+        np.testing.assert_allclose(vectors, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "embedding, extraction",
+    [
+        ("cls", Extraction(layers=(-1,), combine="mean", pooling="cls")),
+        (
+            "last_four",
+            Extraction(
+                layers=(-1, -2, -3, -4), combine="concatenate", pooling="mean"
+            ),
+        ),
+    ],
+)
+def test_embeddings_of_other_layers(embedding, extraction):
+    outputs = [tf.random.normal([3, 5, 2]) for _ in range(6)]
+    mask = tf.constant([[1] * 5, [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
+
+    class Model:
+        def __call__(self, inputs):
+            return {"encoder_outputs": outputs}
+
+    source = source_lib.Source(
+        model=Model(),
+        preprocessor=None,
+        text_features=("text",),
+        servable=Embedding(embedding),
+    )
+    found = source.servable.trained_answers(source, {"input_mask": mask}, [])
+    np.testing.assert_allclose(
+        found["embeddings"], extraction(outputs, mask), atol=1e-6
+    )
+
+
+def test_preprocessor_and_encoder_chained_are_the_encoder_of_strings():
+    texts = tf.constant(TEXTS)
+    preprocess = loaded("preprocessor")
+    answer = loaded("encoder").signatures["serving_default"](text=texts)
+    chained = loaded("encoder")(preprocess(texts))
+    np.testing.assert_allclose(
+        chained["pooled_output"], answer["pooled_output"], atol=1e-5
+    )
+    for name, value in preprocess.signatures["serving_default"](
+        text=texts
+    ).items():
+        np.testing.assert_array_equal(value, preprocess(texts)[name])
+    layer = keras.layers.TFSMLayer(
+        serving_models.exported("preprocessor"), call_endpoint="__call__"
+    )
+    for name, value in layer(texts).items():
+        np.testing.assert_array_equal(value, preprocess(texts)[name])
+
+
+def test_preprocessor_in_two_halves(preprocessor):
+    kept = loaded("preprocessor")
+    first, second = tf.constant(TEXTS), tf.constant(TEXTS[::-1])
+    special = kept.tokenize.get_special_tokens_dict()
+    assert {name: int(value) for name, value in special.items()} == {
+        "vocab_size": len(VOCABULARY),
+        "padding_id": VOCABULARY.pad_id,
+        "start_of_sequence_id": VOCABULARY.cls_id,
+        "end_of_segment_id": VOCABULARY.sep_id,
+        "mask_id": VOCABULARY.mask_id,
+    }
+    a, b = kept.tokenize(first), kept.tokenize(second)
+    assert a.to_list() == preprocessor.tokenizer.tokenize(first).to_list()
+    flat = [a.merge_dims(1, 2), b.merge_dims(1, 2)]
+    for length in (5, 40):
+        wanted = hub_inputs(
+            Preprocessor(VOCABULARY, max_seq_length=length)((first, second))
+        )
+        for packed in (
+            kept.bert_pack_inputs([a, b], length),
+            kept.bert_pack_inputs([a, b], seq_length=tf.constant(length)),
+            kept.bert_pack_inputs(flat, tf.constant(length)),
+        ):
+            for name, value in wanted.items():
+                np.testing.assert_array_equal(packed[name], value)
+    whole = hub_inputs(preprocessor(first))
+    for packed in (kept.bert_pack_inputs([a]), kept.bert_pack_inputs(flat[:1])):
+        for name, value in whole.items():
+            np.testing.assert_array_equal(packed[name], value)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="special tokens"):
+        kept.bert_pack_inputs([a, b], 2)
+
+
+@pytest.mark.parametrize("kind", ["embedding", "fill_mask"])
+def test_loaded_kinds_can_be_trained(kind, preprocessor):
+    module = tf.saved_model.load(serving_models.exported(kind))
+    inputs = fill_mask.encode(tf.constant(MASKED), preprocessor)
+    if kind == "embedding":
+        inputs = hub_inputs(inputs)
+
+    def values(training):
+        outputs = module(inputs, training=training)
+        return outputs if kind == "embedding" else outputs["scores"]
+
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(values(training=True) ** 2)
+    gradients = tape.gradient(value, module.trainable_variables)
+    assert len(gradients) > 20 and None not in gradients
+    assert len(module.variables) > len(gradients)
+    assert np.abs(values(True) - values(True)).max() > 1e-4
+    np.testing.assert_array_equal(values(False), values(False))
+
+
+def test_bfloat16_answers_are_near_and_the_check_tells_how_near():
+    path = serving_models.exported("bfloat16", "ids")
+    settings = saved_model.read_settings(path)
+    assert settings["precision"] == "bfloat16"
+    source = check.source_of(path, serving_models.model_dir("pair"))
+    assert source.model.dtype_policy.name == "float32"
+    release, comparisons = check.compare(
+        path, source, [(b"the quick", b"lorem"), (b"", b"a fox"), (b"x", b"")]
+    )
+    for comparison in comparisons:
+        # Some, or it was not exported in bfloat16.
+        assert 1e-4 < comparison.max_difference < 0.1
+        assert comparison.is_equal
+    table = report.comparisons_table(release, comparisons)
+    assert "tolerance 0.1" in table
+    assert table.count("0 changed  ") == len(comparisons)
+
+
+def test_strings_that_change_in_bfloat16_are_counted():
+    expected = {
+        "labels": np.array([b"a", b"b", b"c"], object),
+        "scores": np.array([0.1, 0.2, 0.3]),
+    }
+    answer = expected | {"labels": np.array([b"a", b"x", b"y"], object)}
+    texts = [(b"1",), (b"2",), (b"3",)]
+    assert check._difference(answer, expected, texts)[0] == np.inf
+    found = check._difference(answer, expected, texts, is_exact=False)
+    assert found == (0.0, "labels of b'1'", 2)
+
+
+@pytest.mark.parametrize(
+    "kind, settings, message",
+    [
+        ("encoder", {"top_k": 3}, "`top_k` must not be given .* kind encoder"),
+        (None, {"embedding": "cls"}, "`embedding` must not .* kind task"),
+        ("embedding", {"embedding": "max"}, "one of cls, mean, last_four"),
+        ("fill_mask", {"top_k": 0}, "`top_k` must be at least 1"),
+    ],
+)
+def test_wrong_settings(kind, settings, message):
+    with pytest.raises(ValueError, match=message):
+        source_lib.make_servable(kind, settings)
+
+
+@pytest.mark.parametrize(
+    "model, servable, text_features, message",
+    [
+        ("encoder", FillMask(), None, "must have a masked-LM head"),
+        ("pretrainer", FillMask(top_k=99), None, "size of the vocabulary, 94"),
+        ("pretrainer", FillMask(), ["a", "b"], "one name with the kind"),
+        ("encoder", Embedding("last_four"), None, "the model has 2"),
+    ],
+)
+def test_models_that_cannot_answer(model, servable, text_features, message):
+    with pytest.raises(ValueError, match=message):
+        source_lib.read(
+            serving_models.model_dir(model), None, text_features, servable
+        )
+
+
+def test_answers_of_the_new_kinds_are_shown():
+    rows = [(text,) for text in MASKED]
+    answers = {
+        name: value.numpy()
+        for name, value in loaded("fill_mask")
+        .signatures["serving_default"](text=tf.constant(MASKED))
+        .items()
+    }
+    lines = report.answers_table(rows, answers).splitlines()
+    assert lines[0].split() == ["text", "masks"]
+    token = answers["tokens"][0, 0, 0].decode()
+    assert f"  {token} {answers['scores'][0, 0, 0]:.3f}, " in lines[1]
+    assert lines[1].count(";") >= 1
+    assert lines[2] == "no mask"
+    assert "norm 5.0" in report.answers_table(
+        rows[:1], {"embeddings": np.array([[3.0, 4.0]])}
+    )
+    table = report.answers_table(
+        rows[:1],
+        {
+            "input_word_ids": np.array([[2, 7, 0]]),
+            "input_mask": np.array([[1, 1, 0]]),
+        },
+    )
+    assert table.splitlines()[1].endswith("  2 7")
+
+
+def make_versions(folder, numbers):
+    for number in numbers:
+        (folder / str(number)).mkdir()
+        (folder / str(number) / saved_model.FILE).write_text("")
+
+
+@pytest.mark.parametrize(
+    "num_versions, keep, removed",
+    [(1, 10, [2, 3, 4]), (2, 10, [2, 3]), (9, 10, []), (2, 3, [2, 4])],
+)
+def test_old_versions_are_removed(tmp_path, num_versions, keep, removed):
+    make_versions(tmp_path, [2, 3, 4, 10])
+    # Neither a version that is being written nor another folder.
+    (tmp_path / "5").mkdir()
+    (tmp_path / "notes").mkdir()
+    assert saved_model.prune(tmp_path, num_versions, keep) == removed
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"2", "3", "4", "10", "5", "notes"} - set(map(str, removed))
+
+
+def read_texts(path, kind, task_name=None, text_features=("text",)):
+    task = serving_models.PAIR_TASK if kind == "pair" else None
+    if task_name:
+        task = source_lib.GlueTask(
+            name=task_name,
+            text_features=text_features,
+            labels=("0", "1"),
+            metrics=("accuracy",),
+        )
+    servable = source_lib.Classification(task) if task else Embedding()
+    source = source_lib.Source(
+        model=None,
+        preprocessor=None,
+        text_features=task.text_features if task else text_features,
+        servable=servable,
+    )
+    return check.read_texts(path, source)
+
+
+def test_development_sets_are_read_as_the_task_reads_them(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_bytes("q\tclass\tlabel\tsentence 1\n1\tB\tja\tÄ\n".encode())
+    assert read_texts(path, "pair") == [("Ä".encode(), b"B")]
+    path.write_bytes(b"a\tb\n\xff\t\n")
+    assert read_texts(path, "pair") == [(b"a", b"b"), (b"\xff", b"")]
+    pair = ("sentence1", "sentence2")
+    assert read_texts(path, "glue", "mrpc", pair)[1] == (b"\xff", b"")
+    path.write_bytes(b"Quality\t1\t2\t1 String\t2 String\n0\t7\t8\tA\tB\n")
+    assert read_texts(path, "glue", "mrpc", pair) == [(b"A", b"B")]
+    path.write_bytes(b"gj04\t1\t\tOur friends.\n")
+    assert read_texts(path, "glue", "cola", ("sentence",)) == [
+        (b"Our friends.",)
+    ]
+    path.write_bytes(b"one text\nand\tanother\n")
+    assert read_texts(path, "encoder") == [(b"one text",), (b"and\tanother",)]
+
+
+def test_program_exports_a_kind_and_removes_old_versions(run_program, tmp_path):
+    servable = tmp_path / "vectors"
+    servable.mkdir()
+    make_versions(servable, [1, 2])
+    process = run_program(
+        "bert_tf.export.export_saved_model",
+        f"--model_dir={serving_models.model_dir('encoder')}",
+        f"--export_dir={servable}",
+        "--kind=embedding",
+        "--embedding=cls",
+        "--normalize",
+        "--keep_versions=2",
+        "--nocheck",
+    )
+    assert "Removed versions: 1" in process.stdout
+    assert sorted(path.name for path in servable.iterdir()) == ["2", "3"]
+    settings = json.loads(
+        pathlib.Path(servable, "3/assets.extra/bert_tf.json").read_text()
+    )
+    assert settings["settings"] == {"embedding": "cls", "normalize": True}
