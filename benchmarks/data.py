@@ -1,0 +1,249 @@
+r"""Times making records and learning a vocabulary on text files.
+
+    python benchmarks/data.py --vocab_file=vocab.txt --input_file=wiki.txt
+    python benchmarks/data.py --vocab_file=vocab.txt --input_file=wiki.txt \
+        --what=vocabulary --held_out_file=books.txt
+
+--what=records makes the records of the first --megabytes with
+create_pretraining_data.py's defaults and dupe_factor 5, in processes of their
+own: with one worker and two, in turn. It prints the medians of wall time after
+start-up (with two, the second one's is part of it), of CPU time, and of what
+each stage takes; with one worker also what the parts of a stage do. A few
+megabytes are one task: give more to see how two workers share them.
+
+--what=vocabulary learns a vocabulary of the whole text, and prints it beside
+--vocab_file: pieces a word and unknown words on --held_out_file.
+"""
+
+import collections
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import tempfile
+import time
+
+from absl import app
+from absl import flags
+
+_WHAT = flags.DEFINE_enum(
+    "what", "records", ["records", "vocabulary"], "What is measured."
+)
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Text, a sentence a line.", required=True
+)
+_HELD_OUT_FILE = flags.DEFINE_string(
+    "held_out_file", None, "Text that is not learned from."
+)
+_VOCAB_FILE = flags.DEFINE_string(
+    "vocab_file", None, "An uncased vocabulary.", required=True
+)
+_MEGABYTES = flags.DEFINE_float("megabytes", 5, "Text made records of.")
+_REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Runs of each.")
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Entries learned.")
+
+
+def make_records(text, vocab_file, folder, num_workers):
+    """Makes records in this process; returns {what: seconds or number}."""
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    from bert_tf.pretraining import builder
+    from bert_tf.pretraining import corpus
+    from bert_tf.pretraining import records
+    from bert_tf.pretraining import stages
+    from bert_tf.text.tokenizer import WordpieceTokenizer
+    from bert_tf.text.vocabulary import load_vocabulary
+
+    seconds = collections.Counter()
+
+    def timed(function, name):
+        def call(*arguments):
+            start = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                seconds[name] += time.perf_counter() - start
+
+        return call
+
+    if num_workers == 1:
+        make_tokenize = corpus.make_tokenize
+        corpus.make_tokenize = lambda tokenizer: timed(
+            make_tokenize(tokenizer), "  tokenise"
+        )
+        stages.Stages.record_features = timed(
+            stages.Stages.record_features, "  pack and mask"
+        )
+        records.serialize = timed(records.serialize, "  serialise")
+    tokenizer = WordpieceTokenizer(load_vocabulary(vocab_file))
+    ends = {}
+    cpu_start = cpu_seconds()
+    start = time.perf_counter()
+    counts = builder.build(
+        text,
+        os.path.join(folder, "x"),
+        tokenizer,
+        stages.Settings(dupe_factor=5),
+        lambda stage, done, total: ends.update({stage: time.perf_counter()}),
+        num_workers,
+    )
+    end = time.perf_counter()
+    for stage, before in (("read", start), ("pair", "read"), ("write", "pair")):
+        seconds[stage] = ends[stage] - ends.get(before, start)
+    return {
+        "examples": counts.examples,
+        "seconds": end - start,
+        "CPU seconds": cpu_seconds() - cpu_start,
+        **seconds,
+    }
+
+
+def cpu_seconds():
+    """Returns what this process and those that it waited for have used."""
+    used = [
+        resource.getrusage(who)
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def in_new_process(function, *arguments):
+    """Returns what the function does, called in a fresh process."""
+    receiver, sender = multiprocessing.get_context("spawn").Pipe(duplex=False)
+    process = multiprocessing.get_context("spawn").Process(
+        target=send, args=(sender, function, *arguments)
+    )
+    process.start()
+    sender.close()
+    answer = json.loads(receiver.recv())
+    process.join()
+    return answer
+
+
+def send(sender, function, *arguments):
+    sender.send(json.dumps(function(*arguments)))
+
+
+def time_records():
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "text.txt")
+        with (
+            open(_INPUT_FILE.value, "rb") as source,
+            open(text, "wb") as target,
+        ):
+            data = source.read(int(_MEGABYTES.value * 1e6))
+            # Not half a character.
+            target.write(data.decode("utf-8", "ignore").encode("utf-8"))
+        found = {1: [], 2: []}
+        for _ in range(_REPETITIONS.value):
+            for num_workers, runs in found.items():
+                runs.append(
+                    in_new_process(
+                        make_records,
+                        text,
+                        _VOCAB_FILE.value,
+                        folder,
+                        num_workers,
+                    )
+                )
+    names = ["examples", "examples/s", "seconds", "CPU seconds"]
+    names += ["read", "  tokenise", "pair", "write", "  pack and mask"]
+    names += ["  serialise"]
+    print(f"{'':16}" + "".join(f"{n:>9} worker(s)" for n in found))
+    for name in names:
+        cells = []
+        for runs in found.values():
+            values = [
+                run["examples"] / run["seconds"]
+                if name == "examples/s"
+                else run.get(name)
+                for run in runs
+            ]
+            if None in values:
+                cells.append("")
+            elif name.startswith("examples"):
+                cells.append(f"{statistics.median(values):,.0f}")
+            else:
+                cells.append(f"{statistics.median(values):.2f}")
+        print(f"{name:16}" + "".join(f"{cell:>19}" for cell in cells))
+
+
+def learn(path, vocab_size, held_out, vocab_file):
+    """Learns a vocabulary; returns it beside another one, as numbers."""
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    from bert_tf.text import vocabulary_learner
+    from bert_tf.text.vocabulary import load_vocabulary
+
+    def peak_megabytes():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+    before = peak_megabytes()
+    start = time.perf_counter()
+    cpu_start = cpu_seconds()
+    counts = vocabulary_learner.count_words([path], do_lower_case=True)
+    ours = vocabulary_learner.learn_vocabulary(counts, vocab_size)
+    row = {
+        "seconds": time.perf_counter() - start,
+        "CPU seconds": cpu_seconds() - cpu_start,
+        "peak MB": peak_megabytes(),
+        "MB at start": before,
+    }
+    del counts
+    words = vocabulary_learner.count_words([held_out], do_lower_case=True)
+    rows = {}
+    for name, vocabulary, numbers in (
+        ("learned", ours, row),
+        ("given", load_vocabulary(vocab_file), {}),
+    ):
+        pieces, unknown = vocabulary_learner.measure(vocabulary, words)
+        rows[name] = numbers | {
+            "entries": len(vocabulary),
+            "pieces a word": pieces,
+            "unknown words": unknown,
+        }
+    return rows
+
+
+def time_vocabulary():
+    if not _HELD_OUT_FILE.value:
+        raise app.UsageError("--what=vocabulary needs --held_out_file.")
+    runs = [
+        in_new_process(
+            learn,
+            _INPUT_FILE.value,
+            _VOCAB_SIZE.value,
+            _HELD_OUT_FILE.value,
+            _VOCAB_FILE.value,
+        )
+        for _ in range(_REPETITIONS.value)
+    ]
+    print(f"{'':16}{'learned':>12}{'given':>12}")
+    for name, form in (
+        ("entries", ",.0f"),
+        ("pieces a word", ".3f"),
+        ("unknown words", ".4%"),
+        ("seconds", ".1f"),
+        ("CPU seconds", ".1f"),
+        ("peak MB", ",.0f"),
+        ("MB at start", ",.0f"),
+    ):
+        cells = []
+        for column in ("learned", "given"):
+            values = [run[column].get(name) for run in runs]
+            cells.append(
+                ""
+                if None in values
+                else format(statistics.median(values), form)
+            )
+        print(f"{name:16}" + "".join(f"{cell:>12}" for cell in cells))
+
+
+def main(_):
+    if _WHAT.value == "records":
+        time_records()
+    else:
+        time_vocabulary()
+
+
+if __name__ == "__main__":
+    app.run(main)
