@@ -24,6 +24,7 @@ configuration and vocabulary are taken, and training goes on with other text:
         --input_file='/data/law.tfrecord*' --output_dir=/runs/law --do_train
 """
 
+import dataclasses
 import os
 import sys
 
@@ -82,6 +83,17 @@ _INIT_CHECKPOINT = flags.DEFINE_string(
     None,
     "Where to begin: a model folder (of bert_tf or Hugging Face) or a release "
     "of Google's. Default: new weights.",
+)
+_ATTENTION = flags.DEFINE_enum(
+    "attention",
+    None,
+    ["bidirectional", "left_to_right"],
+    "left_to_right: a token sees only itself and those before it, and every "
+    "next token is predicted in place of the masked ones and the next sentence "
+    "(the paper's LTR ablation, section 5.1), from records of any kind; so "
+    "many predictions take more memory. The log's masked_lm_loss is then of "
+    "the next tokens, and the model folder says is_decoder. Default: as the "
+    "configuration says, or bidirectional.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
@@ -220,6 +232,10 @@ def main(argv):
         _DO_LOWER_CASE.value,
     )
     check_case(start.vocabulary, start.do_lower_case)
+    if _ATTENTION.value is not None:
+        is_decoder = _ATTENTION.value == "left_to_right"
+        config = dataclasses.replace(start.config, is_decoder=is_decoder)
+        start = dataclasses.replace(start, config=config)
     records = pretraining_input.pretraining_records(
         _INPUT_FILE.value,
         start.config,
