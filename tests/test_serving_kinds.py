@@ -16,10 +16,12 @@ from bert_tf.serving import check
 from bert_tf.serving import report
 from bert_tf.serving import saved_model
 from bert_tf.serving import source as source_lib
+from bert_tf.serving.classification import Classification
 from bert_tf.serving.embedding import Embedding
 from bert_tf.serving.fill_mask import FillMask
 from bert_tf.tasks import fill_mask
 from bert_tf.tasks.feature_extraction import Extraction
+from bert_tf.tasks.glue import GlueTask
 from bert_tf.text.preprocessor import Preprocessor
 
 VOCABULARY = serving_models.VOCABULARY
@@ -396,13 +398,13 @@ def test_old_versions_are_removed(tmp_path, num_versions, keep, removed):
 def read_texts(path, kind, task_name=None, text_features=("text",)):
     task = serving_models.PAIR_TASK if kind == "pair" else None
     if task_name:
-        task = source_lib.GlueTask(
+        task = GlueTask(
             name=task_name,
             text_features=text_features,
             labels=("0", "1"),
             metrics=("accuracy",),
         )
-    servable = source_lib.Classification(task) if task else Embedding()
+    servable = Classification(task) if task else Embedding()
     source = source_lib.Source(
         model=None,
         preprocessor=None,

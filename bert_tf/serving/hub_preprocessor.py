@@ -39,22 +39,7 @@ class Preprocessing(Servable):
             texts = [texts[name] for name in text_features]
             return module(texts[0] if len(texts) == 1 else texts)
 
-        @tf.function(autograph=False)
-        def strings(texts):
-            return answer(texts)
-
-        @tf.function(autograph=False)
-        def examples(serialized):
-            return answer(signatures.parse_texts(serialized, text_features))
-
-        return {
-            signatures.DEFAULT: strings.get_concrete_function(
-                signatures.strings_spec(text_features)
-            ),
-            signatures.EXAMPLES: examples.get_concrete_function(
-                tf.TensorSpec([None], tf.string, name=signatures.EXAMPLES)
-            ),
-        }
+        return signatures.of_strings(answer, text_features)
 
     def trained_answers(self, source, inputs, texts):
         return {
