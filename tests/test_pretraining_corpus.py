@@ -1,5 +1,8 @@
 """Tokenised documents: written by parts, read by blocks."""
 
+import contextlib
+import resource
+
 import numpy as np
 import pytest
 
@@ -92,3 +95,25 @@ def test_blocks_hold_every_document_once(
 def test_tokens_of_small_vocabularies_take_two_bytes():
     assert corpus.token_dtype(1 << 16) == np.uint16
     assert corpus.token_dtype((1 << 16) + 1) == np.int32
+
+
+@contextlib.contextmanager
+def full_disk(num_bytes):
+    """Files written inside cannot be longer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk_is_no_silence(tmp_path, tokenize):
+    """Of the last file only the end is missing: less than a buffer."""
+    sentences = [(number, "a") for number in range(110)]
+    path = str(tmp_path / "x")
+    dtype = np.dtype(np.uint16)
+    corpus.write_part(sentences, tokenize, dtype, path)
+    assert (tmp_path / "x.documents").stat().st_size == 110 * 44
+    with full_disk(4096), pytest.raises(OSError, match="too large"):
+        corpus.write_part(sentences, tokenize, dtype, path)

@@ -60,6 +60,17 @@ def token_dtype(vocab_size):
     return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)
 
 
+def write_array(path, array):
+    """Writes an array to a file; `np.fromfile` reads it.
+
+    Raises:
+        OSError: If it cannot be written whole; `array.tofile` says nothing
+            where the disk is full and only the end is missing.
+    """
+    with open(path, "wb") as stream:
+        stream.write(array.tobytes())
+
+
 def make_tokenize(tokenizer):
     """Returns a function of a list of sentences: (ids, their numbers)."""
 
@@ -133,7 +144,7 @@ def write_part(sentences, tokenize, dtype, path):
             entries[f"num_{name}s"] = counts
             entries[f"first_{name}"] = np.cumsum(counts) - counts
     order = np.argsort(entries["bits"], kind="stable")
-    entries[order].tofile(f"{path}.documents")
+    write_array(f"{path}.documents", entries[order])
     return {
         "documents": len(entries),
         "sentences": int(entries["num_sentences"].sum()),

@@ -13,6 +13,7 @@ import os
 import numpy as np
 
 from bert_tf import features
+from bert_tf.pretraining.corpus import write_array
 
 # The order's highest bits: a run has an index entry for each of their values.
 _INDEX_BITS = 12
@@ -92,7 +93,7 @@ def write_run(corpus, pairs, dtype, path):
     rows = np.zeros(len(pairs), _ROW)
     for name in _ROW.names:
         rows[name] = getattr(pairs, name)
-    rows.tofile(f"{path}.rows")
+    write_array(f"{path}.rows", rows)
     lengths = np.stack([pairs.a_length, pairs.b_length], axis=1)
     starts = np.stack([pairs.a_start, pairs.b_start], axis=1)
     with open(f"{path}.tokens", "wb") as stream:
@@ -106,9 +107,8 @@ def write_run(corpus, pairs, dtype, path):
     )
     first_rows = np.append(np.searchsorted(pairs.order, edges), len(pairs))
     token_ends = np.concatenate([[0], np.cumsum(lengths.sum(axis=1))])
-    np.stack([first_rows, token_ends[first_rows]]).astype(np.int64).tofile(
-        f"{path}.index"
-    )
+    index = np.stack([first_rows, token_ends[first_rows]])
+    write_array(f"{path}.index", index.astype(np.int64))
     return {
         "examples": len(pairs),
         # With [CLS] and a [SEP] for each segment.
