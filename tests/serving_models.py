@@ -14,10 +14,14 @@ from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import exporter
 from bert_tf.serving import source as source_lib
 from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.multiple_choice import MultipleChoiceTask
+from bert_tf.tasks.tagging import TaggingTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -49,6 +53,10 @@ PAIR_TASK = GlueTask(
 REGRESSION_TASK = GlueTask(
     name="regression", text_features=("sentence",), metrics=("pearson",)
 )
+TAGGING_TASK = TaggingTask(
+    scheme="bio", labels=("O", "B-é", "I-é", "B-x", "I-x")
+)
+CHOICE_TASK = MultipleChoiceTask(num_choices=3)
 
 
 # Exports that are not what their model folder is by itself: its kind, the
@@ -83,6 +91,8 @@ def model_dir(kind):
             ),
             REGRESSION_TASK,
         ),
+        "tagger": lambda: (BertTokenClassifier(CONFIG, 5), TAGGING_TASK),
+        "choice": lambda: (BertMultipleChoice(CONFIG), CHOICE_TASK),
         "pretrainer": lambda: (BertPretrainer(CONFIG), None),
         "encoder": lambda: (
             BertEncoder(dataclasses.replace(CONFIG, hidden_act="gelu")),

@@ -59,5 +59,5 @@ def test_a_text_that_is_no_pair_is_an_error_of_one_line(run_program):
         check=False,
     )
     assert process.returncode == 1
-    assert "--text, line 1: must be two strings" in process.stderr
+    assert "--text, line 1: must be 2 strings" in process.stderr
     assert "Traceback" not in process.stderr

@@ -86,7 +86,7 @@ def test_lines_are_texts_or_pairs(tmp_path):
     path.write_bytes(b"a\tb\r\n\xff\t\n")
     assert texts_lib.read_texts(path, 2) == [(b"a", b"b"), (b"\xff", b"")]
     path.write_bytes(b"a\tb\nc\n")
-    with pytest.raises(ValueError, match="pairs, line 2: must be two strings"):
+    with pytest.raises(ValueError, match="pairs, line 2: must be 2 strings"):
         texts_lib.read_texts(path, 2)
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="at least one text"):

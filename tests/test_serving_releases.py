@@ -30,7 +30,8 @@ PYTHONS = [
     [
         (kind, contents)
         for kind in (
-            *("pair", "regression", "pretrainer", "encoder"),
+            *("pair", "regression", "tagger", "choice"),
+            *("pretrainer", "encoder"),
             *serving_models.EXPORTS,
         )
         for contents in saved_model.CONTENTS

@@ -28,7 +28,7 @@ def make_inputs(signature, source, texts, has_text):
     is_method = signature in signatures.METHOD_NAMES
     name = signatures.METHOD_INPUT if is_method else signatures.EXAMPLES
     columns = (
-        dict(zip(source.text_features, zip(*texts)))
+        _columns(source.text_features, texts)
         if has_text
         else {
             name: value.numpy()
@@ -49,8 +49,19 @@ def _model_inputs(source, texts):
 def strings(text_features, texts):
     """Returns the inputs of a signature of strings: {name: array}."""
     return {
-        signatures.input_name(name): np.array(column, object)
-        for name, column in zip(text_features, zip(*texts))
+        signatures.input_name(name): column
+        for name, column in _columns(text_features, texts).items()
+    }
+
+
+def _columns(text_features, texts):
+    """Returns {name: array [B], or [B, C] of a name that is there C times}."""
+    columns = {}
+    for name, column in zip(text_features, zip(*texts)):
+        columns.setdefault(name, []).append(np.array(column, object))
+    return {
+        name: parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+        for name, parts in columns.items()
     }
 
 
@@ -61,6 +72,8 @@ def _example(values):
         feature = example.features.feature[name]
         if isinstance(value, bytes):
             feature.bytes_list.value.append(value)
+        elif value.dtype == object:
+            feature.bytes_list.value.extend(value)
         else:
             feature.int64_list.value.extend(value.tolist())
     return example.SerializeToString()

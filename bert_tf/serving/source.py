@@ -13,8 +13,12 @@ from bert_tf.serving.embedding import Embedding
 from bert_tf.serving.fill_mask import FillMask
 from bert_tf.serving.hub import Encoder
 from bert_tf.serving.hub_preprocessor import Preprocessing
+from bert_tf.serving.multiple_choice import MultipleChoice
 from bert_tf.serving.servable import Servable
-from bert_tf.tasks.glue import GlueTask
+from bert_tf.serving.tagging import Tagging
+from bert_tf.tasks import glue
+from bert_tf.tasks import multiple_choice
+from bert_tf.tasks import tagging
 from bert_tf.text.preprocessor import Preprocessor
 
 DEFAULT_TEXT_FEATURES = ("text",)
@@ -25,6 +29,16 @@ PRECISIONS = (FLOAT32, BFLOAT16)
 # model was tuned to, or else an encoder.
 KINDS = {
     kind.KIND: kind for kind in (Encoder, Embedding, FillMask, Preprocessing)
+}
+
+# Tasks and what serves them, by the family in task.json.
+_OF_FAMILY = {
+    glue.FAMILY: (glue.GlueTask, Classification),
+    tagging.FAMILY: (tagging.TaggingTask, Tagging),
+    multiple_choice.FAMILY: (
+        multiple_choice.MultipleChoiceTask,
+        MultipleChoice,
+    ),
 }
 
 
@@ -100,11 +114,6 @@ def read(
         ValueError: If it is no model folder, or one that cannot be served.
     """
     text_features = tuple(text_features or ())
-    if len(set(text_features)) != len(text_features) or len(text_features) > 2:
-        raise ValueError(
-            "`text_features` must be one or two different names. "
-            f"Received: text_features={','.join(text_features)}."
-        )
     if precision not in PRECISIONS:
         raise ValueError(
             f"`precision` must be one of {', '.join(PRECISIONS)}. "
@@ -114,6 +123,11 @@ def read(
         servable = _servable_of(model_dir, text_features)
     if servable.text_features is None:
         text_features = text_features or DEFAULT_TEXT_FEATURES
+        if len({*text_features}) != len(text_features) or text_features[2:]:
+            raise ValueError(
+                "`text_features` must be one or two different names. "
+                f"Received: text_features={','.join(text_features)}."
+            )
     elif text_features in ((), servable.text_features):
         text_features = servable.text_features
     else:
@@ -150,24 +164,31 @@ def _check_length(model, preprocessor):
 
 def _servable_of(model_dir, text_features):
     """Returns what the model was tuned to answer, or an `Encoder`."""
-    task = _written_task(model_dir)
-    if task is None:
-        with reader.open_checkpoint(model_dir) as checkpoint:
-            if names.CLASSIFIER not in reader.parts_of(checkpoint):
-                return Encoder()
-            task = task_of_classifier(
-                checkpoint, text_features or DEFAULT_TEXT_FEATURES
+    servable = _written_servable(model_dir)
+    if servable is not None:
+        return servable
+    with reader.open_checkpoint(model_dir) as checkpoint:
+        parts = reader.parts_of(checkpoint)
+        if names.CLASSIFIER in parts:
+            return Classification(
+                task_of_classifier(
+                    checkpoint, text_features or DEFAULT_TEXT_FEATURES
+                )
             )
-    return Classification(task)
+    if names.TOKEN_CLASSIFIER in parts:
+        return Tagging(tagging.tuned_task(model_dir))
+    return Encoder()
 
 
-def _written_task(model_dir):
-    """Returns the task of task.json, or None where there is none."""
+def _written_servable(model_dir):
+    """Returns that of the task in task.json, or None where there is none."""
     path = f"{model_dir}/{model_folder.TASK_FILE}"
     values = model_folder.read_task(model_dir)
     if values is None:
         return None
+    family = values.get("family") if isinstance(values, dict) else None
+    task_class, servable_class = _OF_FAMILY.get(family, _OF_FAMILY[glue.FAMILY])
     try:
-        return GlueTask.from_dict(values)
+        return servable_class(task_class.from_dict(values))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

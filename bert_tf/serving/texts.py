@@ -36,11 +36,11 @@ def hard_texts(num_strings):
 
 
 def parse_texts(lines, num_strings, source):
-    """Returns rows of one or two strings, bytes.
+    """Returns rows of so many strings, bytes.
 
     Args:
-        lines: Strings or bytes; the two of a pair are separated by a tab.
-        num_strings: How many a model is given: 1 or 2.
+        lines: Strings or bytes; of several strings a tab is between two.
+        num_strings: How many a model is given.
         source: What the lines come from; errors name it.
 
     Raises:
@@ -50,11 +50,11 @@ def parse_texts(lines, num_strings, source):
     for number, line in enumerate(lines, start=1):
         if isinstance(line, str):
             line = line.encode("utf-8")
-        row = tuple(line.split(b"\t")) if num_strings == 2 else (line,)
+        row = tuple(line.split(b"\t")) if num_strings > 1 else (line,)
         if len(row) != num_strings:
             raise ValueError(
-                f"{source}, line {number}: must be two strings separated by "
-                f"a tab. Received: {len(row)} strings."
+                f"{source}, line {number}: must be {num_strings} strings with "
+                f"tabs between. Received: {len(row)} strings."
             )
         rows.append(row)
     if not rows:

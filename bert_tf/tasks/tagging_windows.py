@@ -263,9 +263,9 @@ class TaggingSource:
             np.arange(len(self.examples)), self.examples.row_lengths
         )
         first = np.cumsum(num_pieces) - num_pieces
-        words_before = np.cumsum(self.examples.row_lengths)
-        words_before -= self.examples.row_lengths
-        first -= first[words_before][sentence]
+        pieces_before = np.cumsum(self._pieces_of_sentences)
+        pieces_before -= self._pieces_of_sentences
+        first -= pieces_before[sentence]
         window, place = self.maker.place(
             tf.constant(first, tf.int32),
             tf.constant(self._pieces_of_sentences[sentence], tf.int32),

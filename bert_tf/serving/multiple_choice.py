@@ -1,0 +1,100 @@
+"""Multiple choice as it is served: which of its choices a context has."""
+
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf import features
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.serving import signatures
+from bert_tf.serving import texts as texts_lib
+from bert_tf.serving.module import ServingModule
+from bert_tf.serving.servable import Servable
+from bert_tf.tasks import multiple_choice_source
+from bert_tf.text import packing
+
+CONTEXT = "context"
+CHOICES = "choices"
+
+
+class MultipleChoice(Servable):
+    """The number of the likeliest choice, and all probabilities.
+
+    Strings are `context` `[B]` and `choices` `[B, C]`, ids `[B, C, L]`; the
+    answers are `MultipleChoiceTask.decode`'s. Examples hold strings: an export
+    of ids alone has no signature for them.
+
+    Args:
+        task: The `MultipleChoiceTask` that the model was tuned to.
+    """
+
+    KIND = "task"
+
+    def __init__(self, task):
+        self.task = task
+        self.text_features = (CONTEXT, *[CHOICES] * task.num_choices)
+
+    def load(self, model_dir, dtype=None):
+        return checkpoints.load(model_dir, BertMultipleChoice, dtype=dtype)
+
+    def make_module(self, source, vocab_path, takes_text):
+        return MultipleChoiceModule(
+            source.model,
+            source.preprocessor,
+            vocab_path,
+            takes_text=takes_text,
+        )
+
+    def make_signatures(self, module, source):
+        def answer(inputs):
+            return self.task.decode(module(inputs, training=False))
+
+        @tf.function(autograph=False)
+        def ids(inputs):
+            return answer(inputs)
+
+        of_ids = ids.get_concrete_function(module.ids_spec())
+        if module.preprocessor is None:
+            return {signatures.DEFAULT: of_ids}
+
+        def answer_texts(texts):
+            inputs = multiple_choice_source.make_inputs(
+                lambda pairs: packing.trim_padding(module.preprocessor(pairs)),
+                texts[CONTEXT],
+                texts[CHOICES],
+            )
+            return answer(module.from_model_inputs(inputs))
+
+        return {signatures.IDS: of_ids} | signatures.of_strings(
+            answer_texts, self.text_features
+        )
+
+    def encode(self, preprocessor, texts):
+        contexts, *choices = map(list, zip(*texts))
+        return multiple_choice_source.make_inputs(
+            preprocessor, tf.constant(contexts), tf.stack(choices, axis=1)
+        )
+
+    def trained_answers(self, source, inputs, texts):
+        answers = self.task.decode(source.model(inputs))
+        return {name: value.numpy() for name, value in answers.items()}
+
+    def hard_texts(self, num_strings):
+        # Each hard string as context and, one further on, as every choice.
+        hard = [text for (text,) in texts_lib.hard_texts(1)]
+        return [
+            tuple(
+                hard[(row + column) % len(hard)]
+                for column in range(num_strings)
+            )
+            for row in range(len(hard))
+        ]
+
+
+class MultipleChoiceModule(ServingModule):
+    """A `BertMultipleChoice`; called with ids `[B, C, L]`."""
+
+    def ids_spec(self):
+        return {
+            name: tf.TensorSpec([None, None, None], tf.int32, name=name)
+            for name in features.MODEL_INPUTS
+        }

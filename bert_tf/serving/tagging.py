@@ -1,0 +1,265 @@
+"""Tagging as it is served: the entities of sentences, and where they stand.
+
+A sentence of any length comes as one string. Its words are what the tokenizer
+splits it to, at white space and round punctuation: each gets the tag of its
+first piece, in the window that shows most round it, as in training. There a
+word may have been several of these ("U.S."), whose first one was learned from.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf import features
+from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.serving import signatures
+from bert_tf.serving.module import ServingModule
+from bert_tf.serving.servable import Servable
+from bert_tf.tasks import entity_tags
+from bert_tf.tasks.tagging_files import TaggingExamples
+from bert_tf.tasks.tagging_windows import TaggingSource
+from bert_tf.tasks.tagging_windows import WindowMaker
+from bert_tf.text import packing
+from bert_tf.text import tokenizer as tokenizer_lib
+
+# Of ids: the probabilities of every token's tags, [B, L, num_labels].
+TOKEN_PROBABILITIES = "token_probabilities"
+_BATCH_SIZE = 64
+
+
+class Tagging(Servable):
+    """Entities of strings, and the tags' probabilities of ids.
+
+    To strings, of which none is cut: `num_entities` int32 `[B]`, and `[B, E]`,
+    E the most of a string of the batch: `labels` string, the types of the
+    entities in order; `starts` and `limits` int32, places in the string in
+    characters, which are Unicode code points: the first one and that after
+    the last; `scores` float32, the least probability of the entity's tags.
+    Beyond a string's entities stand "", -1, -1 and 0.
+
+    To ids `token_probabilities` float32 `[B, L, num_labels]`, and the tags in
+    their order: `classes` string `[B, num_labels]`.
+
+    Args:
+        task: The `TaggingTask` that the model was tuned to.
+    """
+
+    KIND = "task"
+
+    def __init__(self, task):
+        self.task = task
+
+    def check_text_features(self, text_features):
+        if len(text_features) != 1:
+            raise ValueError(
+                "`text_features` must be one name for a tagger. "
+                f"Received: text_features={','.join(text_features)}."
+            )
+
+    def load(self, model_dir, dtype=None):
+        return checkpoints.load(
+            model_dir,
+            BertTokenClassifier,
+            num_labels=len(self.task.labels),
+            dtype=dtype,
+        )
+
+    def make_module(self, source, vocab_path, takes_text):
+        return ServingModule(
+            source.model,
+            source.preprocessor,
+            vocab_path,
+            takes_text=takes_text,
+        )
+
+    def make_signatures(self, module, source):
+        def answer_ids(inputs):
+            probabilities = tf.nn.softmax(module(inputs, training=False))
+            classes = tf.constant(self.task.labels)[tf.newaxis]
+            batch_size = tf.shape(probabilities)[0]
+            return {
+                TOKEN_PROBABILITIES: probabilities,
+                "classes": tf.tile(classes, [batch_size, 1]),
+            }
+
+        if module.preprocessor is None:
+            return signatures.make_signatures(
+                module, answer_ids, source.text_features
+            )
+        (name,) = source.text_features
+        maker = WindowMaker(source.preprocessor)
+
+        def answer_texts(texts):
+            return find_entities(
+                texts[name],
+                maker,
+                self.task,
+                lambda inputs: module(
+                    module.from_model_inputs(inputs), training=False
+                ),
+            )
+
+        @tf.function(autograph=False)
+        def ids(inputs):
+            return answer_ids(inputs)
+
+        of_ids = ids.get_concrete_function(module.ids_spec())
+        return {signatures.IDS: of_ids} | signatures.of_strings(
+            answer_texts, source.text_features
+        )
+
+    def trained_answers(self, source, inputs, texts):
+        probabilities = tf.nn.softmax(source.model(inputs))
+        classes = [label.encode("utf-8") for label in self.task.labels]
+        return {
+            TOKEN_PROBABILITIES: probabilities.numpy(),
+            "classes": np.array([classes] * len(texts), object),
+            features.INPUT_MASK: inputs[features.INPUT_MASK].numpy(),
+            **_trained_entities(source, [text for (text,) in texts]),
+        }
+
+
+def find_entities(texts, maker, task, compute_logits):
+    """Finds the entities of strings, in TensorFlow's operations.
+
+    Args:
+        texts: string `[B]`.
+        maker: A `WindowMaker`.
+        task: The `TaggingTask`.
+        compute_logits: A function from model inputs `[N, L]` of windows to
+            logits float32 `[N, L, num_labels]`.
+
+    Returns:
+        The answers to strings; see `Tagging`.
+    """
+    pieces_of_words, offsets = maker.tokenizer.tokenize_with_offsets(texts)
+    pieces = pieces_of_words.merge_dims(1, 2)
+    num_pieces = tf.cast(pieces.row_lengths(), tf.int32)
+    num_windows = maker.num_windows(num_pieces)
+
+    # Every window of every text.
+    row_of_window = tf.repeat(tf.range(tf.size(num_windows)), num_windows)
+    windows_before = tf.cumsum(num_windows, exclusive=True)
+    window = tf.range(tf.size(row_of_window)) - tf.gather(
+        windows_before, row_of_window
+    )
+    inputs = maker.pack(tf.gather(pieces, row_of_window), window)
+    logits = compute_logits(packing.trim_padding(inputs))
+
+    # The window and place of every word's first piece.
+    row_of_word = tf.cast(pieces_of_words.value_rowids(), tf.int32)
+    first = tf.cast(pieces_of_words.values.row_starts(), tf.int32)
+    first -= tf.gather(tf.cast(pieces.row_starts(), tf.int32), row_of_word)
+    window, place = maker.place(first, tf.gather(num_pieces, row_of_word))
+    window += tf.gather(windows_before, row_of_word)
+    logits_of_words = tf.gather_nd(logits, tf.stack([window, place], axis=1))
+    found = task.decode(
+        tf.RaggedTensor.from_row_splits(
+            logits_of_words, pieces_of_words.row_splits, validate=False
+        )
+    )
+
+    words_before = tf.cast(pieces_of_words.row_starts(), tf.int32)
+    words_before = words_before[:, tf.newaxis]
+    starts_of_words = _first_of_rows(offsets.starts)
+    limits_of_words = _last_of_rows(offsets.limits)
+    return {
+        "num_entities": found["num_entities"],
+        "labels": found["labels"],
+        "starts": _look_up(starts_of_words, words_before, found["first_words"]),
+        "limits": _look_up(limits_of_words, words_before, found["last_words"]),
+        "scores": found["scores"],
+    }
+
+
+def _first_of_rows(values):
+    return tf.gather(values.flat_values, values.values.row_starts())
+
+
+def _last_of_rows(values):
+    return tf.gather(values.flat_values, values.values.row_limits() - 1)
+
+
+def _look_up(values, words_before, words):
+    """Returns [B, E] the values of words of a row, -1 for word -1."""
+    # With one value more than there are words, for those that are none.
+    values = tf.concat([values, [-1]], axis=0)
+    nowhere = tf.size(values) - 1
+    return tf.gather(
+        values, tf.where(words >= 0, words_before + words, nowhere)
+    )
+
+
+def _trained_entities(source, texts):
+    """Returns what strings are answered, found as training's evaluation does.
+
+    Args:
+        source: The `Source`.
+        texts: A list of strings, bytes.
+    """
+    preprocessor = source.preprocessor
+    texts = tf.constant(texts)
+    words = tokenizer_lib.split_words(texts, preprocessor.do_lower_case)
+    _, offsets = preprocessor.tokenizer.tokenize_with_offsets(texts)
+    starts, limits = offsets.starts.to_list(), offsets.limits.to_list()
+    tags, scores = _trained_tags(source, words)
+    rows = []
+    for row, tags_of_row in enumerate(tags):
+        rows.append(
+            [
+                (
+                    entity.type.encode("utf-8"),
+                    starts[row][entity.start][0],
+                    limits[row][entity.limit - 1][-1],
+                    min(scores[row][entity.start : entity.limit]),
+                )
+                for entity in entity_tags.find_entities(tags_of_row)
+            ]
+        )
+    most = max(map(len, rows))
+    answers = {
+        "num_entities": np.array([len(row) for row in rows], np.int32),
+        "labels": np.full((len(rows), most), b"", object),
+        "starts": np.full((len(rows), most), -1, np.int32),
+        "limits": np.full((len(rows), most), -1, np.int32),
+        "scores": np.zeros((len(rows), most), np.float32),
+    }
+    names = ("labels", "starts", "limits", "scores")
+    for row, entities in enumerate(rows):
+        for index, entity in enumerate(entities):
+            for name, value in zip(names, entity):
+                answers[name][row, index] = value
+    return answers
+
+
+def _trained_tags(source, words):
+    """Returns of each row the tags of its words, and their probabilities.
+
+    Args:
+        source: The `Source`.
+        words: RaggedTensor string `[B, (words)]`.
+    """
+    if not tf.size(words.flat_values):
+        return ([[]] * words.shape[0],) * 2
+    examples = TaggingExamples(
+        path="",
+        words=tuple(words.flat_values.numpy()),
+        tags=None,
+        row_lengths=words.row_lengths().numpy(),
+        lines=(),
+        line_indices=np.zeros(0, np.int32),
+        separator=" ",
+    )
+    windows = TaggingSource(
+        examples=examples,
+        labels=source.task.labels,
+        maker=WindowMaker(source.preprocessor),
+    )
+    batches = windows.evaluation_batches(_BATCH_SIZE)
+    logits = np.concatenate([source.model(batch) for batch in batches])
+    logits_of_words, _ = windows.word_logits(logits)
+    probabilities = tf.nn.softmax(logits_of_words).numpy().max(axis=-1)
+    return (
+        examples.by_sentence(windows.predict(logits)),
+        examples.by_sentence(probabilities),
+    )

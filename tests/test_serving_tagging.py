@@ -1,0 +1,107 @@
+"""Taggers as they are served: entities of strings, probabilities of ids."""
+
+import numpy as np
+import pytest
+import serving_models
+import tensorflow as tf
+
+from bert_tf.serving import check
+from bert_tf.serving import source as source_lib
+from bert_tf.tasks import entity_tags
+
+TASK = serving_models.TAGGING_TASK
+
+
+@pytest.fixture(scope="module")
+def source():
+    return source_lib.read(serving_models.model_dir("tagger"))
+
+
+@pytest.mark.parametrize(
+    "contents", ["text", pytest.param("ids", marks=pytest.mark.slow)]
+)
+def test_answers_are_those_of_training_on_hard_strings(source, contents):
+    path = serving_models.exported("tagger", contents)
+    _, comparisons = check.compare(path, source)
+    assert [comparison.signature for comparison in comparisons] == (
+        ["examples", "ids", "serving_default"]
+        if contents == "text"
+        else ["examples", "serving_default"]
+    )
+    assert not [c for c in comparisons if not c.is_equal]
+
+
+def test_offsets_are_of_the_given_string(source):
+    # Of 17 pieces to a window there is one; bytes and letters differ.
+    text = "Ïé  the.\u200b 我quick"
+    words = ["Ïé", "the", ".", "我", "quick"]
+    answers = serving_models.loaded("tagger").signatures["serving_default"](
+        text=tf.constant([text, "", text])
+    )
+    answers = {name: value.numpy() for name, value in answers.items()}
+
+    inputs = source.preprocessor([text])
+    pieces = [
+        len(row) for row in source.preprocessor.tokenizer.tokenize([text])[0]
+    ]
+    firsts = 1 + np.cumsum(pieces) - pieces
+    probabilities = tf.nn.softmax(source.model(inputs))[0].numpy()[firsts]
+    tags = [TASK.labels[label] for label in probabilities.argmax(-1)]
+    wanted = entity_tags.find_entities(tags)
+    assert wanted
+    assert answers["num_entities"].tolist() == [len(wanted), 0, len(wanted)]
+    for row in (0, 2):
+        for index, entity in enumerate(wanted):
+            start = text.index(words[entity.start])
+            last = words[entity.limit - 1]
+            assert answers["labels"][row, index].decode() == entity.type
+            assert answers["starts"][row, index] == start
+            assert answers["limits"][row, index] == text.index(last) + len(last)
+            likeliest = probabilities.max(-1)[entity.start : entity.limit]
+            assert answers["scores"][row, index] == pytest.approx(
+                likeliest.min(), rel=1e-5
+            )
+    assert np.all(answers["labels"][1] == b"")
+    assert np.all(answers["starts"][1] == -1)
+    assert np.all(answers["scores"][1] == 0)
+
+
+def test_long_strings_are_not_cut():
+    answer = serving_models.loaded("tagger").signatures["serving_default"]
+    text = "quick lorem x the b. " * 40
+    answers = answer(text=tf.constant([text, "x"]))
+    limits = answers["limits"].numpy()[0]
+    count = int(answers["num_entities"][0])
+    # The words repeat themselves, and so do tags far from both ends.
+    assert count > 20
+    assert limits[count - 1] > len(text) - 30
+    starts = answers["starts"].numpy()[0, :count]
+    assert np.all(starts < limits[:count])
+    assert np.all(starts[1:] >= limits[: count - 1])
+
+
+def test_neighbours_and_empty_batches_change_nothing():
+    answer = serving_models.loaded("tagger").signatures["serving_default"]
+    texts = [b"the quick b", b"\xff\xfe \xc3(", b"x" * 500, b"lorem, the."]
+    together = answer(text=tf.constant(texts))
+    for row, text in enumerate(texts):
+        alone = answer(text=tf.constant([text]))
+        count = int(alone["num_entities"][0])
+        assert together["num_entities"][row] == count
+        for name in ("labels", "starts", "limits"):
+            np.testing.assert_array_equal(
+                together[name][row, :count], alone[name][0]
+            )
+        np.testing.assert_allclose(
+            together["scores"][row, :count], alone["scores"][0], atol=1e-6
+        )
+    nothing = answer(text=tf.zeros([0], tf.string))
+    assert nothing["num_entities"].shape == (0,)
+    assert nothing["labels"].shape == (0, 0)
+
+
+def test_two_strings_are_refused():
+    with pytest.raises(ValueError, match="one name for a tagger"):
+        source_lib.read(
+            serving_models.model_dir("tagger"), text_features=("a", "b")
+        )
