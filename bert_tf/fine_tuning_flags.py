@@ -78,6 +78,13 @@ _FLAGS = (
     flags.DEFINE_float(
         "learning_rate", 5e-5, "Learning rate at the end of the warmup."
     ),
+    flags.DEFINE_integer(
+        "bucket_window_batches",
+        0,
+        "Sort so many shuffled batches by length, e.g. 64, and shuffle the "
+        "batches again: each then holds examples of about one length, and "
+        "little padding. Default: none are sorted, as in the original.",
+    ),
     flags.DEFINE_float(
         "num_train_epochs",
         3.0,

@@ -605,3 +605,35 @@ def test_sequences_longer_than_the_model_s_positions_are_refused(tmp_path):
     write_manifest(tmp_path, arrays, settings={"max_sequences_per_row": 2})
     with pytest.raises(ValueError, match=r"`position_ids` must be in \[0, 5\)"):
         make_records(tmp_path, config=changed_config(max_position_embeddings=5))
+
+
+@pytest.mark.parametrize("window_batches", [2, 64])
+def test_windows_sorted_by_length(window_batches):
+    num_examples, batch_size = 23, 4
+    lengths = np.random.default_rng(2).integers(1, 30, num_examples)
+    rows = np.arange(num_examples)
+    plain = input_pipeline.ArraySource(arrays={"row": rows}, seed=5)
+    source = dataclasses.replace(
+        plain, lengths=lengths, window_batches=window_batches
+    )
+
+    def batches(source, start=0, count=20):
+        found = source.training_batches(batch_size, start).take(count)
+        return np.array([b["row"] for b in found.as_numpy_iterator()])
+
+    shuffled, found = batches(plain), batches(source)
+    # Never more batches than an epoch has.
+    size = min(window_batches, num_examples // batch_size)
+    for start in range(0, 20 - size, size):
+        window = found[start : start + size]
+        before = shuffled[start : start + size].flatten()
+        assert sorted(window.flatten()) == sorted(before)
+        epochs = (start * batch_size + np.arange(len(before))) // num_examples
+        order = np.lexsort((lengths[before], epochs))
+        expected = {tuple(row) for row in before[order].reshape(size, -1)}
+        assert {tuple(row) for row in window} == expected
+    spread = np.ptp(lengths[found], axis=1).mean()
+    assert spread < 0.8 * np.ptp(lengths[shuffled], axis=1).mean()
+    # Batches do not come by length, and a resumed run sees the same ones.
+    assert np.any(np.diff(lengths[found[:size]].max(axis=1)) < 0)
+    np.testing.assert_array_equal(batches(source, 7 * 4, 9), found[7:16])

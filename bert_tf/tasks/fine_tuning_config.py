@@ -28,6 +28,8 @@ class FineTuningConfig:
         gradient_accumulation_steps: Parts in which a replica goes through its
             share of a batch; see `training.loop.TrainingConfig`.
         learning_rate: At the end of the warmup.
+        bucket_window_batches: 0, or sort so many batches by length, so that
+            they hold less padding; see `input_pipeline.ArraySource`.
         num_train_epochs: Times that the examples are gone through.
         warmup_proportion: Share of the steps in which the rate rises.
         bias_correction: Of Adam's moments; see `BertOptimizer`.
@@ -65,6 +67,7 @@ class FineTuningConfig:
     predict_batch_size: int = 8
     gradient_accumulation_steps: int = 1
     learning_rate: float = 5e-5
+    bucket_window_batches: int = 0
     num_train_epochs: float = 3.0
     warmup_proportion: float = 0.1
     bias_correction: bool = False
@@ -103,6 +106,11 @@ class FineTuningConfig:
                 "gradient_accumulation_steps",
                 self.gradient_accumulation_steps >= 1,
                 "positive",
+            ),
+            (
+                "bucket_window_batches",
+                self.bucket_window_batches >= 0,
+                "0 or more",
             ),
             ("learning_rate", self.learning_rate >= 0, "0 or more"),
             ("num_train_epochs", self.num_train_epochs > 0, "positive"),

@@ -217,12 +217,15 @@ class WindowSource:
         seed: Of the order of the training windows.
         is_trimmed: Whether L is the length of the batch's longest sequence.
             If not, it is the maker's, as TPUs need it.
+        window_batches: 0, or sort so many batches by length; see
+            `input_pipeline.ArraySource`.
     """
 
     examples: SquadExamples
     maker: WindowMaker
     seed: int = 12345
     is_trimmed: bool = False
+    window_batches: int = 0
 
     @functools.cached_property
     def num_windows(self):
@@ -258,7 +261,14 @@ class WindowSource:
                 epochs from 0.
             context: The host's `tf.distribute.InputContext`.
         """
-        rows = self._rows.training_batches(batch_size, start_example, context)
+        rows = self._rows
+        if self.window_batches:
+            rows = dataclasses.replace(
+                rows,
+                lengths=self._lengths,
+                window_batches=self.window_batches,
+            )
+        rows = rows.training_batches(batch_size, start_example, context)
         return self._map(rows, (*features.MODEL_INPUTS, features.LABELS))
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
@@ -293,6 +303,10 @@ class WindowSource:
                     return
                 yield {name: batch[name][row] for name in names}
                 count += 1
+
+    @functools.cached_property
+    def _lengths(self):
+        return input_pipeline.example_lengths(self)
 
     @functools.cached_property
     def _rows(self):

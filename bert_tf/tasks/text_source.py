@@ -1,6 +1,7 @@
 """Batches of a task's texts: raw strings, made to model inputs in tf.data."""
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
@@ -27,12 +28,15 @@ class TextSource:
         is_trimmed: Whether L is the length of the batch's longest text. If
             not, it is the preprocessor's, as TPUs need it. Without dropout
             both give the same steps.
+        window_batches: 0, or sort so many batches by length; see
+            `input_pipeline.ArraySource`.
     """
 
     examples: Examples
     preprocessor: Preprocessor
     seed: int = 12345
     is_trimmed: bool = False
+    window_batches: int = 0
 
     @property
     def num_examples(self):
@@ -48,7 +52,9 @@ class TextSource:
             context: The host's `tf.distribute.InputContext`.
         """
         return self._preprocess(
-            self._rows().training_batches(batch_size, start_example, context)
+            self._rows(self._lengths).training_batches(
+                batch_size, start_example, context
+            )
         )
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
@@ -66,14 +72,27 @@ class TextSource:
             self._rows().evaluation_batches(batch_size, max_batches, context)
         )
 
-    def _rows(self):
+    @functools.cached_property
+    def _lengths(self):
+        return (
+            input_pipeline.example_lengths(self)
+            if self.window_batches
+            else None
+        )
+
+    def _rows(self, lengths=None):
         arrays = {
             f"text_{index}": tf.constant(texts)
             for index, texts in enumerate(self.examples.texts)
         }
         if self.examples.labels is not None:
             arrays[features.LABELS] = tf.constant(self.examples.labels)
-        return input_pipeline.ArraySource(arrays=arrays, seed=self.seed)
+        return input_pipeline.ArraySource(
+            arrays=arrays,
+            seed=self.seed,
+            lengths=lengths,
+            window_batches=self.window_batches,
+        )
 
     def _preprocess(self, batches):
         num_texts = len(self.examples.texts)

@@ -14,6 +14,7 @@ All fine-tuning programs go through `tune`. A task is a frozen dataclass with
     objective              the same for `training.loop`
 """
 
+import dataclasses
 import math
 
 import keras
@@ -36,6 +37,7 @@ _OF_THE_TRAINING = (
     "max_seq_length",
     "num_train_epochs",
     "train_batch_size",
+    "bucket_window_batches",
     "learning_rate",
     "warmup_proportion",
     "bias_correction",
@@ -91,6 +93,8 @@ def tune(
         ValueError: If the output folder holds another training, or the
             examples make no batch.
     """
+    if config.bucket_window_batches:
+        source = _by_length(source, config.bucket_window_batches)
     epoch_examples = epoch_examples or source.num_examples
     ends = fine_tuning.epoch_ends(
         epoch_examples,
@@ -213,6 +217,20 @@ def save_model(model, task, config, start):
         label_names=task.labels or None,
     )
     logging.info("The model is in %s.", config.output_dir)
+
+
+def _by_length(source, window_batches):
+    if not getattr(source, "is_trimmed", False):
+        raise ValueError(
+            "--bucket_window_batches must not be given on a TPU, where all "
+            "batches have one length."
+        )
+    if not hasattr(source, "window_batches"):
+        raise ValueError(
+            "--bucket_window_batches must not be given with this task. "
+            f"Received: --bucket_window_batches={window_batches}."
+        )
+    return dataclasses.replace(source, window_batches=window_batches)
 
 
 def _make_optimizer(config, num_train_steps, compute_dtype):

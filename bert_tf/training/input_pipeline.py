@@ -204,10 +204,19 @@ class ArraySource:
     Args:
         arrays: {name: array or tensor [num_examples, ...]}.
         seed: Of the order of the training examples.
+        lengths: None, or int [num_examples]: training batches then hold
+            examples of about one length. Each `window_batches` batches of the
+            shuffled examples, but never more than an epoch, are sorted by
+            length, those of one epoch before those of the next, and their
+            batches shuffled again. The order is a function of seed, epoch and
+            batch size.
+        window_batches: Batches of such a window.
     """
 
     arrays: dict
     seed: int = 12345
+    lengths: np.ndarray | None = None
+    window_batches: int = 64
 
     def __post_init__(self):
         lengths = {name: len(array) for name, array in self.arrays.items()}
@@ -223,6 +232,14 @@ class ArraySource:
 
     def training_batches(self, batch_size, start_example=0, context=None):
         """Returns what `RecordSource.training_batches` does."""
+        rows = self._shuffled_rows(start_example)
+        if self.lengths is not None:
+            rows = self._rows_by_length(batch_size, start_example)
+        return _training_batches(
+            rows, batch_size, start_example, context, self._gather()
+        )
+
+    def _shuffled_rows(self, start_example):
         epoch, skipped = divmod(start_example, self.num_examples)
 
         def rows_of_epoch(epoch):
@@ -231,10 +248,30 @@ class ArraySource:
             )
 
         rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
-        rows = rows.flat_map(rows_of_epoch).skip(skipped)
-        return _training_batches(
-            rows, batch_size, start_example, context, self._gather()
-        )
+        return rows.flat_map(rows_of_epoch).skip(skipped)
+
+    def _rows_by_length(self, batch_size, start_example):
+        num_batches = self.num_examples // batch_size
+        num_batches = max(1, min(self.window_batches, num_batches))
+        size = num_batches * batch_size
+        window, skipped = divmod(start_example, size)
+        lengths = tf.constant(self.lengths, tf.int64)
+        # Beyond all lengths: an epoch's examples come before the next's.
+        step = int(np.max(self.lengths)) + 1
+
+        def sort(window, rows):
+            epochs = (window * size + tf.range(size, dtype=tf.int64)) // (
+                self.num_examples
+            )
+            keys = epochs * step + tf.gather(lengths, rows)
+            rows = tf.gather(rows, tf.argsort(keys, stable=True))
+            # Epochs are numbered from 0: this order is none of theirs.
+            order = _shuffled(num_batches, (self.seed, -1, window))
+            rows = tf.reshape(rows, [num_batches, batch_size])
+            return tf.reshape(tf.gather(rows, order), [-1])
+
+        windows = self._shuffled_rows(window * size).batch(size)
+        return windows.enumerate(window).map(sort).unbatch().skip(skipped)
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
         """Returns what `RecordSource.evaluation_batches` does."""
@@ -259,6 +296,20 @@ class ArraySource:
             }
 
         return gather
+
+
+def example_lengths(source, batch_size=256):
+    """Returns the tokens of every example, int32 `[N]`; reads them all.
+
+    Args:
+        source: A source of batches with an `input_mask`.
+        batch_size: Examples read together.
+    """
+    counts = source.evaluation_batches(batch_size).map(
+        lambda batch: tf.reduce_sum(batch[features.INPUT_MASK], axis=-1)
+    )
+    counts = np.concatenate(list(counts.as_numpy_iterator()))
+    return counts[: source.num_examples]
 
 
 @contextlib.contextmanager
