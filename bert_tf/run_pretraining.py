@@ -46,6 +46,7 @@ from bert_tf.text.vocabulary import check_case
 from bert_tf.training import checkpointing
 from bert_tf.training import health
 from bert_tf.training import loop
+from bert_tf.training import phases
 from bert_tf.training import pretraining_input
 from bert_tf.training import schedule
 from bert_tf.training import strategy as strategies
@@ -56,7 +57,10 @@ from bert_tf.training.optimizer import BertOptimizer
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
 _INPUT_FILE = flags.DEFINE_string(
-    "input_file", None, "Record files: globs, comma-separated."
+    "input_file",
+    None,
+    "Record files: globs, comma-separated. With --phases those of each phase, "
+    "with a semicolon between two phases.",
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder of the model, its training and its results."
@@ -122,6 +126,12 @@ _GRADIENT_ACCUMULATION_STEPS = flags.DEFINE_integer(
     "of one part, and one step of the optimizer.",
     lower_bound=1,
 )
+_REMATERIALIZE = flags.DEFINE_bool(
+    "rematerialize",
+    False,
+    "Compute the blocks a second time for the gradient instead of keeping "
+    "their activations: long sequences in less memory, in more time.",
+)
 _EVAL_BATCH_SIZE = flags.DEFINE_integer(
     "eval_batch_size", 8, "The same for --do_eval.", lower_bound=1
 )
@@ -130,6 +140,14 @@ _LEARNING_RATE = flags.DEFINE_float(
 )
 _NUM_TRAIN_STEPS = flags.DEFINE_integer(
     "num_train_steps", 100_000, "Number of the last step.", lower_bound=1
+)
+_PHASES = flags.DEFINE_string(
+    "phases",
+    None,
+    "length:steps:batch of each phase, comma-separated, e.g. "
+    "128:900000:256,512:100000:256; instead of --max_seq_length, "
+    "--num_train_steps and --train_batch_size. The learning rate goes over "
+    "all of them.",
 )
 _NUM_WARMUP_STEPS = flags.DEFINE_integer(
     "num_warmup_steps",
@@ -236,19 +254,23 @@ def main(argv):
         is_decoder = _ATTENTION.value == "left_to_right"
         config = dataclasses.replace(start.config, is_decoder=is_decoder)
         start = dataclasses.replace(start, config=config)
-    records = pretraining_input.pretraining_records(
-        _INPUT_FILE.value,
-        start.config,
-        start.vocabulary,
-        do_lower_case=start.do_lower_case,
-        max_seq_length=_MAX_SEQ_LENGTH.value,
-        max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
-        seed=_RANDOM_SEED.value,
-    )
+    sources = [
+        pretraining_input.pretraining_records(
+            patterns,
+            start.config,
+            start.vocabulary,
+            do_lower_case=start.do_lower_case,
+            max_seq_length=phase.max_seq_length,
+            max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
+            seed=_RANDOM_SEED.value,
+        )
+        for phase, patterns in _phases()
+    ]
 
     # Model.
     with strategy.scope():
         model = pretrainer.BertPretrainer(start.config, dtype=policy)
+    model.encoder.rematerialize = _REMATERIALIZE.value
     logging.info(
         "%s parameters, %s, %d replicas.",
         f"{model.count_params():,}",
@@ -257,12 +279,12 @@ def main(argv):
     )
 
     if _DO_TRAIN.value:
-        step = _train(model, start, records, strategy)
+        step = _train(model, start, sources, strategy)
     else:
         checkpoints.load_weights(start.init_checkpoint, model)
         step = fine_tuning.trained_steps(start.init_checkpoint)
     if _DO_EVAL.value:
-        _evaluate(model, records, strategy, step)
+        _evaluate(model, sources[-1], strategy, step)
 
 
 def _check_flags():
@@ -277,18 +299,20 @@ def _check_flags():
             "trained there. Choose another output directory, and give the "
             "model as --init_checkpoint to begin with it."
         )
+    _phases()
     _schedule()
     _profile_steps()
 
 
-def _train(model, start, records, strategy):
+def _train(model, start, sources, strategy):
     """Trains from the last checkpoint, if any; returns the step."""
-    if _NUM_WARMUP_STEPS.value > _NUM_TRAIN_STEPS.value:
+    num_train_steps = _num_train_steps()
+    if _NUM_WARMUP_STEPS.value > num_train_steps:
         logging.warning(
             "The warmup, of %d steps, is longer than the training, of %d: the "
             "learning rate never reaches --learning_rate.",
             _NUM_WARMUP_STEPS.value,
-            _NUM_TRAIN_STEPS.value,
+            num_train_steps,
         )
     description = {
         **start.config.to_dict(),
@@ -309,14 +333,44 @@ def _train(model, start, records, strategy):
             _KEEP_CHECKPOINT_MAX.value,
         )
     with state.hold(strategies.is_chief(strategy)):
-        return _go_on(state, start, records, strategy)
+        return _go_on(state, start, sources, strategy)
+
+
+def _phases():
+    """Returns a list of (`Phase`, globs of its records)."""
+    if _PHASES.value is None:
+        phase = phases.Phase(
+            max_seq_length=_MAX_SEQ_LENGTH.value,
+            num_steps=_NUM_TRAIN_STEPS.value,
+            train_batch_size=_TRAIN_BATCH_SIZE.value,
+        )
+        return [(phase, _INPUT_FILE.value)]
+    for holder in (_MAX_SEQ_LENGTH, _NUM_TRAIN_STEPS, _TRAIN_BATCH_SIZE):
+        if holder.present:
+            raise ValueError(
+                f"--{holder.name} must not be given with --phases. Received: "
+                f"--{holder.name}={holder.value} --phases={_PHASES.value}."
+            )
+    parsed = phases.parse_phases(_PHASES.value)
+    patterns = _INPUT_FILE.value.split(";")
+    if len(patterns) != len(parsed):
+        raise ValueError(
+            f"--input_file must name the records of {len(parsed)} phases, "
+            "with a semicolon between two phases. Received: "
+            f"--input_file={_INPUT_FILE.value}."
+        )
+    return list(zip(parsed, patterns))
+
+
+def _num_train_steps():
+    return sum(phase.num_steps for phase, _ in _phases())
 
 
 def _schedule():
     return schedule.make_schedule(
         _LEARNING_RATE_DECAY.value,
         _LEARNING_RATE.value,
-        _NUM_TRAIN_STEPS.value,
+        _num_train_steps(),
         _NUM_WARMUP_STEPS.value,
         power=_LEARNING_RATE_POWER.value,
         drop=_LEARNING_RATE_DROP.value,
@@ -335,7 +389,7 @@ def _profile_steps():
     return tuple(int(part) for part in parts)
 
 
-def _go_on(state, start, records, strategy):
+def _go_on(state, start, sources, strategy):
     """Trains from the state's last checkpoint, if any; returns the step."""
     model = state.model
     # The order matters: a run that began from --init_checkpoint goes on from
@@ -356,32 +410,40 @@ def _go_on(state, start, records, strategy):
             start.config.max_position_embeddings,
         )
 
-    shapes = records.training_batches(1).element_spec
-    config = loop.TrainingConfig(
-        num_train_steps=_NUM_TRAIN_STEPS.value,
-        train_batch_size=_TRAIN_BATCH_SIZE.value,
-        save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS.value,
-        iterations_per_loop=_ITERATIONS_PER_LOOP.value,
-        gradient_accumulation_steps=_GRADIENT_ACCUMULATION_STEPS.value,
-        skip_nonfinite_steps=_SKIP_NONFINITE_STEPS.value,
-        profile_steps=_profile_steps(),
-        flops_per_example=health.flops_per_example(
-            start.config,
-            shapes[features.INPUT_IDS].shape[1],
-            shapes[features.MASKED_LM_POSITIONS].shape[1],
-        ),
-        peak_flops=_PEAK_TFLOPS.value and _PEAK_TFLOPS.value * 1e12,
-        seed=_RANDOM_SEED.value,
-    )
     try:
-        loop.train(
-            state, _OBJECTIVE, records, config, strategy, on_save=save_model
+        phases.train(
+            state,
+            _OBJECTIVE,
+            [phase for phase, _ in _phases()],
+            [_config(start.config, records) for records in sources],
+            sources,
+            strategy,
+            on_save=save_model,
         )
     except loop.PreemptedError as stop:
         logging.info("%s", stop)
         sys.exit(loop.PREEMPTED_EXIT_CODE)
     logging.info("The model is in %s.", _OUTPUT_DIR.value)
     return state.step
+
+
+def _config(bert_config, records):
+    shapes = records.training_batches(1).element_spec
+    return loop.TrainingConfig(
+        num_train_steps=_num_train_steps(),
+        save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS.value,
+        iterations_per_loop=_ITERATIONS_PER_LOOP.value,
+        gradient_accumulation_steps=_GRADIENT_ACCUMULATION_STEPS.value,
+        skip_nonfinite_steps=_SKIP_NONFINITE_STEPS.value,
+        profile_steps=_profile_steps(),
+        flops_per_example=health.flops_per_example(
+            bert_config,
+            shapes[features.INPUT_IDS].shape[1],
+            shapes[features.MASKED_LM_POSITIONS].shape[1],
+        ),
+        peak_flops=_PEAK_TFLOPS.value and _PEAK_TFLOPS.value * 1e12,
+        seed=_RANDOM_SEED.value,
+    )
 
 
 def _evaluate(model, records, strategy, step):

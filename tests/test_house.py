@@ -26,7 +26,7 @@ FLOORS = [
     (2, r"bert_tf/(models|text)/"),
     (3, r"bert_tf/checkpoints/"),
     (3, r"bert_tf/training/(input_pipeline|pretraining_input)\.py"),
-    (4, r"bert_tf/training/loop\.py"),
+    (4, r"bert_tf/training/(loop|phases)\.py"),
     (4, r"bert_tf/(tasks|pretraining)/"),
     (5, r"bert_tf/serving/"),
     (6, r"bert_tf/(run_\w+|extract_features|(fine_tuning|training)_flags)\.py"),

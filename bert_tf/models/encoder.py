@@ -8,6 +8,7 @@ from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.heads import Pooler
+from bert_tf.layers.rematerialization import call_rematerialized
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -33,6 +34,10 @@ class BertEncoder(keras.Model):
                 `first_positions` were given.
             encoder_outputs: every block's output, a list of
                 `[B, L, hidden_size]`. The embeddings are not among them.
+
+    Attributes:
+        rematerialize: Whether training computes the blocks a second time for
+            the gradient instead of keeping their activations; False at first.
     """
 
     def __init__(self, config, **kwargs):
@@ -66,6 +71,7 @@ class BertEncoder(keras.Model):
             )
             for index in range(config.num_hidden_layers)
         ]
+        self.rematerialize = False
         self.pooler = Pooler(
             config.initializer_range, dtype=self.dtype_policy, name="pooler"
         )
@@ -94,7 +100,12 @@ class BertEncoder(keras.Model):
         )
         encoder_outputs = []
         for block in self.blocks:
-            x = block(x, attention_mask, training=training)
+            if self.rematerialize and training:
+                x = call_rematerialized(
+                    block, x, attention_mask, training=training
+                )
+            else:
+                x = block(x, attention_mask, training=training)
             encoder_outputs.append(x)
         return {
             "sequence_output": x,

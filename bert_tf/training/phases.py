@@ -1,0 +1,108 @@
+"""Phases of a pre-training: lengths and batches that change on the way.
+
+BERT's paper (arXiv 1810.04805, appendix A.2) trains nine tenths of the steps
+at 128 tokens and the rest at 512.
+"""
+
+import dataclasses
+import logging
+
+from bert_tf.training import loop
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A part of a training.
+
+    Args:
+        max_seq_length: Tokens of a record; None for what its manifest tells.
+        num_steps: Steps of the phase.
+        train_batch_size: Examples a step, over all devices.
+    """
+
+    max_seq_length: int | None
+    num_steps: int
+    train_batch_size: int
+
+
+def parse_phases(text):
+    """Reads e.g. "128:900000:256,512:100000:256": length, steps, batch.
+
+    Returns:
+        A tuple of `Phase`.
+
+    Raises:
+        ValueError: If the text is none of phases.
+    """
+    phases = []
+    for part in text.split(","):
+        numbers = part.split(":")
+        if len(numbers) != 3 or not all(
+            number.isdecimal() and int(number) > 0 for number in numbers
+        ):
+            raise ValueError(
+                "`phases` must be length:steps:batch, positive numbers, with "
+                f"a comma between two phases. Received: {part!r} in "
+                f"phases={text!r}."
+            )
+        length, num_steps, batch_size = map(int, numbers)
+        phases.append(
+            Phase(
+                max_seq_length=length,
+                num_steps=num_steps,
+                train_batch_size=batch_size,
+            )
+        )
+    return tuple(phases)
+
+
+def train(state, objective, phases, configs, sources, strategy, on_save=None):
+    """Trains through all phases, from the state's step on.
+
+    A phase begins with the first example of its source, wherever the phase
+    before ended, so that a run that goes on across the boundary equals an
+    unbroken one.
+
+    Args:
+        phases: The `Phase`s; the others are as of `loop.train`.
+        configs: A `loop.TrainingConfig` for each. Their number of train steps
+            and their batch size are set here.
+        sources: A source of batches for each.
+
+    Returns, raises:
+        As `loop.train`.
+    """
+    history = []
+    start = 0
+    last = len(phases) - 1
+    for number, (phase, config, source) in enumerate(
+        zip(phases, configs, sources, strict=True)
+    ):
+        end = start + phase.num_steps
+        if state.step < end or number == last:
+            if state.step == start:
+                state.example = 0
+            if last:
+                _logger.info(
+                    "Phase %d of %d: %s, to step %d.",
+                    number + 1,
+                    last + 1,
+                    phase,
+                    end,
+                )
+            history += loop.train(
+                state,
+                objective,
+                source,
+                dataclasses.replace(
+                    config,
+                    num_train_steps=end,
+                    train_batch_size=phase.train_batch_size,
+                ),
+                strategy,
+                on_save,
+            )
+        start = end
+    return history

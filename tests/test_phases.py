@@ -1,0 +1,108 @@
+"""Phases: read, trained through, gone on with across their boundary."""
+
+import keras
+import numpy as np
+import pytest
+import reference_training as reference
+
+from bert_tf import features
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training import input_pipeline
+from bert_tf.training import loop
+from bert_tf.training import phases
+from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.optimizer import BertOptimizer
+from bert_tf.training.schedule import WarmupLinearDecay
+from bert_tf.training.strategy import make_strategy
+
+PHASES = phases.parse_phases("8:4:6,11:3:4")
+# The second phase begins at step 4.
+NUM_STEPS = 7
+
+
+def test_phases_are_read():
+    assert phases.parse_phases("128:900000:256,512:100000:64") == (
+        phases.Phase(
+            max_seq_length=128, num_steps=900000, train_batch_size=256
+        ),
+        phases.Phase(max_seq_length=512, num_steps=100000, train_batch_size=64),
+    )
+
+
+@pytest.mark.parametrize("part", ["", "128:5", "128:5:a", "128:0:4", "1:2:3:4"])
+def test_what_is_no_phase_is_named(part):
+    with pytest.raises(ValueError, match=f"Received: '{part}' in phases="):
+        phases.parse_phases(f"128:5:4,{part}")
+
+
+def make_sources():
+    arrays = reference.as_batch(reference.pretraining_arrays(30))
+    short = {
+        name: array[:, :8] if array.shape[1] == reference.LENGTH else array
+        for name, array in arrays.items()
+    }
+    name = features.MASKED_LM_POSITIONS
+    short[name] = np.minimum(short[name], 7)
+    return [
+        input_pipeline.ArraySource(arrays=short),
+        input_pipeline.ArraySource(arrays=arrays, seed=3),
+    ]
+
+
+def train(folder, stops=()):
+    """Trains; stopped at these steps, it goes on with a new state."""
+    strategy = make_strategy()
+    history = []
+    for stop in (*stops, None):
+        with strategy.scope():
+            model = BertPretrainer(reference.tiny_config(0.1))
+            reference.set_weights(model)
+            state = TrainingState(
+                model,
+                BertOptimizer(WarmupLinearDecay(0.01, NUM_STEPS, 2)),
+                folder,
+                {},
+            )
+        state.restore()
+
+        def stop_there(state=state, stop=stop):
+            if state.step == stop:
+                raise loop.PreemptedError
+
+        config = loop.TrainingConfig(
+            num_train_steps=1, iterations_per_loop=1, save_checkpoints_steps=1
+        )
+        try:
+            history += phases.train(
+                state,
+                reference.pretraining_objective(),
+                PHASES,
+                [config] * 2,
+                make_sources(),
+                strategy,
+                on_save=stop_there,
+            )
+        except loop.PreemptedError:
+            assert state.step == stop
+    weights = [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+    return history, weights, state
+
+
+def test_a_run_goes_on_across_the_boundary_as_if_unbroken(tmp_path):
+    history, expected, state = train(tmp_path / "unbroken")
+    assert [report["step"] for report in history] == [*range(1, NUM_STEPS + 1)]
+    # One schedule over all phases.
+    np.testing.assert_allclose(
+        [report["learning_rate"] for report in history],
+        [
+            reference.warmup_linear_decay(step, 0.01, NUM_STEPS, 2)
+            for step in range(NUM_STEPS)
+        ],
+        rtol=1e-5,
+    )
+    assert (state.step, state.example) == (NUM_STEPS, 3 * 4)
+    # Stopped on the boundary, and behind it.
+    _, weights, state = train(tmp_path / "stopped", (4, 5))
+    assert (state.step, state.example) == (NUM_STEPS, 3 * 4)
+    for got, wanted in zip(weights, expected):
+        np.testing.assert_array_equal(got, wanted)
