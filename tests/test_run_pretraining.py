@@ -198,3 +198,16 @@ def test_a_model_from_elsewhere_is_not_overwritten(folder, run_program):
     assert process.returncode == 1
     assert "holds a model that was not trained there" in process.stderr
     assert [path.name for path in output.iterdir()] == ["config.json"]
+
+
+def test_left_to_right_models_say_so(folder, run_program):
+    output = folder / "left_to_right"
+    process = run_program(
+        "bert_tf.run_pretraining",
+        "--do_train",
+        "--attention=left_to_right",
+        *arguments(folder, output_dir=output, num_train_steps=1),
+    )
+    assert "masked_lm_loss" in process.stderr
+    assert "next_sentence_loss" not in process.stderr
+    assert checkpoints.load(output, BertPretrainer).config.is_decoder
