@@ -2,23 +2,46 @@
 
 import serving_models
 
+from bert_tf.serving import saved_model
+
 PROGRAM = "bert_tf.export.export_saved_model"
 
 
 def test_exports_a_checked_servable_and_tells_what_it_holds(
     run_program, tmp_path
 ):
+    servable = tmp_path / "vectors"
+    for version in (1, 2):
+        (servable / str(version)).mkdir(parents=True)
+        (servable / str(version) / "saved_model.pb").write_text("")
+    (tmp_path / "dev.txt").write_text("a fox\nanother\n")
     process = run_program(
         PROGRAM,
-        f"--model_dir={serving_models.model_dir('pair')}",
-        f"--export_dir={tmp_path}/pair",
+        f"--model_dir={serving_models.model_dir('encoder')}",
+        f"--export_dir={servable}",
         "--max_seq_length=11",
+        "--kind=embedding",
+        "--embedding=cls",
+        "--normalize",
+        "--serving_precision=bfloat16",
+        f"--check_file={tmp_path}/dev.txt",
+        "--keep_versions=2",
     )
-    assert (tmp_path / "pair" / "1" / "saved_model.pb").exists()
-    assert f"Exported {tmp_path}/pair/1" in process.stdout
-    assert "classify (tensorflow/serving/classify)" in process.stdout
-    assert "<- sentence_1: string [?]" in process.stdout
-    assert process.stdout.count(" equal") == 4
+    assert f"Exported {servable}/3" in process.stdout
+    assert "Removed versions: 1" in process.stdout
+    assert sorted(path.name for path in servable.iterdir()) == ["2", "3"]
+    assert "<- text: string [?]" in process.stdout
+    assert "-> embeddings: float32 [?, 8]" in process.stdout
+    settings = saved_model.read_settings(servable / "3")
+    assert settings["settings"] == {"embedding": "cls", "normalize": True}
+    # The price of bfloat16 on the hard texts and the two: some, but not much.
+    assert "tolerance 0.1" in process.stdout
+    rows = [line.split() for line in process.stdout.splitlines()]
+    rows = [row[1:5] for row in rows if "changed" in row]
+    assert len(rows) == 3
+    for num_texts, difference, num_changed, _ in rows:
+        assert (num_texts, num_changed) == ("18", "0")
+        assert 1e-4 < float(difference) < 0.1
 
 
 def test_a_version_that_is_there_is_an_error_of_one_line(run_program, tmp_path):
