@@ -90,7 +90,7 @@ def fit(state, task, source, config, strategy):
                 task.loss(),
                 metrics=task.fit_metrics,
             )
-    with state.hold(), loop.sigterm_noted(True) as told_to_stop:
+    with state.hold(), loop.sigterm_noted() as told_to_stop:
         keep_state = _KeepState(state, config, strategy, told_to_stop)
         model.fit(
             batches,

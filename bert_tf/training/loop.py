@@ -253,14 +253,13 @@ def train(state, objective, source, config, strategy, on_save=None):
     inner_optimizer.skip_nonfinite = config.skip_nonfinite_steps > 0
     run_steps = _compile(state.model, objective, state.optimizer, config)
     watch = health.Health(config.skip_nonfinite_steps)
-    # On several hosts all must stop at one step: there SIGTERM ends the run
-    # as it always does.
-    is_alone = strategy.cluster_resolver is None
+    # Hosts that are told to stop at different times must stop at one step.
+    agree = strategies.make_agreement(strategy)
     with (
         state.hold(is_chief),
         input_pipeline.clear_errors(),
         _summary_writer(state, is_chief) as writer,
-        sigterm_noted(is_alone) as told_to_stop,
+        sigterm_noted() as told_to_stop,
     ):
         batches = strategy.distribute_datasets_from_function(
             lambda context: source.training_batches(
@@ -270,13 +269,20 @@ def train(state, objective, source, config, strategy, on_save=None):
         timer = progress.Timer()
         iterator = iter(batches)
         history = []
+        saved_step = None
+        stops = False
         while state.step < config.num_train_steps:
             steps = []
             stop = state.step + _steps_to_next_stop(state.step, config)
             profiler = _profiler(state, config, is_chief)
             with profiler:
-                while state.step < stop and not told_to_stop.is_set():
-                    count = timer.steps_of_next_call(stop - state.step)
+                while state.step < stop:
+                    stops, count = agree(
+                        told_to_stop.is_set(),
+                        timer.steps_of_next_call(stop - state.step),
+                    )
+                    if stops:
+                        break
                     new, waited = run_steps(
                         strategy, iterator, state.step, count
                     )
@@ -295,14 +301,16 @@ def train(state, objective, source, config, strategy, on_save=None):
                     _write_summary(state, report, watch, config)
             is_last = state.step >= config.num_train_steps
             is_due = state.step % config.save_checkpoints_steps == 0
-            # Asked once: the signal may come between the two uses.
-            stops = told_to_stop.is_set() and not is_last
-            if (is_last or is_due or stops) and is_chief:
-                path = state.save()
-                _logger.info("Saved %s.", path)
-                writer.flush()
-                if on_save is not None:
-                    on_save()
+            if (is_last or is_due or stops) and state.step != saved_step:
+                if is_chief:
+                    path = state.save()
+                    _logger.info("Saved %s.", path)
+                    writer.flush()
+                    if on_save is not None:
+                        on_save()
+                # A host that left would end the others in their writing.
+                agree(False, 0)
+                saved_step = state.step
                 timer.restart()
             if stops:
                 raise PreemptedError(
@@ -514,18 +522,32 @@ def _write_summary(state, report, watch, config):
 
 
 @contextlib.contextmanager
-def sigterm_noted(is_wanted):
-    """Yields an event that is set when the process gets SIGTERM."""
-    event = threading.Event()
+def sigterm_noted():
+    """Yields an event that is set when the process gets SIGTERM.
+
+    Inside another such block it is that block's event.
+    """
     # Python allows signal handlers in the main thread alone.
-    if (
-        not is_wanted
-        or threading.current_thread() is not threading.main_thread()
-    ):
-        yield event
+    if threading.current_thread() is not threading.main_thread():
+        yield threading.Event()
         return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: event.set())
+    before = signal.getsignal(signal.SIGTERM)
+    if isinstance(before, _SetEvent):
+        yield before.event
+        return
+    handler = _SetEvent()
+    signal.signal(signal.SIGTERM, handler)
     try:
-        yield event
+        yield handler.event
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class _SetEvent:
+    """A signal handler."""
+
+    def __init__(self):
+        self.event = threading.Event()
+
+    def __call__(self, number, frame):
+        self.event.set()

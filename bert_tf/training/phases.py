@@ -5,6 +5,7 @@ at 128 tokens and the rest at 512.
 """
 
 import dataclasses
+import itertools
 import logging
 
 from bert_tf.training import loop
@@ -75,14 +76,16 @@ def train(state, objective, phases, configs, sources, strategy, on_save=None):
         As `loop.train`.
     """
     history = []
-    start = 0
     last = len(phases) - 1
-    for number, (phase, config, source) in enumerate(
-        zip(phases, configs, sources, strict=True)
-    ):
-        end = start + phase.num_steps
-        if state.step < end or number == last:
-            if state.step == start:
+    ends = itertools.accumulate(phase.num_steps for phase in phases)
+    # Over all of them: the signal may come while one ends.
+    with loop.sigterm_noted():
+        for number, (phase, end, config, source) in enumerate(
+            zip(phases, ends, configs, sources, strict=True)
+        ):
+            if state.step >= end and number < last:
+                continue
+            if state.step == end - phase.num_steps:
                 state.example = 0
             if last:
                 _logger.info(
@@ -92,17 +95,12 @@ def train(state, objective, phases, configs, sources, strategy, on_save=None):
                     phase,
                     end,
                 )
-            history += loop.train(
-                state,
-                objective,
-                source,
-                dataclasses.replace(
-                    config,
-                    num_train_steps=end,
-                    train_batch_size=phase.train_batch_size,
-                ),
-                strategy,
-                on_save,
+            config = dataclasses.replace(
+                config,
+                num_train_steps=end,
+                train_batch_size=phase.train_batch_size,
             )
-        start = end
+            history += loop.train(
+                state, objective, source, config, strategy, on_save
+            )
     return history

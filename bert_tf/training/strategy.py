@@ -110,6 +110,41 @@ def is_chief(strategy):
     )
 
 
+def is_multi_host(strategy):
+    """Returns whether several processes run the program, one a machine."""
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+
+def make_agreement(strategy):
+    """Returns a function by which the processes of a run agree.
+
+    `agree(is_told, number)` returns whether `is_told` is true in any process,
+    and the first one's `number`, below 2**24; it waits until all have called
+    it. Where there is one process it returns what it is given.
+    """
+    if not is_multi_host(strategy):
+        return lambda is_told, number: (is_told, number)
+
+    @tf.function
+    def add(values):
+        def replica_add():
+            context = tf.distribute.get_replica_context()
+            is_first = context.replica_id_in_sync_group == 0
+            return context.all_reduce(
+                tf.distribute.ReduceOp.SUM,
+                values * tf.stack([1.0, tf.cast(is_first, tf.float32)]),
+            )
+
+        sums = strategy.run(replica_add)
+        return strategy.experimental_local_results(sums)[0]
+
+    def agree(is_told, number):
+        num_told, number = add(tf.constant([is_told, number], tf.float32))
+        return bool(num_told > 0), int(number)
+
+    return agree
+
+
 def _is_tpu(strategy):
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
