@@ -20,12 +20,15 @@ from bert_tf import features
 from bert_tf.tasks import squad
 from bert_tf.tasks.squad_files import SquadExamples
 from bert_tf.text import packing
+from bert_tf.text.offsets import Offsets
 from bert_tf.training import input_pipeline
 
 # Where the pieces of a window come from: int32 [B, L], in characters of the
 # text, -1 outside the window.
 STARTS = "starts"
 LIMITS = "limits"
+# int32 [B, L]: their numbers among the pieces of all texts.
+PIECES = "pieces"
 # bool [B, L]: whether no other window has more context round this piece.
 IS_MAX_CONTEXT = "is_max_context"
 
@@ -116,21 +119,54 @@ class WindowMaker(tf.Module):
             del made[features.LABELS]
         return made
 
-    def _make_windows(self, questions, contexts, windows, spans):
+    def tokenize(self, questions, contexts):
+        """Returns the pieces of questions, and of texts, in one list a row.
+
+        Args:
+            questions: string `[T]`.
+            contexts: string `[T]`.
+
+        Returns:
+            RaggedTensor int32 `[T, (pieces)]` of the questions, cut to
+            `max_query_length`; the same of the contexts, uncut; and the
+            contexts' `Offsets`, likewise of `[T, (pieces)]`.
+        """
         question = self.tokenizer.tokenize(questions).merge_dims(1, 2)
         question = question[:, : self.task.max_query_length]
         context, offsets = self.tokenizer.tokenize_with_offsets(contexts)
-        context = context.merge_dims(1, 2)
-        starts = offsets.starts.merge_dims(1, 2)
-        limits = offsets.limits.merge_dims(1, 2)
+        offsets = Offsets(*[values.merge_dims(1, 2) for values in offsets])
+        return question, context.merge_dims(1, 2), offsets
 
+    def pack(self, question, context, rows, windows):
+        """Packs windows of tokenized texts.
+
+        Args:
+            question: As `tokenize` returns it.
+            context: As `tokenize` returns it.
+            rows: int32 `[B]`: which of the T texts each window is of.
+            windows: int32 `[B]`, numbers from 0.
+
+        Returns:
+            A dictionary: the model inputs, int32 `[B, L]`; `pieces` int32
+            `[B, L]`: which value of `context.flat_values` is there, their
+            number where it is none of the text; `is_max_context` bool
+            `[B, L]`.
+        """
+        question = tf.gather(question, rows)
         question_pieces = tf.cast(question.row_lengths(), tf.int32)
-        num_pieces = tf.cast(context.row_lengths(), tf.int32)
+        num_pieces = tf.gather(tf.cast(context.row_lengths(), tf.int32), rows)
+        row_starts = tf.gather(tf.cast(context.row_starts(), tf.int32), rows)
         room, step = self._room_and_step(question_pieces)
         first = windows * step
         length = tf.clip_by_value(num_pieces - first, 0, room)
+        shown = tf.ragged.range(row_starts + first, row_starts + first + length)
         inputs = packing.pack(
-            [question, _slice(context, first, length)],
+            [
+                question,
+                shown.with_flat_values(
+                    tf.gather(context.flat_values, shown.flat_values)
+                ),
+            ],
             self.max_seq_length,
             self.vocabulary,
         )
@@ -141,33 +177,46 @@ class WindowMaker(tf.Module):
         is_context_BL = (piece_BL >= first[:, tf.newaxis]) & (
             piece_BL < (first + length)[:, tf.newaxis]
         )
-        row_starts = tf.cast(context.row_starts(), tf.int32)
-        index_BL = tf.where(
-            is_context_BL,
-            piece_BL + row_starts[:, tf.newaxis],
-            tf.size(starts.flat_values),
-        )
         most_context_BL = self._window_of_most_context(
             piece_BL, question_pieces, num_pieces
         )
-        result = inputs | {
-            STARTS: tf.gather(_with_outside(starts), index_BL),
-            LIMITS: tf.gather(_with_outside(limits), index_BL),
+        return inputs | {
+            PIECES: tf.where(
+                is_context_BL,
+                piece_BL + row_starts[:, tf.newaxis],
+                tf.size(context.flat_values),
+            ),
             IS_MAX_CONTEXT: is_context_BL
             & tf.equal(most_context_BL, windows[:, tf.newaxis]),
         }
-        piece = _first_and_last_piece(starts, limits, spans)
+
+    def _make_windows(self, questions, contexts, windows, spans):
+        question, context, offsets = self.tokenize(questions, contexts)
+        made = self.pack(question, context, tf.range(tf.size(windows)), windows)
+        pieces_BL = made.pop(PIECES)
+        made[STARTS] = tf.gather(_with_outside(offsets.starts), pieces_BL)
+        made[LIMITS] = tf.gather(_with_outside(offsets.limits), pieces_BL)
+
+        question_pieces = tf.cast(question.row_lengths(), tf.int32)
+        num_pieces = tf.cast(context.row_lengths(), tf.int32)
+        room, step = self._room_and_step(question_pieces)
+        begin = windows * step
+        end = tf.minimum(num_pieces, begin + room)
+        first, last = _first_and_last_piece(
+            offsets.starts, offsets.limits, spans
+        )
         is_inside = (
             (spans[:, 0] >= 0)
-            & (piece[0] <= piece[1])
-            & (piece[0] >= first)
-            & (piece[1] < first + length)
+            & (first <= last)
+            & (first >= begin)
+            & (last < end)
         )
-        result[features.LABELS] = {
-            name: tf.where(is_inside, place + offset, 0)
-            for name, place in zip(squad.OUTPUTS, piece)
+        offset = question_pieces + 2 - begin
+        made[features.LABELS] = {
+            name: tf.where(is_inside, piece + offset, 0)
+            for name, piece in zip(squad.OUTPUTS, (first, last))
         }
-        return result
+        return made
 
     def _room_and_step(self, question_pieces):
         room = self.max_seq_length - 3
@@ -180,26 +229,33 @@ class WindowMaker(tf.Module):
         Counted are the pieces on its poorer side, and a hundredth of the
         window's length; of equals the first window.
         """
-        count = self.num_windows(question_pieces, num_pieces)
         room, step = self._room_and_step(question_pieces)
-        window_W = tf.range(tf.reduce_max(count))
-        first_BW = window_W * step[:, tf.newaxis]
-        length_BW = tf.minimum(
-            num_pieces[:, tf.newaxis] - first_BW, room[:, tf.newaxis]
+        count = self.num_windows(question_pieces, num_pieces)
+        # A piece is in the last window that begins before it, and in some
+        # before that one: no more than fit side by side.
+        most = -(-(self.max_seq_length - 3) // self.task.doc_stride)
+        window_BLW = (
+            piece_BL[:, :, tf.newaxis] // step[:, tf.newaxis, tf.newaxis]
+            - tf.range(most)[::-1]
         )
-        left_BLW = piece_BL[:, :, tf.newaxis] - first_BW[:, tf.newaxis]
-        right_BLW = length_BW[:, tf.newaxis] - 1 - left_BLW
-        # In hundredths, and with the window's number to part equals.
-        score_BLW = 100 * tf.minimum(left_BLW, right_BLW)
-        score_BLW += length_BW[:, tf.newaxis]
-        score_BLW = score_BLW * tf.size(window_W) - window_W
+        first_BLW = window_BLW * step[:, tf.newaxis, tf.newaxis]
+        length_BLW = tf.minimum(
+            num_pieces[:, tf.newaxis, tf.newaxis] - first_BLW,
+            room[:, tf.newaxis, tf.newaxis],
+        )
+        left_BLW = piece_BL[:, :, tf.newaxis] - first_BLW
+        right_BLW = length_BLW - 1 - left_BLW
+        # In hundredths.
+        score_BLW = 100 * tf.minimum(left_BLW, right_BLW) + length_BLW
         is_there_BLW = (
             (left_BLW >= 0)
             & (right_BLW >= 0)
-            & (window_W < count[:, tf.newaxis])[:, tf.newaxis]
+            & (window_BLW >= 0)
+            & (window_BLW < count[:, tf.newaxis, tf.newaxis])
         )
         score_BLW = tf.where(is_there_BLW, score_BLW, tf.int32.min)
-        return tf.argmax(score_BLW, axis=-1, output_type=tf.int32)
+        best_BL = tf.argmax(score_BLW, axis=-1, output_type=tf.int32)
+        return tf.gather(window_BLW, best_BL, batch_dims=2)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -365,17 +421,6 @@ def _first_and_last_piece(starts, limits, spans):
         for is_before in (ends_before, starts_before)
     )
     return first, after - 1
-
-
-def _slice(pieces, first, length):
-    """Takes `length[i]` values of row i, from number `first[i]` on."""
-    place = tf.cast(tf.ragged.range(pieces.row_lengths()).flat_values, tf.int32)
-    row = pieces.value_rowids()
-    begin = tf.gather(first, row)
-    is_inside = (place >= begin) & (place < begin + tf.gather(length, row))
-    return tf.RaggedTensor.from_row_lengths(
-        tf.boolean_mask(pieces.flat_values, is_inside), length, validate=False
-    )
 
 
 def _with_outside(values):
