@@ -99,6 +99,14 @@ _ATTENTION = flags.DEFINE_enum(
     "the next tokens, and the model folder says is_decoder. Default: as the "
     "configuration says, or bidirectional.",
 )
+_INPUT_SHARES = flags.DEFINE_integer(
+    "input_shares",
+    None,
+    "Parts of a batch, each with its own share of the records, so that a host "
+    "reads its own alone. The same number gives the same batches on one host "
+    "and on several. 1: each host reads all. Default: the number of hosts.",
+    lower_bound=1,
+)
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
     None,
@@ -263,6 +271,7 @@ def main(argv):
             max_seq_length=phase.max_seq_length,
             max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
             seed=_RANDOM_SEED.value,
+            num_shares=_INPUT_SHARES.value,
         )
         for phase, patterns in _phases()
     ]
@@ -428,7 +437,7 @@ def _go_on(state, start, sources, strategy):
 
 
 def _config(bert_config, records):
-    shapes = records.training_batches(1).element_spec
+    shapes = records.evaluation_batches(1).element_spec
     return loop.TrainingConfig(
         num_train_steps=_num_train_steps(),
         save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS.value,

@@ -36,6 +36,8 @@ def main(records, history_path, name, num_devices, parts):
         reference.vocabulary(),
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
+        # As many as there are workers, so that all ways have their batches.
+        num_shares=2,
     )
     with strategy.scope():
         model = BertPretrainer(reference.tiny_config())

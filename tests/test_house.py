@@ -25,7 +25,11 @@ FLOORS = [
     ),
     (2, r"bert_tf/(models|text)/"),
     (3, r"bert_tf/checkpoints/"),
-    (3, r"bert_tf/training/(input_pipeline|pretraining_input)\.py"),
+    (
+        3,
+        r"bert_tf/training/"
+        r"(batching|input_pipeline|record_source|pretraining_input)\.py",
+    ),
     (4, r"bert_tf/training/(loop|phases)\.py"),
     (4, r"bert_tf/(tasks|pretraining)/"),
     (5, r"bert_tf/serving/"),

@@ -14,6 +14,7 @@ from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
 from bert_tf.training import input_pipeline
 from bert_tf.training import pretraining_input
+from bert_tf.training import record_source
 
 SIZES = (7, 1, 12, 5, 9)
 NUM_EXAMPLES = sum(SIZES)
@@ -36,8 +37,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def small_groups(monkeypatch):
     """Makes groups and blocks that these few records fill."""
-    monkeypatch.setattr(input_pipeline, "_GROUP_SIZE", 2)
-    monkeypatch.setattr(input_pipeline, "_BLOCK_SIZE", 4)
+    monkeypatch.setattr(record_source, "_GROUP_SIZE", 2)
+    monkeypatch.setattr(record_source, "_BLOCK_SIZE", 4)
 
 
 def make_records(folder, **options):
@@ -57,9 +58,9 @@ def changed_config(**changes):
     return dataclasses.replace(reference.tiny_config(), **changes)
 
 
-def make_source(kind, folder, seed=3):
+def make_source(kind, folder, seed=3, num_shares=None):
     if kind == "records":
-        return make_records(folder, seed=seed)
+        return make_records(folder, seed=seed, num_shares=num_shares)
     ids = np.zeros((NUM_EXAMPLES, reference.LENGTH), "int32")
     ids[:, 0] = range(NUM_EXAMPLES)
     return input_pipeline.ArraySource(
@@ -113,9 +114,14 @@ def test_going_on_at_any_example_gives_the_same_ones(
         assert first_ids(rest, 10) == whole[start : start + 10]
 
 
-@both
-def test_replicas_share_the_same_global_batches(kind, folder, small_groups):
-    source = make_source(kind, folder)
+@pytest.mark.parametrize(
+    ("kind", "num_shares"),
+    [("arrays", None), ("records", 1), ("records", 4)],
+)
+def test_replicas_share_the_same_global_batches(
+    kind, num_shares, folder, small_groups
+):
+    source = make_source(kind, folder, num_shares=num_shares)
     whole = first_ids(source.training_batches(8), 6)
     # Two hosts of two replicas, whose batches come one after the other.
     shards = []
@@ -128,6 +134,60 @@ def test_replicas_share_the_same_global_batches(kind, folder, small_groups):
         )
         shards.append(np.reshape(first_ids(batches, 12), (6, 4)))
     assert np.concatenate(shards, axis=1).ravel().tolist() == whole
+
+
+def share_of(source, host, num_hosts, count, start_example=0):
+    """Returns the examples that a host reads, of batches of one a host."""
+    context = tf.distribute.InputContext(num_hosts, host, num_hosts)
+    batches = source.training_batches(num_hosts, start_example, context)
+    return first_ids(batches, count)
+
+
+def test_hosts_have_each_record_once_an_epoch(folder, small_groups):
+    source = make_source("records", folder)
+    num_epochs = 3
+    # 34 records on 3 hosts: 102 of three epochs.
+    shares = [share_of(source, host, 3, NUM_EXAMPLES) for host in range(3)]
+    for epoch in range(num_epochs):
+        # What is consumed before, of hosts that take turns.
+        start, end = (
+            [(number * NUM_EXAMPLES + host) // 3 for host in range(3)]
+            for number in (epoch, epoch + 1)
+        )
+        ids = [
+            share[start[host] : end[host]] for host, share in enumerate(shares)
+        ]
+        assert sorted(sum(ids, [])) == list(range(NUM_EXAMPLES))
+        # A host's are of files one after the other, of the epoch's order.
+        edges = np.cumsum(SIZES)
+        in_files = [set(np.searchsorted(edges, own, "right")) for own in ids]
+        assert max(map(len, in_files)) < len(SIZES)
+    assert shares[0][:11] != shares[0][11:22]
+
+
+def test_a_share_goes_on_at_any_example(folder, small_groups):
+    source = make_source("records", folder)
+    whole = share_of(source, 2, 3, 40)
+    for consumed in (1, 11, 12, 23):
+        rest = share_of(source, 2, 3, 9, 3 * consumed)
+        assert rest == whole[consumed : consumed + 9]
+
+
+@pytest.mark.parametrize(
+    ("num_hosts", "batch_size", "num_shares", "message"),
+    [
+        (6, 6, None, "5 files for 6. Make more files .*=records@6.*_shares=1"),
+        (2, 6, 3, "1 or a multiple of the number of hosts. Received: .*=3, 2"),
+        (1, 6, 4, "batch size must be a multiple of 4, the shares"),
+    ],
+)
+def test_shares_that_cannot_be_made_are_named(
+    folder, num_hosts, batch_size, num_shares, message
+):
+    context = tf.distribute.InputContext(num_hosts, 0, num_hosts)
+    source = make_source("records", folder, num_shares=num_shares)
+    with pytest.raises(ValueError, match=message):
+        source.training_batches(batch_size, context=context)
 
 
 @both
@@ -168,7 +228,7 @@ def test_batches_are_the_records_in_int32(folder):
 def test_counts_of_the_manifest_spare_reading(folder, small_groups):
     records = make_records(folder)
     told = dict(zip(records.paths, SIZES))
-    source = input_pipeline.RecordSource(
+    source = record_source.RecordSource(
         paths=records.paths,
         spec=records.spec,
         limits=records.limits,
@@ -389,7 +449,7 @@ def assert_equal_rows(got, wanted, rows=slice(None)):
 def test_dynamic_masks_are_a_function_of_seed_and_number(
     dynamic_folder, small_groups
 ):
-    source = make_records(dynamic_folder)
+    source = make_records(dynamic_folder, num_shares=1)
     batches = source.training_batches(2)
     for spec in batches.element_spec.values():
         assert spec.shape.is_fully_defined()
@@ -461,7 +521,7 @@ def test_evaluation_of_dynamic_records_has_the_same_masks_each_time(
             for name, values in unmasked(rows).items()
         },
         dynamic_masking.example_seeds(
-            input_pipeline._EVALUATION_SEED, tf.range(NUM_EXAMPLES)
+            record_source._EVALUATION_SEED, tf.range(NUM_EXAMPLES)
         ),
         reference.vocabulary(),
         masking.Rules(
@@ -635,5 +695,7 @@ def test_windows_sorted_by_length(window_batches):
     spread = np.ptp(lengths[found], axis=1).mean()
     assert spread < 0.8 * np.ptp(lengths[shuffled], axis=1).mean()
     # Batches do not come by length, and a resumed run sees the same ones.
-    assert np.any(np.diff(lengths[found[:size]].max(axis=1)) < 0)
+    longest = lengths[found].max(axis=1)[: 20 - 20 % size].reshape(-1, size)
+    assert np.any(np.diff(longest, axis=1) < 0)
+    assert np.any(np.diff(longest, axis=1) > 0)
     np.testing.assert_array_equal(batches(source, 7 * 4, 9), found[7:16])

@@ -59,6 +59,12 @@ class Training:
         self.has_begun = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
 
+    def wait_for_saves(self, count):
+        end = time.monotonic() + 200
+        while sum("Saved " in line for line in self.log) < count:
+            assert time.monotonic() < end, "".join(self.log)
+            time.sleep(0.01)
+
     def _read(self):
         for line in self.process.stderr:
             self.log.append(line)
@@ -82,10 +88,16 @@ def test_kills_at_any_time_change_nothing(records, tmp_path):
     # A seed for the times; what the machine does meanwhile differs anyway.
     delays = random.Random(4)
     places = []
-    for _ in range(NUM_KILLS):
+    for number in range(NUM_KILLS):
         training = Training(records, tmp_path / "killed")
         assert training.has_begun.wait(200), "".join(training.log)
-        time.sleep(delays.uniform(0, 8))
+        if number % 4 == 0:
+            # While it restores, traces, makes its first steps.
+            time.sleep(delays.uniform(0, 5))
+        else:
+            # In the middle of whatever: a step, a checkpoint, the model.
+            training.wait_for_saves(delays.randint(1, 25))
+            time.sleep(delays.uniform(0, 0.5))
         training.process.kill()
         assert training.process.wait() == -signal.SIGKILL, (
             "The run was over before it was killed: make it longer."

@@ -14,187 +14,15 @@ of its replicas one after the other, all of one static shape.
 
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.text import dynamic_masking
+from bert_tf.training import batching
 
-# Files read at once, taken in turn, and records shuffled together. Files form
-# groups and records of a group form blocks, so that a resumed run can skip
-# whole groups and blocks.
-_GROUP_SIZE = 16
-_BLOCK_SIZE = 8192
-# Of masks that are chosen here, in evaluation: the same ones each time,
-# whatever the run's seed is.
-_EVALUATION_SEED = 20181011
 # Begins the errors that are raised while records are read.
-_BAD_RECORDS = "Bad records:"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordSource:
-    """Examples in TFRecord files.
-
-    Args:
-        paths: The files, in an order that does not change.
-        spec: {feature name: (dtype, shape)} of the records; int64 becomes
-            int32 in the batches.
-        limits: {feature name: n}: the values must be in [0, n).
-        counts: {path: number of examples}, of the files where it is known.
-        mask: None, or `mask(batch, seeds)`, which chooses the predictions of
-            records that have none (dynamic masking), or others; seeds int64
-            [B, 2] are a function of the run's seed and the example's number
-            over all epochs, in evaluation of its number alone.
-        seed: Of the order of the training examples, and of their masks.
-    """
-
-    paths: tuple
-    spec: dict
-    limits: dict
-    counts: dict = dataclasses.field(default_factory=dict)
-    mask: Callable | None = None
-    seed: int = 12345
-
-    @functools.cached_property
-    def num_examples(self):
-        """The number of examples; reads the files whose count is unknown."""
-        return sum(self._count(path) for path in self.paths)
-
-    def training_batches(self, batch_size, start_example=0, context=None):
-        """Returns a `tf.data.Dataset` without end: {name: [B, ...]}.
-
-        Args:
-            batch_size: Examples a step, over all replicas.
-            start_example: The number of the first one, counted over all
-                epochs from 0.
-            context: The host's `tf.distribute.InputContext`.
-        """
-        num_groups = -(-len(self.paths) // _GROUP_SIZE)
-        group, first_block, rest = 0, 0, 0
-        if start_example:
-            epoch, skipped = divmod(start_example, self.num_examples)
-            group = epoch * num_groups
-            for sizes in self._group_sizes(epoch):
-                if skipped < sizes:
-                    break
-                skipped -= sizes
-                group += 1
-            first_block, rest = divmod(skipped, _BLOCK_SIZE)
-        first = self._group(
-            group // num_groups, group % num_groups, first_block
-        )
-        records = first.skip(rest).concatenate(
-            tf.data.Dataset.range(group + 1, np.iinfo(np.int64).max).flat_map(
-                lambda index: self._group(
-                    index // num_groups, index % num_groups
-                )
-            )
-        )
-        return _training_batches(
-            records,
-            batch_size,
-            start_example,
-            context,
-            functools.partial(self._make_batch, seed=self.seed),
-        )
-
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
-        """Returns a `tf.data.Dataset` of every example once, in order.
-
-        Args:
-            batch_size: Examples a step, over all replicas.
-            max_batches: If given, stop after so many.
-            context: The host's `tf.distribute.InputContext`.
-        """
-        records = tf.data.TFRecordDataset(list(self.paths))
-        return _evaluation_batches(
-            records,
-            batch_size,
-            max_batches,
-            context,
-            functools.partial(self._make_batch, seed=_EVALUATION_SEED),
-        )
-
-    def _count(self, path):
-        if path not in self.counts:
-            records = tf.data.TFRecordDataset(path)
-            self.counts[path] = int(records.reduce(0, lambda n, _: n + 1))
-        return self.counts[path]
-
-    def _order(self, epoch):
-        return _shuffled(len(self.paths), (self.seed, epoch))
-
-    def _group_sizes(self, epoch):
-        order = self._order(epoch).numpy()
-        counts = np.array([self._count(self.paths[i]) for i in order])
-        starts = range(0, len(counts), _GROUP_SIZE)
-        return [counts[i : i + _GROUP_SIZE].sum() for i in starts]
-
-    def _group(self, epoch, group, first_block=0):
-        start = group * _GROUP_SIZE
-        order = self._order(epoch)[start : start + _GROUP_SIZE]
-        records = tf.data.Dataset.from_tensor_slices(
-            tf.gather(list(self.paths), order)
-        ).interleave(
-            tf.data.TFRecordDataset,
-            cycle_length=min(_GROUP_SIZE, len(self.paths)),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-
-        def shuffle(block, rows):
-            order = _shuffled(tf.size(rows), (self.seed, epoch, group, block))
-            return tf.gather(rows, order)
-
-        return (
-            records.skip(first_block * _BLOCK_SIZE)
-            .batch(_BLOCK_SIZE)
-            .enumerate(first_block)
-            .map(shuffle)
-            .unbatch()
-        )
-
-    def _make_batch(self, serialized, numbers, seed):
-        batch = self._parse(serialized)
-        if self.mask is None:
-            return batch
-        return self.mask(batch, dynamic_masking.example_seeds(seed, numbers))
-
-    def _parse(self, serialized):
-        batch = tf.io.parse_example(
-            serialized,
-            {
-                name: tf.io.FixedLenFeature(shape, dtype)
-                for name, (dtype, shape) in self.spec.items()
-            },
-        )
-        checks = []
-        for name, limit in self.limits.items():
-            low = tf.reduce_min(batch[name])
-            high = tf.reduce_max(batch[name])
-            text = tf.strings.join(
-                [
-                    f"{_BAD_RECORDS} `{name}` must be in [0, {limit}). "
-                    "Received values from ",
-                    tf.strings.as_string(low),
-                    " to ",
-                    tf.strings.as_string(high),
-                    ".",
-                ]
-            )
-            is_good = tf.logical_and(low >= 0, high < limit)
-            checks.append(tf.debugging.Assert(is_good, [text]))
-        with tf.control_dependencies(checks):
-            return {
-                name: tf.cast(value, tf.int32)
-                if value.dtype == tf.int64
-                else tf.identity(value)
-                for name, value in batch.items()
-            }
+BAD_RECORDS = "Bad records:"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -235,8 +63,13 @@ class ArraySource:
         rows = self._shuffled_rows(start_example)
         if self.lengths is not None:
             rows = self._rows_by_length(batch_size, start_example)
-        return _training_batches(
-            rows, batch_size, start_example, context, self._gather()
+        return batching.training_batches(
+            [rows],
+            batch_size,
+            batch_size,
+            start_example,
+            context,
+            self._gather(),
         )
 
     def _shuffled_rows(self, start_example):
@@ -244,7 +77,7 @@ class ArraySource:
 
         def rows_of_epoch(epoch):
             return tf.data.Dataset.from_tensor_slices(
-                _shuffled(self.num_examples, (self.seed, epoch))
+                batching.shuffled(self.num_examples, (self.seed, epoch))
             )
 
         rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
@@ -266,7 +99,7 @@ class ArraySource:
             keys = epochs * step + tf.gather(lengths, rows)
             rows = tf.gather(rows, tf.argsort(keys, stable=True))
             # Epochs are numbered from 0: this order is none of theirs.
-            order = _shuffled(num_batches, (self.seed, -1, window))
+            order = batching.shuffled(num_batches, (self.seed, -1, window))
             rows = tf.reshape(rows, [num_batches, batch_size])
             return tf.reshape(tf.gather(rows, order), [-1])
 
@@ -276,7 +109,7 @@ class ArraySource:
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
         """Returns what `RecordSource.evaluation_batches` does."""
         rows = tf.data.Dataset.range(self.num_examples)
-        return _evaluation_batches(
+        return batching.evaluation_batches(
             rows, batch_size, max_batches, context, self._gather()
         )
 
@@ -319,82 +152,13 @@ def clear_errors():
         yield
     except tf.errors.DataLossError as error:
         raise ValueError(
-            f"{_BAD_RECORDS} a file is damaged or cut short: {error.message}"
+            f"{BAD_RECORDS} a file is damaged or cut short: {error.message}"
         ) from error
     except tf.errors.InvalidArgumentError as error:
-        for start in (_BAD_RECORDS, "Key: "):
+        for start in (BAD_RECORDS, "Key: "):
             if start in error.message:
                 text = error.message[error.message.index(start) :]
-                text = text.removeprefix(_BAD_RECORDS).strip()
+                text = text.removeprefix(BAD_RECORDS).strip()
                 text = text.split("\n")[0].rstrip("]")
-                raise ValueError(f"{_BAD_RECORDS} {text}") from error
+                raise ValueError(f"{BAD_RECORDS} {text}") from error
         raise
-
-
-def _shuffled(size, numbers):
-    """Returns the integers below `size` in an order set by `numbers`."""
-    key = tf.stack([tf.cast(numbers[0], tf.int64), tf.zeros((), tf.int64)])
-    for number in numbers[1:]:
-        key = tf.random.experimental.stateless_fold_in(
-            key, tf.cast(number, tf.int64)
-        )
-    return tf.random.experimental.stateless_shuffle(tf.range(size), key)
-
-
-def _replica_shape(batch_size, context):
-    """Returns (replicas, examples a replica), and this host's replicas."""
-    context = context or tf.distribute.InputContext()
-    replicas = context.num_replicas_in_sync
-    if batch_size % replicas:
-        raise ValueError(
-            f"The batch size must be a multiple of {replicas}, the number of "
-            f"replicas. Received: {batch_size}."
-        )
-    on_host = replicas // context.num_input_pipelines
-    first = context.input_pipeline_id * on_host
-    return (replicas, batch_size // replicas), slice(first, first + on_host)
-
-
-def _training_batches(examples, batch_size, start_example, context, make_batch):
-    shape, own = _replica_shape(batch_size, context)
-    numbers = start_example + np.arange(batch_size).reshape(shape)
-
-    def own_rows(index, rows):
-        return rows[own], index * batch_size + numbers[own]
-
-    return (
-        examples.batch(shape[1], drop_remainder=True)
-        .batch(shape[0], drop_remainder=True)
-        .enumerate()
-        .map(own_rows)
-        .unbatch()
-        .map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
-        .prefetch(tf.data.AUTOTUNE)
-    )
-
-
-def _evaluation_batches(examples, batch_size, max_batches, context, make_batch):
-    shape, own = _replica_shape(batch_size, context)
-
-    def pad_and_split(index, rows):
-        num_rows = tf.shape(rows)[0]
-        numbers = index * batch_size + tf.range(num_rows, dtype=tf.int64)
-        batch = make_batch(rows, numbers)
-        batch[features.EXAMPLE_WEIGHTS] = tf.ones(num_rows)
-
-        def pad(value):
-            after = [[0, batch_size - num_rows]]
-            value = tf.pad(value, after + [[0, 0]] * (value.shape.rank - 1))
-            return tf.reshape(value, [*shape, *value.shape[1:]])[own]
-
-        return tf.nest.map_structure(pad, batch)
-
-    batches = examples.batch(batch_size)
-    if max_batches is not None:
-        batches = batches.take(max_batches)
-    return (
-        batches.enumerate()
-        .map(pad_and_split)
-        .unbatch()
-        .prefetch(tf.data.AUTOTUNE)
-    )

@@ -11,7 +11,7 @@ from bert_tf import files
 from bert_tf import manifest
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
-from bert_tf.training.input_pipeline import RecordSource
+from bert_tf.training.record_source import RecordSource
 
 # What a manifest's settings tell of the kind of its records, and what records
 # without a manifest are: google-research/bert's.
@@ -35,6 +35,7 @@ def pretraining_records(
     max_seq_length=None,
     max_predictions_per_seq=None,
     seed=12345,
+    num_shares=None,
     flag="input_file",
 ):
     """Finds pre-training records and checks that they suit the model.
@@ -58,6 +59,7 @@ def pretraining_records(
             what their manifest tells, or 20.
         seed: Of the order of the training examples, and of their masks where
             they are chosen here; in [0, 2**32).
+        num_shares: As of `RecordSource`.
         flag: Where the patterns came from, for errors.
 
     Returns:
@@ -125,6 +127,7 @@ def pretraining_records(
         },
         mask=_mask(kind, config, vocabulary, max_predictions_per_seq),
         seed=seed,
+        num_shares=num_shares,
     )
     with futures.ThreadPoolExecutor(16) as pool:
         check = functools.partial(

@@ -1,0 +1,79 @@
+"""Orders that are functions of numbers, and batches shared among replicas."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+
+
+def shuffled(size, numbers):
+    """Returns the integers below `size` in an order set by `numbers`."""
+    key = tf.stack([tf.cast(numbers[0], tf.int64), tf.zeros((), tf.int64)])
+    for number in numbers[1:]:
+        key = tf.random.experimental.stateless_fold_in(
+            key, tf.cast(number, tf.int64)
+        )
+    return tf.random.experimental.stateless_shuffle(tf.range(size), key)
+
+
+def _replica_shape(batch_size, context):
+    """Returns (replicas, examples a replica), and this host's replicas."""
+    context = context or tf.distribute.InputContext()
+    replicas = context.num_replicas_in_sync
+    if batch_size % replicas:
+        raise ValueError(
+            f"The batch size must be a multiple of {replicas}, the number of "
+            f"replicas. Received: {batch_size}."
+        )
+    on_host = replicas // context.num_input_pipelines
+    first = context.input_pipeline_id * on_host
+    return (replicas, batch_size // replicas), slice(first, first + on_host)
+
+
+def training_batches(
+    parts, part_size, batch_size, start_example, context, make_batch
+):
+    """Makes batches of examples: datasets of all parts, or of the host's."""
+    shape, own = _replica_shape(batch_size, context)
+    numbers = start_example + np.arange(batch_size).reshape(shape)[own]
+    has_all = len(parts) * part_size == batch_size
+
+    def own_rows(index, *rows):
+        rows = tf.reshape(tf.concat(rows, axis=0), [-1, shape[1]])
+        return rows[own] if has_all else rows, index * batch_size + numbers
+
+    parts = [part.batch(part_size, drop_remainder=True) for part in parts]
+    return (
+        tf.data.Dataset.zip(tf.data.Dataset.counter(), *parts)
+        .map(own_rows)
+        .unbatch()
+        .map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def evaluation_batches(examples, batch_size, max_batches, context, make_batch):
+    shape, own = _replica_shape(batch_size, context)
+
+    def pad_and_split(index, rows):
+        num_rows = tf.shape(rows)[0]
+        numbers = index * batch_size + tf.range(num_rows, dtype=tf.int64)
+        batch = make_batch(rows, numbers)
+        batch[features.EXAMPLE_WEIGHTS] = tf.ones(num_rows)
+
+        def pad(value):
+            after = [[0, batch_size - num_rows]]
+            value = tf.pad(value, after + [[0, 0]] * (value.shape.rank - 1))
+            return tf.reshape(value, [*shape, *value.shape[1:]])[own]
+
+        return tf.nest.map_structure(pad, batch)
+
+    batches = examples.batch(batch_size)
+    if max_batches is not None:
+        batches = batches.take(max_batches)
+    return (
+        batches.enumerate()
+        .map(pad_and_split)
+        .unbatch()
+        .prefetch(tf.data.AUTOTUNE)
+    )

@@ -1,0 +1,282 @@
+"""Training and evaluation batches of the examples in TFRecord files."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.text import dynamic_masking
+from bert_tf.training import batching
+from bert_tf.training.input_pipeline import BAD_RECORDS
+
+# Files read at once, taken in turn, and records shuffled together. Files form
+# groups and records of a group form blocks, so that a resumed run can skip
+# whole groups and blocks.
+_GROUP_SIZE = 16
+_BLOCK_SIZE = 8192
+# Of masks that are chosen here, in evaluation: the same ones each time,
+# whatever the run's seed is.
+_EVALUATION_SEED = 20181011
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordSource:
+    """Examples in TFRecord files.
+
+    Args:
+        paths: The files, in an order that does not change.
+        spec: {feature name: (dtype, shape)} of the records; int64 becomes
+            int32 in the batches.
+        limits: {feature name: n}: the values must be in [0, n).
+        counts: {path: number of examples}, of the files where it is known.
+        mask: None, or `mask(batch, seeds)`, which chooses the predictions of
+            records that have none (dynamic masking), or others; seeds int64
+            [B, 2] are a function of the run's seed and the example's number
+            over all epochs, in evaluation of its number alone.
+        seed: Of the order of the training examples, and of their masks.
+        num_shares: Parts of a training batch, each with a share of every
+            epoch's records of its own, so that a host reads those of its
+            parts alone. All shares together have each record once an epoch.
+            The batches depend on this number, and not on that of the hosts.
+            None: as many as there are hosts. 1: every host reads all files,
+            and takes its part of each batch.
+    """
+
+    paths: tuple
+    spec: dict
+    limits: dict
+    counts: dict = dataclasses.field(default_factory=dict)
+    mask: Callable | None = None
+    seed: int = 12345
+    num_shares: int | None = None
+
+    @functools.cached_property
+    def num_examples(self):
+        """The number of examples; reads the files whose count is unknown."""
+        return sum(self._count(path) for path in self.paths)
+
+    def training_batches(self, batch_size, start_example=0, context=None):
+        """Returns a `tf.data.Dataset` without end: {name: [B, ...]}.
+
+        Args:
+            batch_size: Examples a step, over all replicas.
+            start_example: The number of the first one, counted over all
+                epochs from 0.
+            context: The host's `tf.distribute.InputContext`.
+        """
+        context = context or tf.distribute.InputContext()
+        num_shares = self._check_shares(batch_size, context)
+        own = range(num_shares)
+        if num_shares > 1:
+            on_host = num_shares // context.num_input_pipelines
+            first = context.input_pipeline_id * on_host
+            own = range(first, first + on_host)
+        return batching.training_batches(
+            [self._share(number, num_shares, start_example) for number in own],
+            batch_size // num_shares,
+            batch_size,
+            start_example,
+            context,
+            functools.partial(self._make_batch, seed=self.seed),
+        )
+
+    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+        """Returns a `tf.data.Dataset` of every example once, in order.
+
+        Args:
+            batch_size: Examples a step, over all replicas.
+            max_batches: If given, stop after so many.
+            context: The host's `tf.distribute.InputContext`.
+        """
+        records = tf.data.TFRecordDataset(list(self.paths))
+        return batching.evaluation_batches(
+            records,
+            batch_size,
+            max_batches,
+            context,
+            functools.partial(self._make_batch, seed=_EVALUATION_SEED),
+        )
+
+    def _count(self, path):
+        if path not in self.counts:
+            records = tf.data.TFRecordDataset(path)
+            self.counts[path] = int(records.reduce(0, lambda n, _: n + 1))
+        return self.counts[path]
+
+    def _check_shares(self, batch_size, context):
+        """Returns the number of shares."""
+        num_hosts = context.num_input_pipelines
+        num_shares = self.num_shares or num_hosts
+        if num_shares > 1 and num_shares % num_hosts:
+            raise ValueError(
+                "`input_shares` must be 1 or a multiple of the number of "
+                f"hosts. Received: input_shares={num_shares}, {num_hosts} "
+                "hosts."
+            )
+        if num_shares > len(self.paths):
+            raise ValueError(
+                "There must be at least as many record files as there are "
+                "hosts, or `input_shares`. Received: "
+                f"{len(self.paths)} files for {num_shares}. Make more "
+                "files (create_pretraining_data "
+                f"--output_file=records@{num_shares}), or let every host read "
+                "all of them (--input_shares=1)."
+            )
+        if batch_size % num_shares:
+            raise ValueError(
+                f"The batch size must be a multiple of {num_shares}, the "
+                f"shares of the input. Received: {batch_size}."
+            )
+        return num_shares
+
+    def _share(self, number, num_shares, start_example):
+        """Returns a share's serialized records, without end."""
+        # Shares consume one example each in turn: those before it first.
+        consumed = (start_example + number) // num_shares
+        epoch, group, block, rest = 0, 0, 0, 0
+        if consumed:
+            epoch = (consumed + 1) * num_shares - number - 1
+            epoch //= self.num_examples
+            rest = consumed
+            rest -= (epoch * self.num_examples + number) // num_shares
+            for size in self._group_sizes(epoch, number, num_shares):
+                if rest < size:
+                    break
+                rest -= size
+                group += 1
+            block, rest = divmod(rest, _BLOCK_SIZE)
+
+        # A share's last groups are empty where it has fewer files.
+        num_groups = -(-len(self.paths) // _GROUP_SIZE)
+
+        def records(index, block=0):
+            epoch, group = index // num_groups, index % num_groups
+            key = (self.seed, epoch, group)
+            if num_shares > 1:
+                key += (num_shares, number)
+            files = self._files(epoch, number, num_shares)
+            own = slice(group * _GROUP_SIZE, (group + 1) * _GROUP_SIZE)
+            return _shuffled_records(
+                *(values[own] for values in files), key, block
+            )
+
+        index = epoch * num_groups + group
+        later = tf.data.Dataset.range(index + 1, np.iinfo(np.int64).max)
+        return (
+            records(index, block)
+            .skip(rest)
+            .concatenate(later.flat_map(records))
+        )
+
+    def _group_sizes(self, epoch, number, num_shares):
+        paths, _, counts = (
+            values.numpy() for values in self._files(epoch, number, num_shares)
+        )
+        if num_shares == 1:
+            counts = [self._count(path.decode()) for path in paths]
+        starts = range(0, len(counts), _GROUP_SIZE)
+        return [int(sum(counts[i : i + _GROUP_SIZE])) for i in starts]
+
+    def _files(self, epoch, number, num_shares):
+        """Returns the files of a share of an epoch.
+
+        The records of an epoch, file by file in its order, are cut into
+        shares one after the other. Their sizes differ by one at most, and so
+        do their sums over any number of epochs.
+
+        Returns:
+            Tensors: the paths [F], and of each the number of the first of
+            its records in the share, and how many there are, -1 for all of
+            them; int64 [F].
+        """
+        order = batching.shuffled(len(self.paths), (self.seed, epoch))
+        paths = tf.gather(list(self.paths), order)
+        if num_shares == 1:
+            # Without counting them: that may mean to read them all.
+            zeros = tf.zeros_like(order, tf.int64)
+            return paths, zeros, zeros - 1
+        counts = tf.gather(
+            tf.constant([self._count(path) for path in self.paths], tf.int64),
+            order,
+        )
+        # Of this epoch, and of the next, what all shares consumed before.
+        places = tf.cast(epoch, tf.int64) + tf.constant([[0], [1]], tf.int64)
+        consumed = (
+            places * self.num_examples + tf.range(num_shares, dtype=tf.int64)
+        ) // num_shares
+        sizes = consumed[1] - consumed[0]
+        start = tf.reduce_sum(sizes[:number])
+        before = tf.cumsum(counts, exclusive=True)
+        first = tf.clip_by_value(start - before, 0, counts)
+        last = tf.clip_by_value(start + sizes[number] - before, 0, counts)
+        is_own = last > first
+        return tuple(
+            tf.boolean_mask(values, is_own)
+            for values in (paths, first, last - first)
+        )
+
+    def _make_batch(self, serialized, numbers, seed):
+        batch = self._parse(serialized)
+        if self.mask is None:
+            return batch
+        return self.mask(batch, dynamic_masking.example_seeds(seed, numbers))
+
+    def _parse(self, serialized):
+        batch = tf.io.parse_example(
+            serialized,
+            {
+                name: tf.io.FixedLenFeature(shape, dtype)
+                for name, (dtype, shape) in self.spec.items()
+            },
+        )
+        checks = []
+        for name, limit in self.limits.items():
+            low = tf.reduce_min(batch[name])
+            high = tf.reduce_max(batch[name])
+            text = tf.strings.join(
+                [
+                    f"{BAD_RECORDS} `{name}` must be in [0, {limit}). "
+                    "Received values from ",
+                    tf.strings.as_string(low),
+                    " to ",
+                    tf.strings.as_string(high),
+                    ".",
+                ]
+            )
+            is_good = tf.logical_and(low >= 0, high < limit)
+            checks.append(tf.debugging.Assert(is_good, [text]))
+        with tf.control_dependencies(checks):
+            return {
+                name: tf.cast(value, tf.int32)
+                if value.dtype == tf.int64
+                else tf.identity(value)
+                for name, value in batch.items()
+            }
+
+
+def _shuffled_records(paths, firsts, counts, key, first_block):
+    """Returns the records of a group of files, shuffled in blocks."""
+    records = tf.data.Dataset.from_tensor_slices(
+        (paths, firsts, counts)
+    ).interleave(
+        lambda path, first, count: (
+            tf.data.TFRecordDataset(path).skip(first).take(count)
+        ),
+        cycle_length=_GROUP_SIZE,
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+
+    def shuffle(block, rows):
+        order = batching.shuffled(tf.size(rows), (*key, block))
+        return tf.gather(rows, order)
+
+    return (
+        records.skip(first_block * _BLOCK_SIZE)
+        .batch(_BLOCK_SIZE)
+        .enumerate(first_block)
+        .map(shuffle)
+        .unbatch()
+    )
