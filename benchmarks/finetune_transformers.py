@@ -1,13 +1,13 @@
 """Tunes a model with transformers and PyTorch: a side of finetuning.py.
 
-    python finetune_transformers.py --task=MRPC --data_dir=glue/MRPC \
-        --model=minilm --seed=0
+    python finetune_transformers.py --task=MRPC --train_file=MRPC/train.tsv \
+        --dev_file=MRPC/dev.tsv --model=minilm --seed=0 --output_file=out.json
 
-Runs in an environment of its own, with transformers, torch and scikit-learn.
-The hyper-parameters are those of `bert_tf.run_classifier --bias_correction`:
-AdamW (epsilon 1e-6, decay 0.01 but for biases and layer normalisation),
-clipping at 1, linear warmup and decay, batches padded to their longest. Prints
-one JSON object: the dev scores and the training examples a second.
+Runs in an environment of its own, with transformers and torch. The
+hyper-parameters are those of bert_tf's programs with --bias_correction: AdamW
+(epsilon 1e-6, decay 0.01 but for biases and layer normalisation), clipping at
+1, linear warmup and decay, batches padded to their longest. Writes one JSON
+object: the predictions for the dev set, and the seconds of training.
 """
 
 import argparse
@@ -16,48 +16,245 @@ import json
 import pathlib
 import time
 
-import sklearn.metrics
 import torch
 import transformers
 
-# {task: (header?, columns of the texts, column of the label, scores)}
-TASKS = {
-    "CoLA": (False, (3,), 1, ("matthews_correlation",)),
-    "MRPC": (True, (3, 4), 0, ("accuracy", "f1")),
-    "SST-2": (True, (0,), 1, ("accuracy",)),
-}
-SCORES = {
-    "accuracy": sklearn.metrics.accuracy_score,
-    "f1": sklearn.metrics.f1_score,
-    "matthews_correlation": sklearn.metrics.matthews_corrcoef,
+# {task: (header?, columns of the texts, column of the label)}
+GLUE = {
+    "CoLA": (False, (3,), 1),
+    "MRPC": (True, (3, 4), 0),
+    "SST-2": (True, (0,), 1),
 }
 
 
-def read(path, task):
-    """Returns (texts, label) of every row."""
-    has_header, text_columns, label_column, _ = TASKS[task]
-    with pathlib.Path(path).open(encoding="utf-8-sig", newline="") as stream:
-        rows = list(csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))[
-            has_header:
+class Glue:
+    """One or two texts and a label a row."""
+
+    def __init__(self, options, tokenizer):
+        self.tokenizer, self.max_length = tokenizer, options.max_length
+        self.train = self._read(options.train_file, options.task)
+        self.dev = self._read(options.dev_file, options.task)
+        self.model = (
+            transformers.AutoModelForSequenceClassification.from_pretrained(
+                options.model, num_labels=2
+            )
+        )
+
+    def _read(self, path, task):
+        has_header, text_columns, label_column = GLUE[task]
+        text = pathlib.Path(path).read_text("utf-8-sig")
+        rows = list(
+            csv.reader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE)
+        )
+        return [
+            ([row[column] for column in text_columns], int(row[label_column]))
+            for row in rows[has_header:]
+            if row
         ]
-    return [
-        ([row[column] for column in text_columns], int(row[label_column]))
-        for row in rows
-    ]
 
-
-def batches(rows, order, size, tokenizer, max_length):
-    for start in range(0, len(order), size):
-        chosen = [rows[index] for index in order[start : start + size]]
-        texts = zip(*(texts for texts, _ in chosen))
-        inputs = tokenizer(
+    def inputs(self, rows):
+        texts = zip(*(texts for texts, _ in rows))
+        inputs = self.tokenizer(
             *map(list, texts),
             padding=True,
             truncation=True,
-            max_length=max_length,
+            max_length=self.max_length,
             return_tensors="pt",
         )
-        yield inputs, torch.tensor([label for _, label in chosen])
+        return inputs | {"labels": torch.tensor([label for _, label in rows])}
+
+    def predictions(self, outputs):
+        return [
+            prediction
+            for _, output in outputs
+            for prediction in output.logits.argmax(-1).tolist()
+        ]
+
+
+class Tagging:
+    """Words and their tags; a word's tag is that of its first piece."""
+
+    def __init__(self, options, tokenizer):
+        self.tokenizer, self.max_length = tokenizer, options.max_length
+        self.train = self._read(options.train_file)
+        self.dev = self._read(options.dev_file)
+        self.tags = sorted({tag for _, tags in self.train for tag in tags})
+        self.model = (
+            transformers.AutoModelForTokenClassification.from_pretrained(
+                options.model, num_labels=len(self.tags)
+            )
+        )
+
+    def _read(self, path):
+        text = pathlib.Path(path).read_text("utf-8")
+        sentences = [([], [])]
+        for line in text.split("\n"):
+            if line.strip():
+                for column, value in zip(sentences[-1], line.split("\t")):
+                    column.append(value)
+            elif sentences[-1][0]:
+                sentences.append(([], []))
+        return [sentence for sentence in sentences if sentence[0]]
+
+    def inputs(self, rows):
+        inputs = self.tokenizer(
+            [words for words, _ in rows],
+            is_split_into_words=True,
+            padding=True,
+            truncation=True,
+            max_length=self.max_length,
+            return_tensors="pt",
+        )
+        labels = torch.full(inputs["input_ids"].shape, -100)
+        for number, (_, tags) in enumerate(rows):
+            for word, place in self._first_pieces(inputs, number).items():
+                labels[number, place] = self.tags.index(tags[word])
+        return inputs | {"labels": labels}
+
+    def _first_pieces(self, inputs, number):
+        places = {}
+        for place, word in enumerate(inputs.word_ids(number)):
+            if word is not None:
+                places.setdefault(word, place)
+        return places
+
+    def predictions(self, outputs):
+        found = []
+        for rows, output in outputs:
+            best = output.logits.argmax(-1)
+            encoded = self.tokenizer(
+                [words for words, _ in rows],
+                is_split_into_words=True,
+                truncation=True,
+                max_length=self.max_length,
+            )
+            for number, (words, _) in enumerate(rows):
+                places = self._first_pieces(encoded, number)
+                found.append(
+                    [
+                        self.tags[best[number, places[word]]]
+                        if word in places
+                        else "O"
+                        for word in range(len(words))
+                    ]
+                )
+        return found
+
+
+class Squad:
+    """Windows of SQuAD 1.1; neighbours share 128 pieces."""
+
+    def __init__(self, options, tokenizer):
+        self.tokenizer, self.max_length = tokenizer, options.max_length
+        questions = self._read(options.train_file)
+        self.num_train_rows = len(questions)
+        self.train = self._windows(questions)
+        self.dev_questions = self._read(options.dev_file)
+        self.dev = self._windows(self.dev_questions)
+        self.model = transformers.AutoModelForQuestionAnswering.from_pretrained(
+            options.model
+        )
+
+    def _read(self, path):
+        data = json.loads(pathlib.Path(path).read_text("utf-8"))["data"]
+        return [
+            (each["id"], each["question"], paragraph["context"])
+            + (each["answers"][0]["answer_start"], each["answers"][0]["text"])
+            for article in data
+            for paragraph in article["paragraphs"]
+            for each in paragraph["qas"]
+        ]
+
+    def _windows(self, questions):
+        encoded = self.tokenizer(
+            [question.strip() for _, question, *_ in questions],
+            [context for _, _, context, *_ in questions],
+            truncation="only_second",
+            max_length=self.max_length,
+            stride=min(128, self.max_length // 4),
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        windows = []
+        for number, question in enumerate(
+            encoded["overflow_to_sample_mapping"]
+        ):
+            ids = encoded.sequence_ids(number)
+            offsets = [
+                offset if sequence == 1 else None
+                for offset, sequence in zip(
+                    encoded["offset_mapping"][number], ids
+                )
+            ]
+            _, _, _, start, text = questions[question]
+            windows.append(
+                {
+                    "question": question,
+                    "offsets": offsets,
+                    "span": self._span(offsets, start, start + len(text)),
+                    "inputs": {
+                        name: encoded[name][number]
+                        for name in self.tokenizer.model_input_names
+                    },
+                }
+            )
+        return windows
+
+    def _span(self, offsets, start, stop):
+        inside = [
+            place
+            for place, offset in enumerate(offsets)
+            if offset and offset[0] < stop and offset[1] > start
+        ]
+        is_whole = (
+            inside
+            and offsets[inside[0]][0] <= start
+            and offsets[inside[-1]][1] >= stop
+        )
+        return (inside[0], inside[-1]) if is_whole else (0, 0)
+
+    def inputs(self, rows):
+        inputs = self.tokenizer.pad(
+            [row["inputs"] for row in rows], return_tensors="pt"
+        )
+        starts, ends = zip(*(row["span"] for row in rows))
+        return inputs | {
+            "start_positions": torch.tensor(starts),
+            "end_positions": torch.tensor(ends),
+        }
+
+    def predictions(self, outputs):
+        best = {}
+        for rows, output in outputs:
+            for number, row in enumerate(rows):
+                found = self._best_span(
+                    row, output.start_logits[number], output.end_logits[number]
+                )
+                known = best.get(row["question"], (float("-inf"), ""))
+                best[row["question"]] = max(found, known)
+        return {
+            question[0]: best[number][1]
+            for number, question in enumerate(self.dev_questions)
+        }
+
+    def _best_span(self, row, start_logits, end_logits):
+        context = self.dev_questions[row["question"]][2]
+        best = (float("-inf"), "")
+        ends = end_logits.topk(min(20, len(end_logits))).indices.tolist()
+        for start in start_logits.topk(len(ends)).indices.tolist():
+            for end in ends:
+                if (
+                    max(start, end) < len(row["offsets"])
+                    and row["offsets"][start]
+                    and row["offsets"][end]
+                    and start <= end < start + 30
+                ):
+                    score = float(start_logits[start] + end_logits[end])
+                    text = context[
+                        row["offsets"][start][0] : row["offsets"][end][1]
+                    ]
+                    best = max(best, (score, text))
+        return best
 
 
 def make_optimizer(model, learning_rate):
@@ -75,73 +272,71 @@ def make_optimizer(model, learning_rate):
     )
 
 
+def train(task, options):
+    """Returns the number of steps, and their seconds."""
+    optimizer = make_optimizer(task.model, options.learning_rate)
+    size = options.batch_size
+    num_steps = int(len(task.train) / size * options.epochs)
+    schedule = transformers.get_linear_schedule_with_warmup(
+        optimizer, int(num_steps * options.warmup_proportion), num_steps
+    )
+    task.model.train()
+    step = 0
+    start = time.perf_counter()
+    while step < num_steps:
+        order = torch.randperm(len(task.train)).tolist()
+        order = order[: (num_steps - step) * size]
+        for first in range(0, len(order), size):
+            rows = [task.train[index] for index in order[first : first + size]]
+            with torch.autocast(
+                "cpu", torch.bfloat16, enabled=options.bfloat16
+            ):
+                loss = task.model(**task.inputs(rows)).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(task.model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            step += 1
+    return step, time.perf_counter() - start
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--task", choices=TASKS, required=True)
-    parser.add_argument("--data_dir", required=True)
+    parser.add_argument("--task", required=True)
+    parser.add_argument("--train_file", required=True)
+    parser.add_argument("--dev_file", required=True)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--output_file", required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--learning_rate", type=float, default=5e-5)
     parser.add_argument("--warmup_proportion", type=float, default=0.1)
     parser.add_argument("--max_length", type=int, default=128)
-    parser.add_argument("--threads", type=int, help="Of PyTorch.")
+    parser.add_argument("--bfloat16", action="store_true")
     options = parser.parse_args()
-    if options.threads:
-        torch.set_num_threads(options.threads)
     transformers.set_seed(options.seed)
-
-    folder = pathlib.Path(options.data_dir)
-    train = read(folder / "train.tsv", options.task)
-    dev = read(folder / "dev.tsv", options.task)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        options.model, num_labels=2
-    )
-    optimizer = make_optimizer(model, options.learning_rate)
-    num_steps = int(len(train) / options.batch_size * options.epochs)
-    schedule = transformers.get_linear_schedule_with_warmup(
-        optimizer, int(num_steps * options.warmup_proportion), num_steps
-    )
+    kinds = {"WNUT17": Tagging, "SQuAD": Squad}
+    task = kinds.get(options.task, Glue)(options, tokenizer)
+    num_steps, seconds = train(task, options)
 
-    model.train()
-    step = 0
-    start = time.perf_counter()
-    while step < num_steps:
-        order = torch.randperm(len(train)).tolist()
-        order = order[: (num_steps - step) * options.batch_size]
-        for inputs, labels in batches(
-            train, order, options.batch_size, tokenizer, options.max_length
-        ):
-            loss = model(**inputs, labels=labels).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            step += 1
-    seconds = time.perf_counter() - start
-
-    model.eval()
-    predictions, labels = [], []
+    task.model.eval()
+    outputs = []
     with torch.inference_mode():
-        for inputs, batch_labels in batches(
-            dev, range(len(dev)), 64, tokenizer, options.max_length
-        ):
-            predictions += model(**inputs).logits.argmax(-1).tolist()
-            labels += batch_labels.tolist()
+        for first in range(0, len(task.dev), 64):
+            rows = task.dev[first : first + 64]
+            outputs.append((rows, task.model(**task.inputs(rows))))
     results = {
-        name: float(SCORES[name](labels, predictions))
-        for name in TASKS[options.task][3]
+        "predictions": task.predictions(outputs),
+        "examples": num_steps
+        * options.batch_size
+        * getattr(task, "num_train_rows", len(task.train))
+        / len(task.train),
+        "seconds": seconds,
     }
-    results |= {
-        "task": options.task,
-        "seed": options.seed,
-        "steps": step,
-        "examples_per_second": step * options.batch_size / seconds,
-    }
-    print(json.dumps(results))
+    pathlib.Path(options.output_file).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-r"""Tunes to tasks of GLUE beside transformers: dev scores and speed.
+r"""Tunes to tasks beside transformers: dev scores and speed.
 
-    python benchmarks/finetuning.py --init_checkpoint=minilm --glue_dir=glue \
+    python benchmarks/finetuning.py --init_checkpoint=minilm --data_dir=data \
         --tasks=MRPC,CoLA --seeds=0,1,2 --peer_python=/env/peers/bin/python \
         --output_dir=finetuning_benchmark
 
-For every task and seed, `run_classifier --bias_correction` and
+For every task and seed, a program of bert_tf with --bias_correction and
 finetune_transformers.py are run one after the other on the same rows with the
-same hyper-parameters, each alone on the machine. What is finished is in
---output_dir and is not run again. Prints a table in Markdown: the mean of
-the dev scores over the seeds, and the training examples a second.
+same hyper-parameters, each alone on the machine. --data_dir has glue/<task>/,
+ner/wnut17/ and squad/. Predictions of both sides are scored by the same code.
+What is finished is in --output_dir and is not run again. Prints a table in
+Markdown: the mean of the dev scores over the seeds, and the median of the
+training examples (rows, sentences, questions) a second, tracing included.
 """
 
 import json
@@ -21,11 +23,18 @@ import sys
 from absl import app
 from absl import flags
 
+from bert_tf.tasks import entity_scores
+from bert_tf.tasks import glue_files
+from bert_tf.tasks import metrics
+from bert_tf.tasks import squad_files
+from bert_tf.tasks import squad_scores
+from bert_tf.tasks import tagging_files
+
 _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "A model folder.", required=True
 )
-_GLUE_DIR = flags.DEFINE_string(
-    "glue_dir", None, "Folder with a folder for each task.", required=True
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir", None, "Folder of all sets.", required=True
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder of the runs.", required=True
@@ -33,35 +42,141 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python",
     None,
-    "A Python with transformers, torch and scikit-learn.",
+    "A Python with transformers and torch.",
     required=True,
 )
-_TASKS = flags.DEFINE_list("tasks", ["MRPC", "CoLA"], "Names of tasks.")
+_TASKS = flags.DEFINE_list(
+    "tasks", ["MRPC", "CoLA"], "Of MRPC, CoLA, SST-2, WNUT17, SQuAD."
+)
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of the runs.")
-_MAX_TRAIN_ROWS = flags.DEFINE_integer(
-    "max_train_rows", None, "Take the first rows of larger training sets."
+_NUM_TRAIN_EPOCHS = flags.DEFINE_float("num_train_epochs", 3, "Of all runs.")
+_MIXED_PRECISION = flags.DEFINE_enum(
+    "mixed_precision", "float32", ["float32", "bfloat16"], "Of both sides."
 )
 _OPTIONS = flags.DEFINE_list(
-    "options",
-    [],
-    "Further flags of run_classifier, e.g. mixed_precision=bfloat16.",
+    "options", [], "Further flags of bert_tf's programs."
 )
-_WITH_PEER = flags.DEFINE_bool("with_peer", True, "Run transformers too.")
+
+_BATCH_SIZE = 32
+_MAX_TRAIN_ROWS = {"SST-2": 20000, "SQuAD": 3000}
 
 
-def data_dir(task):
-    """Returns the task's folder, or a copy of it with fewer rows."""
-    source = pathlib.Path(_GLUE_DIR.value, task)
-    if _MAX_TRAIN_ROWS.value is None:
-        return source
-    copy = pathlib.Path(_OUTPUT_DIR.value, f"{task}-{_MAX_TRAIN_ROWS.value}")
-    copy.mkdir(parents=True, exist_ok=True)
-    lines = (source / "train.tsv").read_bytes().split(b"\n")
-    has_header = task != "CoLA"
-    rows = lines[: _MAX_TRAIN_ROWS.value + has_header]
-    (copy / "train.tsv").write_bytes(b"\n".join(rows) + b"\n")
-    (copy / "dev.tsv").write_bytes((source / "dev.tsv").read_bytes())
-    return copy
+class Glue:
+    """A task of single texts or pairs."""
+
+    program = "bert_tf.run_classifier"
+    max_seq_length = 128
+
+    def __init__(self, name):
+        self.name = name
+        self.folder = pathlib.Path(_DATA_DIR.value, "glue", name)
+        self.dev_file = self.folder / "dev.tsv"
+        self.score_names = {
+            "CoLA": ("matthews_correlation",),
+            "MRPC": ("accuracy", "f1"),
+            "SST-2": ("accuracy",),
+        }[name]
+
+    def prepare(self, folder):
+        """Writes the rows to train on; returns the file."""
+        lines = (self.folder / "train.tsv").read_bytes().split(b"\n")
+        has_header = self.name != "CoLA"
+        limit = _MAX_TRAIN_ROWS.get(self.name, len(lines))
+        (folder / "train.tsv").write_bytes(
+            b"\n".join(lines[: limit + has_header]).rstrip(b"\n") + b"\n"
+        )
+        (folder / "dev.tsv").write_bytes(self.dev_file.read_bytes())
+        return folder / "train.tsv"
+
+    def num_rows(self, train_file):
+        return train_file.read_bytes().count(b"\n") - (self.name != "CoLA")
+
+    def flags(self, train_file):
+        return [f"--task_name={self.name}", f"--data_dir={train_file.parent}"]
+
+    def scores(self, predictions):
+        task_files = glue_files.glue_task(self.name)
+        labels = task_files.read(self.folder, glue_files.DEV).labels
+        return {
+            name: getattr(metrics, name)(predictions, labels)
+            for name in self.score_names
+        }
+
+
+class Tagging:
+    """WNUT17's entities."""
+
+    program = "bert_tf.run_tagger"
+    max_seq_length = 128
+    score_names = ("f1",)
+
+    def __init__(self):
+        folder = pathlib.Path(_DATA_DIR.value, "ner", "wnut17")
+        self.train_file, self.dev_file = (
+            pathlib.Path(tagging_files.find_file(str(folder), split))
+            for split in (tagging_files.TRAIN, tagging_files.DEV)
+        )
+
+    def prepare(self, folder):
+        return self.train_file
+
+    def num_rows(self, train_file):
+        return len(tagging_files.read_columns(str(train_file)))
+
+    def flags(self, train_file):
+        return [f"--train_file={train_file}", f"--eval_file={self.dev_file}"]
+
+    def scores(self, predictions):
+        dev = tagging_files.read_columns(str(self.dev_file))
+        tags = iter(dev.tags)
+        wanted = [[next(tags) for _ in range(n)] for n in dev.row_lengths]
+        return {"f1": entity_scores.score_tags(predictions, wanted)["f1"]}
+
+
+class Squad:
+    """Questions of SQuAD 1.1."""
+
+    program = "bert_tf.run_squad"
+    max_seq_length = 256
+    score_names = ("exact_match", "f1")
+
+    def __init__(self):
+        self.folder = pathlib.Path(_DATA_DIR.value, "squad")
+        self.dev_file = self.folder / "dev-v1.1.json"
+
+    def prepare(self, folder):
+        """Writes the first questions of the training set."""
+        squad = json.loads((self.folder / "train-v1.1.json").read_text("utf-8"))
+        left = _MAX_TRAIN_ROWS["SQuAD"]
+        for article in squad["data"]:
+            for paragraph in article["paragraphs"]:
+                del paragraph["qas"][left:]
+                left -= len(paragraph["qas"])
+        path = folder / "train.json"
+        path.write_text(json.dumps(squad), "utf-8")
+        return path
+
+    def num_rows(self, train_file):
+        return _MAX_TRAIN_ROWS["SQuAD"]
+
+    def flags(self, train_file):
+        return [
+            f"--train_file={train_file}",
+            f"--predict_file={self.dev_file}",
+            "--do_predict",
+        ]
+
+    def scores(self, predictions):
+        dev = squad_files.read_squad(
+            str(self.dev_file), version_2_with_negative=False, is_training=False
+        )
+        return squad_scores.scores_1_1(
+            [predictions[name] for name in dev.ids], dev.answers
+        )
+
+
+def find_task(name):
+    return {"WNUT17": Tagging, "SQuAD": Squad}.get(name, lambda: Glue(name))()
 
 
 def run(command, log):
@@ -74,15 +189,18 @@ def run(command, log):
     return process.stdout
 
 
-def run_bert_tf(task, seed, folder):
-    log = folder.with_suffix(".log")
+def run_bert_tf(name, seed, path):
+    task = find_task(name)
+    train_file = task.prepare(path)
     output = run(
         [
-            *(sys.executable, "-m", "bert_tf.run_classifier"),
-            f"--task_name={task}",
-            f"--data_dir={data_dir(task)}",
+            *(sys.executable, "-m", task.program),
+            *task.flags(train_file),
             f"--init_checkpoint={_INIT_CHECKPOINT.value}",
-            f"--output_dir={folder}",
+            f"--output_dir={path / 'output'}",
+            f"--max_seq_length={task.max_seq_length}",
+            f"--num_train_epochs={_NUM_TRAIN_EPOCHS.value}",
+            f"--mixed_precision={_MIXED_PRECISION.value}",
             f"--random_seed={seed}",
             # One line of the log an epoch, with its mean speed.
             "--iterations_per_loop=1000000",
@@ -90,64 +208,80 @@ def run_bert_tf(task, seed, folder):
             *("--bias_correction", "--do_train", "--do_eval"),
             *(f"--{option}" for option in _OPTIONS.value),
         ],
-        log,
+        path / "log",
     )
-    scores = dict(re.findall(r"^eval_(\w+) = (\S+)$", output, re.M))
+    scores = dict(re.findall(r"^(?:eval_)?(\w+) = (\S+)$", output, re.M))
     # "step 114/343  loss 0.61  ...  24.3 examples/s"
-    lines = re.findall(r"step (\d+)/.* ([\d.]+) examples/s", log.read_text())
+    lines = re.findall(
+        r"step (\d+)/.* ([\d.]+) examples/s", (path / "log").read_text()
+    )
     seconds, previous = 0.0, 0
     for step, speed in lines:
-        seconds += (int(step) - previous) / float(speed)
+        seconds += _BATCH_SIZE * (int(step) - previous) / float(speed)
         previous = int(step)
+    num_examples = task.num_rows(train_file) * _NUM_TRAIN_EPOCHS.value
     return {
-        **{name: float(value) for name, value in scores.items()},
-        "examples_per_second": previous / seconds,
+        **{name: float(scores[name]) for name in task.score_names},
+        "examples_per_second": num_examples / seconds,
     }
 
 
-def run_transformers(task, seed, folder):
-    output = run(
+def run_transformers(name, seed, path):
+    task = find_task(name)
+    train_file = task.prepare(path)
+    run(
         [
             _PEER_PYTHON.value,
             str(pathlib.Path(__file__).with_name("finetune_transformers.py")),
-            f"--task={task}",
-            f"--data_dir={data_dir(task)}",
+            f"--task={name}",
+            f"--train_file={train_file}",
+            f"--dev_file={task.dev_file}",
             f"--model={_INIT_CHECKPOINT.value}",
             f"--seed={seed}",
+            f"--epochs={_NUM_TRAIN_EPOCHS.value}",
+            f"--max_length={task.max_seq_length}",
+            f"--output_file={path / 'output.json'}",
+            *(["--bfloat16"] * (_MIXED_PRECISION.value == "bfloat16")),
         ],
-        folder.with_suffix(".log"),
+        path / "log",
     )
-    return json.loads(output.splitlines()[-1])
+    results = json.loads((path / "output.json").read_text())
+    return {
+        **task.scores(results["predictions"]),
+        "examples_per_second": results["examples"] / results["seconds"],
+    }
 
 
 def main(_):
-    sides = {"bert_tf": run_bert_tf}
-    if _WITH_PEER.value:
-        sides["transformers"] = run_transformers
-    output_dir = pathlib.Path(_OUTPUT_DIR.value)
-    output_dir.mkdir(parents=True, exist_ok=True)
+    sides = {"bert_tf": run_bert_tf, "transformers": run_transformers}
+    output_dir = pathlib.Path(_OUTPUT_DIR.value).absolute()
     found = {}
     for task in _TASKS.value:
         for seed in _SEEDS.value:
             for side, run_side in sides.items():
-                path = output_dir / f"{task}-{seed}-{side}.json"
-                if not path.exists():
-                    results = run_side(task, seed, path.with_suffix(""))
-                    path.write_text(json.dumps(results))
-                results = json.loads(path.read_text())
-                print(path.stem, results, flush=True)
+                path = output_dir / f"{task}-{seed}-{side}"
+                results_file = path / "results.json"
+                if not results_file.exists():
+                    path.mkdir(parents=True, exist_ok=True)
+                    results = run_side(task, seed, path)
+                    results_file.write_text(json.dumps(results))
+                results = json.loads(results_file.read_text())
+                print(path.name, results, flush=True)
                 found.setdefault((task, side), []).append(results)
 
     print("| | | scores on dev, mean of seeds | examples/s |")
     print("|---|---|---|---|")
-    names = ("accuracy", "f1", "matthews_correlation")
     for (task, side), runs in found.items():
-        cells = [
-            f"{name} {100 * statistics.mean(run[name] for run in runs):.1f}"
-            for name in names
-            if name in runs[0]
-        ]
+        means = {
+            name: statistics.mean(run[name] for run in runs) for name in runs[0]
+        }
         speed = statistics.median(run["examples_per_second"] for run in runs)
+        del means["examples_per_second"]
+        # SQuAD's are percent as they are.
+        cells = [
+            f"{name} {mean * (1 if task == 'SQuAD' else 100):.1f}"
+            for name, mean in means.items()
+        ]
         print(f"| {task} | {side} | {', '.join(cells)} | {speed:.1f} |")
 
 

@@ -12,7 +12,8 @@ the development set's entities, as conlleval counts them, in eval_results.txt,
 and the test set with a column of predicted tags in test_predictions.txt. The
 sets of TensorFlow Datasets that are on this machine go as well:
 
-    python -m bert_tf.run_tagger --tfds_name=conll2003 --data_dir=tfds ...
+    python -m bert_tf.run_tagger --tfds_name=conll2003 \
+        --tfds_data_dir=tensorflow_datasets ...
 
 Run again with the same flags after a stop, it goes on.
 """
@@ -34,6 +35,7 @@ from bert_tf.tasks import tagging
 from bert_tf.tasks import tagging_files
 from bert_tf.tasks import tagging_tfds
 from bert_tf.tasks import tagging_windows
+from bert_tf.tasks import tfds_examples
 from bert_tf.tasks import tuning
 from bert_tf.tasks.tagging import TaggingTask
 from bert_tf.tasks.tagging_windows import TaggingSource
@@ -44,7 +46,7 @@ _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
     "Folder with files named train, dev and test, each with .conll, .txt, "
-    ".tsv or nothing after it; with --tfds_name that of TensorFlow Datasets.",
+    ".tsv or nothing after it.",
 )
 _FILES = {
     tagging_files.TRAIN: flags.DEFINE_string(
@@ -62,8 +64,12 @@ _FILES = {
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
     None,
-    "A set of TensorFlow Datasets that has been prepared on this machine, "
-    "e.g. conll2003.",
+    "A prepared set of TensorFlow Datasets instead of files, e.g. conll2003.",
+)
+_TFDS_DATA_DIR = flags.DEFINE_string(
+    "tfds_data_dir",
+    None,
+    "Folder of prepared sets. Default: ~/tensorflow_datasets.",
 )
 _TOKEN_COLUMN = flags.DEFINE_string(
     "token_column",
@@ -106,7 +112,10 @@ def main(argv):
         tagging_files.DEV: config.do_eval,
         tagging_files.TEST: config.do_predict,
     }
-    examples = {split: _read(split) for split in wanted if wanted[split]}
+    builder = _find_data_set()
+    examples = {
+        split: _read(split, builder) for split in wanted if wanted[split]
+    }
     task = _find_task(folder, examples)
     start = tuning.find_start(config, folder)
     maker = WindowMaker(start.preprocessor(config.max_seq_length))
@@ -171,17 +180,26 @@ def main(argv):
             print(f"{len(tags)} tags in {path}")
 
 
-def _read(split):
+def _find_data_set():
+    """Returns the builder of --tfds_name, or None; checks the flags of data."""
+    if _TFDS_NAME.value is None:
+        if _TFDS_DATA_DIR.value is not None:
+            raise ValueError("--tfds_data_dir must be given with --tfds_name.")
+        return None
+    for flag in (_DATA_DIR, *_FILES.values()):
+        if flag.value is not None:
+            raise ValueError(
+                f"--{flag.name} must not be given with --tfds_name."
+            )
+    return tfds_examples.open_builder(_TFDS_NAME.value, _TFDS_DATA_DIR.value)
+
+
+def _read(split, builder):
     """Returns the `TaggingExamples` of a split; of the test set no tags."""
-    tag_column = _TAG_COLUMN.value
-    if _TFDS_NAME.value:
-        return tagging_tfds.read_tfds(
-            _TFDS_NAME.value,
-            _DATA_DIR.value,
-            split,
-            _TOKEN_COLUMN.value,
-            tag_column,
-            has_tags=split != tagging_files.TEST,
+    has_tags = split != tagging_files.TEST
+    if builder is not None:
+        return tagging_tfds.read(
+            builder, split, _TOKEN_COLUMN.value, _TAG_COLUMN.value, has_tags
         )
     path = _FILES[split].value
     if path is None:
@@ -190,7 +208,7 @@ def _read(split):
     return tagging_files.read_columns(
         path,
         _column(_TOKEN_COLUMN.value, 0),
-        None if split == tagging_files.TEST else _column(tag_column, -1),
+        _column(_TAG_COLUMN.value, -1) if has_tags else None,
     )
 
 

@@ -11,6 +11,7 @@ os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import keras  # noqa: E402
+import program_server  # noqa: E402
 import pytest  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
@@ -31,23 +32,37 @@ def _fresh_keras():
 
 
 @pytest.fixture
-def run_program():
+def run_program(tmp_path_factory):
     """Returns a function that runs a program of the library as users do.
 
     `run_program("bert_tf.run_pretraining", "--do_train", ...)` returns the
     finished process with its text; it fails the test on a non-zero exit
-    status unless `check=False`.
+    status unless `check=False`. With `env`, more variables of the
+    environment, the program does not share its libraries' import with others.
     """
 
     def run(module, *arguments, check=True, env=None, cwd=None):
-        process = subprocess.run(
-            [sys.executable, "-m", module, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            env=os.environ | (env or {}),
-            cwd=cwd,
-            timeout=300,
-        )
+        arguments = list(map(str, arguments))
+        if env is None:
+            folder = tmp_path_factory.mktemp("program")
+            streams = [folder / "stdout", folder / "stderr"]
+            status = program_server.run(
+                module, arguments, cwd, *streams, timeout=300
+            )
+            process = subprocess.CompletedProcess(
+                [module, *arguments],
+                status,
+                *(stream.read_text("utf-8") for stream in streams),
+            )
+        else:
+            process = subprocess.run(
+                [sys.executable, "-m", module, *arguments],
+                capture_output=True,
+                text=True,
+                env=os.environ | env,
+                cwd=cwd,
+                timeout=300,
+            )
         if check and process.returncode != 0:
             pytest.fail(
                 f"{module} exited with {process.returncode}\n"

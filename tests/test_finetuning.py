@@ -46,6 +46,9 @@ COLOUR = GlueTask(
     labels=("no", "yes", "perhaps"),
     metrics=("accuracy",),
 )
+WEIGHTED = dataclasses.replace(
+    COLOUR, name="weighted", class_weights=(0.5, 3.0, 1.0)
+)
 WARMTH = GlueTask(
     name="warmth", text_features=("text",), metrics=("pearson", "spearman")
 )
@@ -154,8 +157,12 @@ def test_six_lines_of_a_notebook_learn_a_separable_problem(untuned_folder):
     assert loss < 0.2
 
 
-@pytest.mark.parametrize("task", [COLOUR, WARMTH], ids=lambda task: task.name)
-def test_fit_and_loop_give_equal_weights(tmp_path, task):
+@pytest.mark.parametrize(
+    ("task", "num_parts"),
+    [(COLOUR, 1), (WEIGHTED, 3), (WARMTH, 1)],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_fit_and_loop_give_equal_weights(tmp_path, task, num_parts):
     source, config = make_source(task), make_config(iterations_per_loop=7)
     fitted = make_state(task, tmp_path / "fit", one_device())
     looped = make_state(task, tmp_path / "loop", one_device())

@@ -1,5 +1,6 @@
 """The task, its files and its batches."""
 
+import dataclasses
 import json
 
 import keras
@@ -255,6 +256,26 @@ def test_training_is_a_function_of_seed_and_place():
     assert rows[:5] != rows[5:]
     later = next(source.training_batches(2, 6).as_numpy_iterator())
     np.testing.assert_array_equal(later["input_ids"], batches[3]["input_ids"])
+
+
+def test_batches_of_one_length_hold_the_same_examples():
+    source = ChoiceSource(
+        examples=make_examples(40),
+        preprocessor=Preprocessor(VOCABULARY, max_seq_length=19),
+        is_trimmed=True,
+    )
+    sorted_source = dataclasses.replace(source, window_batches=10)
+    rows, num_tokens = [], []
+    for each in (source, sorted_source):
+        batches = list(each.training_batches(4).take(10).as_numpy_iterator())
+        rows.append(
+            sorted(
+                tuple(ids[ids > 0]) for b in batches for ids in b["input_ids"]
+            )
+        )
+        num_tokens.append(sum(batch["input_ids"].size for batch in batches))
+    assert rows[0] == rows[1]
+    assert num_tokens[1] < 0.95 * num_tokens[0]
 
 
 def test_fit_and_loop_give_equal_weights(tmp_path):

@@ -11,6 +11,7 @@ from test_pretraining_builder import write_text
 
 from bert_tf.pretraining import builder
 from bert_tf.pretraining import documents
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
 from bert_tf.text.tokenizer import WordpieceTokenizer
@@ -35,7 +36,7 @@ def small(monkeypatch):
     monkeypatch.setattr(documents, "PART_BYTES", 700)
     monkeypatch.setattr(sentence_pairs, "BLOCK_TOKENS", 1500)
     monkeypatch.setattr(sentence_pairs.num_blocks, "__defaults__", (1500,))
-    monkeypatch.setattr(builder, "_SEGMENT_SIZE", 50)
+    monkeypatch.setattr(record_set, "SEGMENT_SIZE", 50)
 
 
 @pytest.mark.parametrize(

@@ -142,9 +142,9 @@ def test_records_of_a_set(data_dir, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"name": "none_such"}, "`tfds_name` must .*none_such.* not found"),
-        ({"name": "wikipedia/20230601.en"}, "wikipedia/20230601.en is not pre"),
-        ({"name": "letters:2.0.0"}, "`tfds_name` must .*2.0.0"),
+        ({"name": "none_such"}, "--tfds_name=none_such: .* not found"),
+        ({"name": "wikipedia/20230601.en"}, "--tfds_name=wiki.*en is not pre"),
+        ({"name": "letters:2.0.0"}, "--tfds_name=letters:2.0.0: "),
         ({"split": "dev"}, "`tfds_split` must .*: test, train. .*'dev'"),
         ({"split": "train[5:5]"}, "`tfds_split` must hold an example"),
         ({"text_field": "number"}, "`text_field` must .*: number, text. "),

@@ -7,6 +7,7 @@ import tensorflow_datasets as tfds
 
 from bert_tf.tasks import tagging_files
 from bert_tf.tasks import tagging_tfds
+from bert_tf.tasks import tfds_examples
 
 NAMES = ["O", "B-x", "I-x"]
 ROWS = {
@@ -52,9 +53,14 @@ def stored(tmp_path_factory):
     return folder
 
 
+def read(name, folder, *arguments, **options):
+    builder = tfds_examples.open_builder(name, folder)
+    return tagging_tfds.read(builder, *arguments, **options)
+
+
 @pytest.mark.parametrize("name", ["classes", "strings"])
 def test_stored_set_is_read(stored, tmp_path, name):
-    examples = tagging_tfds.read_tfds(name, stored, tagging_files.TRAIN)
+    examples = read(name, stored, tagging_files.TRAIN)
     assert examples.words == ("a", "b\tc", "é", "d")
     assert examples.tags == ("O", "B-x", "I-x", "B-x")
     assert examples.row_lengths.tolist() == [3, 1]
@@ -63,7 +69,7 @@ def test_stored_set_is_read(stored, tmp_path, name):
     assert path.read_text("utf-8") == (
         "a\tO\tO\nb c\tB-x\tO\né\tI-x\tB-x\n\nd\tB-x\tI-x\n\n"
     )
-    dev = tagging_tfds.read_tfds(
+    dev = read(
         name, stored, tagging_files.DEV, "tokens", "tags", has_tags=False
     )
     assert dev.words == ("e", "f")
@@ -73,35 +79,32 @@ def test_stored_set_is_read(stored, tmp_path, name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nonesuch", tagging_files.TRAIN), "tfds_name='nonesuch'"),
         (("classes", tagging_files.TEST), "must have a split test"),
         (("classes", tagging_files.TRAIN, "words"), "a feature words"),
         (("classes", tagging_files.TRAIN, None, "pos"), "a feature pos"),
-        (("conll2003", tagging_files.TRAIN), "has not been prepared in"),
     ],
 )
 def test_what_is_not_there_is_told(stored, arguments, message):
     name, *others = arguments
     with pytest.raises(ValueError, match=message):
-        tagging_tfds.read_tfds(name, stored, *others)
+        read(name, stored, *others)
 
 
 def test_conll_2003_as_the_library_describes_it(tmp_path):
-    tags = np.int64([3, 0, 7, 8])
-
-    def as_dataset(builder, split, **kwargs):
-        assert split == "validation"
-        row = {"tokens": ["EU", "says", "So", "So"], "ner": tags}
-        return tf.data.Dataset.from_tensors(row)
-
-    with tfds.testing.mock_data(as_dataset_fn=as_dataset):
-        examples = tagging_tfds.read_tfds(
-            "conll2003", str(tmp_path), tagging_files.DEV
+    with tfds.testing.mock_data(num_examples=1):
+        builder = tfds.builder("conll2003", data_dir=tmp_path)
+        info = tfds.core.SplitInfo(name="dev", shard_lengths=[1], num_bytes=0)
+        builder.info.set_splits(tfds.core.splits.SplitDict([info]))
+        # What is made up has rows of other numbers of tags than of words.
+        with pytest.raises(ValueError, match="row 0: must have as many tags"):
+            tagging_tfds.read(builder, tagging_files.DEV)
+        rows = tf.data.Dataset.from_tensors(
+            {
+                "tokens": ["EU", "says", "So", "So"],
+                "ner": np.int64([3, 0, 7, 8]),
+            }
         )
-        assert examples.words == ("EU", "says", "So", "So")
-        assert examples.tags == ("B-ORG", "O", "B-MISC", "I-MISC")
-        tags = tags[:3]
-        with pytest.raises(ValueError, match="row 0: .* 4 words, 3 tags"):
-            tagging_tfds.read_tfds(
-                "conll2003", str(tmp_path), tagging_files.DEV
-            )
+        builder.as_dataset = lambda split, **options: rows
+        examples = tagging_tfds.read(builder, tagging_files.DEV)
+    assert examples.words == ("EU", "says", "So", "So")
+    assert examples.tags == ("B-ORG", "O", "B-MISC", "I-MISC")

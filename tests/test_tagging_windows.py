@@ -1,5 +1,6 @@
 """Windows, labels and predictions, against plain loops, on random sentences."""
 
+import dataclasses
 import functools
 import random
 
@@ -165,6 +166,23 @@ def test_windows_of_training_are_a_function_of_seed_and_place():
     assert [tuple(ids) for ids in later["input_ids"]] == [
         row[:9] for row in rows[8:12]
     ]
+
+
+def test_batches_of_one_length_hold_the_same_windows():
+    source = source_of(random_examples(2), length=40, is_trimmed=True)
+    sorted_source = dataclasses.replace(source, window_batches=8)
+    rows, num_tokens = [], []
+    for each in (source, sorted_source):
+        # Two of the windows in which batches are sorted.
+        batches = list(each.training_batches(4).take(16).as_numpy_iterator())
+        rows.append(
+            sorted(
+                tuple(ids[ids > 0]) for b in batches for ids in b["input_ids"]
+            )
+        )
+        num_tokens.append(sum(batch["input_ids"].size for batch in batches))
+    assert rows[0] == rows[1]
+    assert num_tokens[1] < 0.95 * num_tokens[0]
 
 
 def test_sentences_without_tags_are_predicted():

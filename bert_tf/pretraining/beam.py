@@ -27,6 +27,7 @@ from bert_tf.pretraining import builder
 from bert_tf.pretraining import corpus
 from bert_tf.pretraining import documents
 from bert_tf.pretraining import examples
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import records
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
@@ -64,7 +65,7 @@ def build(input_files, output_files, tokenizer, settings, options, work_dir):
         fast=tokenizer.fast,
         settings=settings,
     )
-    manifest = builder.make_manifest(source, [], tokenizer, settings)
+    manifest = record_set.make_manifest(source, [], tokenizer, settings)
     pipeline_options = PipelineOptions(options)
     unknown = pipeline_options.get_all_options(retain_unknown_options=True)
     unknown = set(unknown) - set(pipeline_options.get_all_options())
@@ -122,7 +123,7 @@ def _add_stages(pipeline, job, output_paths, manifest):
         one
         | "Segments"
         >> beam.Map(
-            _segments, block_counts, len(output_paths), builder._SEGMENT_SIZE
+            _segments, block_counts, len(output_paths), record_set.SEGMENT_SIZE
         )
     )
     written = (
@@ -167,21 +168,12 @@ def _with_counts(function):
 def _total_of(outputs, name):
     """Returns the sums of all tasks' numbers, as a side input."""
     return beam.pvalue.AsSingleton(
-        outputs[_COUNTS] | name >> beam.CombineGlobally(_sum)
+        outputs[_COUNTS] | name >> beam.CombineGlobally(record_set.total)
     )
 
 
 def _list_of(collection):
     return beam.pvalue.AsList(collection)
-
-
-def _sum(counts):
-    """Returns the sums of dictionaries of numbers; {} of none."""
-    total = {}
-    for each in counts:
-        for name, number in each.items():
-            total[name] = total.get(name, 0) + number
-    return total
 
 
 def _dtype(job):
@@ -259,7 +251,7 @@ def _scratch():
 
 
 def _num_blocks(_, counts, source, block_tokens):
-    builder.check_tokens(counts["tokens"], source)
+    record_set.check_tokens(counts["tokens"], source)
     return sentence_pairs.num_blocks(counts["tokens"], block_tokens)
 
 
@@ -284,8 +276,8 @@ def _starts(sizes):
 
 
 def _segments(_, counts, num_shards, segment_size):
-    builder.check_examples(counts["examples"])
-    return builder.segments_of(counts["examples"], num_shards, segment_size)
+    record_set.check_examples(counts["examples"])
+    return record_set.segments_of(counts["examples"], num_shards, segment_size)
 
 
 def _arrays(chunks, dtype):
@@ -339,11 +331,13 @@ def _write_manifests(
     settings,
 ):
     manifest.inputs.extend(described for _, described in sorted(inputs))
-    total = _sum(numbers for _, numbers in segments)
-    by_shard = [_sum(each.values()) for each in _written(shards, segments)]
-    builder.write_manifests(
+    total = record_set.total(numbers for _, numbers in segments)
+    by_shard = [
+        record_set.total(each.values()) for each in _written(shards, segments)
+    ]
+    record_set.write_manifests(
         manifest,
-        builder.make_counts(part_counts, block_counts, total, settings),
+        record_set.make_counts(part_counts, block_counts, total, settings),
         {
             path: {
                 "examples": numbers.get("records", 0),

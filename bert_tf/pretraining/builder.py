@@ -8,7 +8,6 @@ of the corpus and the settings alone, and what is held in memory depends on
 neither.
 """
 
-import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -20,62 +19,18 @@ import shutil
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf import manifest as manifests
 from bert_tf.pretraining import documents
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import records
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
 from bert_tf.pretraining import workers
-
-# Examples of one task of the last stage.
-_SEGMENT_SIZE = 1 << 16
 
 # Input for which one more process is worth its start.
 _BYTES_A_WORKER = 8 << 20
 
 # Version of the files in a work folder: only the same one goes on with them.
 _WORK_VERSION = 2
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Counts:
-    """Totals of a set of records.
-
-    Args:
-        documents: Documents read.
-        sentences: Their sentences.
-        tokens: Their tokens.
-        examples: Examples written.
-        records: Records that hold them: as many, or fewer rows of several.
-        example_tokens: Tokens of all examples, [CLS] and [SEP] counted.
-        random_pairs: Examples whose second segment is a random one, or
-            whose segments are swapped.
-        predictions: Tokens that are to be predicted; none are chosen where
-            the masking is dynamic.
-        cut_lines: Lines that were too long, and cut.
-        cut_documents: Documents that were too long, and cut.
-        lone_documents: Documents with no other to draw a random next
-            sentence from; their own were drawn.
-        skipped_documents: Documents of one sentence, which have no example
-            with the objective "sentence_order".
-        padding: Share of the records' columns that is padding.
-        unpacked_padding: What it would be with one example a record.
-    """
-
-    documents: int
-    sentences: int
-    tokens: int
-    examples: int
-    records: int
-    example_tokens: int
-    random_pairs: int
-    predictions: int
-    cut_lines: int
-    cut_documents: int
-    lone_documents: int
-    skipped_documents: int
-    padding: float
-    unpacked_padding: float
 
 
 def build(
@@ -110,7 +65,7 @@ def build(
             end. None is one beside the first record file.
 
     Returns:
-        The `Counts`.
+        The `record_set.Counts`.
 
     Raises:
         ValueError: If a file is missing, empty or not in its format, or there
@@ -128,7 +83,7 @@ def build(
     num_workers = num_workers or _default_workers(sum(source.sizes(parts)))
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
         inputs = list(pool.map(documents.describe, source.paths))
-    manifest = make_manifest(source, inputs, tokenizer, settings)
+    manifest = record_set.make_manifest(source, inputs, tokenizer, settings)
     work = dataclasses.asdict(manifest) | {
         "version": _WORK_VERSION,
         "fast": tokenizer.fast,
@@ -158,33 +113,6 @@ def source_of(input_files, settings):
         paths=tuple(documents.input_paths(input_files)),
         input_format=settings.input_format,
         text_field=settings.text_field,
-    )
-
-
-def make_manifest(source, inputs, tokenizer, settings):
-    """Returns the `Manifest` of records, as far as it is known before.
-
-    Args:
-        source: What is read.
-        inputs: `documents.describe` of each of its files.
-        tokenizer: The `WordpieceTokenizer`.
-        settings: The `stages.Settings`.
-    """
-    return manifests.Manifest(
-        max_seq_length=settings.max_seq_length,
-        max_predictions_per_seq=settings.max_predictions_per_seq,
-        vocab_size=len(tokenizer.vocabulary),
-        vocab_sha256=manifests.text_sha256(tokenizer.vocabulary.to_text()),
-        do_lower_case=tokenizer.do_lower_case,
-        settings={
-            name: value
-            for name, value in dataclasses.asdict(settings).items()
-            if name not in ("max_seq_length", "max_predictions_per_seq")
-        }
-        | source.settings,
-        inputs=inputs,
-        counts={},
-        records={},
     )
 
 
@@ -218,67 +146,26 @@ def _run_stages(job, run, num_shards, progress):
         return [results[number] for number in range(len(sizes))]
 
     part_sizes = job.source.sizes(job.parts)
-    parts = _total(run_stage("read_part", "part", part_sizes, "read"))
-    check_tokens(parts["tokens"], job.source)
+    parts = record_set.total(run_stage("read_part", "part", part_sizes, "read"))
+    record_set.check_tokens(parts["tokens"], job.source)
     num_blocks = sentence_pairs.num_blocks(parts["tokens"])
     _write_json(job, "blocks.json", num_blocks)
-    blocks = _total(run_stage("make_block", "block", [1] * num_blocks, "pair"))
-    check_examples(blocks["examples"])
-    shards = segments_of(blocks["examples"], num_shards, _SEGMENT_SIZE)
+    blocks = record_set.total(
+        run_stage("make_block", "block", [1] * num_blocks, "pair")
+    )
+    record_set.check_examples(blocks["examples"])
+    shards = record_set.segments_of(
+        blocks["examples"], num_shards, record_set.SEGMENT_SIZE
+    )
     segments = [segment for shard in shards for segment in shard]
     _write_json(job, "segments.json", segments)
     sizes = [stop - start for start, stop in segments]
     results = run_stage("write_segment", "segment", sizes, "write")
-    counts = make_counts(parts, blocks, _total(results), job.settings)
+    counts = record_set.make_counts(
+        parts, blocks, record_set.total(results), job.settings
+    )
     num_records = iter([result["records"] for result in results])
     return counts, [[next(num_records) for _ in shard] for shard in shards]
-
-
-def check_tokens(num_tokens, source):
-    """Raises `ValueError` if there are none in the source."""
-    if not num_tokens:
-        raise ValueError(
-            f"There is no sentence in the input: {', '.join(source.names)}."
-        )
-
-
-def check_examples(num_examples):
-    """Raises `ValueError` if there are none."""
-    if not num_examples:
-        raise ValueError(
-            "No document of the input has two sentences, which the objective "
-            "`sentence_order` needs."
-        )
-
-
-def make_counts(parts, blocks, written, settings):
-    """Returns the `Counts` of the totals of the three stages' tasks."""
-    length = settings.max_seq_length
-    padding, unpacked_padding = (
-        1 - blocks["example_tokens"] / (number * length)
-        for number in (written["records"], blocks["examples"])
-    )
-    return Counts(
-        records=written["records"],
-        predictions=written["predictions"],
-        padding=round(padding, 4),
-        unpacked_padding=round(unpacked_padding, 4),
-        **{
-            name: (parts | blocks)[name]
-            for name in (
-                "documents",
-                "sentences",
-                "tokens",
-                "examples",
-                "example_tokens",
-                "random_pairs",
-                "cut_lines",
-                "cut_documents",
-                "lone_documents",
-                "skipped_documents",
-            )
-        },
-    )
 
 
 def _is_there(job, name, number, told):
@@ -287,33 +174,6 @@ def _is_there(job, name, number, told):
     # A segment moves to its place when all are done.
     path = f"{job.path(name, number)}.tfrecord"
     return os.path.exists(path) and files.size(path) == told["bytes"]
-
-
-def _total(results):
-    """Returns the sums of the numbers of tasks."""
-    total = collections.Counter()
-    for result in results:
-        total.update(result)
-    return dict(total)
-
-
-def segments_of(num_examples, num_shards, segment_size):
-    """Returns for every shard its segments: ranges of examples.
-
-    The shards' sizes differ by one at most, and one after another they hold
-    the examples in order.
-
-    Differs from BERT: the original fills its files in turn. Of examples in a
-    random order both ways give every file a random share.
-    """
-    shards = []
-    for number in range(num_shards):
-        start, stop = (
-            num_examples * edge // num_shards for edge in (number, number + 1)
-        )
-        edges = [*range(start, stop, segment_size), stop]
-        shards.append(list(zip(edges, edges[1:])) or [(start, stop)])
-    return shards
 
 
 def _publish(job, output_paths, shards, counts, manifest):
@@ -344,31 +204,7 @@ def _publish(job, output_paths, shards, counts, manifest):
             number += len(segments)
         # Before the records: should only some of them get to their places,
         # then the sizes tell that the others are none of them.
-        write_manifests(manifest, counts, written)
-
-
-def write_manifests(manifest, counts, written):
-    """Writes the manifest beside the records, in each of their folders.
-
-    Args:
-        manifest: As `make_manifest` returns it.
-        counts: The `Counts`.
-        written: `{path: {"examples", "bytes"}}` of all record files.
-    """
-    by_folder = {}
-    for path in written:
-        by_folder.setdefault(path.rpartition("/")[0], []).append(path)
-    for paths in by_folder.values():
-        manifests.write(
-            dataclasses.replace(
-                manifest,
-                counts=dataclasses.asdict(counts),
-                records={
-                    path.rpartition("/")[2]: written[path] for path in paths
-                },
-            ),
-            manifests.path_beside(paths),
-        )
+        record_set.write_manifests(manifest, counts, written)
 
 
 def _join_files(names, path):

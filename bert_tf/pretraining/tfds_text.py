@@ -66,26 +66,10 @@ class TfdsText:
 
     @functools.cached_property
     def _builder(self):
-        # Only who reads such a set waits for its import.
-        import tensorflow_datasets as tfds
+        # Only who reads such a set waits for the import behind it.
+        from bert_tf.tasks import tfds_examples
 
-        try:
-            builder = tfds.builder(
-                self.name, data_dir=self.data_dir, try_gcs=False
-            )
-        except (tfds.core.DatasetNotFoundError, AssertionError) as error:
-            # Without its list of all the sets that there are.
-            reason = str(error).splitlines()[0]
-            raise ValueError(
-                "`tfds_name` must name a set that is prepared. Received: "
-                f"tfds_name={self.name!r} ({reason})"
-            ) from error
-        if not builder.info.splits:
-            raise ValueError(
-                f"The set {self.name} is not prepared in {builder.data_dir}: "
-                "run its `download_and_prepare()` first."
-            )
-        return builder
+        return tfds_examples.open_builder(self.name, self.data_dir)
 
     @functools.cached_property
     def _ranges(self):

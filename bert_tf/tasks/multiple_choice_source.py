@@ -4,7 +4,9 @@ Letters: B examples, C choices, L sequence length.
 """
 
 import dataclasses
+import functools
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
@@ -58,12 +60,15 @@ class ChoiceSource:
         seed: Of the order of the training examples.
         is_trimmed: Whether L is the length of the batch's longest sequence.
             If not, it is the preprocessor's, as TPUs need it.
+        window_batches: 0, or sort so many batches by length; see
+            `input_pipeline.ArraySource`.
     """
 
     examples: ChoiceExamples
     preprocessor: Preprocessor
     seed: int = 12345
     is_trimmed: bool = False
+    window_batches: int = 0
 
     @property
     def num_examples(self):
@@ -79,7 +84,9 @@ class ChoiceSource:
             context: The host's `tf.distribute.InputContext`.
         """
         return self._preprocess(
-            self._rows().training_batches(batch_size, start_example, context)
+            self._rows(self._lengths).training_batches(
+                batch_size, start_example, context
+            )
         )
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
@@ -97,14 +104,25 @@ class ChoiceSource:
             self._rows().evaluation_batches(batch_size, max_batches, context)
         )
 
-    def _rows(self):
+    @functools.cached_property
+    def _lengths(self):
+        if not self.window_batches:
+            return None
+        return np.max(input_pipeline.example_lengths(self), axis=-1)
+
+    def _rows(self, lengths=None):
         arrays = {
             _CONTEXTS: tf.constant(self.examples.contexts),
             _CHOICES: tf.constant(self.examples.choices),
         }
         if self.examples.labels is not None:
             arrays[features.LABELS] = tf.constant(self.examples.labels)
-        return input_pipeline.ArraySource(arrays=arrays, seed=self.seed)
+        return input_pipeline.ArraySource(
+            arrays=arrays,
+            seed=self.seed,
+            lengths=lengths,
+            window_batches=self.window_batches,
+        )
 
     def _preprocess(self, batches):
         def preprocessor(texts):

@@ -3,9 +3,9 @@
 import re
 
 import numpy as np
+import tensorflow_datasets as tfds
 
 from bert_tf.tasks import entity_tags
-from bert_tf.tasks import prepared_datasets
 from bert_tf.tasks import tagging_files
 from bert_tf.tasks.tagging_files import TaggingExamples
 
@@ -19,14 +19,11 @@ _TOKENS = "tokens"
 _TAGS = ("ner", "ner_tags", "tags")
 
 
-def read_tfds(
-    name, data_dir, split, token_column=None, tag_column=None, has_tags=True
-):
+def read(builder, split, token_column=None, tag_column=None, has_tags=True):
     """Reads a split of a prepared set.
 
     Args:
-        name: E.g. "conll2003".
-        data_dir: Where it was prepared; the library's own place if None.
+        builder: Of `tfds_examples.open_builder`.
         split: `tagging_files.TRAIN`, `DEV` or `TEST`.
         token_column: The feature of words: a sequence of strings. `tokens` if
             None.
@@ -38,17 +35,23 @@ def read_tfds(
         `TaggingExamples` with lines of words and tags.
 
     Raises:
-        ValueError: If there is no such prepared set, split or feature, or a
-            row has another number of tags than of words, or what is no tag.
+        ValueError: If there is no such split or feature, or a row has another
+            number of tags than of words, or what is no tag.
     """
-    builder = prepared_datasets.open_dataset(name, data_dir)
+    name = builder.info.full_name
     features = builder.info.features
-    token_column = _find(name, features, (token_column or _TOKENS,))
-    tag_column = _find(name, features, (tag_column,) if tag_column else _TAGS)
+    token_column = _find(name, features, (token_column or _TOKENS,), "feature")
+    tag_column = _find(
+        name, features, (tag_column,) if tag_column else _TAGS, "feature"
+    )
+    split = _find(name, builder.info.splits, _SPLIT_NAMES[split], "split")
     names = getattr(features[tag_column].feature, "names", None)
+    # Neither shuffled nor interleaved: the same order each time.
+    rows = builder.as_dataset(
+        split=split, read_config=tfds.ReadConfig(interleave_cycle_length=1)
+    )
     words, tags, lines, line_indices, row_lengths = [], [], [], [], []
-    rows = prepared_datasets.read_split(builder, _SPLIT_NAMES[split])
-    for number, row in enumerate(rows):
+    for number, row in enumerate(tfds.as_numpy(rows)):
         words_of_row = [word.decode("utf-8") for word in row[token_column]]
         tags_of_row = [
             tag.decode("utf-8") if names is None else names[tag]
@@ -88,11 +91,11 @@ def read_tfds(
     )
 
 
-def _find(name, features, wanted):
-    for feature in wanted:
-        if feature in features:
-            return feature
+def _find(name, present, wanted, what):
+    for candidate in wanted:
+        if candidate in present:
+            return candidate
     raise ValueError(
-        f"{name} must have a feature {' or '.join(wanted)}. "
-        f"Received: {', '.join(sorted(features))}."
+        f"{name} must have a {what} {' or '.join(wanted)}. "
+        f"Received: {', '.join(sorted(present))}."
     )

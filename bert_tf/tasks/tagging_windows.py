@@ -196,6 +196,8 @@ class TaggingSource:
         seed: Of the order of the training windows.
         is_trimmed: Whether L is the length of the batch's longest sequence.
             If not, it is the maker's, as TPUs need it.
+        window_batches: 0, or sort so many batches by length; see
+            `input_pipeline.ArraySource`.
 
     Raises:
         ValueError: If an example's tag is none of the task's.
@@ -206,6 +208,7 @@ class TaggingSource:
     maker: WindowMaker
     seed: int = 12345
     is_trimmed: bool = False
+    window_batches: int = 0
 
     def __post_init__(self):
         # Wrong tags are told before anything else is done.
@@ -229,8 +232,9 @@ class TaggingSource:
                 epochs from 0.
             context: The host's `tf.distribute.InputContext`.
         """
+        rows = self._rows(self.window_batches)
         return self._map(
-            self._rows.training_batches(batch_size, start_example, context)
+            rows.training_batches(batch_size, start_example, context)
         )
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):
@@ -245,7 +249,7 @@ class TaggingSource:
             context: The host's `tf.distribute.InputContext`.
         """
         return self._map(
-            self._rows.evaluation_batches(batch_size, max_batches, context)
+            self._rows().evaluation_batches(batch_size, max_batches, context)
         )
 
     def word_logits(self, logits):
@@ -329,17 +333,22 @@ class TaggingSource:
             np.int32
         )
 
-    @functools.cached_property
-    def _rows(self):
+    def _rows(self, window_batches=0):
         sentence = np.repeat(np.arange(len(self.examples)), self.num_windows)
         first = np.cumsum(self.num_windows) - self.num_windows
         window = np.arange(len(sentence)) - first[sentence]
+        lengths = self._pieces_of_sentences[sentence]
+        lengths = np.minimum(
+            lengths - window * self.maker.step, self.maker.room
+        )
         return input_pipeline.ArraySource(
             arrays={
                 "sentence": sentence.astype(np.int32),
                 "window": window.astype(np.int32),
             },
             seed=self.seed,
+            lengths=lengths if window_batches else None,
+            window_batches=window_batches,
         )
 
     def _map(self, rows):

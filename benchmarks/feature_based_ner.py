@@ -1,0 +1,215 @@
+r"""Named entities from BERT's features alone: its weights stay as they are.
+
+    python benchmarks/feature_based_ner.py --data_dir=wnut17 \
+        --init_checkpoint=uncased_L-12_H-768_A-12
+
+The feature-based approach of Devlin et al. 2018, section 5.3: the last four
+layers of each word's first piece, concatenated, go through a BiLSTM of two
+layers to a tag. A worked example of bert_tf.extract_features, which makes the
+features: once, where fine-tuning runs the encoder in every epoch. The model of
+the best epoch on dev is scored on test, by the entity, as conlleval does.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from bert_tf import program
+from bert_tf.tasks import entity_scores
+from bert_tf.tasks import starting_point
+from bert_tf.tasks import tagging_files
+
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir", None, "Column files of words and tags: train, dev and test."
+)
+_INIT_CHECKPOINT = flags.DEFINE_string(
+    "init_checkpoint", None, "The model folder, or a release of Google's."
+)
+_LSTM_UNITS = flags.DEFINE_integer(
+    "lstm_units", 768, "Size of each direction of each layer; the paper's: 768."
+)
+_NUM_EPOCHS = flags.DEFINE_integer("num_epochs", 10, "Passes over train.")
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Sentences a step.")
+_LEARNING_RATE = flags.DEFINE_float("learning_rate", 1e-3, "Adam's.")
+_DROPOUT = flags.DEFINE_float("dropout", 0.5, "Before each layer.")
+_SEED = flags.DEFINE_integer("seed", 0, "Of weights, order and dropout.")
+
+_MAX_SEQ_LENGTH = 128
+_SPLITS = (tagging_files.TRAIN, tagging_files.DEV, tagging_files.TEST)
+
+
+def main(_):
+    program.require(
+        data_dir=_DATA_DIR.value, init_checkpoint=_INIT_CHECKPOINT.value
+    )
+    keras.utils.set_random_seed(_SEED.value)
+    examples = {
+        split: tagging_files.read_columns(
+            tagging_files.find_file(_DATA_DIR.value, split)
+        )
+        for split in _SPLITS
+    }
+    labels = sorted(set(examples[tagging_files.TRAIN].tags))
+    start = time.monotonic()
+    features = {split: extract(examples[split]) for split in _SPLITS}
+    print(f"features: {time.monotonic() - start:.0f} s")
+
+    model = build(len(labels))
+    model.compile(
+        keras.optimizers.Adam(_LEARNING_RATE.value),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    train = batches(
+        features[tagging_files.TRAIN],
+        examples[tagging_files.TRAIN],
+        labels,
+        is_training=True,
+    )
+    best, best_weights = -1.0, None
+    for epoch in range(_NUM_EPOCHS.value):
+        start = time.monotonic()
+        loss = model.fit(train, shuffle=False, verbose=0).history["loss"][0]
+        seconds = time.monotonic() - start
+        f1 = score(model, features, examples, labels, tagging_files.DEV)["f1"]
+        print(
+            f"epoch {epoch + 1}  loss {loss:.4f}  dev F1 {100 * f1:.2f}  "
+            f"{seconds:.0f} s",
+            flush=True,
+        )
+        if f1 > best:
+            best, best_weights = f1, model.get_weights()
+    model.set_weights(best_weights)
+    for split in _SPLITS[1:]:
+        scores = score(model, features, examples, labels, split)
+        print(
+            f"{split}: "
+            + ", ".join(
+                f"{name} {100 * scores[name]:.2f}"
+                for name in ("precision", "recall", "f1")
+            )
+        )
+
+
+def extract(examples):
+    """Returns the features of the words: of each sentence float16 [W, 4 D]."""
+    start = starting_point.find(_INIT_CHECKPOINT.value)
+    sentences = examples.by_sentence(examples.words)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/text", "w", encoding="utf-8") as stream:
+            stream.writelines(f"{' '.join(words)}\n" for words in sentences)
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "bert_tf.extract_features"),
+                f"--input_file={folder}/text",
+                f"--output_file={folder}/features.npz",
+                f"--init_checkpoint={_INIT_CHECKPOINT.value}",
+                "--output_format=npz",
+                "--dtype=float16",
+                "--combine=concatenate",
+                f"--max_seq_length={_MAX_SEQ_LENGTH}",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        with np.load(f"{folder}/features.npz") as arrays:
+            vectors, splits = arrays["vectors"], arrays["row_splits"]
+    # Words are split one by one: their pieces are those of the sentence.
+    tokenizer = start.preprocessor(_MAX_SEQ_LENGTH).tokenizer
+    pieces = tokenizer.tokenize(tf.constant(examples.words))
+    num_pieces = examples.by_sentence(
+        pieces.merge_dims(1, 2).row_lengths().numpy()
+    )
+    return [
+        first_pieces(vectors[first:limit], np.array(counts))
+        for first, limit, counts in zip(splits, splits[1:], num_pieces)
+    ]
+
+
+def first_pieces(vectors, num_pieces):
+    """Returns each word's first vector, zeros where it has none.
+
+    Args:
+        vectors: float [T, D] of [CLS], the pieces and [SEP].
+        num_pieces: int [W]; those at the end may have been cut off.
+    """
+    assert len(vectors) == min(num_pieces.sum() + 2, _MAX_SEQ_LENGTH)
+    places = 1 + np.cumsum(num_pieces) - num_pieces
+    is_there = (num_pieces > 0) & (places < len(vectors) - 1)
+    found = vectors[np.where(is_there, places, 0)]
+    return np.where(is_there[:, np.newaxis], found, 0)
+
+
+def build(num_labels):
+    """Returns the BiLSTM: float [B, W, 4 D] to logits [B, W, num_labels]."""
+
+    def bilstm():
+        return keras.layers.Bidirectional(
+            keras.layers.LSTM(_LSTM_UNITS.value, return_sequences=True)
+        )
+
+    return keras.Sequential(
+        [
+            # The backward direction must not begin in the padding.
+            keras.layers.Masking(),
+            keras.layers.Dropout(_DROPOUT.value),
+            bilstm(),
+            keras.layers.Dropout(_DROPOUT.value),
+            bilstm(),
+            keras.layers.Dropout(_DROPOUT.value),
+            keras.layers.Dense(num_labels),
+        ]
+    )
+
+
+def batches(features, examples, labels, is_training=False):
+    """Returns a `tf.data.Dataset` of (vectors, tag ids, weights) padded."""
+    ids = {label: index for index, label in enumerate(labels)}
+    # Tags that train does not have cannot be predicted: any number will do.
+    tag_ids = examples.by_sentence([ids.get(tag, 0) for tag in examples.tags])
+
+    def generate():
+        order = np.arange(len(features))
+        if is_training:
+            np.random.shuffle(order)
+        for index in order:
+            tags = np.array(tag_ids[index], "int32")
+            yield features[index], tags, np.ones(len(tags), "float32")
+
+    size = features[0].shape[1]
+    return (
+        tf.data.Dataset.from_generator(
+            generate,
+            output_signature=(
+                tf.TensorSpec([None, size], tf.float16),
+                tf.TensorSpec([None], tf.int32),
+                tf.TensorSpec([None], tf.float32),
+            ),
+        )
+        .padded_batch(_BATCH_SIZE.value)
+        .map(lambda vectors, *rest: (tf.cast(vectors, tf.float32), *rest))
+        .prefetch(2)
+    )
+
+
+def score(model, features, examples, labels, split):
+    """Returns `entity_scores.score_tags` of a split."""
+    predicted = []
+    for vectors, _, weights in batches(
+        features[split], examples[split], labels
+    ):
+        ids = model.predict_on_batch(vectors).argmax(axis=-1)
+        for row, length in zip(ids, weights.numpy().sum(axis=1).astype(int)):
+            predicted.append([labels[index] for index in row[:length]])
+    return entity_scores.score_tags(
+        predicted, examples[split].by_sentence(examples[split].tags)
+    )
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,50 @@
+"""Runs programs as `python -m` does, without TensorFlow's import each time.
+
+A server process imports the libraries once, and forks for every program. It
+imports nothing of bert_tf, whose modules are executed anew in each fork, and
+calls no operation: a fork has no thread of TensorFlow's runtime to miss.
+"""
+
+import multiprocessing
+import os
+import runpy
+import sys
+
+_LIBRARIES = ["tensorflow", "keras", "tensorflow_text", "absl.app"]
+
+
+def run(module, arguments, cwd, stdout, stderr, timeout):
+    """Runs a module as __main__; returns the exit status.
+
+    Args:
+        module: Its name, e.g. "bert_tf.run_pretraining".
+        arguments: Strings, without the program's name.
+        cwd: The working directory, or None for this process's.
+        stdout, stderr: Paths of the files that take the streams.
+        timeout: Seconds after which the program is killed.
+
+    Raises:
+        TimeoutError: If it was killed.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_LIBRARIES)
+    process = context.Process(
+        target=_run_as_main, args=(module, arguments, cwd, stdout, stderr)
+    )
+    process.start()
+    process.join(timeout)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        raise TimeoutError(f"{module} {arguments} ran for {timeout} s.")
+    return process.exitcode
+
+
+def _run_as_main(module, arguments, cwd, stdout, stderr):
+    for path, descriptor in ((stdout, 1), (stderr, 2)):
+        with open(path, "wb") as stream:
+            os.dup2(stream.fileno(), descriptor)
+    if cwd is not None:
+        os.chdir(cwd)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
