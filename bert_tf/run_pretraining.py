@@ -11,7 +11,7 @@ google-research/bert's program of that name, and writes into --output_dir the
 model as a model folder (config.json, model.safetensors, vocab.txt,
 tokenizer_config.json), the state of the training and TensorBoard summaries in
 train/, and the evaluation in eval_results.txt. The model is written with every
-checkpoint.
+checkpoint; --keep_best keeps that of the lowest loss on --eval_input_file too.
 
 Run again with the same flags, it goes on from its last checkpoint. Told to stop
 (SIGTERM), it saves and exits with code 75. The weights are, in this order: the
@@ -48,6 +48,7 @@ from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training import phases
 from bert_tf.training import pretraining_input
+from bert_tf.training import progress
 from bert_tf.training import schedule
 from bert_tf.training import strategy as strategies
 from bert_tf.training.lamb import LambOptimizer
@@ -61,6 +62,12 @@ _INPUT_FILE = flags.DEFINE_string(
     None,
     "Record files: globs, comma-separated. With --phases those of each phase, "
     "with a semicolon between two phases.",
+)
+_EVAL_INPUT_FILE = flags.DEFINE_string(
+    "eval_input_file",
+    None,
+    "Record files to evaluate on, as --input_file. Default: the same, with "
+    "--phases the last one's.",
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder of the model, its training and its results."
@@ -196,6 +203,12 @@ _SAVE_CHECKPOINTS_STEPS = flags.DEFINE_integer(
 _KEEP_CHECKPOINT_MAX = flags.DEFINE_integer(
     "keep_checkpoint_max", 5, "Newest checkpoints to keep.", lower_bound=1
 )
+_KEEP_BEST = flags.DEFINE_bool(
+    "keep_best",
+    False,
+    "With --do_train --do_eval: evaluate before each checkpoint too, and keep "
+    "the model of the lowest loss in the folder best of --output_dir.",
+)
 _ITERATIONS_PER_LOOP = flags.DEFINE_integer(
     "iterations_per_loop",
     1000,
@@ -231,6 +244,7 @@ _RANDOM_SEED = flags.DEFINE_integer(
     "Seed of the new weights, the order of the examples and the dropout.",
 )
 
+_EVAL_RESULTS = "eval_results.txt"
 _OBJECTIVE = Objective(
     weights=pretrainer.pretraining_weights,
     losses=pretrainer.pretraining_losses,
@@ -263,18 +277,13 @@ def main(argv):
         config = dataclasses.replace(start.config, is_decoder=is_decoder)
         start = dataclasses.replace(start, config=config)
     sources = [
-        pretraining_input.pretraining_records(
-            patterns,
-            start.config,
-            start.vocabulary,
-            do_lower_case=start.do_lower_case,
-            max_seq_length=phase.max_seq_length,
-            max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
-            seed=_RANDOM_SEED.value,
-            num_shares=_INPUT_SHARES.value,
-        )
-        for phase, patterns in _phases()
+        _records(start, phase, patterns) for phase, patterns in _phases()
     ]
+    eval_source = sources[-1]
+    if _EVAL_INPUT_FILE.value is not None:
+        eval_source = _records(
+            start, _phases()[-1][0], _EVAL_INPUT_FILE.value, "eval_input_file"
+        )
 
     # Model.
     with strategy.scope():
@@ -287,13 +296,25 @@ def main(argv):
         strategy.num_replicas_in_sync,
     )
 
+    evaluate = loop.make_evaluation(
+        model,
+        _OBJECTIVE,
+        eval_source,
+        _EVAL_BATCH_SIZE.value,
+        strategy,
+        _MAX_EVAL_STEPS.value,
+    )
     if _DO_TRAIN.value:
-        step = _train(model, start, sources, strategy)
+        step = _train(model, start, sources, strategy, evaluate)
     else:
         checkpoints.load_weights(start.init_checkpoint, model)
         step = fine_tuning.trained_steps(start.init_checkpoint)
     if _DO_EVAL.value:
-        _evaluate(model, sources[-1], strategy, step)
+        results = evaluate() | {"global_step": step}
+        if strategies.is_chief(strategy):
+            fine_tuning.write_results(_output(_EVAL_RESULTS), results)
+            for name in sorted(results):
+                print(f"{name} = {results[name]}")
 
 
 def _check_flags():
@@ -302,6 +323,8 @@ def _check_flags():
         raise ValueError(
             "At least one of --do_train and --do_eval must be given."
         )
+    if _KEEP_BEST.value and not (_DO_TRAIN.value and _DO_EVAL.value):
+        raise ValueError("--keep_best needs --do_train and --do_eval.")
     if _DO_TRAIN.value and _holds_model() and not _holds_training():
         raise ValueError(
             f"--output_dir={_OUTPUT_DIR.value} holds a model that was not "
@@ -313,7 +336,21 @@ def _check_flags():
     _profile_steps()
 
 
-def _train(model, start, sources, strategy):
+def _records(start, phase, patterns, flag="input_file"):
+    return pretraining_input.pretraining_records(
+        patterns,
+        start.config,
+        start.vocabulary,
+        do_lower_case=start.do_lower_case,
+        max_seq_length=phase.max_seq_length,
+        max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
+        seed=_RANDOM_SEED.value,
+        num_shares=_INPUT_SHARES.value,
+        flag=flag,
+    )
+
+
+def _train(model, start, sources, strategy, evaluate):
     """Trains from the last checkpoint, if any; returns the step."""
     num_train_steps = _num_train_steps()
     if _NUM_WARMUP_STEPS.value > num_train_steps:
@@ -342,7 +379,7 @@ def _train(model, start, sources, strategy):
             _KEEP_CHECKPOINT_MAX.value,
         )
     with state.hold(strategies.is_chief(strategy)):
-        return _go_on(state, start, sources, strategy)
+        return _go_on(state, start, sources, strategy, evaluate)
 
 
 def _phases():
@@ -398,7 +435,7 @@ def _profile_steps():
     return tuple(int(part) for part in parts)
 
 
-def _go_on(state, start, sources, strategy):
+def _go_on(state, start, sources, strategy, evaluate):
     """Trains from the state's last checkpoint, if any; returns the step."""
     model = state.model
     # The order matters: a run that began from --init_checkpoint goes on from
@@ -410,14 +447,28 @@ def _go_on(state, start, sources, strategy):
     else:
         logging.info("Beginning with new weights.")
 
-    def save_model():
+    def save_model(folder=_OUTPUT_DIR.value):
         checkpoints.save(
-            _OUTPUT_DIR.value,
+            folder,
             model,
             start.vocabulary,
             start.do_lower_case,
             start.config.max_position_embeddings,
         )
+
+    def keep_best():
+        results = evaluate()
+        text = (f"{name} {value:.4g}" for name, value in results.items())
+        logging.info("Evaluated: step %d  %s", state.step, "  ".join(text))
+        report = {f"eval/{name}": value for name, value in results.items()}
+        progress.write_summaries(report | {"step": state.step})
+        if strategies.is_chief(strategy) and _is_best(results):
+            save_model(_output("best"))
+            path = _output(f"best/{_EVAL_RESULTS}")
+            fine_tuning.write_results(
+                path, results | {"global_step": state.step}
+            )
+            logging.info("The best so far; kept in %s.", _output("best"))
 
     try:
         phases.train(
@@ -428,6 +479,7 @@ def _go_on(state, start, sources, strategy):
             sources,
             strategy,
             on_save=save_model,
+            before_save=keep_best if _KEEP_BEST.value else None,
         )
     except loop.PreemptedError as stop:
         logging.info("%s", stop)
@@ -455,20 +507,14 @@ def _config(bert_config, records):
     )
 
 
-def _evaluate(model, records, strategy, step):
-    results = loop.evaluate(
-        model,
-        _OBJECTIVE,
-        records,
-        _EVAL_BATCH_SIZE.value,
-        strategy,
-        _MAX_EVAL_STEPS.value,
-    )
-    results["global_step"] = step
-    if strategies.is_chief(strategy):
-        fine_tuning.write_results(_output("eval_results.txt"), results)
-        for name in sorted(results):
-            print(f"{name} = {results[name]}")
+def _is_best(results):
+    """Returns whether the loss is below that of the best model so far."""
+    path = _output(f"best/{_EVAL_RESULTS}")
+    if not files.exists(path):
+        return True
+    lines = files.read_text(path).splitlines()
+    best = dict(line.split(" = ") for line in lines)
+    return results["loss"] < float(best["loss"])
 
 
 def _trained_model():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -90,6 +91,8 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             peak_tflops=2.5,
             keep_checkpoint_max=2,
             save_checkpoints_steps=1,
+            keep_best=True,
+            eval_input_file=f"{folder}/*.tfrecord",
         ),
     )
     assert "Going on from step 2" in second.stderr
@@ -113,6 +116,16 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
     # What the program says is what the file holds.
     assert second.stdout == (output / "eval_results.txt").read_text("utf-8")
 
+    # Before both checkpoints, and the model of the better one is kept.
+    losses = re.findall(r"Evaluated: step (\d+)  loss (\S+)", second.stderr)
+    best = dict(read_results(output / "best" / "eval_results.txt"))
+    found = {int(step): float(loss) for step, loss in losses}
+    assert found.keys() == {3, 4}
+    assert int(best["global_step"]) == min(found, key=found.get)
+    np.testing.assert_allclose(
+        float(best["loss"]), min(found.values()), rtol=1e-3
+    )
+
     # The model folder holds what was evaluated.
     model = checkpoints.load(output, BertPretrainer)
     assert model.config == reference.tiny_config(0.1)
@@ -127,23 +140,22 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
     for name, value in expected.items():
         np.testing.assert_allclose(values[name], value, rtol=1e-4)
 
-    # Its own configuration and vocabulary are taken from it.
+    # The best one does too; its own configuration and vocabulary are taken.
     again = run_program(
         "bert_tf.run_pretraining",
         "--do_eval",
         f"--input_file={folder}/*.tfrecord",
-        f"--init_checkpoint={output}",
+        f"--init_checkpoint={output}/best",
         f"--output_dir={folder}/elsewhere",
         f"--max_seq_length={reference.LENGTH}",
         f"--max_predictions_per_seq={reference.PREDICTIONS}",
         "--eval_batch_size=5",
     )
     repeated = dict(read_results(folder / "elsewhere" / "eval_results.txt"))
-    assert repeated["global_step"] == "4"
     np.testing.assert_allclose(
-        float(repeated["loss"]), values["loss"], rtol=1e-5
+        float(repeated["loss"]), float(best["loss"]), rtol=1e-5
     )
-    assert again.stdout.startswith("global_step = 4\n")
+    assert again.stdout.startswith("global_step = 0\n")
 
 
 @pytest.mark.parametrize(
@@ -163,6 +175,10 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         (
             {"do_train": True, "learning_rate_decay": "polynomial"},
             "`power` must be given with the polynomial decay",
+        ),
+        (
+            {"do_train": True, "keep_best": True},
+            "--keep_best needs --do_train and --do_eval.",
         ),
         (
             {"do_train": True, "use_tpu": True, "strategy": "mirrored"},

@@ -183,7 +183,15 @@ def eval_step(model, objective, batch):
     )
 
 
-def train(state, objective, source, config, strategy, on_save=None):
+def train(
+    state,
+    objective,
+    source,
+    config,
+    strategy,
+    on_save=None,
+    before_save=None,
+):
     """Trains from the state's step to `config.num_train_steps`.
 
     Every `iterations_per_loop` steps a line is logged and TensorBoard
@@ -199,6 +207,8 @@ def train(state, objective, source, config, strategy, on_save=None):
         strategy: The `tf.distribute.Strategy`.
         on_save: If given, called after each checkpoint, without arguments, on
             the one host that writes.
+        before_save: If given, called before each checkpoint, without
+            arguments, on all hosts: there is time for an evaluation.
 
     Returns:
         What was logged: a list of {name: float}, with `step` in each. Loss
@@ -302,6 +312,9 @@ def train(state, objective, source, config, strategy, on_save=None):
             is_last = state.step >= config.num_train_steps
             is_due = state.step % config.save_checkpoints_steps == 0
             if (is_last or is_due or stops) and state.step != saved_step:
+                # Told to stop, there may not be time.
+                if before_save is not None and not stops:
+                    before_save()
                 if is_chief:
                     path = state.save()
                     _logger.info("Saved %s.", path)
@@ -320,8 +333,17 @@ def train(state, objective, source, config, strategy, on_save=None):
     return history
 
 
-def evaluate(model, objective, source, batch_size, strategy, max_batches=None):
-    """Evaluates every example once, or the first `max_batches` batches.
+def evaluate(*args, **kwargs):
+    """Evaluates once; arguments and result are as of `make_evaluation`."""
+    return make_evaluation(*args, **kwargs)()
+
+
+def make_evaluation(
+    model, objective, source, batch_size, strategy, max_batches=None
+):
+    """Returns a function that evaluates the model as it is at the time.
+
+    It goes over every example once, or over the first `max_batches` batches.
 
     Args:
         model: A `keras.Model`.
@@ -332,11 +354,12 @@ def evaluate(model, objective, source, batch_size, strategy, max_batches=None):
         max_batches: If given, the largest number of batches.
 
     Returns:
+        A function without arguments, which returns
         {name: float} of `loss`, its terms and the metrics, each the sum over
         the examples divided by their weight; `loss` is the sum of its terms.
 
-    Raises:
-        ValueError: If the input is damaged or does not suit the model.
+        It raises `ValueError` if the input is damaged or does not suit the
+        model.
     """
 
     @tf.function
@@ -344,27 +367,30 @@ def evaluate(model, objective, source, batch_size, strategy, max_batches=None):
         results = strategy.run(eval_step, args=(model, objective, batch))
         return _on_first_replica(strategy, results)
 
-    sums = None
-    with input_pipeline.clear_errors():
-        batches = strategy.distribute_datasets_from_function(
-            lambda context: source.evaluation_batches(
-                batch_size, max_batches, context
-            )
-        )
-        for batch in batches:
-            results = tf.nest.map_structure(float, run_step(batch))
-            if sums is None:
-                sums = results
-            else:
-                sums = tf.nest.map_structure(
-                    lambda total, new: total + new, sums, results
+    def run():
+        sums = None
+        with input_pipeline.clear_errors():
+            batches = strategy.distribute_datasets_from_function(
+                lambda context: source.evaluation_batches(
+                    batch_size, max_batches, context
                 )
-    terms = progress.ratios(sums["losses"])
-    return {
-        "loss": sum(terms.values()),
-        **terms,
-        **progress.ratios(sums["metrics"]),
-    }
+            )
+            for batch in batches:
+                results = tf.nest.map_structure(float, run_step(batch))
+                if sums is None:
+                    sums = results
+                else:
+                    sums = tf.nest.map_structure(
+                        lambda total, new: total + new, sums, results
+                    )
+        terms = progress.ratios(sums["losses"])
+        return {
+            "loss": sum(terms.values()),
+            **terms,
+            **progress.ratios(sums["metrics"]),
+        }
+
+    return run
 
 
 def _compile(model, objective, optimizer, config):

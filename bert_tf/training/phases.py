@@ -59,7 +59,16 @@ def parse_phases(text):
     return tuple(phases)
 
 
-def train(state, objective, phases, configs, sources, strategy, on_save=None):
+def train(
+    state,
+    objective,
+    phases,
+    configs,
+    sources,
+    strategy,
+    on_save=None,
+    before_save=None,
+):
     """Trains through all phases, from the state's step on.
 
     A phase begins with the first example of its source, wherever the phase
@@ -101,6 +110,12 @@ def train(state, objective, phases, configs, sources, strategy, on_save=None):
                 train_batch_size=phase.train_batch_size,
             )
             history += loop.train(
-                state, objective, source, config, strategy, on_save
+                state,
+                objective,
+                source,
+                config,
+                strategy,
+                on_save,
+                before_save,
             )
     return history
