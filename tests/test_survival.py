@@ -17,6 +17,8 @@ import pytest
 import reference_training as reference
 import tensorflow as tf
 
+from bert_tf.training import loop
+
 pytestmark = pytest.mark.survival
 TESTS = pathlib.Path(__file__).parent
 NUM_KILLS = 20
@@ -38,7 +40,7 @@ def records(tmp_path_factory):
 class Training:
     """run_pretraining in a process of its own, and what it has logged."""
 
-    def __init__(self, records, output):
+    def __init__(self, records, output, *flags, environment=None):
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "bert_tf.run_pretraining"),
@@ -51,7 +53,9 @@ class Training:
                 *("--train_batch_size=8", "--gradient_accumulation_steps=2"),
                 *("--num_train_steps=2000", "--num_warmup_steps=9"),
                 *("--learning_rate=1e-3", "--save_checkpoints_steps=7"),
+                *flags,
             ],
+            env=os.environ | (environment or {}),
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -130,29 +134,73 @@ def test_kills_at_any_time_change_nothing(records, tmp_path):
         assert names[0] == names[1]
 
 
+def cluster(num_workers):
+    """Returns the environment of each worker, on this machine."""
+    ports = []
+    for _ in range(num_workers):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            ports.append(free.getsockname()[1])
+    workers = [f"localhost:{port}" for port in ports]
+    return [
+        {
+            "TF_CONFIG": json.dumps(
+                {
+                    "cluster": {"worker": workers},
+                    "task": {"type": "worker", "index": index},
+                }
+            )
+        }
+        for index in range(num_workers)
+    ]
+
+
+def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
+    def start(output):
+        flags = ("--strategy=multi_worker", "--num_train_steps=400")
+        return [
+            Training(records, output, *flags, environment=environment)
+            for environment in cluster(2)
+        ]
+
+    def wait(workers, status):
+        for worker in workers:
+            assert worker.process.wait(600) == status, "".join(worker.log)
+
+    wait(start(tmp_path / "unbroken"), 0)
+    workers = start(tmp_path / "stopped")
+    workers[0].wait_for_saves(3)
+    # Not the chief, which alone writes.
+    workers[1].process.send_signal(signal.SIGTERM)
+    wait(workers, loop.PREEMPTED_EXIT_CODE)
+    steps = [
+        re.findall("Stopped by SIGTERM; step (\\d+) of", "".join(worker.log))
+        for worker in workers
+    ]
+    assert len(steps[0]) == 1
+    assert steps[0] == steps[1]
+    print("Stopped at step", steps[0][0])
+    got = final_state(tmp_path / "stopped")
+    assert got["step/.ATTRIBUTES/VARIABLE_VALUE"] == int(steps[0][0])
+
+    workers = start(tmp_path / "stopped")
+    wait(workers, 0)
+    for worker in workers:
+        assert f"Going on from step {steps[0][0]}." in "".join(worker.log)
+    got, wanted = (
+        final_state(tmp_path / name) for name in ("stopped", "unbroken")
+    )
+    assert got.keys() == wanted.keys()
+    for name in wanted:
+        np.testing.assert_array_equal(got[name], wanted[name], err_msg=name)
+
+
 def run_same_step(records, folder, name, num_devices, parts):
     """Returns the history, [NUM_STEPS, names]."""
     paths, processes = [], []
     environments = [{}]
     if name == "multi_worker":
-        ports = []
-        for _ in range(num_devices):
-            with socket.socket() as free:
-                free.bind(("localhost", 0))
-                ports.append(free.getsockname()[1])
-        environments = [
-            {
-                "TF_CONFIG": json.dumps(
-                    {
-                        "cluster": {
-                            "worker": [f"localhost:{port}" for port in ports]
-                        },
-                        "task": {"type": "worker", "index": index},
-                    }
-                )
-            }
-            for index in range(num_devices)
-        ]
+        environments = cluster(num_devices)
     for index, environment in enumerate(environments):
         paths.append(folder / f"{index}.json")
         arguments = (f"{records}/*.tfrecord", paths[-1], name)

@@ -48,6 +48,13 @@ def training_batches(
         .map(own_rows)
         .unbatch()
         .map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+        # Several workers otherwise ask each other before every step whether
+        # there still is a batch, and of which size: shapes are lost by it.
+        .apply(
+            tf.data.experimental.assert_cardinality(
+                tf.data.experimental.INFINITE_CARDINALITY
+            )
+        )
         .prefetch(tf.data.AUTOTUNE)
     )
 
