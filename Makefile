@@ -15,7 +15,7 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test parity-check serving-check clean
+.PHONY: demo test parity-check serving-check survival-check beam-check clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -33,6 +33,19 @@ parity-check: $(VENV)/installed
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
 	BERT_TF_SERVING_PYTHONS=$(subst $(space),:,$(SERVING_VENVS:%=$(CURDIR)/%/bin/python)) \
 		$(VENV)/bin/python -m pytest -m peers tests/test_serving_releases.py
+
+# Runs killed at twenty times; the same steps on devices and workers. Minutes.
+survival-check: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m survival -s
+
+# The records of Apache Beam's pipeline, and the local builder's.
+beam-check: .venv-beam/installed
+	.venv-beam/bin/python -m pytest tests/test_pretraining_beam.py
+
+.venv-beam/installed: setup.py
+	$(PYTHON) -m venv .venv-beam
+	.venv-beam/bin/python -m pip install --quiet --editable '.[beam,test]'
+	touch $@
 
 .venv-serving-%/installed:
 	$(PYTHON) -m venv .venv-serving-$*
