@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+import tensorflow as tf
 from layer_checks import check_layer
 from layer_checks import randomized
 
@@ -10,10 +11,10 @@ from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import MaskedLMHead
 from bert_tf.layers.heads import Pooler
-from bert_tf.layers.heads import gather_positions
 from bert_tf.layers.self_attention import SelfAttention
 
 # Batch 3, length 5, hidden 8, heads 2 (of 4), feed-forward 12, vocabulary 11,
@@ -198,6 +199,41 @@ def test_initial_kernels_have_the_stated_deviation():
 def test_activations_at_one(name, expected):
     value = apply_activation(name, np.ones((), "float32"))
     assert float(value) == pytest.approx(expected, abs=2e-7)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new"])
+def test_activations_in_training_have_the_slope_of_their_values(name):
+    x = np.linspace(-9, 9, 181)
+    inputs = tf.constant(x, "float32")
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = apply_activation(name, inputs, training=True)
+    np.testing.assert_allclose(
+        outputs, apply_activation(name, inputs), atol=2e-6
+    )
+    below, above = (
+        apply_activation(name, tf.constant(x + change, "float64"))
+        for change in (-1e-6, 1e-6)
+    )
+    np.testing.assert_allclose(
+        tape.gradient(outputs, inputs), (above - below) / 2e-6, atol=5e-6
+    )
+
+
+@pytest.mark.parametrize("mask", [MASK, np.tril(np.ones((3, 5, 5), bool))])
+def test_encoder_block_at_positions_is_the_block_there(mask):
+    layer = EncoderBlock(2, 12, dropout=0.0, attention_dropout=0.0)
+    layer(SEQUENCE, mask)
+    randomized(layer)
+    for training in (False, True):
+        # Training is another computation of the same.
+        whole = layer(SEQUENCE, mask, training=training)
+        np.testing.assert_allclose(
+            layer(SEQUENCE, mask, POSITIONS, training=training),
+            gather_positions(whole, POSITIONS),
+            atol=2e-5,
+        )
+        np.testing.assert_allclose(whole, layer(SEQUENCE, mask), atol=2e-5)
 
 
 def test_attention_mask_of_padding():

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from bert_tf.layers.gathering import gather_positions
+
 
 def make_attention_mask(input_mask, sequence_ids=None, left_to_right=False):
     """Returns a bool mask, True where a query may look at a key.
@@ -25,3 +27,10 @@ def make_attention_mask(input_mask, sequence_ids=None, left_to_right=False):
         before = positions[None, :, None] >= positions[None, None, :]
         mask = ops.logical_and(mask, before)
     return mask
+
+
+def gather_queries(attention_mask, positions):
+    """Returns the mask of the queries at int32 `[B, P]` alone."""
+    if attention_mask.shape[1] == 1:
+        return attention_mask
+    return gather_positions(attention_mask, positions)

@@ -6,6 +6,9 @@ Letters in tensor names: B batch, L position, D hidden size.
 import keras
 from keras import ops
 
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.layer_norm import LayerNorm
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertEmbeddings(keras.layers.Layer):
@@ -58,13 +61,13 @@ class BertEmbeddings(keras.layers.Layer):
         self.segment_embeddings = self._table(
             "segment_embeddings", self.num_segments
         )
-        self.layer_norm = keras.layers.LayerNormalization(
+        self.layer_norm = LayerNorm(
             epsilon=self.layer_norm_eps,
             dtype=self.dtype_policy,
             name="layer_norm",
         )
         self.layer_norm.build((None, None, self.hidden_size))
-        self.output_dropout = keras.layers.Dropout(
+        self.output_dropout = Dropout(
             self.dropout, dtype=self.dtype_policy, name="output_dropout"
         )
 
@@ -88,11 +91,9 @@ class BertEmbeddings(keras.layers.Layer):
             x_BLD += ops.take(self.position_embeddings, position_ids, axis=0)
         # A product with few rows: cheaper than a gather, and its gradient
         # than a scatter with every row hit many times.
-        segments = ops.one_hot(
-            segment_ids, self.num_segments, dtype=self.compute_dtype
-        )
+        segments = ops.one_hot(segment_ids, self.num_segments, dtype="float32")
         x_BLD += ops.matmul(segments, self.segment_embeddings)
-        x_BLD = self.layer_norm(x_BLD)
+        x_BLD = self.layer_norm(x_BLD, training=training)
         return self.output_dropout(x_BLD, training=training)
 
     def compute_output_shape(self, input_ids_shape, *other_shapes):
@@ -115,5 +116,8 @@ class BertEmbeddings(keras.layers.Layer):
             initializer=keras.initializers.TruncatedNormal(
                 stddev=self.init_stddev
             ),
+            # The few rows that are picked, and their gradients, are summed
+            # in float32 under every dtype policy; a cast would be of all.
+            autocast=False,
             name=name,
         )

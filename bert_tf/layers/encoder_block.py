@@ -1,12 +1,18 @@
 """One block of the encoder: self-attention and feed-forward.
 
-Letters in tensor names: B batch, L position, D hidden size, F width of the
-feed-forward layer.
+Letters in tensor names: B batch, L position, Q position that is computed, T
+row of all of them in the batch, D hidden size, F width of the feed-forward
+layer.
 """
 
 import keras
+from keras import ops
 
 from bert_tf.layers.activations import apply_activation
+from bert_tf.layers.attention_mask import gather_queries
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.gathering import gather_positions
+from bert_tf.layers.layer_norm import LayerNorm
 from bert_tf.layers.self_attention import SelfAttention
 
 
@@ -27,9 +33,11 @@ class EncoderBlock(keras.layers.Layer):
         inputs: float `[batch, length, hidden]`.
         attention_mask: bool `[batch, 1 or length, length]`, True where a
             query may look at a key.
+        positions: None, or int32 `[batch, positions]` in `[0, length)`: the
+            block is computed at these places alone.
 
     Returns:
-        float `[batch, length, hidden]`.
+        float `[batch, length, hidden]`, or `[batch, positions, hidden]`.
     """
 
     def __init__(
@@ -52,7 +60,9 @@ class EncoderBlock(keras.layers.Layer):
         self.init_stddev = init_stddev
         self.layer_norm_eps = layer_norm_eps
 
-    def build(self, inputs_shape, attention_mask_shape=None):
+    def build(
+        self, inputs_shape, attention_mask_shape=None, positions_shape=None
+    ):
         hidden_size = inputs_shape[-1]
         self.attention = SelfAttention(
             self.num_heads,
@@ -74,22 +84,39 @@ class EncoderBlock(keras.layers.Layer):
         self.output_layer_norm = self._layer_norm("output_layer_norm")
         self.output_layer_norm.build(inputs_shape)
 
-    def call(self, inputs, attention_mask, training=None):
+    def call(self, inputs, attention_mask, positions=None, training=None):
+        queries_BQD = None
+        if positions is not None:
+            queries_BQD = gather_positions(inputs, positions)
+            attention_mask = gather_queries(attention_mask, positions)
+
         # Self-attention.
-        x_BLD = self.attention(inputs, attention_mask, training=training)
-        x_BLD = self.attention_dropout_layer(x_BLD, training=training)
-        attended_BLD = self.attention_layer_norm(inputs + x_BLD)
-
-        # Feed-forward.
-        x_BLF = apply_activation(
-            self.activation, self.intermediate(attended_BLD)
+        x_BQD = self.attention(
+            inputs, attention_mask, queries_BQD, training=training
         )
-        x_BLD = self.output_dense(x_BLF)
-        x_BLD = self.output_dropout(x_BLD, training=training)
-        return self.output_layer_norm(attended_BLD + x_BLD)
+        if queries_BQD is None:
+            queries_BQD = inputs
+        x_BQD = self.attention_dropout_layer(x_BQD, training=training)
+        attended_BQD = self.attention_layer_norm(
+            queries_BQD + x_BQD, training=training
+        )
 
-    def compute_output_shape(self, inputs_shape, attention_mask_shape=None):
-        return inputs_shape
+        # Feed-forward. TensorFlow fuses the product of two matrices with the
+        # bias, and outside training with the activation.
+        x_TD = ops.reshape(attended_BQD, (-1, inputs.shape[-1]))
+        x_TF = apply_activation(
+            self.activation, self.intermediate(x_TD), training=training
+        )
+        x_BQD = ops.reshape(self.output_dense(x_TF), ops.shape(attended_BQD))
+        x_BQD = self.output_dropout(x_BQD, training=training)
+        return self.output_layer_norm(attended_BQD + x_BQD, training=training)
+
+    def compute_output_shape(
+        self, inputs_shape, attention_mask_shape=None, positions_shape=None
+    ):
+        if positions_shape is None:
+            return inputs_shape
+        return (*positions_shape, inputs_shape[-1])
 
     def get_config(self):
         return super().get_config() | {
@@ -113,11 +140,9 @@ class EncoderBlock(keras.layers.Layer):
         )
 
     def _dropout(self, name):
-        return keras.layers.Dropout(
-            self.dropout, dtype=self.dtype_policy, name=name
-        )
+        return Dropout(self.dropout, dtype=self.dtype_policy, name=name)
 
     def _layer_norm(self, name):
-        return keras.layers.LayerNormalization(
+        return LayerNorm(
             epsilon=self.layer_norm_eps, dtype=self.dtype_policy, name=name
         )

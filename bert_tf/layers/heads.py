@@ -8,25 +8,9 @@ import keras
 from keras import ops
 
 from bert_tf.layers.activations import apply_activation
-
-
-def gather_positions(sequence, positions):
-    """Picks vectors by position from every row.
-
-    Args:
-        sequence: float `[B, L, D]`.
-        positions: int32 `[B, P]` in `[0, L)`.
-
-    Returns:
-        float `[B, P, D]`.
-    """
-    # Whole rows of a matrix: Keras's `take_along_axis` goes number by number
-    # through a transposed copy, with 64-bit indices, which TPUs are slow at.
-    batch, length, hidden = ops.shape(sequence)
-    rows = ops.reshape(sequence, (-1, hidden))
-    first_rows_B1 = ops.arange(batch, dtype="int32")[:, None] * length
-    rows_BP = first_rows_B1 + ops.cast(positions, "int32")
-    return ops.take(rows, rows_BP, axis=0)
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.gathering import gather_positions
+from bert_tf.layers.layer_norm import LayerNorm
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -86,7 +70,8 @@ class MaskedLMHead(keras.layers.Layer):
 
     Call arguments:
         sequence: float `[batch, length, hidden]`.
-        positions: int32 `[batch, predictions]` in `[0, length)`.
+        positions: int32 `[batch, predictions]` in `[0, length)`, or None for
+            all places.
         word_embeddings: float `[vocab_size, hidden]`.
 
     Returns:
@@ -118,7 +103,7 @@ class MaskedLMHead(keras.layers.Layer):
             name="transform",
         )
         self.transform.build((None, None, hidden_size))
-        self.layer_norm = keras.layers.LayerNormalization(
+        self.layer_norm = LayerNorm(
             epsilon=self.layer_norm_eps,
             dtype=self.dtype_policy,
             name="layer_norm",
@@ -129,7 +114,9 @@ class MaskedLMHead(keras.layers.Layer):
         )
 
     def call(self, sequence, positions, word_embeddings):
-        x_BPD = gather_positions(sequence, positions)
+        x_BPD = sequence
+        if positions is not None:
+            x_BPD = gather_positions(sequence, positions)
         x_BPD = apply_activation(self.activation, self.transform(x_BPD))
         x_BPD = self.layer_norm(x_BPD)
         words_VD = ops.cast(word_embeddings, self.compute_dtype)
@@ -140,8 +127,9 @@ class MaskedLMHead(keras.layers.Layer):
         )
 
     def compute_output_spec(self, sequence, positions, word_embeddings):
+        places = sequence if positions is None else positions
         return keras.KerasTensor(
-            (*positions.shape, self.vocab_size), dtype="float32"
+            (*places.shape[:2], self.vocab_size), dtype="float32"
         )
 
     def get_config(self):
@@ -181,7 +169,7 @@ class ClassificationHead(keras.layers.Layer):
         self.init_stddev = init_stddev
 
     def build(self, inputs_shape):
-        self.input_dropout = keras.layers.Dropout(
+        self.input_dropout = Dropout(
             self.dropout, dtype=self.dtype_policy, name="input_dropout"
         )
         self.dense = keras.layers.Dense(

@@ -1,0 +1,53 @@
+"""Dropout at 16 random bits an element."""
+
+import math
+
+import keras
+from keras import ops
+
+_NUM_LEVELS = 2**16
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Dropout(keras.layers.Dropout):
+    """Keras's dropout, whose masks cost half as much to make.
+
+    Keras draws 32 bits for every element, which on CPUs takes longer than all
+    the rest of it. Here a drawn number serves two elements. The rate is
+    rounded to a multiple of 2^-16, and what is kept is divided by the share
+    that is kept under the rounded rate, so that means stay what they are.
+
+    Args and call arguments are Keras's; `noise_shape` is not offered.
+    """
+
+    def __init__(self, rate, **kwargs):
+        super().__init__(rate, **kwargs)
+        if self.noise_shape is not None or not self._num_kept():
+            raise ValueError(
+                "`rate` must be below 1, and `noise_shape` None. Received: "
+                f"rate={rate}, noise_shape={self.noise_shape}."
+            )
+
+    def call(self, inputs, training=False):
+        num_kept = self._num_kept()
+        if not training or num_kept == _NUM_LEVELS:
+            return inputs
+        shape = ops.shape(inputs)
+        size = math.prod(shape)
+        # All numbers of 32 bits but the largest, which `maxval` excludes.
+        words = keras.random.randint(
+            ((size + 1) // 2, 1),
+            minval=-(2**31),
+            maxval=2**31 - 1,
+            dtype="int32",
+            seed=self.seed_generator,
+        )
+        levels = ops.reshape(ops.view(words, "int16"), (-1,))[:size]
+        levels = ops.reshape(levels, shape)
+        keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, inputs.dtype)
+        # A product, and in the backward pass another: `where` is dearer.
+        return inputs * (keeps * (_NUM_LEVELS / num_kept))
+
+    def _num_kept(self):
+        """Returns how many of the levels keep their element."""
+        return _NUM_LEVELS - round(self.rate * _NUM_LEVELS)

@@ -1,0 +1,23 @@
+"""Picking places out of rows."""
+
+from keras import ops
+
+
+def gather_positions(sequence, positions):
+    """Picks vectors by position from every row.
+
+    Args:
+        sequence: float or bool `[B, L, D]`.
+        positions: int32 `[B, P]` in `[0, L)`.
+
+    Returns:
+        As `sequence`: `[B, P, D]`.
+    """
+    batch_size, length, size = ops.shape(sequence)
+    # Whole rows of one matrix. `take_along_axis` moves single elements.
+    first = ops.arange(batch_size, dtype="int32")[:, None] * length
+    return ops.take(
+        ops.reshape(sequence, (-1, size)),
+        ops.cast(positions, "int32") + first,
+        axis=0,
+    )

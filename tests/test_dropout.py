@@ -1,0 +1,60 @@
+"""Dropout's masks: their share, their scale, and that they change."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.layers.dropout import Dropout
+
+
+# An odd number of elements: the last word serves one.
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_masks_keep_their_share_and_the_mean(rate):
+    layer = Dropout(rate, seed=3)
+    first, second = (
+        np.array(layer(np.ones((301, 403), "float32"), training=True))
+        for _ in range(2)
+    )
+    num_kept = 2**16 - round(rate * 2**16)
+    assert set(np.unique(first)) == {0, np.float32(2**16 / num_kept)}
+    # Five standard deviations of the share of 121,303 draws.
+    bound = 5 * (rate * (1 - rate) / first.size) ** 0.5
+    assert abs(np.mean(first == 0) - rate) < bound
+    # One call's mask says nothing of the next one's, nor an element's of its
+    # neighbour's, with which it shares a word.
+    both = rate**2
+    assert abs(np.mean((first == 0) & (second == 0)) - both) < bound
+    flat = first.ravel() == 0
+    assert abs(np.mean(flat[:-1] & flat[1:]) - both) < bound
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_gradient_is_the_mask_under_any_length(jit_compile):
+    layer = Dropout(0.3, seed=5, dtype="mixed_bfloat16")
+
+    @tf.function(
+        jit_compile=jit_compile,
+        input_signature=[tf.TensorSpec([None, 5], "bfloat16")],
+    )
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True)
+        return y, tape.gradient(y, x)
+
+    for length in (3, 4):
+        y, gradient = run(tf.ones((length, 5), "bfloat16"))
+        assert y.dtype == "bfloat16"
+        np.testing.assert_array_equal(y, gradient)
+
+
+def test_nothing_is_dropped_outside_training_or_at_rate_0():
+    x = np.ones((3, 5), "float32")
+    np.testing.assert_array_equal(Dropout(0.5)(x), x)
+    np.testing.assert_array_equal(Dropout(0.0)(x, training=True), x)
+
+
+@pytest.mark.parametrize("options", [{"rate": 1.0}, {"noise_shape": (1, 5)}])
+def test_what_is_not_offered_is_refused(options):
+    with pytest.raises(ValueError, match="`noise_shape` None. Received"):
+        Dropout(**{"rate": 0.1} | options)
