@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import reference
 import reference_training
+import tensorflow as tf
 from layer_checks import check_layer
 from layer_checks import randomized
 
@@ -304,6 +305,72 @@ def test_pretraining_losses_equal_loops():
             3,
         ),
     }
+
+
+def test_the_gradient_of_the_losses_is_softmax_less_the_label():
+    logits = {
+        name: tf.constant(value)
+        for name, value in _pretraining_numbers(BATCH)[0].items()
+    }
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = sum(pretraining_losses(logits, BATCH).values())
+    gradients = tape.gradient(loss, logits)
+    for name, labels, weights in (
+        ("masked_lm_logits", "masked_lm_ids", BATCH["masked_lm_weights"]),
+        ("next_sentence_logits", "next_sentence_labels", np.ones((3, 1))),
+    ):
+        values = np.array(logits[name], "float64")
+        values = values.reshape(3, -1, values.shape[-1])
+        powers = np.exp(values - values.max(-1, keepdims=True))
+        slopes = powers / powers.sum(-1, keepdims=True)
+        slopes -= np.eye(values.shape[-1])[BATCH[labels]]
+        np.testing.assert_allclose(
+            np.array(gradients[name]).reshape(values.shape),
+            slopes * weights[..., None],
+            atol=1e-6,
+        )
+
+
+def test_of_equal_scores_the_first_counts():
+    logits = {
+        "masked_lm_logits": np.zeros((3, 2, 11), "float32"),
+        "next_sentence_logits": np.zeros((3, 2), "float32"),
+    }
+    metrics = pretraining_metrics(logits, BATCH)
+    assert float(metrics["masked_lm_accuracy"][0]) == 0
+    assert float(metrics["next_sentence_accuracy"][0]) == 1
+
+
+@pytest.mark.parametrize("first", [None, [[0, 3], [0, 2], [0, 0]]])
+def test_the_last_block_at_positions_alone(first):
+    model = randomized(BertEncoder(CONFIG))
+    inputs = dict(INPUTS)
+    if first is not None:
+        inputs["first_positions"] = np.array(first, "int32")
+        inputs["sequence_ids"] = np.array(
+            [[1, 1, 1, 2, 2], [1, 1, 2, 0, 0], [1, 0, 0, 0, 0]], "int32"
+        )
+        inputs["position_ids"] = np.array(
+            [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "int32"
+        )
+    positions = PRETRAINER_INPUTS["masked_lm_positions"]
+    whole = model(inputs)
+    part = model(inputs, positions)
+    np.testing.assert_allclose(
+        part["sequence_output"],
+        np.take_along_axis(
+            np.array(whole["sequence_output"]), positions[..., None], axis=1
+        ),
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(
+        part["pooled_output"], whole["pooled_output"], atol=1e-5
+    )
+    assert len(part["encoder_outputs"]) == 1
+    np.testing.assert_array_equal(
+        part["encoder_outputs"][0], whole["encoder_outputs"][0]
+    )
 
 
 def test_examples_that_fill_the_batch_weigh_nothing():

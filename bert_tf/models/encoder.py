@@ -1,6 +1,7 @@
 """The BERT encoder."""
 
 import keras
+from keras import ops
 
 from bert_tf import features
 from bert_tf.config import BertConfig
@@ -26,14 +27,20 @@ class BertEncoder(keras.Model):
             `input_ids`, `input_mask`, `segment_ids` `[B, L]`; for rows that
             hold several sequences also `position_ids`, `sequence_ids`
             `[B, L]` and `first_positions` `[B, S]`.
+        positions: None, or int32 `[B, P]` in `[0, L)`: the only places whose
+            `sequence_output` is wanted. What the last block computes of a
+            place alone is then computed at these and where it is pooled,
+            which in a model of few blocks is a large part of the whole.
 
     Returns:
         A dictionary of float tensors:
-            sequence_output: `[B, L, hidden_size]`, the last block's output.
+            sequence_output: `[B, L, hidden_size]`, the last block's output;
+                `[B, P, hidden_size]` with `positions`.
             pooled_output: `[B, hidden_size]`, or `[B, S, hidden_size]` where
                 `first_positions` were given.
             encoder_outputs: every block's output, a list of
-                `[B, L, hidden_size]`. The embeddings are not among them.
+                `[B, L, hidden_size]`. The embeddings are not among them, and
+                with `positions` the last block is not.
 
     Attributes:
         rematerialize: Whether training computes the blocks a second time for
@@ -86,7 +93,7 @@ class BertEncoder(keras.Model):
             block.build(sequence_shape)
         self.pooler.build(sequence_shape)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, positions=None, training=None):
         attention_mask = make_attention_mask(
             inputs[features.INPUT_MASK],
             inputs.get(features.SEQUENCE_IDS),
@@ -99,21 +106,44 @@ class BertEncoder(keras.Model):
             training=training,
         )
         encoder_outputs = []
-        for block in self.blocks:
-            if self.rematerialize and training:
-                x = call_rematerialized(
-                    block, x, attention_mask, training=training
-                )
-            else:
-                x = block(x, attention_mask, training=training)
+        for block in self.blocks[:-1]:
+            x = self._call_block(block, x, attention_mask, None, training)
             encoder_outputs.append(x)
+        first_positions = inputs.get(features.FIRST_POSITIONS)
+        last = self.blocks[-1]
+        if positions is None:
+            x = self._call_block(last, x, attention_mask, None, training)
+            encoder_outputs.append(x)
+            return {
+                "sequence_output": x,
+                "pooled_output": self.pooler(x, first_positions),
+                "encoder_outputs": encoder_outputs,
+            }
+        # The places that are pooled stand before the others.
+        pooled = first_positions
+        if pooled is None:
+            pooled = ops.zeros((ops.shape(positions)[0], 1), "int32")
+        places = ops.concatenate(
+            [ops.cast(pooled, "int32"), ops.cast(positions, "int32")], axis=1
+        )
+        x = self._call_block(last, x, attention_mask, places, training)
+        num_pooled = ops.shape(pooled)[1]
+        if first_positions is not None:
+            first_positions = ops.broadcast_to(
+                ops.arange(num_pooled), ops.shape(pooled)
+            )
         return {
-            "sequence_output": x,
-            "pooled_output": self.pooler(
-                x, inputs.get(features.FIRST_POSITIONS)
-            ),
+            "sequence_output": x[:, num_pooled:],
+            "pooled_output": self.pooler(x, first_positions),
             "encoder_outputs": encoder_outputs,
         }
+
+    def _call_block(self, block, x, attention_mask, positions, training):
+        if self.rematerialize and training:
+            return call_rematerialized(
+                block, x, attention_mask, positions, training=training
+            )
+        return block(x, attention_mask, positions, training=training)
 
     def get_config(self):
         return super().get_config() | {"config": self.config.to_dict()}

@@ -55,11 +55,13 @@ class BertPretrainer(keras.Model):
         self.next_sentence_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
-        outputs = self.encoder(inputs, training=training)
+        outputs = self.encoder(
+            inputs, inputs[features.MASKED_LM_POSITIONS], training=training
+        )
         return {
             "masked_lm_logits": self.masked_lm_head(
                 outputs["sequence_output"],
-                inputs[features.MASKED_LM_POSITIONS],
+                None,
                 self.encoder.embeddings.word_embeddings,
             ),
             "next_sentence_logits": self.next_sentence_head(
@@ -156,11 +158,44 @@ def _next_sentence_logits(outputs):
 
 
 def _cross_entropy(labels, logits):
-    log_normalizer = ops.logsumexp(logits, axis=-1)
-    picked = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return log_normalizer - picked
+    """Returns the cross-entropies, float32 `[...]`.
+
+    Over the vocabulary each pass costs as much as a small matrix product.
+    The gradient, softmax less one at the label, is therefore made of the
+    exponentials of the forward pass, and changed at the labels in place.
+    """
+    shape = ops.shape(labels)
+    labels_N = ops.reshape(ops.cast(labels, "int32"), (-1,))
+
+    @ops.custom_gradient
+    def compute(logits_NV):
+        max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
+        powers_NV = ops.exp(logits_NV - max_N1)
+        sum_N1 = ops.sum(powers_NV, axis=-1, keepdims=True)
+        normalizer_N = (ops.log(sum_N1) + max_N1)[:, 0]
+
+        def gradient(*args, upstream=None):
+            # Keras's backends give it in one or the other.
+            up_N = args[0] if upstream is None else upstream
+            gradient_NV = powers_NV * (up_N[:, None] / sum_N1)
+            places_N2 = ops.stack(
+                [ops.arange(ops.shape(labels_N)[0]), labels_N], axis=-1
+            )
+            return ops.scatter_update(
+                gradient_NV, places_N2, _pick(gradient_NV, labels_N) - up_N
+            )
+
+        return normalizer_N - _pick(logits_NV, labels_N), gradient
+
+    losses_N = compute(ops.reshape(logits, (-1, logits.shape[-1])))
+    return ops.reshape(losses_N, shape)
+
+
+def _pick(values_NV, indices_N):
+    return ops.take_along_axis(values_NV, indices_N[:, None], axis=-1)[:, 0]
 
 
 def _hits(labels, logits):
-    predictions = ops.cast(ops.argmax(logits, axis=-1), labels.dtype)
-    return ops.cast(predictions == labels, "float32")
+    # Several times faster than `argmax` in TensorFlow on CPUs.
+    predictions = ops.top_k(logits, 1)[1][..., 0]
+    return ops.cast(ops.cast(predictions, labels.dtype) == labels, "float32")
