@@ -8,6 +8,7 @@ import bz2
 import contextlib
 import glob
 import gzip
+import io
 import json
 import lzma
 import os
@@ -17,6 +18,7 @@ import uuid
 import zlib
 
 _DECOMPRESSORS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_READ_AHEAD = 1 << 20
 # What is raised where a compressed file is none, or cut short.
 DAMAGE_ERRORS = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
@@ -129,11 +131,50 @@ def open_bytes(path, decompress=True):
             raises one of `DAMAGE_ERRORS` where it is damaged.
     """
     path = os.fspath(path)
-    stream = _gfile().GFile(path, "rb") if is_remote(path) else None
+    # Read ahead: each read of its own would be a request to the store.
+    stream = (
+        io.BufferedReader(_RemoteBytes(path), _READ_AHEAD)
+        if is_remote(path)
+        else None
+    )
     for suffix, opener in _DECOMPRESSORS.items():
         if decompress and path.endswith(suffix):
             return opener(stream or path, "rb")
     return stream or open(path, "rb")
+
+
+class _RemoteBytes(io.RawIOBase):
+    """TensorFlow's reader as Python's: its own has no `readline(limit)`."""
+
+    def __init__(self, path):
+        super().__init__()
+        self._file = _gfile().GFile(path, "rb")
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def readinto(self, buffer):
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset, whence=os.SEEK_SET):
+        if whence == os.SEEK_CUR:
+            offset += self._file.tell()
+        elif whence == os.SEEK_END:
+            offset += self._file.size()
+        self._file.seek(offset)
+        return offset
+
+    def tell(self):
+        return self._file.tell()
+
+    def close(self):
+        self._file.close()
+        super().close()
 
 
 def read_bytes(path):

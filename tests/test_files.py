@@ -4,6 +4,7 @@ Each case runs on the local disk and on TensorFlow's in-memory file system,
 ram://, which like an object store is reached through tf.io.gfile alone.
 """
 
+import gzip
 import os
 import uuid
 
@@ -102,3 +103,30 @@ def test_a_file_in_the_way_of_a_folder_is_named(tmp_path):
     (tmp_path / "out").write_text("x")
     with pytest.raises(ValueError, match="a file is in the way"):
         files.make_folder(tmp_path / "out" / "below")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_lines_are_read_and_cut_and_sought_anywhere(folder, name):
+    data = b"one\ntwo and more\n\nlast"
+    path = f"{folder}/{name}"
+    files.write_bytes(
+        path, gzip.compress(data) if name.endswith("gz") else data
+    )
+    with files.open_bytes(path) as stream:
+        assert stream.readline() == b"one\n"
+        assert stream.readline(6) == b"two an"
+        assert stream.readline(99) == b"d more\n"
+        assert stream.read() == b"\nlast"
+        assert stream.readline(5) == b""
+        assert stream.seek(2) == 2
+        assert list(stream) == [b"e\n", b"two and more\n", b"\n", b"last"]
+        assert stream.tell() == len(data)
+
+
+def test_the_end_is_sought_from_there(folder):
+    files.write_bytes(f"{folder}/a", b"abcdef")
+    with files.open_bytes(f"{folder}/a") as stream:
+        assert stream.seek(-2, os.SEEK_END) == 4
+        assert stream.read(1) == b"e"
+        assert stream.seek(-3, os.SEEK_CUR) == 2
+        assert stream.read() == b"cdef"
