@@ -16,11 +16,13 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import exporter
 from bert_tf.serving import source as source_lib
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.multiple_choice import MultipleChoiceTask
+from bert_tf.tasks.squad import SquadTask
 from bert_tf.tasks.tagging import TaggingTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
@@ -57,6 +59,13 @@ TAGGING_TASK = TaggingTask(
     scheme="bio", labels=("O", "B-é", "I-é", "B-x", "I-x")
 )
 CHOICE_TASK = MultipleChoiceTask(num_choices=3)
+SQUAD_TASK = SquadTask(
+    version_2_with_negative=True,
+    doc_stride=5,
+    max_query_length=6,
+    n_best_size=4,
+    max_answer_length=7,
+)
 
 
 # Exports that are not what their model folder is by itself: its kind, the
@@ -93,6 +102,11 @@ def model_dir(kind):
         ),
         "tagger": lambda: (BertTokenClassifier(CONFIG, 5), TAGGING_TASK),
         "choice": lambda: (BertMultipleChoice(CONFIG), CHOICE_TASK),
+        "squad": lambda: (BertSpanPredictor(CONFIG), SQUAD_TASK),
+        "squad_1": lambda: (
+            BertSpanPredictor(CONFIG),
+            dataclasses.replace(SQUAD_TASK, version_2_with_negative=False),
+        ),
         "pretrainer": lambda: (BertPretrainer(CONFIG), None),
         "encoder": lambda: (
             BertEncoder(dataclasses.replace(CONFIG, hidden_act="gelu")),

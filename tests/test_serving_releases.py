@@ -31,7 +31,7 @@ PYTHONS = [
         (kind, contents)
         for kind in (
             *("pair", "regression", "tagger", "choice"),
-            *("pretrainer", "encoder"),
+            *("squad", "squad_1", "pretrainer", "encoder"),
             *serving_models.EXPORTS,
         )
         for contents in saved_model.CONTENTS

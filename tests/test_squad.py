@@ -198,14 +198,20 @@ def test_logits_of_a_trimmed_batch_are_filled_up():
     ids = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
     inputs = dict.fromkeys(features.MODEL_INPUTS, np.ones_like(ids))
     inputs[features.INPUT_IDS] = ids
+    inputs[features.INPUT_MASK] = np.array([[1, 1, 1], [1, 1, 0]], np.int32)
 
     logits = squad_answers.stacked_outputs(model, 11)(inputs, training=False)
 
     assert logits.shape == (2, 11, 2)
     outputs = model(inputs)
     for column, name in enumerate(squad.OUTPUTS):
-        np.testing.assert_array_equal(logits[:, :3, column], outputs[name])
+        for row, length in enumerate((3, 2)):
+            np.testing.assert_array_equal(
+                logits[row, :length, column], outputs[name][row, :length]
+            )
+    # Padding is no candidate, within the batch's length and beyond it.
     assert np.max(logits[:, 3:]) < -1e8
+    assert np.max(logits[1, 2]) < -1e8
 
 
 def test_model_begins_at_an_encoder_or_goes_on_with_its_head(tmp_path):

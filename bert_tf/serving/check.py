@@ -29,6 +29,8 @@ _POSITION_AXES = {
     "sequence_output": 1,
     "encoder_outputs": 2,
     "token_probabilities": 1,
+    "start_logits": 1,
+    "end_logits": 1,
 }
 
 
@@ -41,9 +43,10 @@ class Comparison:
         num_texts: How many texts, or pairs, it was asked.
         max_difference: Largest difference of a number, in units of the
             trained model's where that is above 1; infinite where shapes
-            differ and, but in bfloat16, strings.
+            differ and, but in bfloat16, strings and integers.
         worst: The output and the text of that difference.
-        num_changed: In bfloat16, how many texts have another string.
+        num_changed: In bfloat16, how many texts have another string or
+            integer.
         tolerance: The largest difference that is none.
     """
 
@@ -148,9 +151,9 @@ def read_texts(path, source):
     """Reads the texts of a development set, as training read them.
 
     Args:
-        path: A TSV file of the model's task: of GLUE's columns, or with a
-            header that names the text features. Otherwise a text a line, the
-            two of a pair separated by a tab.
+        path: A file of the model's task: SQuAD's JSON; or a TSV file of
+            GLUE's columns, or with a header that names the text features.
+            Otherwise a text a line, the two of a pair separated by a tab.
         source: The model's `Source`.
 
     Returns:
@@ -159,6 +162,9 @@ def read_texts(path, source):
     Raises:
         ValueError: If it is no such file; the message names file and line.
     """
+    texts = source.servable.read_texts(path)
+    if texts is not None:
+        return texts
     tsv_file = _tsv_file(path, source)
     if tsv_file is None:
         return texts_lib.read_texts(path, len(source.text_features))
@@ -218,8 +224,8 @@ def _difference(answer, expected, batch, is_exact=True):
         answer: A signature's, {output: array}.
         expected: The trained model's.
         batch: Rows of one or two strings, bytes.
-        is_exact: Whether another string is an infinite difference, or only
-            counted.
+        is_exact: Whether another string or integer is an infinite
+            difference, or only counted.
     """
     largest, where = -1.0, ""
     is_changed = np.zeros(len(batch), bool)
@@ -231,7 +237,7 @@ def _difference(answer, expected, batch, is_exact=True):
             return np.inf, f"{name}: {value.shape} for {wanted.shape}", 0
         if (value.dtype == object) != (wanted.dtype == object):
             return np.inf, f"{name}: {value.dtype} for {wanted.dtype}", 0
-        if value.dtype == object:
+        if value.dtype.kind != "f":
             differs = (value != wanted).reshape(len(batch), -1).any(axis=1)
             is_changed |= differs
             rows = np.where(differs & is_exact, np.inf, 0.0)
@@ -256,7 +262,8 @@ def _without_padding(name, value, wanted, expected):
         return value[:, :longest], wanted[:, :longest]
     axis = _POSITION_AXES[name]
     mask = mask[:, :longest]
-    mask = np.expand_dims(mask, (1, 3) if axis == 2 else 2)
+    others = set(range(1, value.ndim)) - {axis}
+    mask = np.expand_dims(mask, sorted(others))
     cut = (slice(None),) * axis + (slice(longest),)
     return value[cut] * mask, wanted[cut] * mask
 

@@ -75,6 +75,19 @@ class Servable:
         """
         raise NotImplementedError
 
+    def read_texts(self, path):
+        """Returns the texts of a file of the task's, None if it has no form.
+
+        Args:
+            path: The file.
+
+        Returns:
+            Rows of strings, bytes.
+
+        Raises:
+            ValueError: If the file is not of the task's form.
+        """
+
     def settle_ties(self, source, texts, trained, answers, tolerance):
         """Returns trained answers that choose as `answers` do between equals.
 

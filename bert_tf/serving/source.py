@@ -14,10 +14,12 @@ from bert_tf.serving.fill_mask import FillMask
 from bert_tf.serving.hub import Encoder
 from bert_tf.serving.hub_preprocessor import Preprocessing
 from bert_tf.serving.multiple_choice import MultipleChoice
+from bert_tf.serving.question_answering import QuestionAnswering
 from bert_tf.serving.servable import Servable
 from bert_tf.serving.tagging import Tagging
 from bert_tf.tasks import glue
 from bert_tf.tasks import multiple_choice
+from bert_tf.tasks import squad
 from bert_tf.tasks import tagging
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -39,6 +41,7 @@ _OF_FAMILY = {
         multiple_choice.MultipleChoiceTask,
         MultipleChoice,
     ),
+    squad.FAMILY: (squad.SquadTask, QuestionAnswering),
 }
 
 
@@ -177,6 +180,8 @@ def _servable_of(model_dir, text_features):
             )
     if names.TOKEN_CLASSIFIER in parts:
         return Tagging(tagging.tuned_task(model_dir))
+    if names.SPAN in parts:
+        return QuestionAnswering(squad.SquadTask())
     return Encoder()
 
 

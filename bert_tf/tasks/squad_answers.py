@@ -11,12 +11,13 @@ import math
 import numpy as np
 from keras import ops
 
+from bert_tf import features
 from bert_tf.tasks import squad
 from bert_tf.tasks import squad_windows
 
 # The score of no answer less that of the best, where there is no other.
-_NO_ANSWER_AT_ALL = 1_000_000.0
-# Logits of places beyond a trimmed batch.
+NO_ANSWER_AT_ALL = 1_000_000.0
+# Logits of padding.
 _PADDING_LOGIT = -1e9
 
 
@@ -29,12 +30,15 @@ class SquadAnswers:
         nbest: Lists of the best answers, as dictionaries of `text`,
             `probability`, `start_logit` and `end_logit`; with
             `version_2_with_negative` the text may be "", no answer.
+        spans: Of each entry of `nbest` the characters of the text that it
+            is, (start, limit), or (-1, -1) for no answer.
         null_odds: With `version_2_with_negative`, by how much no answer
             scores higher than the best answer.
     """
 
     texts: dict[str, str]
     nbest: dict[str, list]
+    spans: dict[str, list]
     null_odds: dict[str, float]
 
     def predictions(self, task):
@@ -51,8 +55,11 @@ class SquadAnswers:
 def stacked_outputs(model, max_seq_length):
     """Returns the model as `fine_tuning.Predictor` takes it.
 
+    Differs from BERT: padding is no candidate. There its logits may take the
+    places of others among the n best, as many as the sequence is long.
+
     Args:
-        model: A `BertSpanPredictor`.
+        model: A `BertSpanPredictor`, or what is called as one.
         max_seq_length: L; shorter batches are filled up.
 
     Returns:
@@ -64,6 +71,10 @@ def stacked_outputs(model, max_seq_length):
         outputs = model(inputs, training=training)
         logits_BLK = ops.stack(
             [outputs[name] for name in squad.OUTPUTS], axis=-1
+        )
+        is_token_BL = ops.cast(inputs[features.INPUT_MASK], "bool")
+        logits_BLK = ops.where(
+            is_token_BL[:, :, None], logits_BLK, _PADDING_LOGIT
         )
         after = max_seq_length - ops.shape(logits_BLK)[1]
         return ops.pad(
@@ -87,7 +98,7 @@ def find_answers(task, source, logits):
         `SquadAnswers`.
     """
     examples = source.examples
-    texts, nbest, null_odds = {}, {}, {}
+    texts, nbest, cited, null_odds = {}, {}, {}, {}
     places = source.places()
     row = 0
     for index, name in enumerate(examples.ids):
@@ -96,13 +107,13 @@ def find_answers(task, source, logits):
             windows.append((logits[row], next(places)))
             row += 1
         spans = _ranked_spans(task, windows)
-        entries = _cited(task, spans, examples.context(index))
+        entries, cited[name] = _cited(task, spans, examples.context(index))
         nbest[name] = entries
         best = next((entry for entry in entries if entry["text"]), None)
         texts[name] = best["text"] if best else ""
         if task.version_2_with_negative:
             if best is None:
-                null_odds[name] = _NO_ANSWER_AT_ALL
+                null_odds[name] = NO_ANSWER_AT_ALL
             else:
                 # Of the windows, that which is surest that there is one.
                 null_odds[name] = (
@@ -110,7 +121,9 @@ def find_answers(task, source, logits):
                     - best["start_logit"]
                     - best["end_logit"]
                 )
-    return SquadAnswers(texts=texts, nbest=nbest, null_odds=null_odds)
+    return SquadAnswers(
+        texts=texts, nbest=nbest, spans=cited, null_odds=null_odds
+    )
 
 
 def _null_logits(logits, places):
@@ -160,30 +173,40 @@ def _spans_of_window(task, logits, places):
 
 
 def _cited(task, spans, context):
-    """Returns the first spans of different texts, as entries of nbest."""
+    """Returns the first spans of different texts, and where they stand.
+
+    Returns:
+        The entries of nbest, and a list of (start, limit).
+    """
     chosen = {}
     null = None
-    for score, start_logit, end_logit, start, limit in spans:
+    for span in spans:
+        start, limit = span[3:]
         text = "" if start is None else context[start:limit]
         if start is None:
-            null = (score, start_logit, end_logit)
+            null = span
         if len(chosen) < task.n_best_size and text not in chosen:
-            chosen[text] = (score, start_logit, end_logit)
+            chosen[text] = span
     if null is not None:
         chosen.setdefault("", null)
     if not chosen:
-        chosen[""] = (0.0, 0.0, 0.0)
-    scores = np.array([score for score, _, _ in chosen.values()])
+        chosen[""] = (0.0, 0.0, 0.0, None, None)
+    scores = np.array([score for score, *_ in chosen.values()])
     probabilities = np.exp(scores - np.max(scores))
     probabilities /= np.sum(probabilities)
-    return [
+    entries = [
         {
             "text": text,
             "probability": float(probability),
             "start_logit": start_logit,
             "end_logit": end_logit,
         }
-        for (text, (_, start_logit, end_logit)), probability in zip(
+        for (text, (_, start_logit, end_logit, *_)), probability in zip(
             chosen.items(), probabilities
         )
     ]
+    places = [
+        (-1, -1) if start is None else (start, limit)
+        for *_, start, limit in chosen.values()
+    ]
+    return entries, places

@@ -1,0 +1,59 @@
+"""Rows computed a few at a time, those of about one length together.
+
+A batch is as long as its longest row, and the memory of a model grows with
+rows times length. Cut into chunks by length, short rows are not computed at
+the length of a long one, and any number of rows takes the memory of a few.
+"""
+
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.text import packing
+
+
+def compute_in_chunks(inputs, compute, chunk_size, answer_shape):
+    """Computes rows chunk by chunk, in TensorFlow's operations.
+
+    Args:
+        inputs: The model inputs, int32 `[B, L]`, padded at the end.
+        compute: A function from the inputs of some rows, cut to the longest
+            of them, to float32 `[rows, ...]`; of the same shape for all rows.
+        chunk_size: The most rows computed together.
+        answer_shape: Shape of a row's answer, None where it is not known.
+
+    Returns:
+        float32 `[B, ...]`.
+    """
+    lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
+    order = tf.argsort(lengths, stable=True)
+    inputs = {
+        name: tf.gather(inputs[name], order) for name in features.MODEL_INPUTS
+    }
+    # Of no rows too there is a chunk: it knows the shape of an answer.
+    num_chunks = tf.maximum(-(-tf.size(order) // chunk_size), 1)
+
+    def compute_chunk(index, answers):
+        start = index * chunk_size
+        rows = {
+            name: value[start : start + chunk_size]
+            for name, value in inputs.items()
+        }
+        answer = compute(packing.trim_padding(rows))
+        return index + 1, answers.write(index, answer)
+
+    _, answers = tf.while_loop(
+        lambda index, _: index < num_chunks,
+        compute_chunk,
+        (
+            0,
+            tf.TensorArray(
+                tf.float32,
+                size=num_chunks,
+                infer_shape=False,
+                element_shape=[None, *answer_shape],
+            ),
+        ),
+        # Or the memory would be that of several chunks.
+        parallel_iterations=1,
+    )
+    return tf.gather(answers.concat(), tf.argsort(order))
