@@ -229,8 +229,9 @@ def test_apply_sums_gradients_over_replicas_once_then_clips():
     np.testing.assert_allclose(
         keras.ops.convert_to_numpy(optimizer._momentums[0]), [0.1], rtol=1e-6
     )
+    # TensorFlow takes 1 - beta_2 in float32, 1.3e-5 off from 0.001.
     np.testing.assert_allclose(
-        keras.ops.convert_to_numpy(variable), oracle.weights[0], rtol=1e-6
+        keras.ops.convert_to_numpy(variable), oracle.weights[0], rtol=2e-5
     )
 
 

@@ -48,10 +48,8 @@ class BertClassifier(keras.Model):
         self.classification_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
-        outputs = self.encoder(inputs, training=training)
-        return self.classification_head(
-            outputs["pooled_output"], training=training
-        )
+        pooled = self.encoder.pool(inputs, training=training)
+        return self.classification_head(pooled, training=training)
 
     def get_config(self):
         return super().get_config() | {

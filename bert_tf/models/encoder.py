@@ -138,6 +138,12 @@ class BertEncoder(keras.Model):
             "encoder_outputs": encoder_outputs,
         }
 
+    def pool(self, inputs, training=None):
+        """Returns `pooled_output` alone: the last block makes nothing else."""
+        batch_size = ops.shape(inputs[features.INPUT_IDS])[0]
+        nowhere = ops.zeros((batch_size, 0), "int32")
+        return self(inputs, nowhere, training=training)["pooled_output"]
+
     def _call_block(self, block, x, attention_mask, positions, training):
         if self.rematerialize and training:
             return call_rematerialized(

@@ -57,8 +57,8 @@ class BertMultipleChoice(keras.Model):
             name: ops.reshape(inputs[name], (-1, length))
             for name in features.MODEL_INPUTS
         }
-        outputs = self.encoder(flat, training=training)
-        logits = self.choice_head(outputs["pooled_output"], training=training)
+        pooled = self.encoder.pool(flat, training=training)
+        logits = self.choice_head(pooled, training=training)
         return ops.reshape(logits, (-1, num_choices))
 
     def get_config(self):

@@ -40,12 +40,43 @@ class LambOptimizer(optimizer.BertOptimizer):
         # By the paths alone: the weight decay itself may be 0.
         self._is_adapted = [not self._is_excluded(v) for v in variables]
 
-    def _scale_update(self, update, variable, index):
-        if not self._is_adapted[index]:
-            return update
-        weight = ops.norm(ops.cast(variable, update.dtype))
-        size = ops.norm(update)
-        is_zero = ops.logical_or(weight == 0, size == 0)
-        # A divisor of 1 where `where` takes the other side.
-        ratio = ops.where(is_zero, 1.0, weight / ops.where(is_zero, 1.0, size))
-        return ratio * update
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        momentum, velocity = self._momentums[index], self._velocities[index]
+        dtype = variable.dtype
+        gradient = ops.cast(gradient, dtype)
+
+        self.assign_add(
+            momentum, self._kept((gradient - momentum) * (1 - self.beta_1))
+        )
+        self.assign_add(
+            velocity,
+            self._kept((ops.square(gradient) - velocity) * (1 - self.beta_2)),
+        )
+        first, second = ops.convert_to_tensor(momentum), velocity
+        if self.bias_correction:
+            step = ops.cast(self.iterations + 1, dtype)
+            first = first / (1 - ops.power(self.beta_1, step))
+            second = second / (1 - ops.power(self.beta_2, step))
+        update = first / (ops.sqrt(second) + self.epsilon)
+        if self._is_decayed[index]:
+            update = update + self.weight_decay * variable
+        if self._is_adapted[index]:
+            update = _trust_ratio(variable, update) * update
+        rate = ops.cast(learning_rate, dtype) * self._rate_factors[index]
+        change = self._kept(rate * update)
+        self._update_norm.add(change)
+        self.assign_sub(variable, change)
+
+    def _kept(self, change):
+        if not self.skip_nonfinite:
+            return change
+        return ops.where(ops.isfinite(self.gradient_norm), change, 0.0)
+
+
+def _trust_ratio(variable, update):
+    weight = ops.norm(ops.cast(variable, update.dtype))
+    size = ops.norm(update)
+    is_zero = ops.logical_or(weight == 0, size == 0)
+    # A divisor of 1 where `where` takes the other side.
+    return ops.where(is_zero, 1.0, weight / ops.where(is_zero, 1.0, size))

@@ -136,40 +136,43 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
-        momentum, velocity = self._momentums[index], self._velocities[index]
         dtype = variable.dtype
-        learning_rate = ops.cast(learning_rate, dtype)
-        gradient = ops.cast(gradient, dtype)
-
-        self.assign_add(
-            momentum, self._kept((gradient - momentum) * (1 - self.beta_1))
-        )
-        self.assign_add(
-            velocity,
-            self._kept((ops.square(gradient) - velocity) * (1 - self.beta_2)),
-        )
-        first, second = ops.convert_to_tensor(momentum), velocity
+        gradient = tf.cast(gradient, dtype)
+        rate = tf.cast(learning_rate, dtype) * self._rate_factors[index]
+        beta_1 = tf.constant(self.beta_1, dtype)
+        beta_2 = tf.constant(self.beta_2, dtype)
+        epsilon = tf.constant(self.epsilon, dtype)
+        power_1 = power_2 = tf.zeros([], dtype)
         if self.bias_correction:
-            step = ops.cast(self.iterations + 1, dtype)
-            first = first / (1 - ops.power(self.beta_1, step))
-            second = second / (1 - ops.power(self.beta_2, step))
-        update = first / (ops.sqrt(second) + self.epsilon)
+            step = tf.cast(self.iterations + 1, dtype)
+            power_1, power_2 = tf.pow(beta_1, step), tf.pow(beta_2, step)
+            # TensorFlow adds epsilon to the root of what is not corrected.
+            epsilon *= tf.sqrt(1 - power_2)
+        if self.skip_nonfinite:
+            # A rate of 0 and betas of 1 change nothing.
+            is_finite = ops.isfinite(self.gradient_norm)
+            gradient = tf.where(is_finite, gradient, tf.zeros([], dtype))
+            rate = tf.where(is_finite, rate, tf.zeros([], dtype))
+            beta_1 = tf.where(is_finite, beta_1, tf.ones([], dtype))
+            beta_2 = tf.where(is_finite, beta_2, tf.ones([], dtype))
+
+        before = tf.convert_to_tensor(variable)
         if self._is_decayed[index]:
-            update = update + self.weight_decay * variable
-        update = self._scale_update(update, variable, index)
-        learning_rate = learning_rate * self._rate_factors[index]
-        change = self._kept(learning_rate * update)
-        self._update_norm.add(change)
-        self.assign_sub(variable, change)
-
-    def _kept(self, change):
-        if not self.skip_nonfinite:
-            return change
-        return ops.where(ops.isfinite(self.gradient_norm), change, 0.0)
-
-    def _scale_update(self, update, variable, index):
-        # What a subclass does to each update, e.g. LAMB.
-        return update
+            self.assign(variable, before * (1 - rate * self.weight_decay))
+        # One pass over memory where single operations would make ten.
+        tf.raw_ops.ResourceApplyAdam(
+            var=_handle(variable),
+            m=_handle(self._momentums[index]),
+            v=_handle(self._velocities[index]),
+            beta1_power=power_1,
+            beta2_power=power_2,
+            lr=rate,
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=epsilon,
+            grad=gradient,
+        )
+        self._update_norm.add(before - tf.convert_to_tensor(variable))
 
     def get_config(self):
         return super().get_config() | {
@@ -253,6 +256,13 @@ class _UpdateNorm:
 
     def value(self):
         return tf.sqrt(2 * self._half_square)
+
+
+def _handle(variable):
+    """Returns the resource of a Keras variable or a `tf.Variable`."""
+    if isinstance(variable, keras.Variable):
+        variable = variable.value
+    return variable.handle
 
 
 def _depth(path):
