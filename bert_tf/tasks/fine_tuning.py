@@ -178,7 +178,10 @@ def trained_steps(output_dir):
     path = tf.train.latest_checkpoint(folder)
     if path is None:
         return 0
-    return int(tf.train.load_variable(path, "step/.ATTRIBUTES/VARIABLE_VALUE"))
+    # `tf.train.load_variable` asks first whether the path is a folder, which
+    # TensorFlow's ram:// says of a prefix.
+    reader = tf.compat.v1.train.NewCheckpointReader(path)
+    return int(reader.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))
 
 
 def write_results(path, results):
