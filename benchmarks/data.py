@@ -11,6 +11,10 @@ start-up (with two, the second one's is part of it), of CPU time, and of what
 each stage takes; with one worker also what the parts of a stage do. A few
 megabytes are one task: give more to see how two workers share them.
 
+--what=memory makes the records of --input_file repeated to --megabytes, with
+two workers, and prints the most memory that its processes held together: every
+page once (PSS), and every page once for each process that maps it (RSS).
+
 --what=vocabulary learns a vocabulary of the whole text, and prints it beside
 --vocab_file: pieces a word and unknown words on --held_out_file.
 """
@@ -21,6 +25,8 @@ import multiprocessing
 import os
 import resource
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -28,7 +34,10 @@ from absl import app
 from absl import flags
 
 _WHAT = flags.DEFINE_enum(
-    "what", "records", ["records", "vocabulary"], "What is measured."
+    "what",
+    "records",
+    ["records", "memory", "vocabulary"],
+    "What is measured.",
 )
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text, a sentence a line.", required=True
@@ -168,6 +177,65 @@ def time_records():
         print(f"{name:16}" + "".join(f"{cell:>19}" for cell in cells))
 
 
+def process_tree(process):
+    """Yields a process and all below it."""
+    yield process
+    try:
+        tasks = os.listdir(f"/proc/{process}/task")
+        for task in tasks:
+            path = f"/proc/{process}/task/{task}/children"
+            with open(path) as children:
+                for child in children.read().split():
+                    yield from process_tree(int(child))
+    except OSError:
+        # It has ended meanwhile.
+        return
+
+
+def resident_megabytes(process):
+    """Returns {"PSS", "RSS"}: sums over a process and all below it."""
+    sums = collections.Counter()
+    for each in process_tree(process):
+        try:
+            with open(f"/proc/{each}/smaps_rollup") as lines:
+                for line in lines:
+                    name, _, value = line.partition(":")
+                    if name in ("Pss", "Rss"):
+                        sums[name.upper()] += int(value.split()[0]) * 1024e-6
+        except OSError:
+            # It has ended meanwhile.
+            continue
+    return sums
+
+
+def measure_memory():
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "text.txt")
+        with open(_INPUT_FILE.value, "rb") as source:
+            data = source.read()
+        with open(text, "wb") as target:
+            while target.tell() < _MEGABYTES.value * 1e6:
+                target.write(data.rstrip(b"\n") + b"\n\n")
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "bert_tf.data.create_pretraining_data"),
+                f"--input_file={text}",
+                f"--output_file={folder}/x@8",
+                f"--vocab_file={_VOCAB_FILE.value}",
+                *("--dupe_factor=5", "--num_workers=2"),
+            ]
+        )
+        most = {"PSS": 0, "RSS": 0}
+        while process.poll() is None:
+            now = resident_megabytes(process.pid)
+            most = {name: max(most[name], now[name]) for name in most}
+            time.sleep(0.5)
+        if process.returncode:
+            raise RuntimeError("The program failed.")
+    for name, megabytes in most.items():
+        print(f"most {name:13}{megabytes:8,.0f} MB")
+
+
 def learn(path, vocab_size, held_out, vocab_file):
     """Learns a vocabulary; returns it beside another one, as numbers."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
@@ -239,10 +307,11 @@ def time_vocabulary():
 
 
 def main(_):
-    if _WHAT.value == "records":
-        time_records()
-    else:
-        time_vocabulary()
+    {
+        "records": time_records,
+        "memory": measure_memory,
+        "vocabulary": time_vocabulary,
+    }[_WHAT.value]()
 
 
 if __name__ == "__main__":
