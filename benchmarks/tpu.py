@@ -1,0 +1,205 @@
+r"""Compiles pre-training for TPU chips without a TPU, and tells what it takes.
+
+    make tpu-check
+
+or, where jax and libtpu are installed beside bert_tf,
+
+    python benchmarks/tpu.py --results_dir=build/tpu
+
+Each cell is compiled in a process of its own and stored as it is done, in
+minutes; run again, the program goes on with those that are missing. Remove
+the folder after a change of the model. Prints tables in Markdown: what the
+compiler in libtpu tells of the step of `run_pretraining` in mixed bfloat16 on
+one chip, of the same model under KERAS_BACKEND=jax on four, and what the
+paper's pre-training would cost on paper (tpu_costs.py).
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import tpu_costs
+from absl import app
+from absl import flags
+
+_RESULTS_DIR = flags.DEFINE_string(
+    "results_dir", "build/tpu", "Where the cells are stored."
+)
+_CELLS = flags.DEFINE_list(
+    "cells",
+    None,
+    "Cells as size:length:batch:chip, e.g. base:128:256:v5e; chip is v5e or "
+    "v6e, or a host of several as v5e_2x2, under jax. Default: the table's.",
+)
+_COMPILE = flags.DEFINE_bool(
+    "compile", True, "Whether to compile what is missing."
+)
+
+# Where there are two batches of a kind, the first fits and the next power of
+# two does not.
+_TABLE = (
+    "base:128:256:v5e",
+    "base:512:32:v5e",
+    "large:128:64:v5e",
+    "base:128:256:v5e_2x2",
+    "base:128:512:v6e",
+    "large:512:8:v5e",
+    "base:512:64:v6e",
+)
+_FOLDER = pathlib.Path(__file__).resolve().parent
+_GIB = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One program: a model, the shape of a batch, and where it is to run."""
+
+    size: str
+    length: int
+    batch_size: int
+    chip: str
+
+    @classmethod
+    def parse(cls, text):
+        parts = text.split(":")
+        if len(parts) != 4 or not (parts[1] + parts[2]).isdecimal():
+            raise app.UsageError(
+                "--cells must hold size:length:batch:chip. Received: "
+                f"--cells={text}."
+            )
+        return cls(parts[0], int(parts[1]), int(parts[2]), parts[3])
+
+    @property
+    def is_of_jax(self):
+        return "_" in self.chip
+
+    @property
+    def path(self):
+        name = "_".join(map(str, dataclasses.astuple(self)))
+        return pathlib.Path(_RESULTS_DIR.value, f"{name}.json")
+
+    def compile(self):
+        """Returns whether the cell is there, or now is."""
+        if self.path.exists():
+            return True
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        script = "tpu_compile_jax.py" if self.is_of_jax else "tpu_compile.py"
+        partial = self.path.with_suffix(".partial")
+        log = self.path.with_suffix(".log")
+        print(f"Compiling {self}; log in {log}", file=sys.stderr, flush=True)
+        with open(log, "w", encoding="utf-8") as stream:
+            process = subprocess.run(
+                [
+                    sys.executable,
+                    _FOLDER / script,
+                    self.size,
+                    str(self.length),
+                    str(self.batch_size),
+                    self.chip.replace("_", ":"),
+                    partial,
+                ],
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+            )
+        if process.returncode:
+            print(f"It failed: see {log}.", file=sys.stderr, flush=True)
+            return False
+        os.replace(partial, self.path)
+        return True
+
+    def read(self):
+        return json.loads(self.path.read_text("utf-8"))
+
+
+def chip_table(cells):
+    """Returns lines of Markdown: what one chip's program takes."""
+    lines = [
+        "| model | length | rows | chip | Gflop a row | of the matrix products "
+        "| arguments | temporary | in all | of memory |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for cell in cells:
+        told = cell.read()
+        start = f"| {cell.size} | {cell.length} | {cell.batch_size} "
+        memory = tpu_costs.MEMORY_GIB[cell.chip]
+        if "too_large" in told:
+            lines.append(f"{start}| {cell.chip} | {told['too_large']} |||||||")
+            continue
+        flops, total = told["flops"], _total_bytes(told)
+        lines.append(
+            f"{start}| {cell.chip} | {flops / cell.batch_size / 1e9:.1f} "
+            f"| {flops / told['model_flops']:.2f} "
+            f"| {told['argument_bytes'] / _GIB:.2f} GiB "
+            f"| {told['temporary_bytes'] / _GIB:.2f} GiB "
+            f"| {total / _GIB:.2f} GiB | {total / _GIB / memory:.0%} |"
+        )
+    return lines
+
+
+def host_table(cells):
+    """Returns lines of Markdown: one chip's program of several."""
+    lines = [
+        "| model | length | rows | chips | all-reduces | arrays in them "
+        "| Gflop a chip | in all, a chip |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for cell in cells:
+        told = cell.read()
+        lines.append(
+            f"| {cell.size} | {cell.length} | {cell.batch_size} "
+            f"| {told['num_chips']} {cell.chip.split('_')[0]} "
+            f"| {len(told['all_reduces'])} | {sum(told['all_reduces'])} "
+            f"| {told['flops'] / 1e9:,.0f} "
+            f"| {_total_bytes(told) / _GIB:.2f} GiB |"
+        )
+    return lines
+
+
+def flops_per_example(cells):
+    """Returns {size: {length: operations}} of the sizes with all lengths."""
+    found = {}
+    for cell in cells:
+        told = cell.read()
+        if "flops" in told:
+            of_size = found.setdefault(cell.size, {})
+            of_size.setdefault(cell.length, told["flops"] / cell.batch_size)
+    return {
+        size: flops
+        for size, flops in found.items()
+        if set(flops) == set(tpu_costs.PAPER_STEPS)
+    }
+
+
+def _total_bytes(told):
+    """What must be in memory at once: what is updated in place counts once."""
+    return (
+        told["argument_bytes"]
+        + told["temporary_bytes"]
+        + told["output_bytes"]
+        - told["alias_bytes"]
+    )
+
+
+def main(_):
+    cells = [Cell.parse(text) for text in _CELLS.value or _TABLE]
+    failed = False
+    if _COMPILE.value:
+        # All are tried, whichever fails.
+        results = [cell.compile() for cell in cells]
+        failed = not all(results)
+    cells = [cell for cell in cells if cell.path.exists()]
+    of_chips = [cell for cell in cells if not cell.is_of_jax]
+    for lines in (
+        chip_table(of_chips),
+        host_table([cell for cell in cells if cell.is_of_jax]),
+        tpu_costs.cost_table(flops_per_example(of_chips)),
+    ):
+        print("\n".join(lines), end="\n\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    app.run(main)

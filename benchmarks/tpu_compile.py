@@ -1,0 +1,143 @@
+r"""Compiles the training step of pre-training for one TPU chip, without a TPU.
+
+    python benchmarks/tpu_compile.py base 128 256 v5e cell.json
+
+lowers what `bert_tf.training.loop` runs on each replica (dropout seeds, model,
+losses, gradients, optimizer; mixed bfloat16) to StableHLO with TensorFlow and
+gives it to the compiler in libtpu. No device is asked for: nothing runs. Into
+the JSON file goes what the compiler tells of the program. `benchmarks/tpu.py`
+calls this for each line of its table.
+
+Needs jax and libtpu beside bert_tf; `make tpu-check` makes the environment.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+
+# Before libtpu is loaded: it would look for a cloud's metadata server.
+os.environ.update(
+    TPU_SKIP_MDS_QUERY="1",
+    JAX_PLATFORMS="cpu",
+    TPU_ACCELERATOR_TYPE="v5litepod-1",
+    TPU_WORKER_HOSTNAMES="localhost",
+)
+
+import jax  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from jax._src.interpreters import mlir  # noqa: E402
+from jax._src.lib import xla_client  # noqa: E402
+from jax.experimental import topologies  # noqa: E402
+from jax.extend.mlir import ir  # noqa: E402
+
+from bert_tf import features  # noqa: E402
+from bert_tf.config import BertConfig  # noqa: E402
+from bert_tf.models import pretrainer  # noqa: E402
+from bert_tf.training import health  # noqa: E402
+from bert_tf.training import loop  # noqa: E402
+from bert_tf.training import randomness  # noqa: E402
+from bert_tf.training.objective import Objective  # noqa: E402
+from bert_tf.training.optimizer import BertOptimizer  # noqa: E402
+
+# The paper's numbers of predictions, by length.
+PREDICTIONS = {128: 20, 512: 77}
+
+
+def lower_step(config, length, num_predictions, batch_size):
+    """Returns the step's StableHLO, as text."""
+    model = pretrainer.BertPretrainer(config, dtype="mixed_bfloat16")
+    optimizer = BertOptimizer(1e-4)
+    optimizer.build(model.trainable_variables)
+    objective = Objective(
+        weights=pretrainer.pretraining_weights,
+        losses=pretrainer.pretraining_losses,
+        metrics=pretrainer.pretraining_metrics,
+        weight_epsilon=1e-5,
+    )
+    states = randomness.seed_states(model)
+
+    @tf.function(jit_compile=True)
+    def step(batch, number):
+        randomness.set_seeds(states, 12345, number)
+        return loop.train_step(model, objective, optimizer, batch)
+
+    batch = {
+        name: tf.zeros((batch_size, *shape), dtype.replace("int64", "int32"))
+        for name, (dtype, shape) in features.pretraining_record(
+            length, num_predictions
+        ).items()
+    }
+    number = tf.constant(0, tf.int64)
+    return step.experimental_get_compiler_ir(batch, number)(stage="stablehlo")
+
+
+def compile_for_chip(stablehlo, chip):
+    """Compiles a program for one chip.
+
+    Args:
+        stablehlo: The text of a module.
+        chip: "v5e" or "v6e".
+
+    Returns:
+        {name: number} of the compiler's statistics: `flops`,
+        `argument_bytes`, `temporary_bytes`, `peak_bytes`; or {"too_large":
+        what the compiler says}, where it does not fit into the memory.
+    """
+    topology = topologies.get_topology_desc(
+        platform="tpu",
+        topology_name=f"{chip}:1x1",
+        chips_per_host_bounds=(1, 1, 1),
+    )
+    device = topology.devices[0]
+    with mlir.make_ir_context():
+        module = ir.Module.parse(_without_copies(stablehlo))
+        try:
+            program = device.client.compile(
+                module,
+                xla_client.DeviceList((device,)),
+                xla_client.CompileOptions(),
+            )
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            return {"too_large": str(error).split("\n")[0]}
+    memory = program.get_compiled_memory_stats()
+    costs = program.cost_analysis()
+    return {
+        "flops": costs["flops"],
+        "argument_bytes": memory.argument_size_in_bytes,
+        "temporary_bytes": memory.temp_size_in_bytes,
+        "output_bytes": memory.output_size_in_bytes,
+        # Variables that are updated in place.
+        "alias_bytes": memory.alias_size_in_bytes,
+        "code_bytes": memory.generated_code_size_in_bytes,
+    }
+
+
+def _without_copies(stablehlo):
+    """Writes `mhlo.copy`, which jax does not know, as a reshape to itself."""
+    return re.sub(
+        r"mhlo\.copy (%\S+)(?: \{.*\})? : (tensor<.*?>)",
+        r"stablehlo.reshape \1 : (\2) -> \2",
+        stablehlo,
+    )
+
+
+def main(size, length, batch_size, chip, path):
+    config = BertConfig.named(size)
+    length, batch_size = int(length), int(batch_size)
+    start = time.monotonic()
+    stablehlo = lower_step(config, length, PREDICTIONS[length], batch_size)
+    found = compile_for_chip(stablehlo, chip)
+    found["model_flops"] = batch_size * health.flops_per_example(
+        config, length, PREDICTIONS[length]
+    )
+    found["seconds"] = time.monotonic() - start
+    with open(path, "w", encoding="utf-8") as stream:
+        json.dump(found, stream)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
