@@ -45,6 +45,7 @@ from bert_tf.tasks import starting_point
 from bert_tf.text.vocabulary import check_case
 from bert_tf.training import checkpointing
 from bert_tf.training import health
+from bert_tf.training import input_service
 from bert_tf.training import loop
 from bert_tf.training import phases
 from bert_tf.training import pretraining_input
@@ -113,6 +114,13 @@ _INPUT_SHARES = flags.DEFINE_integer(
     "reads its own alone. The same number gives the same batches on one host "
     "and on several. 1: each host reads all. Default: the number of hosts.",
     lower_bound=1,
+)
+_TF_DATA_SERVICE = flags.DEFINE_list(
+    "tf_data_service",
+    [],
+    "grpc://host:port of machines where data/serve_input.py runs, "
+    "comma-separated: they make the training batches, the same ones. Default: "
+    "made here.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
@@ -331,6 +339,7 @@ def _check_flags():
             "trained there. Choose another output directory, and give the "
             "model as --init_checkpoint to begin with it."
         )
+    input_service.check_addresses(_TF_DATA_SERVICE.value)
     _phases()
     _schedule()
     _profile_steps()
@@ -346,6 +355,7 @@ def _records(start, phase, patterns, flag="input_file"):
         max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
         seed=_RANDOM_SEED.value,
         num_shares=_INPUT_SHARES.value,
+        services=tuple(_TF_DATA_SERVICE.value),
         flag=flag,
     )
 

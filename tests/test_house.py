@@ -28,7 +28,7 @@ FLOORS = [
     (
         3,
         r"bert_tf/training/"
-        r"(batching|input_pipeline|record_source|pretraining_input)\.py",
+        r"(batching|input_\w+|record_source|pretraining_input)\.py",
     ),
     (4, r"bert_tf/training/(loop|phases)\.py"),
     (4, r"bert_tf/(tasks|pretraining)/"),

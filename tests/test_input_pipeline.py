@@ -12,6 +12,7 @@ from bert_tf import features
 from bert_tf import manifest
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
+from bert_tf.training import input_errors
 from bert_tf.training import input_pipeline
 from bert_tf.training import pretraining_input
 from bert_tf.training import record_source
@@ -345,7 +346,7 @@ def test_bad_records_beyond_the_first_are_clear_errors(tmp_path, kind, message):
     records = make_records(tmp_path)
     with (
         pytest.raises(ValueError, match=message),
-        input_pipeline.clear_errors(),
+        input_errors.clear_errors(),
     ):
         list(records.evaluation_batches(3))
 

@@ -37,43 +37,52 @@ def records(tmp_path_factory):
     return folder
 
 
-class Training:
-    """run_pretraining in a process of its own, and what it has logged."""
+class Program:
+    """A program in a process of its own, and what it has logged."""
 
-    def __init__(self, records, output, *flags, environment=None):
+    def __init__(self, module, *flags, environment=None):
         self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "bert_tf.run_pretraining"),
-                *("--do_train", f"--input_file={records}/*.tfrecord"),
-                f"--bert_config_file={records}/config.json",
-                f"--vocab_file={records}/vocab.txt",
-                f"--output_dir={output}",
-                f"--max_seq_length={reference.LENGTH}",
-                f"--max_predictions_per_seq={reference.PREDICTIONS}",
-                *("--train_batch_size=8", "--gradient_accumulation_steps=2"),
-                *("--num_train_steps=2000", "--num_warmup_steps=9"),
-                *("--learning_rate=1e-3", "--save_checkpoints_steps=7"),
-                *flags,
-            ],
+            [sys.executable, "-m", module, *flags],
             env=os.environ | (environment or {}),
             stderr=subprocess.PIPE,
             text=True,
         )
         self.log = []
-        self.has_begun = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    def wait_for_saves(self, count):
+    def _read(self):
+        with self.process.stderr as stream:
+            for line in stream:
+                self.log.append(line)
+
+    def wait_for(self, pattern, count=1):
         end = time.monotonic() + 200
-        while sum("Saved " in line for line in self.log) < count:
+        while sum(bool(re.search(pattern, line)) for line in self.log) < count:
             assert time.monotonic() < end, "".join(self.log)
             time.sleep(0.01)
 
-    def _read(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            if re.search("Beginning with|Going on from", line):
-                self.has_begun.set()
+    def wait(self, status=0):
+        """Waits for its end, which must be with this status."""
+        assert self.process.wait(900) == status, "".join(self.log)
+        self._reader.join()
+
+
+def start_training(records, output, *flags, environment=None):
+    return Program(
+        "bert_tf.run_pretraining",
+        *("--do_train", f"--input_file={records}/*.tfrecord"),
+        f"--bert_config_file={records}/config.json",
+        f"--vocab_file={records}/vocab.txt",
+        f"--output_dir={output}",
+        f"--max_seq_length={reference.LENGTH}",
+        f"--max_predictions_per_seq={reference.PREDICTIONS}",
+        *("--train_batch_size=8", "--gradient_accumulation_steps=2"),
+        *("--num_train_steps=2000", "--num_warmup_steps=9"),
+        *("--learning_rate=1e-3", "--save_checkpoints_steps=7"),
+        *flags,
+        environment=environment,
+    )
 
 
 def final_state(output):
@@ -87,28 +96,25 @@ def final_state(output):
 
 
 def test_kills_at_any_time_change_nothing(records, tmp_path):
-    unbroken = Training(records, tmp_path / "unbroken")
-    assert unbroken.process.wait(600) == 0, "".join(unbroken.log)
+    start_training(records, tmp_path / "unbroken").wait()
     # A seed for the times; what the machine does meanwhile differs anyway.
     delays = random.Random(4)
     places = []
     for number in range(NUM_KILLS):
-        training = Training(records, tmp_path / "killed")
-        assert training.has_begun.wait(200), "".join(training.log)
+        training = start_training(records, tmp_path / "killed")
+        training.wait_for("Beginning with|Going on from")
         if number % 4 == 0:
             # While it restores, traces, makes its first steps.
             time.sleep(delays.uniform(0, 5))
         else:
             # In the middle of whatever: a step, a checkpoint, the model.
-            training.wait_for_saves(delays.randint(1, 25))
+            training.wait_for("Saved ", delays.randint(1, 25))
             time.sleep(delays.uniform(0, 0.5))
         training.process.kill()
-        assert training.process.wait() == -signal.SIGKILL, (
-            "The run was over before it was killed: make it longer."
-        )
+        # Else the run was over before: make it longer.
+        training.wait(-signal.SIGKILL)
         places += re.findall("Going on from step (\\d+)", "".join(training.log))
-    last = Training(records, tmp_path / "killed")
-    assert last.process.wait(600) == 0, "".join(last.log)
+    start_training(records, tmp_path / "killed").wait()
     print("Restarted from the steps", *places)
     places = [int(place) for place in places]
     assert places == sorted(places)
@@ -159,20 +165,18 @@ def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
     def start(output):
         flags = ("--strategy=multi_worker", "--num_train_steps=400")
         return [
-            Training(records, output, *flags, environment=environment)
+            start_training(records, output, *flags, environment=environment)
             for environment in cluster(2)
         ]
 
-    def wait(workers, status):
-        for worker in workers:
-            assert worker.process.wait(600) == status, "".join(worker.log)
-
-    wait(start(tmp_path / "unbroken"), 0)
+    for worker in start(tmp_path / "unbroken"):
+        worker.wait()
     workers = start(tmp_path / "stopped")
-    workers[0].wait_for_saves(3)
+    workers[0].wait_for("Saved ", 3)
     # Not the chief, which alone writes.
     workers[1].process.send_signal(signal.SIGTERM)
-    wait(workers, loop.PREEMPTED_EXIT_CODE)
+    for worker in workers:
+        worker.wait(loop.PREEMPTED_EXIT_CODE)
     steps = [
         re.findall("Stopped by SIGTERM; step (\\d+) of", "".join(worker.log))
         for worker in workers
@@ -183,9 +187,8 @@ def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
     got = final_state(tmp_path / "stopped")
     assert got["step/.ATTRIBUTES/VARIABLE_VALUE"] == int(steps[0][0])
 
-    workers = start(tmp_path / "stopped")
-    wait(workers, 0)
-    for worker in workers:
+    for worker in start(tmp_path / "stopped"):
+        worker.wait()
         assert f"Going on from step {steps[0][0]}." in "".join(worker.log)
     got, wanted = (
         final_state(tmp_path / name) for name in ("stopped", "unbroken")
@@ -193,6 +196,38 @@ def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
     assert got.keys() == wanted.keys()
     for name in wanted:
         np.testing.assert_array_equal(got[name], wanted[name], err_msg=name)
+
+
+def test_a_run_served_by_other_processes_is_the_same(records, tmp_path):
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("localhost", 0))
+        second.bind(("localhost", 0))
+        ports = [free.getsockname()[1] for free in (first, second)]
+    servers = [
+        Program(
+            "bert_tf.data.serve_input", f"--port={port}", "--host=localhost"
+        )
+        for port in ports
+    ]
+    try:
+        for server in servers:
+            server.wait_for("Serving at port")
+        addresses = ",".join(f"grpc://localhost:{port}" for port in ports)
+        short = "--num_train_steps=30"
+        start_training(
+            records,
+            tmp_path / "served",
+            short,
+            f"--tf_data_service={addresses}",
+        ).wait()
+        start_training(records, tmp_path / "alone", short).wait()
+    finally:
+        for server in servers:
+            server.process.terminate()
+            server.wait()
+    name = "model.safetensors"
+    served, alone = tmp_path / "served" / name, tmp_path / "alone" / name
+    assert served.read_bytes() == alone.read_bytes()
 
 
 def run_same_step(records, folder, name, num_devices, parts):

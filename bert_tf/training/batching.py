@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.training import input_service
 
 
 def shuffled(size, numbers):
@@ -31,7 +32,13 @@ def _replica_shape(batch_size, context):
 
 
 def training_batches(
-    parts, part_size, batch_size, start_example, context, make_batch
+    parts,
+    part_size,
+    batch_size,
+    start_example,
+    context,
+    make_batch,
+    services=(),
 ):
     """Makes batches of examples: datasets of all parts, or of the host's."""
     shape, own = _replica_shape(batch_size, context)
@@ -43,19 +50,26 @@ def training_batches(
         return rows[own] if has_all else rows, index * batch_size + numbers
 
     parts = [part.batch(part_size, drop_remainder=True) for part in parts]
+    steps = tf.data.Dataset.zip(tf.data.Dataset.counter(), *parts)
+
+    def make_batches(steps):
+        rows = steps.map(own_rows).unbatch()
+        return rows.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+    if services:
+        batches = input_service.distribute(
+            steps, make_batches, services, len(numbers)
+        )
+    else:
+        batches = make_batches(steps)
     return (
-        tf.data.Dataset.zip(tf.data.Dataset.counter(), *parts)
-        .map(own_rows)
-        .unbatch()
-        .map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
         # Several workers otherwise ask each other before every step whether
         # there still is a batch, and of which size: shapes are lost by it.
-        .apply(
+        batches.apply(
             tf.data.experimental.assert_cardinality(
                 tf.data.experimental.INFINITE_CARDINALITY
             )
-        )
-        .prefetch(tf.data.AUTOTUNE)
+        ).prefetch(tf.data.AUTOTUNE)
     )
 
 

@@ -12,7 +12,6 @@ is the `tf.distribute.InputContext` of the host. The datasets yield the batches
 of its replicas one after the other, all of one static shape.
 """
 
-import contextlib
 import dataclasses
 
 import numpy as np
@@ -20,9 +19,6 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.training import batching
-
-# Begins the errors that are raised while records are read.
-BAD_RECORDS = "Bad records:"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,22 +139,3 @@ def example_lengths(source, batch_size=256):
     )
     counts = np.concatenate(list(counts.as_numpy_iterator()))
     return counts[: source.num_examples]
-
-
-@contextlib.contextmanager
-def clear_errors():
-    """Turns TensorFlow's errors about the input into `ValueError`."""
-    try:
-        yield
-    except tf.errors.DataLossError as error:
-        raise ValueError(
-            f"{BAD_RECORDS} a file is damaged or cut short: {error.message}"
-        ) from error
-    except tf.errors.InvalidArgumentError as error:
-        for start in (BAD_RECORDS, "Key: "):
-            if start in error.message:
-                text = error.message[error.message.index(start) :]
-                text = text.removeprefix(BAD_RECORDS).strip()
-                text = text.split("\n")[0].rstrip("]")
-                raise ValueError(f"{BAD_RECORDS} {text}") from error
-        raise

@@ -18,7 +18,7 @@ from bert_tf import features
 from bert_tf import files
 from bert_tf.training import accumulation
 from bert_tf.training import health
-from bert_tf.training import input_pipeline
+from bert_tf.training import input_errors
 from bert_tf.training import progress
 from bert_tf.training import randomness
 from bert_tf.training import strategy as strategies
@@ -267,7 +267,7 @@ def train(
     agree = strategies.make_agreement(strategy)
     with (
         state.hold(is_chief),
-        input_pipeline.clear_errors(),
+        input_errors.clear_errors(),
         _summary_writer(state, is_chief) as writer,
         sigterm_noted() as told_to_stop,
     ):
@@ -369,7 +369,7 @@ def make_evaluation(
 
     def run():
         sums = None
-        with input_pipeline.clear_errors():
+        with input_errors.clear_errors():
             batches = strategy.distribute_datasets_from_function(
                 lambda context: source.evaluation_batches(
                     batch_size, max_batches, context

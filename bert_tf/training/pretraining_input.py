@@ -36,6 +36,7 @@ def pretraining_records(
     max_predictions_per_seq=None,
     seed=12345,
     num_shares=None,
+    services=(),
     flag="input_file",
 ):
     """Finds pre-training records and checks that they suit the model.
@@ -59,7 +60,7 @@ def pretraining_records(
             what their manifest tells, or 20.
         seed: Of the order of the training examples, and of their masks where
             they are chosen here; in [0, 2**32).
-        num_shares: As of `RecordSource`.
+        num_shares, services: As of `RecordSource`.
         flag: Where the patterns came from, for errors.
 
     Returns:
@@ -128,6 +129,7 @@ def pretraining_records(
         mask=_mask(kind, config, vocabulary, max_predictions_per_seq),
         seed=seed,
         num_shares=num_shares,
+        services=services,
     )
     with futures.ThreadPoolExecutor(16) as pool:
         check = functools.partial(

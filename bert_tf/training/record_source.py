@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.text import dynamic_masking
 from bert_tf.training import batching
-from bert_tf.training.input_pipeline import BAD_RECORDS
+from bert_tf.training.input_errors import BAD_RECORDS
 
 # Files read at once, taken in turn, and records shuffled together. Files form
 # groups and records of a group form blocks, so that a resumed run can skip
@@ -42,6 +42,8 @@ class RecordSource:
             The batches depend on this number, and not on that of the hosts.
             None: as many as there are hosts. 1: every host reads all files,
             and takes its part of each batch.
+        services: Addresses of the tf.data services that make the training
+            batches; see `input_service`.
     """
 
     paths: tuple
@@ -51,6 +53,7 @@ class RecordSource:
     mask: Callable | None = None
     seed: int = 12345
     num_shares: int | None = None
+    services: tuple = ()
 
     @functools.cached_property
     def num_examples(self):
@@ -80,6 +83,7 @@ class RecordSource:
             start_example,
             context,
             functools.partial(self._make_batch, seed=self.seed),
+            self.services,
         )
 
     def evaluation_batches(self, batch_size, max_batches=None, context=None):

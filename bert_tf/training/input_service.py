@@ -1,0 +1,128 @@
+"""Training batches made by other machines: tf.data services.
+
+A service parses, checks and masks the records of every P-th step, P being the
+number of services, and each reads them all. The trainer puts the steps
+together in their order: its batches are those that it would make itself.
+"""
+
+import re
+import socket
+
+import tensorflow as tf
+
+from bert_tf.training.input_errors import BAD_RECORDS
+
+_SECONDS_TO_ANSWER = 10.0
+
+
+def check_addresses(addresses):
+    """Raises `ValueError` if one is none of a service that answers.
+
+    TensorFlow would wait for it, without a word.
+
+    Args:
+        addresses: Strings, "grpc://host:port".
+    """
+    for address in addresses:
+        match = re.fullmatch(r"grpc://([^/:]+|\[[^]]+\]):(\d+)", address)
+        if not match:
+            raise ValueError(
+                "`tf_data_service` must be grpc://host:port, with a comma "
+                f"between two. Received: {address!r}."
+            )
+        place = (match[1].strip("[]"), int(match[2]))
+        try:
+            socket.create_connection(place, _SECONDS_TO_ANSWER).close()
+        except OSError as error:
+            raise ValueError(
+                f"`tf_data_service` does not answer at {address}: {error}. "
+                "Start it there: python -m bert_tf.data.serve_input "
+                f"--port={place[1]}."
+            ) from error
+
+
+def distribute(steps, make_batches, addresses, num_batches):
+    """Returns the batches of all steps, made by services.
+
+    Args:
+        steps: A `tf.data.Dataset` without end, whose elements begin with
+            their number, from 0.
+        make_batches: `make_batches(steps)` -> the dataset of their batches.
+        addresses: Of the services, e.g. "grpc://10.0.0.7:5050".
+        num_batches: Batches of a step.
+    """
+    num_services = len(addresses)
+
+    def made_by(place, address):
+        own = steps.shard(num_services, place)
+        # Which batch it is, in the order of the steps.
+        numbers = tf.data.Dataset.counter().map(
+            lambda n: (
+                (n // num_batches * num_services + place) * num_batches
+                + n % num_batches
+            )
+        )
+        return tf.data.Dataset.zip(numbers, make_batches(own)).apply(
+            tf.data.experimental.service.distribute(
+                tf.data.experimental.service.ShardingPolicy.OFF, address
+            )
+        )
+
+    def check(wanted, numbered):
+        number, batch = numbered
+        # Of two workers each would make all batches.
+        message = (
+            f"{BAD_RECORDS} a tf.data service did not send its batches in "
+            "their order; it must have one worker. Received: "
+            f"tf_data_service={','.join(addresses)}."
+        )
+        with tf.control_dependencies(
+            [tf.debugging.Assert(number == wanted, [message])]
+        ):
+            return tf.nest.map_structure(tf.identity, batch)
+
+    counter = tf.data.Dataset.counter()
+    batches = tf.data.Dataset.choose_from_datasets(
+        [made_by(place, address) for place, address in enumerate(addresses)],
+        counter.map(lambda n: n // num_batches % num_services),
+    )
+    return tf.data.Dataset.zip(counter, batches).map(check)
+
+
+def start(port, host=None):
+    """Starts a service on this machine.
+
+    Args:
+        port: Where trainers find it; 0 for any that is free.
+        host: This machine's name or address, as trainers know it. Default:
+            its host name.
+
+    Returns:
+        The port, and TensorFlow's servers, which end with their objects.
+
+    Raises:
+        ValueError: If the port cannot be had.
+    """
+    service = tf.data.experimental.service
+    # TensorFlow would share the port with who has it.
+    port, worker_port = _free_port(port), _free_port(0)
+    dispatcher = service.DispatchServer(service.DispatcherConfig(port=port))
+    worker = service.WorkerServer(
+        service.WorkerConfig(
+            dispatcher_address=f"localhost:{port}",
+            worker_address=f"{host or socket.gethostname()}:{worker_port}",
+            port=worker_port,
+        )
+    )
+    return port, (dispatcher, worker)
+
+
+def _free_port(port):
+    with socket.socket() as free:
+        try:
+            free.bind(("", port))
+        except OSError as error:
+            raise ValueError(
+                f"`port` cannot be had: {error}. Received: port={port}."
+            ) from error
+        return free.getsockname()[1]
