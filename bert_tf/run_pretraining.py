@@ -53,6 +53,7 @@ from bert_tf.training import progress
 from bert_tf.training import schedule
 from bert_tf.training import strategy as strategies
 from bert_tf.training.lamb import LambOptimizer
+from bert_tf.training.loss_scale import LossScaleOptimizer
 from bert_tf.training.objective import Objective
 from bert_tf.training.optimizer import BertOptimizer
 
@@ -380,7 +381,7 @@ def _train(model, start, sources, strategy, evaluate):
     with strategy.scope():
         optimizer = _OPTIMIZERS[_OPTIMIZER.value](_schedule())
         if model.compute_dtype == "float16":
-            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+            optimizer = LossScaleOptimizer(optimizer)
         state = checkpointing.TrainingState(
             model,
             optimizer,

@@ -17,7 +17,6 @@ All fine-tuning programs go through `tune`. A task is a frozen dataclass with
 import dataclasses
 import math
 
-import keras
 from absl import logging
 
 from bert_tf import checkpoints
@@ -28,6 +27,7 @@ from bert_tf.tasks.epoch_record import EpochRecord
 from bert_tf.training import checkpointing
 from bert_tf.training import loop
 from bert_tf.training import strategy as strategies
+from bert_tf.training.loss_scale import LossScaleOptimizer
 from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.schedule import WarmupLinearDecay
 
@@ -244,7 +244,7 @@ def _make_optimizer(config, num_train_steps, compute_dtype):
         layerwise_decay=config.layerwise_learning_rate_decay,
     )
     if compute_dtype == "float16":
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+        optimizer = LossScaleOptimizer(optimizer)
     return optimizer
 
 

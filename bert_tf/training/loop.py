@@ -27,6 +27,9 @@ _logger = logging.getLogger(__name__)
 # A program that was told to stop (SIGTERM) and has saved its state exits with
 # this code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
 PREEMPTED_EXIT_CODE = 75
+# Most steps in a row that are passed over to find a scale of the loss for
+# float16: from 2**15 on, the first, down to 2**-15.
+_LOSS_SCALE_STEPS = 30
 SUMMARY_FILE = "summary.json"
 
 
@@ -107,7 +110,7 @@ def train_step(model, objective, optimizer, batch, accumulation_steps=1):
     Args:
         model: A `keras.Model`, called with the batch.
         objective: An `Objective`.
-        optimizer: A `BertOptimizer`, or Keras's `LossScaleOptimizer` of one.
+        optimizer: A `BertOptimizer`, or a `LossScaleOptimizer` of one.
         batch: This replica's share of the batch, a dictionary of tensors;
             `input_mask` is among them.
 
@@ -239,13 +242,6 @@ def train(
                 on_save()
         return []
     uses_loss_scale = hasattr(state.optimizer, "inner_optimizer")
-    if uses_loss_scale and strategy.num_replicas_in_sync > 1:
-        # Keras then takes the first replica's word that all are finite.
-        raise ValueError(
-            "`mixed_precision` must be float32 or bfloat16 on more than one "
-            "replica. Received: mixed_precision='float16', "
-            f"{strategy.num_replicas_in_sync} replicas."
-        )
     is_chief = strategies.is_chief(strategy)
     num_parts = (
         strategy.num_replicas_in_sync * config.gradient_accumulation_steps
@@ -260,9 +256,12 @@ def train(
     inner_optimizer = getattr(
         state.optimizer, "inner_optimizer", state.optimizer
     )
-    inner_optimizer.skip_nonfinite = config.skip_nonfinite_steps > 0
+    num_skipped = config.skip_nonfinite_steps
+    if uses_loss_scale:
+        num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
+    inner_optimizer.skip_nonfinite = num_skipped > 0
     run_steps = _compile(state.model, objective, state.optimizer, config)
-    watch = health.Health(config.skip_nonfinite_steps)
+    watch = health.Health(num_skipped)
     # Hosts that are told to stop at different times must stop at one step.
     agree = strategies.make_agreement(strategy)
     with (
