@@ -10,6 +10,8 @@ to do this, so the releases that it was done with are named here.
 import collections
 import dataclasses
 import functools
+import inspect
+import warnings
 
 import numpy as np
 import pytest
@@ -18,11 +20,13 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.tasks import fine_tuning
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.multiple_choice import MultipleChoiceTask
 from bert_tf.tasks.squad import OUTPUTS
 from bert_tf.tasks.squad import SquadTask
 from bert_tf.tasks.tagging import TaggingTask
+from bert_tf.training import input_pipeline
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training import strategy as strategies
@@ -92,7 +96,7 @@ def pretraining():
     return BertPretrainer, reference.pretraining_objective(), specs
 
 
-def fine_tuning(task, rows=(ROWS,), labels=((ROWS,), "int32")):
+def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):
     shape = (*rows, reference.LENGTH)
     specs = dict.fromkeys(features.MODEL_INPUTS, (shape, "int32"))
     specs[features.LABELS] = labels
@@ -110,16 +114,16 @@ def glue(labels):
 
 TASKS = {
     "pretraining": pretraining,
-    "classification": lambda: fine_tuning(glue(("a", "b", "c"))),
-    "regression": lambda: fine_tuning(glue(()), labels=((ROWS,), "float32")),
-    "squad": lambda: fine_tuning(
+    "classification": lambda: tuned_to(glue(("a", "b", "c"))),
+    "regression": lambda: tuned_to(glue(()), labels=((ROWS,), "float32")),
+    "squad": lambda: tuned_to(
         SquadTask(), labels=dict.fromkeys(OUTPUTS, ((ROWS,), "int32"))
     ),
-    "tagging": lambda: fine_tuning(
+    "tagging": lambda: tuned_to(
         TaggingTask(scheme="bio", labels=("O", "B-X", "I-X")),
         labels=((ROWS, reference.LENGTH), "int32"),
     ),
-    "multiple_choice": lambda: fine_tuning(
+    "multiple_choice": lambda: tuned_to(
         MultipleChoiceTask(num_choices=CHOICES), (ROWS, CHOICES)
     ),
 }
@@ -191,12 +195,7 @@ def has_xla_kernel(kind):
 @pytest.mark.parametrize(
     ("task", "num_cores"),
     [(task, 2) for task in TASKS]
-    + [("pretraining", 8)]
-    + [
-        pytest.param(task, 8, marks=pytest.mark.slow)
-        for task in TASKS
-        if task != "pretraining"
-    ],
+    + [pytest.param(task, 8, marks=pytest.mark.slow) for task in TASKS],
 )
 def test_steps_are_legal_on_tpu_cores(task, num_cores):
     traced, paths = trace(task, num_cores)
@@ -227,3 +226,76 @@ def test_steps_are_legal_on_tpu_cores(task, num_cores):
                 # TPUs make 64 bits of 32: ids at most, never activations.
                 if output.dtype.base_dtype in (tf.int64, tf.float64):
                     assert output.shape.num_elements() <= num_ids, operation
+
+
+@pytest.fixture
+def cores():
+    """A strategy of 8 cores, in a graph."""
+    with warnings.catch_warnings(), tf.Graph().as_default():
+        # Datasets in a graph: so they are nowhere else.
+        warnings.filterwarnings("ignore", "To make it possible to preserve tf")
+        yield mocked_strategy(8)
+
+
+def test_many_steps_a_call_on_eight_cores(cores):
+    config = dataclasses.replace(reference.tiny_config(), num_hidden_layers=1)
+    with cores.scope():
+        model = BertPretrainer(config, dtype="mixed_bfloat16")
+        optimizer = BertOptimizer(1e-3)
+        optimizer.build(model.trainable_variables)
+    run_steps = loop._compile(
+        model,
+        reference.pretraining_objective(),
+        optimizer,
+        loop.TrainingConfig(num_train_steps=5),
+    )
+    run_in_graph = inspect.getclosurevars(run_steps).nonlocals["run_in_graph"]
+    arrays = {
+        name: value.astype("int32") if value.dtype == np.int64 else value
+        for name, value in reference.pretraining_arrays(17).items()
+    }
+    source = input_pipeline.ArraySource(arrays=arrays)
+
+    @tf.function
+    def run():
+        batches = cores.distribute_datasets_from_function(
+            lambda context: source.training_batches(16, 0, context)
+        )
+        return run_in_graph(
+            cores, iter(batches), tf.constant(2, tf.int64), tf.constant(3)
+        )
+
+    library = run.get_concrete_function().graph.as_graph_def().library
+    kinds = collections.Counter(
+        node.op for function in library.function for node in function.node_def
+    )
+    # The step is there once, in a loop on the host.
+    assert kinds["TPUReplicateMetadata"] == 1
+    assert kinds["While"] + kinds["StatelessWhile"] == 1
+    num_gradients = len(model.trainable_variables)
+    assert kinds["CrossReplicaSum"] == num_gradients + 2
+
+
+def test_predictions_of_eight_cores_are_gathered(cores):
+    task = glue(("a", "b", "c"))
+    with cores.scope():
+        model = task.make_model(reference.tiny_config(), dtype="mixed_bfloat16")
+    predictor = fine_tuning.Predictor(model, cores)
+    inputs = {
+        name: np.ones((21, reference.LENGTH), "int32")
+        for name in features.MODEL_INPUTS
+    }
+    source = input_pipeline.ArraySource(arrays=inputs)
+
+    @tf.function
+    def run():
+        batches = cores.distribute_datasets_from_function(
+            lambda context: source.evaluation_batches(16, context=context).map(
+                lambda batch: {name: batch[name] for name in inputs}
+            )
+        )
+        return cores.gather(predictor._run_step(iter(batches)), axis=0)
+
+    logits = run.get_concrete_function().structured_outputs
+    assert logits.shape.as_list() == [16, 3]
+    assert logits.dtype == tf.float32
