@@ -155,8 +155,9 @@ def test_the_update_is_held_against_the_weights(tmp_path):
     )
 
 
-def test_a_run_tells_how_it_is(tmp_path, caplog):
+def test_a_run_tells_how_it_is(tmp_path, caplog, monkeypatch):
     caplog.set_level("INFO")
+    monkeypatch.setattr(health, "_STALL_SECONDS", 0.04)
     history, _ = train(
         tmp_path,
         [1.0, 2.0],
@@ -176,9 +177,10 @@ def test_a_run_tells_how_it_is(tmp_path, caplog):
     assert summary["num_train_steps"] == 7
     assert summary["loss_spikes"] == 0
     # The step itself takes a hundredth of its batch.
-    assert 0.5 < last["input_share"] <= 1
+    assert 0.5 < history[0]["input_share"] <= 1
     assert "The input is too slow" in caplog.text
-    assert last["step_seconds"] >= 0.04
+    assert "The input is stalled: no batch has come for 0 s" in caplog.text
+    assert history[0]["step_seconds"] >= 0.025
     np.testing.assert_allclose(
         last["examples_per_second"], 1 / last["step_seconds"]
     )

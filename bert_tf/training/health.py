@@ -1,9 +1,12 @@
 """What tells whether a run is well: spikes, steps passed over, use of time."""
 
 import collections
+import contextlib
 import logging
 import math
 import statistics
+import threading
+import time
 
 _logger = logging.getLogger(__name__)
 
@@ -17,6 +20,9 @@ _SPIKE_DEVIATIONS = 8.0
 _SPIKE_SHARE = 0.1
 # Share of the time above which waiting for the input is warned of.
 _WAITING_SHARE = 0.2
+# Seconds after which an input that sends nothing is named, and then named
+# again after twice as many, and so on.
+_STALL_SECONDS = 60.0
 
 
 class NotFiniteError(ValueError):
@@ -118,6 +124,43 @@ def warn_if_waiting(input_share):
             "larger batch help.",
             100 * input_share,
         )
+
+
+@contextlib.contextmanager
+def stalls_named(waiting_since):
+    """Warns, while the block runs, of an input that sends no batch.
+
+    The step itself cannot: it waits inside TensorFlow.
+
+    Args:
+        waiting_since: A function that returns since when a batch is waited
+            for, as `time.time`, or 0 while none is.
+    """
+    ends = threading.Event()
+
+    def watch():
+        named, limit = 0.0, _STALL_SECONDS
+        while not ends.wait(_STALL_SECONDS / 4):
+            start = waiting_since()
+            if start != named:
+                named, limit = start, _STALL_SECONDS
+            seconds = time.time() - start
+            if start and seconds > limit:
+                _logger.warning(
+                    "The input is stalled: no batch has come for %.0f seconds. "
+                    "The devices wait for it; look at the files' disk or "
+                    "store, the network and the tf.data services.",
+                    seconds,
+                )
+                limit = 2 * seconds
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
 
 
 def flops_per_example(config, length, num_predictions):

@@ -269,6 +269,7 @@ def train(
         input_errors.clear_errors(),
         _summary_writer(state, is_chief) as writer,
         sigterm_noted() as told_to_stop,
+        health.stalls_named(run_steps.waiting_since),
     ):
         batches = strategy.distribute_datasets_from_function(
             lambda context: source.training_batches(
@@ -397,9 +398,11 @@ def _compile(model, objective, optimizer, config):
 
     `run_steps(strategy, iterator, step, count)` makes `count` steps, from
     number `step` on, and returns what `train_step` did in each, as floats,
-    and the seconds that it waited for their batches.
+    and the seconds that it waited for their batches. Its attribute
+    `waiting_since` is for `health.stalls_named`.
     """
     seed_states = randomness.seed_states(model)
+    waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
     structure = None
 
     def replica_step(batch, step):
@@ -428,12 +431,13 @@ def _compile(model, objective, optimizer, config):
             # themselves are made ahead.
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
             start = tf.timestamp()
-            with tf.control_dependencies([start]):
+            with tf.control_dependencies([waiting_since.assign(start)]):
                 batch = next(iterator)
             with tf.control_dependencies(
                 tf.nest.flatten(_on_first_replica(strategy, batch))
             ):
                 waited += tf.timestamp() - start
+                waiting_since.assign(0.0)
             results = strategy.run(
                 replica_step, args=(batch, step + tf.cast(index, tf.int64))
             )
@@ -454,6 +458,7 @@ def _compile(model, objective, optimizer, config):
             for row in rows.numpy().tolist()
         ], float(waited)
 
+    run_steps.waiting_since = lambda: float(waiting_since.numpy())
     return run_steps
 
 
