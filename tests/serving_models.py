@@ -18,7 +18,9 @@ from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.serving import check
 from bert_tf.serving import exporter
+from bert_tf.serving import requests
 from bert_tf.serving import source as source_lib
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.multiple_choice import MultipleChoiceTask
@@ -149,3 +151,35 @@ def exported(kind, contents="text"):
 def loaded(kind, contents="text"):
     """Returns a model's SavedModel, loaded; not to be trained."""
     return tf.saved_model.load(exported(kind, contents))
+
+
+def differences(kind, source, texts):
+    """Compares all signatures of an export with the trained model, here.
+
+    Args:
+        kind: The model's kind.
+        source: Its `Source`.
+        texts: Rows of strings, bytes.
+
+    Returns:
+        {signature: (largest difference, where)}.
+    """
+    inputs = source.servable.encode(source.preprocessor, texts)
+    trained = source.servable.trained_answers(source, inputs, texts)
+    trained["input_mask"] = inputs["input_mask"].numpy()
+    found = {}
+    for name, signature in loaded(kind).signatures.items():
+        answers = signature(
+            **{
+                key: tf.constant(value)
+                for key, value in requests.make_inputs(
+                    name, source, texts, has_text=True
+                ).items()
+            }
+        )
+        answers = {key: value.numpy() for key, value in answers.items()}
+        wanted = source.servable.settle_ties(
+            source, texts, trained, answers, check.TOLERANCE
+        )
+        found[name] = check._difference(answers, wanted, texts)[:2]
+    return found

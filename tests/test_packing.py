@@ -70,6 +70,12 @@ def test_negative_max_tokens_is_refused():
         packing.truncate_pair(ragged([[1]]), ragged([[2]]), -1)
 
 
+def test_parts_of_rows_are_taken():
+    pieces = ragged([[1, 2, 3], [], [4, 5, 6, 7]])
+    parts = packing.take(pieces, [2, 0, 2, 1], [1, 0, 0, 0], [2, 3, 4, 0])
+    assert parts.to_list() == [[5, 6], [1, 2, 3], [4, 5, 6, 7], []]
+
+
 def test_one_segment():
     packed = packing.pack([ragged([[7, 8], [], [7, 8, 9, 6]])], 5, VOCABULARY)
 

@@ -53,17 +53,6 @@ def source():
     return source_lib.read(serving_models.model_dir("squad"))
 
 
-def assert_as_trained(source, rows, answers):
-    servable = source.servable
-    inputs = servable.encode(source.preprocessor, rows)
-    trained = servable.trained_answers(source, inputs, rows)
-    trained["input_mask"] = inputs["input_mask"].numpy()
-    answers = {name: value.numpy() for name, value in answers.items()}
-    wanted = servable.settle_ties(source, rows, trained, answers, 1e-5)
-    difference, where, _ = check._difference(answers, wanted, rows)
-    assert difference < 1e-5, where
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -83,41 +72,34 @@ def test_random_questions_are_answered_as_run_squad_does(source, changes):
         WindowMaker(source.preprocessor, task),
         source.model,
     )
-    assert_as_trained(source, rows, answers)
+    servable = source.servable
+    inputs = servable.encode(source.preprocessor, rows)
+    trained = servable.trained_answers(source, inputs, rows)
+    answers = {name: value.numpy() for name, value in answers.items()}
+    wanted = servable.settle_ties(source, rows, trained, answers, 1e-5)
+    difference, where, _ = check._difference(answers, wanted, rows)
+    assert difference < 1e-5, where
     for row, (_, context) in enumerate(rows):
         context = context.decode(errors="ignore")
         for text, start, limit in zip(
-            answers["nbest_answers"][row].numpy(),
-            answers["nbest_starts"][row].numpy(),
-            answers["nbest_limits"][row].numpy(),
+            answers["nbest_answers"][row],
+            answers["nbest_starts"][row],
+            answers["nbest_limits"][row],
         ):
             cited = context[start:limit] if start >= 0 else ""
             assert text.decode() == cited
-    has_answer = answers["starts"].numpy() >= 0
+    has_answer = answers["starts"] >= 0
     assert 0 < has_answer.sum() < len(rows)
     assert ("null_odds" in answers) == task.version_2_with_negative
 
 
 def test_every_signature_answers_as_run_squad_does(source):
-    signatures = serving_models.loaded("squad").signatures
     rows = ROWS + random_rows(7, 4)
-    questions, contexts = zip(*rows)
-    examples = []
-    for question, context in rows:
-        example = tf.train.Example()
-        feature = example.features.feature
-        feature["question"].bytes_list.value.append(question)
-        feature["context"].bytes_list.value.append(context)
-        examples.append(example.SerializeToString())
-    for answer in (
-        signatures["serving_default"](
-            question=tf.constant(questions), context=tf.constant(contexts)
-        ),
-        signatures["examples"](examples=tf.constant(examples)),
-        signatures["ids"](**source.servable.encode(source.preprocessor, rows)),
-    ):
-        assert_as_trained(source, rows, answer)
-    nothing = signatures["serving_default"](
+    found = serving_models.differences("squad", source, rows)
+    assert set(found) == {"examples", "ids", "serving_default"}
+    for difference, where in found.values():
+        assert difference < 1e-5, where
+    nothing = serving_models.loaded("squad").signatures["serving_default"](
         question=tf.zeros([0], tf.string), context=tf.zeros([0], tf.string)
     )
     assert nothing["answers"].shape == nothing["null_odds"].shape == (0,)

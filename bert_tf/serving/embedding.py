@@ -3,6 +3,7 @@
 from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.serving import chunks
 from bert_tf.serving import signatures
 from bert_tf.serving.hub import INPUT_NAMES
 from bert_tf.serving.module import ServingModule
@@ -67,10 +68,14 @@ class Embedding(Servable):
         )
 
     def make_signatures(self, module, source):
+        size = source.model.config.hidden_size * len(self._extraction.layers)
         return signatures.make_signatures(
             module,
             lambda inputs: {OUTPUT: module(inputs, training=False)},
             source.text_features,
+            answer_packed=lambda inputs: {
+                OUTPUT: chunks.call_module(module, inputs, [size])
+            },
         )
 
     def trained_answers(self, source, inputs, texts):

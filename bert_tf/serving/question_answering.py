@@ -22,7 +22,7 @@ from bert_tf.text import packing
 
 QUESTION = "question"
 CONTEXT = "context"
-_CHUNK_SIZE = 16
+_BATCH_SIZE = 16
 # Hard texts are cut to so many bytes: a window costs what a text does
 # elsewhere, and these are some.
 _MAX_HARD_BYTES = 1500
@@ -128,7 +128,7 @@ class QuestionAnswering(Servable):
         logits = np.concatenate(
             [
                 predict(batch, training=False)
-                for batch in windows.evaluation_batches(_CHUNK_SIZE)
+                for batch in windows.evaluation_batches(_BATCH_SIZE)
             ]
         )[: windows.num_examples]
         found = squad_answers.find_answers(self.task, windows, logits)
@@ -205,7 +205,7 @@ def find_answers(questions, contexts, maker, model):
     logits = chunks.compute_in_chunks(
         trimmed,
         lambda inputs: predict(inputs, training=False),
-        _CHUNK_SIZE,
+        chunks.CHUNK_SIZE,
         [None, 2],
     )
     return answer_choice.choose(

@@ -20,6 +20,7 @@ import re
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.serving import chunks
 from bert_tf.text import packing
 
 DEFAULT = "serving_default"
@@ -50,14 +51,22 @@ def task_signatures(module, task):
         task: The task, e.g. a `GlueTask`.
     """
 
-    def answer(inputs):
-        logits = module(inputs, training=False)
+    def decode(logits):
         answers = task.decode(logits)
         if task.labels:
             answers["classes"] = _repeat(task.labels, tf.shape(logits)[0])
         return answers
 
-    signatures = make_signatures(module, answer, task.text_features)
+    def answer_ids(inputs):
+        return decode(module(inputs, training=False))
+
+    def answer_packed(inputs):
+        return decode(chunks.call_module(module, inputs, [task.num_outputs]))
+
+    signatures = make_signatures(
+        module, answer_ids, task.text_features, answer_packed=answer_packed
+    )
+    answer = answer_ids if module.preprocessor is None else answer_packed
     parse = functools.partial(
         _parse_inputs, module, text_features=task.text_features
     )
@@ -106,7 +115,9 @@ def encoder_signatures(module, text_features):
     return make_signatures(module, answer, text_features)
 
 
-def make_signatures(module, answer, text_features, add_to_answer=None):
+def make_signatures(
+    module, answer, text_features, add_to_answer=None, answer_packed=None
+):
     """Returns the three signatures of a model: {name: ConcreteFunction}.
 
     Args:
@@ -117,12 +128,16 @@ def make_signatures(module, answer, text_features, add_to_answer=None):
         add_to_answer: A function (texts, answers) to the answers where they
             are to strings: texts is {name: string [B]}. None for no more than
             `answer` returns.
+        answer_packed: What computes the same of inputs that the preprocessor
+            packed: padded at their ends, so that rows may be cut. `answer` if
+            None.
     """
+    answer_packed = answer_packed or answer
     complete = add_to_answer or (lambda texts, answers: answers)
 
     def answer_texts(texts):
         inputs = _preprocess(module, texts, text_features)
-        return complete(texts, answer(inputs))
+        return complete(texts, answer_packed(inputs))
 
     @tf.function(autograph=False)
     def ids(inputs):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.serving import chunks
 from bert_tf.serving import signatures
 from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
@@ -143,8 +144,17 @@ def find_entities(texts, maker, task, compute_logits):
     window = tf.range(tf.size(row_of_window)) - tf.gather(
         windows_before, row_of_window
     )
-    inputs = maker.pack(tf.gather(pieces, row_of_window), window)
-    logits = compute_logits(packing.trim_padding(inputs))
+    inputs = packing.trim_padding(maker.pack(pieces, row_of_window, window))
+    length = tf.shape(inputs[features.INPUT_IDS])[1]
+
+    def compute_to_length(rows):
+        logits = compute_logits(rows)
+        after = length - tf.shape(logits)[1]
+        return tf.pad(logits, [[0, 0], [0, after], [0, 0]])
+
+    logits = chunks.compute_in_chunks(
+        inputs, compute_to_length, chunks.CHUNK_SIZE, [None, len(task.labels)]
+    )
 
     # The window and place of every word's first piece.
     row_of_word = tf.cast(pieces_of_words.value_rowids(), tf.int32)

@@ -159,14 +159,8 @@ class WindowMaker(tf.Module):
         room, step = self._room_and_step(question_pieces)
         first = windows * step
         length = tf.clip_by_value(num_pieces - first, 0, room)
-        shown = tf.ragged.range(row_starts + first, row_starts + first + length)
         inputs = packing.pack(
-            [
-                question,
-                shown.with_flat_values(
-                    tf.gather(context.flat_values, shown.flat_values)
-                ),
-            ],
+            [question, packing.take(context, rows, first, length)],
             self.max_seq_length,
             self.vocabulary,
         )

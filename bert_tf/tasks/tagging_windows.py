@@ -109,20 +109,18 @@ class WindowMaker(tf.Module):
         is_window = (window >= 0) & (window < self.num_windows(num_pieces))
         return tf.where(is_window, context, -1)
 
-    def pack(self, pieces, windows):
-        """Returns the model inputs of one window a row, int32 `[B, L]`.
+    def pack(self, pieces, rows, windows):
+        """Returns the model inputs of windows, int32 `[B, L]`.
 
         Args:
-            pieces: RaggedTensor int32 `[B, (pieces)]`.
+            pieces: RaggedTensor int32 `[N, (pieces)]`, of sentences.
+            rows: int32 `[B]`: which sentence each window is of.
             windows: int32 `[B]`: the windows' numbers.
         """
-        place = tf.cast(
-            tf.ragged.range(pieces.row_lengths()).flat_values, tf.int32
-        )
-        start = tf.gather(windows * self.step, pieces.value_rowids())
-        is_inside = (place >= start) & (place < start + self.room)
-        inside = tf.ragged.boolean_mask(
-            pieces, pieces.with_flat_values(is_inside)
+        start = windows * self.step
+        left = tf.gather(tf.cast(pieces.row_lengths(), tf.int32), rows) - start
+        inside = packing.take(
+            pieces, rows, start, tf.clip_by_value(left, 0, self.room)
         )
         return packing.pack([inside], self.max_seq_length, self.vocabulary)
 
@@ -165,7 +163,7 @@ class WindowMaker(tf.Module):
             tf.boolean_mask(tag_ids.flat_values, is_here_W) - tagging.IGNORED,
             shape,
         )
-        return self.pack(pieces, windows) | {
+        return self.pack(pieces, tf.range(tf.size(windows)), windows) | {
             features.LABELS: labels_BL + tagging.IGNORED
         }
 

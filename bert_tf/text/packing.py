@@ -33,6 +33,25 @@ def truncate_pair(a, b, max_tokens):
     return _first(a, kept_a), _first(b, kept_b)
 
 
+def take(pieces, rows, starts, lengths):
+    """Takes parts of rows, in memory for these parts alone.
+
+    Args:
+        pieces: RaggedTensor `[rows, (pieces)]`.
+        rows: int32 `[B]`: which row each part is of.
+        starts: int32 `[B]`: the number of its first piece in the row.
+        lengths: int32 `[B]`: how many pieces it has, all of them there.
+
+    Returns:
+        RaggedTensor `[B, (pieces)]`.
+    """
+    starts += tf.gather(tf.cast(pieces.row_starts(), tf.int32), rows)
+    index = tf.ragged.range(starts, starts + lengths)
+    return index.with_flat_values(
+        tf.gather(pieces.flat_values, index.flat_values)
+    )
+
+
 def pack(segments, seq_length, vocabulary):
     """Packs one or two segments a row into the inputs of the model.
 
