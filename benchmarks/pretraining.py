@@ -1,41 +1,50 @@
-r"""Times training steps of pre-training beside the machine's matrix products.
+r"""Times training steps of pre-training beside other libraries'.
 
     python benchmarks/pretraining.py --size=mini --batch_size=32 \
         --precision=float32,bfloat16 \
         --records=padded='wiki/*.tfrecord' --records=packed='rows/*.tfrecord' \
-        --vocab_file=vocab.txt
+        --vocab_file=vocab.txt \
+        --peer=keras_hub=/env/keras_hub/bin/python \
+        --peer=model_garden=/env/model_garden/bin/python \
+        --peer=transformers=/env/transformers/bin/python
 
-Runs the step of `run_pretraining` on full examples of random tokens, and on
-each set of records that is named, made with data/create_pretraining_data.py.
-The settings take turns, round after round, with a matrix product of 4096^3 in
-their precision between them. Prints a table in Markdown of medians over the
-rounds: rows and real tokens a second, the share of padding, the matrix
-products of the step in GFLOP/s (padding counted), what share that is of the
-4096^3 product's rate in the same rounds, and the real tokens a second beside
-those of the first setting of that precision in the same round.
+Every setting is a process of its own: bert_tf's step of `run_pretraining` on
+full rows of random tokens and on each set of records that is named, made with
+data/create_pretraining_data.py, and each peer's step on full random rows, in
+the peer's environment. The settings take turns, round after round, one at a
+time, with a matrix product of 4096^3 in their precision before each turn.
+With --make_environments=FOLDER, the peers' environments are made there with
+pip and used.
+
+Prints a table in Markdown, of medians over the rounds:
+
+- rows a second, and processor seconds a row, which a busy machine moves less;
+- real tokens a second. On random rows, a peer's too, they are the rows times
+  the tokens in a row of the first records that are named: there padding costs
+  what tokens cost;
+- the matrix products of the step in GFLOP/s, counted for every place of every
+  block, and what share that is of the rate of 4096^3 in the same rounds (what
+  bert_tf leaves out in its last block counts as made);
+- both of the first two beside the best peer's of the same round;
+- the most memory that the process took.
 """
 
+import json
 import os
+import pathlib
 import statistics
+import subprocess
+import sys
 import time
+import venv
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl import app
 from absl import flags
 
-from bert_tf import features
 from bert_tf.config import BertConfig
-from bert_tf.models import pretrainer
-from bert_tf.text.vocabulary import load_vocabulary
 from bert_tf.training import health
-from bert_tf.training import input_pipeline
-from bert_tf.training import loop
-from bert_tf.training import pretraining_input
-from bert_tf.training import randomness
-from bert_tf.training.objective import Objective
-from bert_tf.training.optimizer import BertOptimizer
 
 _SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Rows a step.")
@@ -43,10 +52,10 @@ _PRECISION = flags.DEFINE_list(
     "precision", ["float32"], "Of float32 and bfloat16."
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
-    "max_seq_length", 128, "Of the random examples."
+    "max_seq_length", 128, "Of the random rows."
 )
 _MAX_PREDICTIONS_PER_SEQ = flags.DEFINE_integer(
-    "max_predictions_per_seq", 20, "Of the random examples."
+    "max_predictions_per_seq", 20, "Of the random rows."
 )
 _RECORDS = flags.DEFINE_multi_string(
     "records", [], "name=files: records to train on, too."
@@ -54,122 +63,130 @@ _RECORDS = flags.DEFINE_multi_string(
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "Vocabulary of the records."
 )
+_PEER = flags.DEFINE_multi_string(
+    "peer",
+    [],
+    "library=python: of keras_hub, model_garden and transformers, and the "
+    "Python of an environment with it.",
+)
+_MAKE_ENVIRONMENTS = flags.DEFINE_string(
+    "make_environments", None, "Folder to make all peers' environments in."
+)
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Of all settings in turn.")
 _SECONDS = flags.DEFINE_float("seconds", 5.0, "Of one measurement, about.")
 
+_FOLDER = pathlib.Path(__file__).parent
 _MATRIX_SIZE = 4096
+# What pip installs into a peer's environment. tf-models-official asks for
+# much that pre-training does not use, and is installed by itself.
+_REQUIREMENTS = {
+    "keras_hub": (["tensorflow-cpu==2.21.0", "keras-hub==0.32.0"], []),
+    "model_garden": (
+        [
+            "tensorflow-cpu==2.20.0",
+            "tf_keras==2.20.1",
+            "tensorflow-text==2.20.1",
+            "absl-py",
+            "gin-config",
+            "pyyaml",
+            "scipy",
+            "sentencepiece",
+            "six",
+            "tensorflow-hub",
+            "tf-slim",
+        ],
+        ["tf-models-official==2.20.0"],
+    ),
+    "transformers": (["torch==2.13.0", "transformers==5.23.0"], []),
+}
 
 
 class Setting:
-    """Training steps in one precision on one kind of input.
+    """A process that makes steps of one library in one precision.
 
     Args:
-        name: What the input is called.
-        precision: "float32" or "bfloat16".
-        config: The `BertConfig`.
-        source: A source of batches; see `input_pipeline`.
+        name: What it is called in the table.
+        python: The Python to run.
+        job: See `pretraining_worker.read_job`.
+
+    Attributes:
+        answers: What it answered, round by round.
+        is_peer: Whether it is another library.
+        is_random: Whether its rows are full ones of random tokens.
     """
 
-    def __init__(self, name, precision, config, source):
+    def __init__(self, name, python, job):
         self.name = name
-        self.precision = precision
-        self.rows_per_second = []
-        self.tokens_per_second = []
-        self.padding = []
-        dtype = "float32" if precision == "float32" else f"mixed_{precision}"
-        model = pretrainer.BertPretrainer(config, dtype=dtype)
-        optimizer = BertOptimizer(1e-4)
-        optimizer.build(model.trainable_variables)
-        objective = Objective(
-            weights=pretrainer.pretraining_weights,
-            losses=pretrainer.pretraining_losses,
-            metrics=pretrainer.pretraining_metrics,
-            weight_epsilon=1e-5,
+        self.precision = job["precision"]
+        self.is_peer = job["library"] != "bert_tf"
+        self.is_random = job.get("files") is None
+        self.answers = []
+        script = "pretraining_peers" if self.is_peer else "pretraining_bert_tf"
+        self._process = subprocess.Popen(
+            [python, str(_FOLDER / f"{script}.py"), json.dumps(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
         )
-        states = randomness.seed_states(model)
-        batches = source.training_batches(_BATCH_SIZE.value)
-        shapes = batches.element_spec
-        self.flops_per_row = health.flops_per_example(
-            config,
-            shapes[features.INPUT_IDS].shape[1],
-            shapes[features.MASKED_LM_POSITIONS].shape[1],
-        )
-        self._iterator = iter(batches)
-        self._step = 0
-
-        # As in the loop: many steps a call.
-        @tf.function
-        def run(iterator, first_step, count):
-            sums = tf.zeros([2])
-            for index in tf.range(count):
-                randomness.set_seeds(states, 12345, first_step + index)
-                results = loop.train_step(
-                    model, objective, optimizer, next(iterator)
-                )
-                sums += tf.stack(results["metrics"]["padding"])
-            return sums
-
-        self._run = run
-        # The first call traces; the second tells how many steps to make.
-        self._make_steps(1)
-        seconds, _ = self._make_steps(2)
-        self._count = max(1, round(_SECONDS.value * 2 / seconds))
+        self._read("ready")
 
     def measure(self):
-        seconds, (num_padding, num_places) = self._make_steps(self._count)
-        rows = self._count * _BATCH_SIZE.value
-        self.rows_per_second.append(rows / seconds)
-        self.tokens_per_second.append((num_places - num_padding) / seconds)
-        self.padding.append(num_padding / num_places)
+        self._process.stdin.write(f"{_SECONDS.value}\n")
+        self._process.stdin.flush()
+        self.answers.append(json.loads(self._read("{")))
 
-    def _make_steps(self, count):
-        start = time.perf_counter()
-        sums = self._run(
-            self._iterator,
-            tf.constant(self._step, tf.int64),
-            tf.constant(count, tf.int64),
-        ).numpy()
-        self._step += count
-        return time.perf_counter() - start, sums
+    def stop(self):
+        self._process.stdin.close()
+        self._process.wait()
 
+    def median(self, name):
+        return statistics.median(answer[name] for answer in self.answers)
 
-def random_examples(config):
-    """Returns a source of full examples."""
-    random = np.random.default_rng(1)
-    length = _MAX_SEQ_LENGTH.value
-    record = features.pretraining_record(length, _MAX_PREDICTIONS_PER_SEQ.value)
-    limits = {
-        features.INPUT_IDS: config.vocab_size,
-        features.SEGMENT_IDS: 2,
-        features.MASKED_LM_POSITIONS: length,
-        features.MASKED_LM_IDS: config.vocab_size,
-        features.NEXT_SENTENCE_LABELS: 2,
-    }
-    arrays = {}
-    for name, (dtype, shape) in record.items():
-        shape = (4 * _BATCH_SIZE.value, *shape)
-        if name in limits:
-            arrays[name] = random.integers(limits[name], size=shape)
-        else:
-            arrays[name] = np.ones(shape)
-        arrays[name] = arrays[name].astype(dtype.replace("int64", "int32"))
-    return input_pipeline.ArraySource(arrays=arrays)
+    def _read(self, beginning):
+        # Libraries print lines of their own.
+        for line in self._process.stdout:
+            if line.startswith(beginning):
+                return line
+        raise RuntimeError(
+            f"The process of {self.name} in {self.precision} ended with exit "
+            f"status {self._process.wait()}; its errors stand above."
+        )
 
 
-def sources(config):
-    """Returns {name: source}."""
-    found = {"random": random_examples(config)}
-    for told in _RECORDS.value:
-        name, separator, files = told.partition("=")
+def pairs(values, flag):
+    """Returns {name: value} of a flag's `name=value`s."""
+    found = {}
+    for told in values:
+        name, separator, value = told.partition("=")
         if not separator or name in found:
             raise app.UsageError(
-                "--records must be name=files, each name once. Received: "
-                f"--records={told}."
+                f"--{flag} must be name=value, each name once. Received: "
+                f"--{flag}={told}."
             )
-        found[name] = pretraining_input.pretraining_records(
-            files, config, load_vocabulary(_VOCAB_FILE.value), flag="records"
-        )
+        found[name] = value
     return found
+
+
+def make_environments(folder):
+    """Makes those of the peers' environments that are not there.
+
+    Returns:
+        {library: path of its Python}.
+    """
+    pythons = {}
+    for library, steps in _REQUIREMENTS.items():
+        python = pathlib.Path(folder, library, "bin", "python")
+        finished = pathlib.Path(folder, library, "finished")
+        if not finished.exists():
+            venv.create(python.parent.parent, clear=True, with_pip=True)
+            pip = [str(python), "-m", "pip", "install", "--quiet"]
+            subprocess.run([*pip, *steps[0]], check=True)
+            if steps[1]:
+                subprocess.run([*pip, "--no-deps", *steps[1]], check=True)
+            finished.touch()
+        pythons[library] = str(python)
+    return pythons
 
 
 @tf.function
@@ -187,66 +204,130 @@ def flops_per_second(precision):
     return 2 * _MATRIX_SIZE**3 / (time.perf_counter() - start)
 
 
-def report(settings, rates):
-    """Prints the table."""
-    print(
-        "| precision | input | rows/s | tokens/s | padding | GFLOP/s "
-        "| of 4096^3 | tokens/s, ratio |\n|---|---|---|---|---|---|---|---|"
+def tokens_per_second(setting, real_share, length):
+    """Returns the real tokens a second, round by round."""
+    return [
+        answer["rows_per_second"]
+        * length
+        * (real_share if setting.is_random else 1 - answer["padding"])
+        for answer in setting.answers
+    ]
+
+
+def report(settings, rates, config):
+    """Prints the table of the settings of one precision."""
+    length = _MAX_SEQ_LENGTH.value
+    flops_per_row = health.flops_per_example(
+        config, length, _MAX_PREDICTIONS_PER_SEQ.value
     )
-    first = {}
-    for setting in settings:
-        base = first.setdefault(setting.precision, setting)
-        flops = [r * setting.flops_per_row for r in setting.rows_per_second]
-        shares = [a / b for a, b in zip(flops, rates[setting.precision])]
+    named = [setting for setting in settings if not setting.is_random]
+    real_share = 1 - named[0].median("padding") if named else 1.0
+    tokens = {
+        setting.name: tokens_per_second(setting, real_share, length)
+        for setting in settings
+    }
+    rows = {
+        setting.name: [a["rows_per_second"] for a in setting.answers]
+        for setting in settings
+    }
+    peers = [setting.name for setting in settings if setting.is_peer]
+
+    def beside_best(name, values):
+        if not peers:
+            return "-"
         ratios = [
-            a / b
-            for a, b in zip(setting.tokens_per_second, base.tokens_per_second)
+            values[name][index] / max(values[peer][index] for peer in peers)
+            for index in range(len(values[name]))
         ]
+        return f"{statistics.median(ratios):.2f}"
+
+    for setting in settings:
+        name = setting.name
+        shares = [r * flops_per_row / b for r, b in zip(rows[name], rates)]
+        flops = statistics.median(rows[name]) * flops_per_row
         print(
-            f"| {setting.precision} | {setting.name} "
-            f"| {statistics.median(setting.rows_per_second):.1f} "
-            f"({min(setting.rows_per_second):.1f} to "
-            f"{max(setting.rows_per_second):.1f}) "
-            f"| {statistics.median(setting.tokens_per_second):,.0f} "
-            f"| {statistics.mean(setting.padding):.1%} "
-            f"| {statistics.median(flops) / 1e9:.0f} "
-            f"| {statistics.median(shares):.0%} "
-            f"| {statistics.median(ratios):.2f} |"
-        )
-    for precision, values in rates.items():
-        print(
-            f"\n4096^3 in {precision}: {statistics.median(values) / 1e9:.0f} "
-            f"GFLOP/s ({min(values) / 1e9:.0f} to {max(values) / 1e9:.0f})."
+            f"| {setting.precision} | {name} "
+            f"| {statistics.median(rows[name]):.1f} "
+            f"({min(rows[name]):.1f} to {max(rows[name]):.1f}) "
+            f"| {1e3 * setting.median('cpu_seconds_per_row'):.1f} "
+            f"| {statistics.median(tokens[name]):,.0f} "
+            f"| {flops / 1e9:.0f} | {statistics.median(shares):.0%} "
+            f"| {beside_best(name, rows)} | {beside_best(name, tokens)} "
+            f"| {setting.median('peak_bytes') / 2**20:.0f} |"
         )
 
 
 def main(_):
     config = BertConfig.named(_SIZE.value)
-    inputs = sources(config)
-    settings = []
+    files = {"random": None} | pairs(_RECORDS.value, "records")
+    if len(files) > 1 and _VOCAB_FILE.value is None:
+        raise app.UsageError("--vocab_file must be given with --records.")
+    peers = pairs(_PEER.value, "peer")
+    if _MAKE_ENVIRONMENTS.value:
+        peers = make_environments(_MAKE_ENVIRONMENTS.value) | peers
+    for peer in peers:
+        if peer not in _REQUIREMENTS:
+            raise app.UsageError(
+                f"--peer must be of {', '.join(_REQUIREMENTS)}. Received: "
+                f"--peer={peer}={peers[peer]}."
+            )
     for precision in _PRECISION.value:
         if precision not in ("float32", "bfloat16"):
             raise app.UsageError(
                 "--precision must be of float32 and bfloat16. Received: "
                 f"--precision={precision}."
             )
-        for name, source in inputs.items():
-            keras.utils.set_random_seed(1)
-            settings.append(Setting(name, precision, config, source))
-    rates = {precision: [] for precision in _PRECISION.value}
-    for _ in range(_ROUNDS.value):
-        for precision in rates:
-            rates[precision].append(flops_per_second(precision))
-            for setting in settings:
-                if setting.precision == precision:
-                    setting.measure()
     cores = len(os.sched_getaffinity(0))
     print(
         f"{_SIZE.value}, {_BATCH_SIZE.value} rows a step, {cores} cores, "
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, load at the "
-        f"end {os.getloadavg()[0]:.1f}\n"
+        f"start {os.getloadavg()[0]:.1f}\n\n"
+        "| precision | input or library | rows/s | CPU ms/row | tokens/s "
+        "| GFLOP/s | of 4096^3 | rows/s, best peer = 1 "
+        "| tokens/s, best peer = 1 | MiB |\n"
+        "|---|---|---|---|---|---|---|---|---|---|",
+        flush=True,
     )
-    report(settings, rates)
+    medians = []
+    # One precision after the other: their processes' memory is not needed at
+    # once.
+    for precision in _PRECISION.value:
+        job = {
+            "precision": precision,
+            "batch_size": _BATCH_SIZE.value,
+            "length": _MAX_SEQ_LENGTH.value,
+            "num_predictions": _MAX_PREDICTIONS_PER_SEQ.value,
+            "config": config.to_dict(),
+        }
+        settings = [
+            Setting(
+                name,
+                sys.executable,
+                job
+                | {
+                    "library": "bert_tf",
+                    "files": value,
+                    "vocab_file": _VOCAB_FILE.value,
+                },
+            )
+            for name, value in files.items()
+        ] + [
+            Setting(name, python, job | {"library": name})
+            for name, python in peers.items()
+        ]
+        rates = []
+        for _ in range(_ROUNDS.value):
+            rates.append(flops_per_second(precision))
+            for setting in settings:
+                setting.measure()
+        for setting in settings:
+            setting.stop()
+        report(settings, rates, config)
+        medians.append(
+            f"4096^3 in {precision}: {statistics.median(rates) / 1e9:.0f} "
+            f"GFLOP/s ({min(rates) / 1e9:.0f} to {max(rates) / 1e9:.0f})."
+        )
+    print("\n" + "\n".join(medians))
 
 
 if __name__ == "__main__":

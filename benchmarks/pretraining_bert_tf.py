@@ -1,0 +1,99 @@
+"""bert_tf's process of benchmarks/pretraining.py; see pretraining_worker.py."""
+
+import keras
+import numpy as np
+import pretraining_worker
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.config import BertConfig
+from bert_tf.models import pretrainer
+from bert_tf.text.vocabulary import load_vocabulary
+from bert_tf.training import input_pipeline
+from bert_tf.training import loop
+from bert_tf.training import pretraining_input
+from bert_tf.training import randomness
+from bert_tf.training.objective import Objective
+from bert_tf.training.optimizer import BertOptimizer
+
+
+def random_rows(job, config):
+    """Returns a source of full rows of random tokens."""
+    random = np.random.default_rng(1)
+    length = job["length"]
+    record = features.pretraining_record(length, job["num_predictions"])
+    limits = {
+        features.INPUT_IDS: config.vocab_size,
+        features.SEGMENT_IDS: 2,
+        features.MASKED_LM_POSITIONS: length,
+        features.MASKED_LM_IDS: config.vocab_size,
+        features.NEXT_SENTENCE_LABELS: 2,
+    }
+    arrays = {}
+    for name, (dtype, shape) in record.items():
+        shape = (4 * job["batch_size"], *shape)
+        if name in limits:
+            arrays[name] = random.integers(limits[name], size=shape)
+        else:
+            arrays[name] = np.ones(shape)
+        arrays[name] = arrays[name].astype(dtype.replace("int64", "int32"))
+    return input_pipeline.ArraySource(arrays=arrays)
+
+
+def main():
+    job = pretraining_worker.read_job()
+    config = BertConfig.from_dict(job["config"])
+    if job["files"] is None:
+        source = random_rows(job, config)
+    else:
+        source = pretraining_input.pretraining_records(
+            job["files"],
+            config,
+            load_vocabulary(job["vocab_file"]),
+            flag="records",
+        )
+    keras.utils.set_random_seed(1)
+    is_float32 = job["precision"] == "float32"
+    model = pretrainer.BertPretrainer(
+        config, dtype="float32" if is_float32 else f"mixed_{job['precision']}"
+    )
+    optimizer = BertOptimizer(1e-4)
+    optimizer.build(model.trainable_variables)
+    objective = Objective(
+        weights=pretrainer.pretraining_weights,
+        losses=pretrainer.pretraining_losses,
+        metrics=pretrainer.pretraining_metrics,
+        weight_epsilon=1e-5,
+    )
+    states = randomness.seed_states(model)
+    batches = iter(source.training_batches(job["batch_size"]))
+
+    # As in the loop of `run_pretraining`: many steps a call.
+    @tf.function
+    def run(batches, first_step, count):
+        sums = tf.zeros([2])
+        for index in tf.range(count):
+            randomness.set_seeds(states, 12345, first_step + index)
+            results = loop.train_step(
+                model, objective, optimizer, next(batches)
+            )
+            sums += tf.stack(results["metrics"]["padding"])
+        return sums
+
+    num_made = 0
+
+    def make_steps(count):
+        nonlocal num_made
+        sums = run(
+            batches,
+            tf.constant(num_made, tf.int64),
+            tf.constant(count, tf.int64),
+        )
+        num_made += count
+        return sums.numpy().tolist()
+
+    pretraining_worker.serve(make_steps, job["batch_size"])
+
+
+if __name__ == "__main__":
+    main()
