@@ -81,9 +81,8 @@ def compile_for_chip(stablehlo, chip):
         chip: "v5e" or "v6e".
 
     Returns:
-        {name: number} of the compiler's statistics: `flops`,
-        `argument_bytes`, `temporary_bytes`, `peak_bytes`; or {"too_large":
-        what the compiler says}, where it does not fit into the memory.
+        {name: number} of the compiler's statistics, or {"too_large": what
+        the compiler says} where it does not fit into the memory.
     """
     topology = topologies.get_topology_desc(
         platform="tpu",
@@ -92,7 +91,7 @@ def compile_for_chip(stablehlo, chip):
     )
     device = topology.devices[0]
     with mlir.make_ir_context():
-        module = ir.Module.parse(_without_copies(stablehlo))
+        module = ir.Module.parse(_for_tpu(stablehlo))
         try:
             program = device.client.compile(
                 module,
@@ -116,13 +115,39 @@ def compile_for_chip(stablehlo, chip):
     }
 
 
-def _without_copies(stablehlo):
-    """Writes `mhlo.copy`, which jax does not know, as a reshape to itself."""
-    return re.sub(
+def _for_tpu(stablehlo):
+    """Rewrites what TensorFlow's bridge lowers otherwise for a CPU.
+
+    `mhlo.copy`, which jax does not know, becomes a reshape to itself. Random
+    bits come from the device's own generator, with a state of two numbers, as
+    tf2xla has it on TPUs; on CPUs it takes Philox, with three.
+    """
+    stablehlo = re.sub(
         r"mhlo\.copy (%\S+)(?: \{.*\})? : (tensor<.*?>)",
         r"stablehlo.reshape \1 : (\2) -> \2",
         stablehlo,
     )
+    stablehlo = re.sub(
+        r"(%\S+), (%\S+) = stablehlo\.rng_bit_generator (%\S+), "
+        r"algorithm =  ?PHILOX : \(tensor<3xui64>\) -> "
+        r"\(tensor<3xui64>, (tensor<.*?>)\)",
+        "\n".join(
+            [
+                r"\1_in = stablehlo.slice \3 [0:2] : (tensor<3xui64>) -> "
+                r"tensor<2xui64>",
+                r"\1_rest = stablehlo.slice \3 [2:3] : (tensor<3xui64>) -> "
+                r"tensor<1xui64>",
+                r"\1_out, \2 = stablehlo.rng_bit_generator \1_in, "
+                r"algorithm = DEFAULT : (tensor<2xui64>) -> "
+                r"(tensor<2xui64>, \4)",
+                r"\1 = stablehlo.concatenate \1_out, \1_rest, dim = 0 : "
+                r"(tensor<2xui64>, tensor<1xui64>) -> tensor<3xui64>",
+            ]
+        ),
+        stablehlo,
+    )
+    assert "PHILOX" not in stablehlo, "another form of the random bits"
+    return stablehlo
 
 
 def main(size, length, batch_size, chip, path):
