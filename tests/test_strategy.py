@@ -82,6 +82,13 @@ def test_unknown_precision_is_an_error():
         strategies.dtype_policy("float8", strategy)
 
 
+def test_a_process_alone_agrees_with_itself():
+    strategy = strategies.make_strategy()
+    assert not strategies.is_multi_host(strategy)
+    agree = strategies.make_agreement(strategy)
+    assert agree(True, 3) == (True, 3)
+
+
 class _Resolver:
     def __init__(self, task_type, task_id, jobs):
         self.task_type = task_type

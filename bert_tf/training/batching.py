@@ -40,7 +40,19 @@ def training_batches(
     make_batch,
     services=(),
 ):
-    """Makes batches of examples: datasets of all parts, or of the host's."""
+    """Returns the training batches of a host's replicas, without end.
+
+    Args:
+        parts: Datasets of scalars, one an example: of all parts of a batch,
+            one after the other, or of those of this host's replicas.
+        part_size: Examples of a part.
+        batch_size: Examples of all parts, over all replicas.
+        start_example: The number of the first example.
+        context: The host's `tf.distribute.InputContext`, or None.
+        make_batch: `make_batch(rows, numbers)` -> a batch, of a replica's
+            scalars and the numbers of its examples, int64, both `[B]`.
+        services: Addresses of tf.data services that make the batches.
+    """
     shape, own = _replica_shape(batch_size, context)
     numbers = start_example + np.arange(batch_size).reshape(shape)[own]
     has_all = len(parts) * part_size == batch_size
@@ -74,6 +86,13 @@ def training_batches(
 
 
 def evaluation_batches(examples, batch_size, max_batches, context, make_batch):
+    """Returns the batches of a host's replicas, every example once.
+
+    Args:
+        examples: A dataset of scalars, one an example.
+        max_batches: If given, stop after so many; the others are as of
+            `training_batches`.
+    """
     shape, own = _replica_shape(batch_size, context)
 
     def pad_and_split(index, rows):

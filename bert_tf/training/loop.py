@@ -262,6 +262,13 @@ def train(
     inner_optimizer.skip_nonfinite = num_skipped > 0
     run_steps = _compile(state.model, objective, state.optimizer, config)
     watch = health.Health(num_skipped)
+    # What cannot be read is told before anything is written.
+    with input_errors.clear_errors():
+        batches = strategy.distribute_datasets_from_function(
+            lambda context: source.training_batches(
+                config.train_batch_size, state.example, context
+            )
+        )
     # Hosts that are told to stop at different times must stop at one step.
     agree = strategies.make_agreement(strategy)
     with (
@@ -271,11 +278,6 @@ def train(
         sigterm_noted() as told_to_stop,
         health.stalls_named(run_steps.waiting_since),
     ):
-        batches = strategy.distribute_datasets_from_function(
-            lambda context: source.training_batches(
-                config.train_batch_size, state.example, context
-            )
-        )
         timer = progress.Timer()
         iterator = iter(batches)
         history = []
