@@ -474,12 +474,13 @@ def _go_on(state, start, sources, strategy, evaluate):
         report = {f"eval/{name}": value for name, value in results.items()}
         progress.write_summaries(report | {"step": state.step})
         if strategies.is_chief(strategy) and _is_best(results):
-            save_model(_output("best"))
-            path = _output(f"best/{_EVAL_RESULTS}")
+            best = _output(checkpointing.BEST_FOLDER)
+            save_model(best)
             fine_tuning.write_results(
-                path, results | {"global_step": state.step}
+                f"{best}/{_EVAL_RESULTS}",
+                results | {"global_step": state.step},
             )
-            logging.info("The best so far; kept in %s.", _output("best"))
+            logging.info("The best so far; kept in %s.", best)
 
     try:
         phases.train(
@@ -520,7 +521,7 @@ def _config(bert_config, records):
 
 def _is_best(results):
     """Returns whether the loss is below that of the best model so far."""
-    path = _output(f"best/{_EVAL_RESULTS}")
+    path = _output(f"{checkpointing.BEST_FOLDER}/{_EVAL_RESULTS}")
     if not files.exists(path):
         return True
     lines = files.read_text(path).splitlines()

@@ -186,12 +186,16 @@ def test_what_a_kill_leaves_is_removed(tmp_path):
     kept = sorted(path.name for path in (tmp_path / "train").iterdir())
     leftovers = [
         ".model.safetensors.0123abcd",
+        # The temporary file of a temporary file.
+        "..config.json.0123abcd.4567cdef",
+        "best/..tokenizer_config.json.0123abcd.4567cdef",
+        ".best.k2_0abcd/config.json",
         "train/.model.json.0123abcd",
         "train/state-9_temp/part-00000-of-00001.data-00000-of-00001",
         "train/state-9.data-00000-of-00001",
         "train/state-9.data-00000-of-00001.tempstate123456",
     ]
-    others = [".hidden", "notes.txt", "train/state-9.txt"]
+    others = [".hidden", "best/vocab.txt", "notes.txt", "train/state-9.txt"]
     for name in leftovers + others:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -204,6 +208,7 @@ def test_what_a_kill_leaves_is_removed(tmp_path):
         if path.is_file()
     ) == sorted(others + [f"train/{name}" for name in kept])
     assert not (tmp_path / "train" / "state-9_temp").exists()
+    assert not (tmp_path / ".best.k2_0abcd").exists()
 
 
 def test_a_directory_in_use_is_refused(tmp_path):

@@ -16,13 +16,17 @@ from bert_tf import files
 from bert_tf.training import lock
 
 FOLDER = "train"
+# Where a run keeps its best model.
+BEST_FOLDER = "best"
 _DESCRIPTION = "model.json"
 _NAME = "state-"
-# What a killed program leaves where TensorFlow wrote a checkpoint, and where
-# `files.whole_file` wrote any other file.
+# What a killed program leaves where TensorFlow wrote a checkpoint, where
+# `files.whole_file` wrote any other file, one of its temporary ones too, and
+# where `files.whole_folder` wrote the best model.
 _LEFTOVERS = re.compile(
     rf"{_NAME}\d+_temp|{_NAME}\d+\.data-.*\.tempstate\d+"
-    r"|\.[a-z_]+(\.[a-z]+)+\.[0-9a-f]{8}"
+    r"|\.+[a-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+"
+    rf"|\.{BEST_FOLDER}\.[a-z0-9_]{{8}}"
 )
 # These tell nothing of the file, and must not cost a checkpoint.
 _NOT_READ = (
@@ -203,7 +207,8 @@ class TrainingState:
         return f"{self.folder}/{_NAME}{step}"
 
     def _remove_leftovers(self):
-        for folder in (self.output_dir, self.folder):
+        best = f"{self.output_dir}/{BEST_FOLDER}"
+        for folder in (self.output_dir, best, self.folder):
             for name in files.list_folder(folder):
                 if _LEFTOVERS.fullmatch(name):
                     files.remove(f"{folder}/{name}")
