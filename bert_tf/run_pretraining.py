@@ -203,6 +203,13 @@ _OPTIMIZER = flags.DEFINE_enum(
     "bert: Adam with weight decay, as google-research/bert's; lamb: for "
     "batches of thousands.",
 )
+_LAYERWISE_LEARNING_RATE_DECAY = flags.DEFINE_float(
+    "layerwise_learning_rate_decay",
+    1.0,
+    "Share of its learning rate that a layer hands down to the one below: of K "
+    "blocks number k, from 0, has it to the power of K - k, the embeddings to "
+    "the power of K + 1. For training that goes on from --init_checkpoint.",
+)
 _SAVE_CHECKPOINTS_STEPS = flags.DEFINE_integer(
     "save_checkpoints_steps",
     1000,
@@ -379,7 +386,9 @@ def _train(model, start, sources, strategy, evaluate):
         # Its slots have the same names and shapes.
         description["optimizer"] = _OPTIMIZER.value
     with strategy.scope():
-        optimizer = _OPTIMIZERS[_OPTIMIZER.value](_schedule())
+        optimizer = _OPTIMIZERS[_OPTIMIZER.value](
+            _schedule(), layerwise_decay=_LAYERWISE_LEARNING_RATE_DECAY.value
+        )
         if model.compute_dtype == "float16":
             optimizer = LossScaleOptimizer(optimizer)
         state = checkpointing.TrainingState(

@@ -179,6 +179,11 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             "`power` must be given with the polynomial decay",
         ),
         (
+            {"do_train": True, "layerwise_learning_rate_decay": 2},
+            "`layerwise_decay` must be above 0, and at most 1. Received: "
+            "layerwise_decay=2.0.",
+        ),
+        (
             {"do_train": True, "keep_best": True},
             "--keep_best needs --do_train and --do_eval.",
         ),
