@@ -33,6 +33,12 @@ def commands(local, root, out):
     return [
         ["copy", f"{local}", inputs],
         [
+            "bert_tf.data.learn_vocabulary",
+            f"--input_file={inputs}/text*.txt",
+            f"--output_file={root}/learned.txt",
+            "--vocab_size=40",
+        ],
+        [
             "bert_tf.data.create_pretraining_data",
             f"--input_file={inputs}/text*.txt",
             f"--output_file={root}/records/a.tfrecord",
@@ -72,6 +78,7 @@ def commands(local, root, out):
             f"--export_dir={root}/servable",
         ],
         ["serve", f"{root}/servable/1", "cat dog", f"{out}/answer.json"],
+        ["copy", f"{root}/learned.txt", f"{out}/learned.txt"],
         ["copy", f"{root}/pretrained", f"{out}/pretrained"],
         ["copy", f"{root}/tuned", f"{out}/tuned"],
     ]
@@ -123,6 +130,7 @@ def test_all_paths_may_be_remote(tmp_path):
         found[kind] = {
             name: (out / name).read_bytes()
             for name in (
+                "learned.txt",
                 "pretrained/model.safetensors",
                 "pretrained/eval_results.txt",
                 "tuned/model.safetensors",
