@@ -1,7 +1,7 @@
 """What stands on the encoder: pooler, masked LM, classification.
 
-Letters in tensor names: B batch, L position, P predictions a row, D hidden
-size, V vocabulary.
+Letters in tensor names: B batch, L position, P predictions a row, N all
+predictions of the batch, D hidden size, V vocabulary.
 """
 
 import keras
@@ -117,14 +117,19 @@ class MaskedLMHead(keras.layers.Layer):
         x_BPD = sequence
         if positions is not None:
             x_BPD = gather_positions(sequence, positions)
-        x_BPD = apply_activation(self.activation, self.transform(x_BPD))
-        x_BPD = self.layer_norm(x_BPD)
+        batch_size, num_places, hidden_size = ops.shape(x_BPD)
+        # TensorFlow fuses the product of two matrices with the bias.
+        x_ND = ops.reshape(x_BPD, (-1, hidden_size))
+        x_ND = apply_activation(self.activation, self.transform(x_ND))
+        x_ND = self.layer_norm(x_ND)
         words_VD = ops.cast(word_embeddings, self.compute_dtype)
-        logits_BPV = ops.matmul(x_BPD, ops.transpose(words_VD))
+        logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
         # The loss is in float32 under every dtype policy.
-        return ops.cast(logits_BPV, "float32") + ops.cast(
-            self.output_bias, "float32"
+        logits_NV = ops.add(
+            ops.cast(logits_NV, "float32"),
+            ops.cast(self.output_bias, "float32"),
         )
+        return ops.reshape(logits_NV, (batch_size, num_places, self.vocab_size))
 
     def compute_output_spec(self, sequence, positions, word_embeddings):
         places = sequence if positions is None else positions

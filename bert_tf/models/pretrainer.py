@@ -172,27 +172,25 @@ def _cross_entropy(labels, logits):
         max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
         powers_NV = ops.exp(logits_NV - max_N1)
         sum_N1 = ops.sum(powers_NV, axis=-1, keepdims=True)
-        normalizer_N = (ops.log(sum_N1) + max_N1)[:, 0]
+        picked_N1 = ops.take_along_axis(logits_NV, labels_N[:, None], axis=-1)
+        losses_N1 = ops.log(sum_N1) + max_N1 - picked_N1
 
         def gradient(*args, upstream=None):
             # Keras's backends give it in one or the other.
             up_N = args[0] if upstream is None else upstream
-            gradient_NV = powers_NV * (up_N[:, None] / sum_N1)
             places_N2 = ops.stack(
                 [ops.arange(ops.shape(labels_N)[0]), labels_N], axis=-1
             )
             return ops.scatter_update(
-                gradient_NV, places_N2, _pick(gradient_NV, labels_N) - up_N
+                powers_NV * (up_N[:, None] / sum_N1),
+                places_N2,
+                (ops.exp(-losses_N1[:, 0]) - 1) * up_N,
             )
 
-        return normalizer_N - _pick(logits_NV, labels_N), gradient
+        return losses_N1[:, 0], gradient
 
     losses_N = compute(ops.reshape(logits, (-1, logits.shape[-1])))
     return ops.reshape(losses_N, shape)
-
-
-def _pick(values_NV, indices_N):
-    return ops.take_along_axis(values_NV, indices_N[:, None], axis=-1)[:, 0]
 
 
 def _hits(labels, logits):
