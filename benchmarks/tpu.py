@@ -25,6 +25,9 @@ import tpu_costs
 from absl import app
 from absl import flags
 
+from bert_tf.config import BertConfig
+from bert_tf.training import health
+
 _RESULTS_DIR = flags.DEFINE_string(
     "results_dir", "build/tpu", "Where the cells are stored."
 )
@@ -38,8 +41,7 @@ _COMPILE = flags.DEFINE_bool(
     "compile", True, "Whether to compile what is missing."
 )
 
-# Where there are two batches of a kind, the first fits and the next power of
-# two does not.
+# The batches are powers of two that should fill the chip.
 _TABLE = (
     "base:128:256:v5e",
     "base:512:32:v5e",
@@ -118,15 +120,16 @@ def chip_table(cells):
     """Returns lines of Markdown: what one chip's program takes."""
     lines = [
         "| model | length | rows | chip | Gflop a row | of the matrix products "
-        "| arguments | temporary | in all | of memory |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| arguments | temporary | in all | of memory | rows, about |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for cell in cells:
         told = cell.read()
         start = f"| {cell.size} | {cell.length} | {cell.batch_size} "
         memory = tpu_costs.MEMORY_GIB[cell.chip]
         if "too_large" in told:
-            lines.append(f"{start}| {cell.chip} | {told['too_large']} |||||||")
+            reason = told["too_large"].split(": ", 2)[-1]
+            lines.append(f"{start}| {cell.chip} | {reason} ||||||||")
             continue
         flops, total = told["flops"], _total_bytes(told)
         lines.append(
@@ -134,9 +137,17 @@ def chip_table(cells):
             f"| {flops / told['model_flops']:.2f} "
             f"| {told['argument_bytes'] / _GIB:.2f} GiB "
             f"| {told['temporary_bytes'] / _GIB:.2f} GiB "
-            f"| {total / _GIB:.2f} GiB | {total / _GIB / memory:.0%} |"
+            f"| {total / _GIB:.2f} GiB | {total / _GIB / memory:.0%} "
+            f"| {_most_rows(cell, told)} |"
         )
     return lines
+
+
+def _most_rows(cell, told):
+    """Returns how many rows would fit if all temporary memory were theirs."""
+    temporary = told["temporary_bytes"]
+    room = tpu_costs.MEMORY_GIB[cell.chip] * _GIB - _total_bytes(told)
+    return int(cell.batch_size * (room + temporary) / temporary)
 
 
 def host_table(cells):
@@ -159,18 +170,29 @@ def host_table(cells):
 
 
 def flops_per_example(cells):
-    """Returns {size: {length: operations}} of the sizes with all lengths."""
-    found = {}
+    """Returns {size: {length: operations}} for the table of costs.
+
+    They are the compiler's of a size whose lengths are both there, else the
+    matrix products of all places, and the name then says so.
+    """
+    compiled = {}
     for cell in cells:
         told = cell.read()
         if "flops" in told:
-            of_size = found.setdefault(cell.size, {})
+            of_size = compiled.setdefault(cell.size, {})
             of_size.setdefault(cell.length, told["flops"] / cell.batch_size)
-    return {
-        size: flops
-        for size, flops in found.items()
-        if set(flops) == set(tpu_costs.PAPER_STEPS)
-    }
+    found = {}
+    for size in ("base", "large"):
+        if set(compiled.get(size, {})) == set(tpu_costs.PAPER_STEPS):
+            found[size] = compiled[size]
+        else:
+            found[f"{size}, matrix products"] = {
+                length: health.flops_per_example(
+                    BertConfig.named(size), length, num_predictions
+                )
+                for length, num_predictions in tpu_costs.PREDICTIONS.items()
+            }
+    return found
 
 
 def _total_bytes(told):

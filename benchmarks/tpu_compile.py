@@ -27,6 +27,7 @@ os.environ.update(
 
 import jax  # noqa: E402
 import tensorflow as tf  # noqa: E402
+import tpu_costs  # noqa: E402
 from jax._src.interpreters import mlir  # noqa: E402
 from jax._src.lib import xla_client  # noqa: E402
 from jax.experimental import topologies  # noqa: E402
@@ -40,9 +41,6 @@ from bert_tf.training import loop  # noqa: E402
 from bert_tf.training import randomness  # noqa: E402
 from bert_tf.training.objective import Objective  # noqa: E402
 from bert_tf.training.optimizer import BertOptimizer  # noqa: E402
-
-# The paper's numbers of predictions, by length.
-PREDICTIONS = {128: 20, 512: 77}
 
 
 def lower_step(config, length, num_predictions, batch_size):
@@ -154,10 +152,12 @@ def main(size, length, batch_size, chip, path):
     config = BertConfig.named(size)
     length, batch_size = int(length), int(batch_size)
     start = time.monotonic()
-    stablehlo = lower_step(config, length, PREDICTIONS[length], batch_size)
+    stablehlo = lower_step(
+        config, length, tpu_costs.PREDICTIONS[length], batch_size
+    )
     found = compile_for_chip(stablehlo, chip)
     found["model_flops"] = batch_size * health.flops_per_example(
-        config, length, PREDICTIONS[length]
+        config, length, tpu_costs.PREDICTIONS[length]
     )
     found["seconds"] = time.monotonic() - start
     with open(path, "w", encoding="utf-8") as stream:

@@ -30,6 +30,7 @@ os.environ.update(
 import jax  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
+import tpu_costs  # noqa: E402
 from jax.experimental import topologies  # noqa: E402
 from jax.sharding import Mesh  # noqa: E402
 from jax.sharding import NamedSharding  # noqa: E402
@@ -38,9 +39,6 @@ from jax.sharding import PartitionSpec  # noqa: E402
 from bert_tf import features  # noqa: E402
 from bert_tf.config import BertConfig  # noqa: E402
 from bert_tf.models import pretrainer  # noqa: E402
-
-# The paper's numbers of predictions, by length.
-PREDICTIONS = {128: 20, 512: 77}
 
 
 def make_step(model, optimizer):
@@ -97,7 +95,7 @@ def main(size, length, batch_size, topology_name, path):
             (batch_size, *shape), dtype.replace("64", "32"), sharding=divided
         )
         for name, (dtype, shape) in features.pretraining_record(
-            length, PREDICTIONS[length]
+            length, tpu_costs.PREDICTIONS[length]
         ).items()
     }
     step = jax.jit(make_step(model, optimizer), donate_argnums=0)

@@ -68,7 +68,7 @@ def test_tables_of_stored_cells(tmp_path):
     cells = {
         "base_128_4_v5e": {"flops": 4e11, "model_flops": 5e11, **memory},
         "base_512_2_v5e": {"flops": 9e11, "model_flops": 9e11, **memory},
-        "large_512_2_v6e": {"too_large": "Used 40G of 31G hbm."},
+        "large_512_2_v6e": {"too_large": "EXHAUSTED: E1: Out of: HBM."},
         "base_128_8_v5e_2x2": {
             "flops": 2e11,
             "num_chips": 4,
@@ -88,13 +88,15 @@ def test_tables_of_stored_cells(tmp_path):
     rows = done.stdout.splitlines()
     assert (
         "| base | 128 | 4 | v5e | 100.0 | 0.80 | 3.00 GiB | 5.00 GiB "
-        "| 8.00 GiB | 50% |"
+        "| 8.00 GiB | 51% | 10 |"
     ) in rows
-    assert "| large | 512 | 2 | v6e | Used 40G of 31G hbm. |||||||" in rows
+    assert "| large | 512 | 2 | v6e | Out of: HBM. ||||||||" in rows
     assert "| base | 128 | 8 | 4 v5e | 2 | 8 | 200 | 8.00 GiB |" in rows
-    # Only of the size whose lengths are both there.
+    # What the compiler counts where both lengths are there.
     costs = [row for row in rows if "-16 | 40%" in row]
-    assert costs == ["| base | v5e-16 | 40% | 7.6 | 122 |"]
+    assert costs[0] == "| base | v5e-16 | 40% | 7.6 | 122 |"
+    assert costs[1].startswith("| large, matrix products | v5e-16 | 40% |")
+    assert len(costs) == 2
 
 
 def test_a_wrong_cell_is_named(tmp_path):
