@@ -63,8 +63,10 @@ def records(tmp_path_factory):
     )
 
 
-def make_state(folder, strategy, dropout=0.0, policy="float32"):
-    config = reference.tiny_config(dropout)
+def make_state(folder, strategy, dropout=0.0, policy="float32", num_layers=2):
+    config = dataclasses.replace(
+        reference.tiny_config(dropout), num_hidden_layers=num_layers
+    )
     with strategy.scope():
         model = BertPretrainer(config, dtype=policy)
         reference.set_weights(model)
@@ -159,12 +161,18 @@ def test_padding_and_tokens_are_those_of_the_batches(records, one_device):
 
 def test_a_stopped_run_goes_on_as_if_unbroken(tmp_path, records):
     strategy = make_strategy()
-    unbroken = make_state(tmp_path / "unbroken", strategy, dropout=0.1)
+    unbroken = make_state(
+        tmp_path / "unbroken", strategy, dropout=0.1, num_layers=1
+    )
     whole = train(unbroken, records, strategy)
 
-    first = make_state(tmp_path / "stopped", strategy, dropout=0.1)
+    first = make_state(
+        tmp_path / "stopped", strategy, dropout=0.1, num_layers=1
+    )
     history = train(first, records, strategy, make_config(7))
-    second = make_state(tmp_path / "stopped", strategy, dropout=0.1)
+    second = make_state(
+        tmp_path / "stopped", strategy, dropout=0.1, num_layers=1
+    )
     assert second.restore()
     assert (second.step, second.example) == (7, 7 * 8)
     history += train(second, records, strategy)
@@ -281,7 +289,7 @@ def test_a_step_compiles_whole_for_accelerators():
 
 def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):
     strategy = make_strategy()
-    state = make_state(tmp_path, strategy)
+    state = make_state(tmp_path, strategy, num_layers=1)
     batch = next(iter(records.evaluation_batches(63)))
     outputs = state.model(batch)
     expected = reference.pretraining_loss(
@@ -346,7 +354,10 @@ def test_loops_of_many_steps_report_means(
 def test_summaries_are_what_tensorboard_reads(tmp_path, records):
     strategy = make_strategy()
     history = train(
-        make_state(tmp_path, strategy), records, strategy, make_config(3)
+        make_state(tmp_path, strategy, num_layers=1),
+        records,
+        strategy,
+        make_config(3),
     )
     (path,) = (tmp_path / "train").glob("events*")
     found = {}
@@ -367,7 +378,7 @@ def test_summaries_are_what_tensorboard_reads(tmp_path, records):
         )
 
     # Started once more, the finished run has nothing left to do.
-    state = make_state(tmp_path, strategy)
+    state = make_state(tmp_path, strategy, num_layers=1)
     state.restore()
     assert train(state, records, strategy, make_config(3)) == []
 
@@ -391,7 +402,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_step(tmp_path, records):
     counts = [int(b[features.MASKED_LM_WEIGHTS].sum()) for b in batches]
     bad = 4
     assert counts[bad] not in counts[:bad]
-    state = make_state(tmp_path, strategy)
+    state = make_state(tmp_path, strategy, num_layers=1)
     with pytest.raises(
         loop.NotFiniteError, match=f"Step {bad} .*masked_lm_loss=inf"
     ):
@@ -402,14 +413,14 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_step(tmp_path, records):
             make_config(save_checkpoints_steps=2),
             strategy,
         )
-    again = make_state(tmp_path, strategy)
+    again = make_state(tmp_path, strategy, num_layers=1)
     assert again.restore()
     assert again.step == 4
 
 
 def test_sigterm_saves_and_stops(tmp_path, records):
     strategy = make_strategy()
-    state = make_state(tmp_path, strategy)
+    state = make_state(tmp_path, strategy, num_layers=1)
     before = signal.getsignal(signal.SIGTERM)
 
     def kill_after_first_save():
@@ -424,7 +435,7 @@ def test_sigterm_saves_and_stops(tmp_path, records):
             on_save=kill_after_first_save,
         )
     assert signal.getsignal(signal.SIGTERM) == before
-    again = make_state(tmp_path, strategy)
+    again = make_state(tmp_path, strategy, num_layers=1)
     again.restore()
     assert again.step == 5
 
@@ -441,7 +452,7 @@ def test_records_that_turn_bad_are_a_clear_error(tmp_path, records):
         max_predictions_per_seq=reference.PREDICTIONS,
     )
     strategy = make_strategy()
-    state = make_state(tmp_path, strategy)
+    state = make_state(tmp_path, strategy, num_layers=1)
     message = r"Bad records: `input_ids` must be in \[0, 37\).* to 41"
     with pytest.raises(ValueError, match=message):
         train(state, source, strategy)
