@@ -26,6 +26,7 @@ from absl import flags
 from bert_tf import checkpoints
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import exporter
+from bert_tf.serving import source
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.glue import GlueTask
 
@@ -44,6 +45,12 @@ _PEER_PYTHON = flags.DEFINE_string(
 _STRINGS = flags.DEFINE_integer(
     "strings", 960, "Strings to answer for each number in flight."
 )
+_PRECISION = flags.DEFINE_enum(
+    "serving_precision",
+    source.FLOAT32,
+    source.PRECISIONS,
+    "Arithmetic of this library's side; the other's is float32.",
+)
 _IN_FLIGHT = flags.DEFINE_list("in_flight", ["1", "8", "32"], "Batch sizes.")
 
 _TASK = GlueTask(
@@ -53,8 +60,7 @@ _TASK = GlueTask(
     metrics=("accuracy",),
 )
 _MAX_SEQ_LENGTH = 128
-# Both sides compute in float32.
-_TOLERANCE = 1e-4
+_TOLERANCES = {source.FLOAT32: 1e-4, source.BFLOAT16: 0.1}
 
 
 class Side:
@@ -100,7 +106,10 @@ def make_folders(folder):
         task=_TASK.to_dict(),
         label_names=_TASK.labels,
     )
-    return model_dir, exporter.export(model_dir, f"{folder}/servable").path
+    exported = exporter.export(
+        model_dir, f"{folder}/servable", precision=_PRECISION.value
+    )
+    return model_dir, exported.path
 
 
 def measure(sides, texts, batch_size):
@@ -120,7 +129,7 @@ def measure(sides, texts, batch_size):
             seconds[side.name].append(time)
             answers.append(probabilities)
         difference = np.abs(np.subtract(*answers)).max()
-        if difference > _TOLERANCE:
+        if difference > _TOLERANCES[_PRECISION.value]:
             raise RuntimeError(f"The answers differ by {difference}.")
     return seconds
 

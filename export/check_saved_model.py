@@ -31,9 +31,9 @@ _MODEL_DIR = flags.DEFINE_string(
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
-    "Texts to compare on: the dev.tsv of the model's task, or a text a line, "
-    "the two of a pair separated by a tab; a table of hard strings if not "
-    "given.",
+    "Texts to compare on: the development set of the model's task (dev.tsv, "
+    "SQuAD's JSON), or a text a line, the two of a pair separated by a tab; a "
+    "table of hard strings if not given.",
 )
 _TEXT = flags.DEFINE_multi_string(
     "text", None, "A text to answer; may be given several times."

@@ -6,7 +6,8 @@ r"""Exports a model folder as a SavedModel for TensorFlow Serving.
 writes /servables/mrpc/1, next time /servables/mrpc/2: whole or not at all.
 What is served is --kind:
 
-    task          what the model was tuned to: the default if it was
+    task          what the model was tuned to: classes, scores, entities, a
+                  choice or cited answers; the default if it was
     encoder       the TF Hub's encoder: all layers; the default if it was not
     embedding     one vector a text: --embedding, --normalize
     fill_mask     the likeliest --top_k tokens for each [MASK]
@@ -100,8 +101,9 @@ _CHECK = flags.DEFINE_bool(
 _CHECK_FILE = flags.DEFINE_string(
     "check_file",
     None,
-    "Texts to check on as well, e.g. the dev.tsv that the model was tuned "
-    "with; or a text a line, the two of a pair separated by a tab.",
+    "Texts to check on as well, e.g. the dev.tsv or SQuAD's JSON that the "
+    "model was tuned with; or a text a line, the two of a pair separated by a "
+    "tab.",
 )
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(
     "warmup_batch_sizes",

@@ -1,8 +1,12 @@
-"""Tiny models in model folders, and their exports, made once a process."""
+"""Tiny models in model folders, and their exports, made once a test run."""
 
 import atexit
+import contextlib
 import dataclasses
+import fcntl
 import functools
+import os
+import pathlib
 import shutil
 import string
 import tempfile
@@ -21,6 +25,7 @@ from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import check
 from bert_tf.serving import exporter
 from bert_tf.serving import requests
+from bert_tf.serving import saved_model
 from bert_tf.serving import source as source_lib
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.multiple_choice import MultipleChoiceTask
@@ -82,10 +87,38 @@ EXPORTS = {
 
 @functools.cache
 def folder():
-    """Returns a folder that lives as long as the process."""
-    path = tempfile.mkdtemp(prefix="bert_tf_serving_")
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    """Returns a folder that lives as long as the test run.
+
+    The worker processes of one run have one together: what the first makes,
+    the others find.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        path = tempfile.mkdtemp(prefix="bert_tf_serving_")
+        atexit.register(shutil.rmtree, path, ignore_errors=True)
+        return path
+    path = f"{tempfile.gettempdir()}/bert_tf_serving_{run}"
+    using = pathlib.Path(path, "using")
+    using.mkdir(parents=True, exist_ok=True)
+    (using / os.environ["PYTEST_XDIST_WORKER"]).touch()
+    atexit.register(_leave, path)
     return path
+
+
+def _leave(path):
+    """Removes the run's folder if all other workers have left it."""
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    pathlib.Path(path, "using", worker).unlink()
+    if not any(pathlib.Path(path, "using").iterdir()):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(name):
+    """Keeps the run's other workers out while something is made."""
+    with open(f"{folder()}/{name}.lock", "w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
 
 
 @functools.cache
@@ -93,6 +126,14 @@ def model_dir(kind):
     """Returns the model folder of a "pair", "regression", ... model."""
     if kind in EXPORTS:
         return model_dir(EXPORTS[kind][0])
+    path = f"{folder()}/models/{kind}"
+    with _locked(f"model_{kind}"):
+        if not os.path.exists(f"{path}/config.json"):
+            _save_model(path, kind)
+    return path
+
+
+def _save_model(path, kind):
     keras.utils.set_random_seed(sum(kind.encode()))
     model, task = {
         "pair": lambda: (BertClassifier(CONFIG, num_labels=3), PAIR_TASK),
@@ -105,6 +146,7 @@ def model_dir(kind):
         "tagger": lambda: (BertTokenClassifier(CONFIG, 5), TAGGING_TASK),
         "choice": lambda: (BertMultipleChoice(CONFIG), CHOICE_TASK),
         "squad": lambda: (BertSpanPredictor(CONFIG), SQUAD_TASK),
+        # SQuAD 1.1: every question has an answer.
         "squad_1": lambda: (
             BertSpanPredictor(CONFIG),
             dataclasses.replace(SQUAD_TASK, version_2_with_negative=False),
@@ -119,7 +161,6 @@ def model_dir(kind):
     for variable in model.trainable_variables:
         noise = tf.random.normal(variable.shape, stddev=0.5)
         variable.assign(variable.value + noise)
-    path = f"{folder()}/models/{kind}"
     checkpoints.save(
         path,
         model,
@@ -128,7 +169,6 @@ def model_dir(kind):
         MAX_SEQ_LENGTH,
         task=task.to_dict() if task else None,
     )
-    return path
 
 
 @functools.cache
@@ -137,14 +177,18 @@ def exported(kind, contents="text"):
     _, servable, settings, precision = EXPORTS.get(
         kind, (None, None, {}, "float32")
     )
-    return exporter.export(
-        model_dir(kind),
-        f"{folder()}/{kind}_{contents}",
-        contents=contents,
-        servable=source_lib.make_servable(servable, settings),
-        precision=precision,
-        is_checked=False,
-    ).path
+    path = f"{folder()}/{kind}_{contents}"
+    with _locked(f"export_{kind}_{contents}"):
+        if not saved_model.versions(path):
+            exporter.export(
+                model_dir(kind),
+                path,
+                contents=contents,
+                servable=source_lib.make_servable(servable, settings),
+                precision=precision,
+                is_checked=False,
+            )
+    return saved_model.newest(path)
 
 
 @functools.cache

@@ -1,6 +1,8 @@
 """The program that checks an export and asks it, as users run it."""
 
+import json
 import pathlib
+import re
 import shutil
 
 import serving_models
@@ -9,32 +11,38 @@ PROGRAM = "bert_tf.export.check_saved_model"
 
 
 def test_equal_answers_are_reported_and_texts_answered(run_program, tmp_path):
-    texts = tmp_path / "dev.tsv"
-    texts.write_bytes(b"the quick\tlorem\n\xff\t\n")
+    questions = [{"id": name, "question": name} for name in ("the", "wo é?")]
+    paragraph = {"context": "the quick, lorem" * 3, "qas": questions}
+    dev = tmp_path / "dev.json"
+    dev.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     # The folder of versions: the newest is taken.
-    servable = pathlib.Path(serving_models.exported("pair")).parent
+    servable = pathlib.Path(serving_models.exported("squad")).parent
     process = run_program(
         PROGRAM,
         f"--export_dir={servable}",
-        f"--model_dir={serving_models.model_dir('pair')}",
-        f"--input_file={texts}",
-        "--text=the fox\tis quick",
+        f"--model_dir={serving_models.model_dir('squad')}",
+        f"--input_file={dev}",
+        "--text=the fox\tquick the lorem quick",
         "--text=lorem\t",
     )
+    header, cited, empty = (
+        re.split("  +", line) for line in process.stdout.splitlines()[:3]
+    )
+    assert header == ["text", "answer", "characters", "score", "null odds"]
+    assert cited[0] == "the fox | quick the lorem quick"
+    start, limit = map(int, cited[2].split("-"))
+    assert cited[1] == "quick the lorem quick"[start:limit] != ""
+    assert empty == ["lorem |", "1.000", "1000000.000"]
     lines = [line.split() for line in process.stdout.splitlines()]
-    assert lines[0] == ["text", "label", "probabilities"]
-    assert lines[1][:5] == ["the", "fox", "|", "is", "quick"]
-    assert lines[1][5] in serving_models.PAIR_TASK.labels
-    assert lines[1][5] == lines[1][7].rstrip(",")
     checked = {line[0]: line[1:] for line in lines if line[-1] == "equal"}
-    assert set(checked) == {"serving_default", "ids", "examples", "classify"}
+    assert set(checked) == {"serving_default", "ids", "examples"}
     for num_texts, difference, _ in checked.values():
         assert num_texts == "2"
         assert float(difference) <= 1e-5
 
 
 def test_a_difference_fails(run_program, tmp_path):
-    shutil.copytree(serving_models.model_dir("pair"), tmp_path / "model")
+    shutil.copytree(serving_models.model_dir("encoder"), tmp_path / "model")
     weights = tmp_path / "model" / "model.safetensors"
     data = bytearray(weights.read_bytes())
     # A sign of one number, at the end of the file.
@@ -42,22 +50,15 @@ def test_a_difference_fails(run_program, tmp_path):
     weights.write_bytes(data)
     process = run_program(
         PROGRAM,
-        f"--export_dir={serving_models.exported('pair')}",
+        f"--export_dir={serving_models.exported('encoder', 'ids')}",
         f"--model_dir={tmp_path}/model",
         check=False,
     )
     assert process.returncode == 1
-    assert process.stdout.count("DIFFERENT") == 4
+    assert process.stdout.count("DIFFERENT") == 2
     assert "does not answer as the trained model does" in process.stderr
-
-
-def test_a_text_that_is_no_pair_is_an_error_of_one_line(run_program):
-    process = run_program(
-        PROGRAM,
-        f"--export_dir={serving_models.exported('pair')}",
-        "--text=alone",
-        check=False,
-    )
-    assert process.returncode == 1
-    assert "--text, line 1: must be 2 strings" in process.stderr
+    errors = [
+        line for line in process.stderr.splitlines() if ": error: " in line
+    ]
+    assert len(errors) == 1
     assert "Traceback" not in process.stderr

@@ -11,6 +11,7 @@ import math
 
 import tensorflow as tf
 
+from bert_tf import features
 from bert_tf.tasks import squad
 from bert_tf.tasks import squad_answers
 from bert_tf.tasks import squad_windows
@@ -33,8 +34,8 @@ def choose(task, contexts, context, offsets, windows, row_of_window, logits):
     Args:
         task: A `SquadTask`.
         contexts: string `[B]`, valid UTF-8.
-        context: Their pieces, and
-        offsets: the places of these, as of `WindowMaker.tokenize`.
+        context: Their pieces, as of `WindowMaker.tokenize`.
+        offsets: The pieces' places, likewise.
         windows: What `WindowMaker.pack` returned.
         row_of_window: int32 `[N]`: each window's question, ascending.
         logits: float32 `[N, L, 2]`, of starts and ends.
@@ -224,11 +225,13 @@ def decode_ids(task, inputs, outputs):
         inputs: The model inputs, int32 `[B, L]`: one window a row.
         outputs: The model's.
     """
-    length_B1 = tf.reduce_sum(inputs["input_mask"], axis=1, keepdims=True)
-    place_L = tf.range(tf.shape(inputs["input_mask"])[1])
+    length_B1 = tf.reduce_sum(
+        inputs[features.INPUT_MASK], axis=1, keepdims=True
+    )
+    place_L = tf.range(tf.shape(inputs[features.INPUT_MASK])[1])
     found = task.decode(
         outputs,
-        tf.equal(inputs["segment_ids"], 1) & (place_L < length_B1 - 1),
+        tf.equal(inputs[features.SEGMENT_IDS], 1) & (place_L < length_B1 - 1),
     )
     return {name: outputs[name] for name in squad.OUTPUTS} | {
         "token_starts": found["starts"],

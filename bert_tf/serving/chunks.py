@@ -36,7 +36,7 @@ def compute_in_chunks(inputs, compute, chunk_size, answer_shape):
     Args:
         inputs: The model inputs, int32 `[B, L]`, padded at the end.
         compute: A function from the inputs of some rows, cut to the longest
-            of them, to float32 `[rows, ...]`; of the same shape for all rows.
+            of them, to numbers `[rows, ...]`; of the same shape for all rows.
         chunk_size: The most rows computed together.
         answer_shape: Shape of a row's answer, None where it is not known.
 
@@ -57,7 +57,7 @@ def compute_in_chunks(inputs, compute, chunk_size, answer_shape):
             name: value[start : start + chunk_size]
             for name, value in inputs.items()
         }
-        answer = compute(packing.trim_padding(rows))
+        answer = tf.cast(compute(packing.trim_padding(rows)), tf.float32)
         return index + 1, answers.write(index, answer)
 
     _, answers = tf.while_loop(

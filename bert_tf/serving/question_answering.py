@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf import features
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving import answer_choice
 from bert_tf.serving import chunks
@@ -23,9 +24,6 @@ from bert_tf.text import packing
 QUESTION = "question"
 CONTEXT = "context"
 _BATCH_SIZE = 16
-# Hard texts are cut to so many bytes: a window costs what a text does
-# elsewhere, and these are some.
-_MAX_HARD_BYTES = 1500
 _NBEST = ("answers", "starts", "limits")
 # Beside the trained answers: of each row {(start, limit): score} of all spans.
 _SCORES = "scores_of_spans"
@@ -98,12 +96,9 @@ class QuestionAnswering(Servable):
         )
 
     def hard_texts(self, num_strings):
-        # The question is the string before, and one that has no text.
-        hard = [text for (text,) in texts_lib.hard_texts(1)]
-        return [
-            (question[:_MAX_HARD_BYTES], context[:_MAX_HARD_BYTES])
-            for question, context in zip(hard[-1:] + hard, hard)
-        ]
+        # The question is the string before.
+        hard = texts_lib.hard_uncut_texts()
+        return list(zip(hard[-1:] + hard[:-1], hard))
 
     def read_texts(self, path):
         examples = squad_files.read_squad(
@@ -199,7 +194,7 @@ def find_answers(questions, contexts, maker, model):
     )
     windows = maker.pack(question, context, row_of_window, window)
     trimmed = packing.trim_padding(windows)
-    length = tf.shape(trimmed["input_ids"])[1]
+    length = tf.shape(trimmed[features.INPUT_IDS])[1]
 
     predict = squad_answers.stacked_outputs(model, length)
     logits = chunks.compute_in_chunks(

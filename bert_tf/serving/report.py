@@ -74,6 +74,32 @@ def answers_table(texts, answers):
                 for row, count in enumerate(answers["num_masks"])
             ]
         )
+    elif "nbest_answers" in answers:
+        names += ["answer", "characters", "score"]
+        columns.append([_show([answer]) for answer in answers["answers"]])
+        columns.append(
+            list(map(_show_span, answers["starts"], answers["limits"]))
+        )
+        columns.append([f"{score:.3f}" for score in answers["scores"]])
+        if "null_odds" in answers:
+            names.append("null odds")
+            columns.append([f"{odds:.3f}" for odds in answers["null_odds"]])
+    elif "num_entities" in answers:
+        names.append("entities")
+        columns.append(
+            [
+                ", ".join(
+                    f"{label.decode('utf-8')} {_show_span(*span)} {score:.3f}"
+                    for label, *span, score in zip(
+                        answers["labels"][row][:count],
+                        answers["starts"][row],
+                        answers["limits"][row],
+                        answers["scores"][row],
+                    )
+                )
+                for row, count in enumerate(answers["num_entities"])
+            ]
+        )
     else:
         for name, values in answers.items():
             if values.ndim == 1:
@@ -99,6 +125,10 @@ def _show(row):
     if len(text) > _TEXT_WIDTH:
         text = text[: _TEXT_WIDTH - 3] + "..."
     return text
+
+
+def _show_span(start, limit):
+    return f"{start}-{limit}" if start >= 0 else ""
 
 
 def _show_vector(vector):

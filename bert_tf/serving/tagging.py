@@ -14,6 +14,7 @@ from bert_tf import features
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import chunks
 from bert_tf.serving import signatures
+from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks import entity_tags
@@ -108,6 +109,9 @@ class Tagging(Servable):
         return {signatures.IDS: of_ids} | signatures.of_strings(
             answer_texts, source.text_features
         )
+
+    def hard_texts(self, num_strings):
+        return [(text,) for text in texts_lib.hard_uncut_texts()]
 
     def trained_answers(self, source, inputs, texts):
         probabilities = tf.nn.softmax(source.model(inputs))

@@ -23,6 +23,16 @@ HARD_STRINGS = (
 )
 
 
+# Where nothing is cut off, a window costs what a text does elsewhere: the
+# longest strings are then of so many bytes, still some windows.
+MAX_UNCUT_BYTES = 1500
+
+
+def hard_uncut_texts():
+    """Returns the hard strings for a model that answers texts of any length."""
+    return [text[:MAX_UNCUT_BYTES] for text in HARD_STRINGS]
+
+
 def hard_texts(num_strings):
     """Returns the table of hard strings: rows of one or two, bytes."""
     if num_strings == 1:
