@@ -36,7 +36,7 @@ serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
 
 # Runs killed at twenty times; the same steps on devices and workers. Minutes.
 survival-check: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m survival -s
+	$(VENV)/bin/python -m pytest -m survival -s -p no:xdist
 
 # The records of Apache Beam's pipeline, and the local builder's.
 beam-check: .venv-beam/installed
