@@ -15,7 +15,7 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test parity-check serving-check survival-check beam-check clean
+.PHONY: demo test parity-check serving-check survival-check beam-check tpu-check clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -45,6 +45,17 @@ beam-check: .venv-beam/installed
 .venv-beam/installed: setup.py
 	$(PYTHON) -m venv .venv-beam
 	.venv-beam/bin/python -m pip install --quiet --editable '.[beam,test]'
+	touch $@
+
+# Training steps compiled for TPU chips, without a TPU, and whole runs on remote
+# paths. Hours; it goes on where it was stopped.
+tpu-check: $(VENV)/installed .venv-tpu/installed
+	$(VENV)/bin/python -m pytest -m slow tests/test_tpu_tracing.py tests/test_remote_paths.py
+	.venv-tpu/bin/python benchmarks/tpu.py --results_dir=build/tpu
+
+.venv-tpu/installed: setup.py
+	$(PYTHON) -m venv .venv-tpu
+	.venv-tpu/bin/python -m pip install --quiet --editable . jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.51
 	touch $@
 
 .venv-serving-%/installed:
