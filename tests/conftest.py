@@ -38,7 +38,8 @@ def run_program(tmp_path_factory):
     `run_program("bert_tf.run_pretraining", "--do_train", ...)` returns the
     finished process with its text; it fails the test on a non-zero exit
     status unless `check=False`. With `env`, more variables of the
-    environment, the program does not share its libraries' import with others.
+    environment, it is a process of this one's own, under its limits, and does
+    not share its libraries' import with others.
     """
 
     def run(module, *arguments, check=True, env=None, cwd=None):

@@ -47,4 +47,5 @@ def _run_as_main(module, arguments, cwd, stdout, stderr):
     if cwd is not None:
         os.chdir(cwd)
     sys.argv = [module, *arguments]
+    sys.orig_argv = [sys.executable, "-m", module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

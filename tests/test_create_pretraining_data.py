@@ -107,7 +107,7 @@ def test_bad_flags_are_one_line(folder, run_program):
 def test_full_disk_leaves_no_records(folder, run_program):
     with limited_file_size(20_000):
         process = run_program(
-            PROGRAM, *arguments(folder, dupe_factor=40), check=False
+            PROGRAM, *arguments(folder, dupe_factor=40), check=False, env={}
         )
     assert process.returncode == 1
     last = process.stderr.strip().splitlines()[-1]

@@ -24,12 +24,14 @@ def test_means_are_of_steps_and_shares_of_their_places():
 def test_log_line():
     report = {
         "step": 20,
+        "step_seconds": 0.5,
+        "input_share": 0.021,
         "loss": 1.23456,
         "padding": 0.1749,
         "examples_per_second": 64.0,
         "tokens_per_second": 6758.4,
     }
-    assert progress.log_line(report, 100, 32) == (
+    assert progress.log_line(report, 100) == (
         "step 20/100  loss 1.235  64.0 examples/s  6,758 tokens/s  "
-        "17.5% padding  0m40s left"
+        "17.5% padding  2.1% waiting  0.5 s/step  0m40s left"
     )

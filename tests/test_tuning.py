@@ -190,7 +190,7 @@ def test_frozen_layers_stay_and_have_no_moments(checkpoint, tmp_path):
     ):
         assert_equal(layer.get_weights(), old.get_weights())
     moved = model.encoder.blocks[1].get_weights()[0]
-    assert np.abs(moved - before.blocks[1].get_weights()[0]).max() > 1e-3
+    assert np.abs(moved - before.blocks[1].get_weights()[0]).max() > 1e-4
     moments = [
         variable.path
         for variable in model.optimizer.variables

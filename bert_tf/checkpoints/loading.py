@@ -1,6 +1,5 @@
 """Weights of a checkpoint into a model, with nothing skipped silently."""
 
-import collections
 import contextlib
 import dataclasses
 import inspect
@@ -67,15 +66,23 @@ def load(
                 f"{path}: must have a {hugging_face.CONFIG_FILE} or "
                 "bert_config.json beside its weights."
             )
-        model_folder.check_vocabulary(checkpoint.folder, config)
         if max_position_embeddings is not None:
             config = longer_config(config, max_position_embeddings)
-        kwargs = _head_arguments(checkpoint, model_class) | kwargs
-        with without_random_values():
-            model = model_class(config, **kwargs)
-        coverage = _fill(
-            model, checkpoint, allow_partial, extend_positions=True, is_new=True
-        )
+        with _TensorReader(checkpoint) as tensors:
+            # What every model has, while Keras makes the variables.
+            tensors.begin(names.tensor_names(config, (names.ENCODER,)))
+            model_folder.check_vocabulary(checkpoint.folder, config)
+            kwargs = _head_arguments(checkpoint, model_class) | kwargs
+            with without_random_values():
+                model = model_class(config, **kwargs)
+            coverage = _fill(
+                model,
+                checkpoint,
+                tensors,
+                allow_partial,
+                extend_positions=True,
+                is_new=True,
+            )
     model.coverage_report = coverage
     return model
 
@@ -97,9 +104,17 @@ def load_weights(path, model, *, allow_partial=False, extend_positions=False):
         ValueError: As of `load`. No variable has been changed then, unless a
             tensor turned out to be unreadable.
     """
-    with reader.open_checkpoint(path) as checkpoint:
+    with (
+        reader.open_checkpoint(path) as checkpoint,
+        _TensorReader(checkpoint) as tensors,
+    ):
         return _fill(
-            model, checkpoint, allow_partial, extend_positions, is_new=False
+            model,
+            checkpoint,
+            tensors,
+            allow_partial,
+            extend_positions,
+            is_new=False,
         )
 
 
@@ -174,7 +189,7 @@ def _check_architecture(path, stored, config):
             )
 
 
-def _fill(model, checkpoint, allow_partial, extend_positions, is_new):
+def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
     """Assigns what fits, one tensor at a time; returns the report."""
     matched = names.match_variables(model)
     if checkpoint.config is not None:
@@ -196,7 +211,7 @@ def _fill(model, checkpoint, allow_partial, extend_positions, is_new):
     if problems and not allow_partial:
         raise_problems(problems)
 
-    for variable, value in _read_ahead(checkpoint, to_load):
+    for variable, value in tensors.read(to_load):
         variable.assign(value)
     for name, variable in to_make:
         if is_new and name.keras.endswith(_RANDOM):
@@ -211,24 +226,54 @@ def _fill(model, checkpoint, allow_partial, extend_positions, is_new):
     return coverage
 
 
-def _read_ahead(checkpoint, to_load):
-    """Yields (variable, its value); threads read the next ones meanwhile.
+class _TensorReader:
+    """Threads that read tensors of a checkpoint before they are asked for.
 
-    No more values than threads are held beside the variables.
+    A context manager.
     """
-    reading = collections.deque()
-    with futures.ThreadPoolExecutor(_NUM_READERS) as pool:
-        try:
-            for name, variable in to_load:
-                if len(reading) == _NUM_READERS:
-                    earlier, value = reading.popleft()
-                    yield earlier, value.result()
-                value = pool.submit(_read, checkpoint, name, variable.shape)
-                reading.append((variable, value))
-            for earlier, value in reading:
-                yield earlier, value.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+
+    def __init__(self, checkpoint):
+        self._checkpoint = checkpoint
+        self._pool = futures.ThreadPoolExecutor(_NUM_READERS)
+        self._begun = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, wanted):
+        """Begins to read those of the `TensorName`s that fit.
+
+        They are all held until they are read: variables that are not filled
+        yet take no memory, so that there is one copy of the weights.
+        """
+        file_format = self._checkpoint.file_format
+        for name in wanted:
+            found = self._checkpoint.shapes.get(name.stored_name(file_format))
+            shape = name.stored_shape(file_format)
+            if found is not None and (
+                found == shape or reader.can_extend(name, found, shape)
+            ):
+                self._submit(name)
+
+    def read(self, to_load):
+        """Yields (variable, its value) of (name, variable), in order.
+
+        No more values than threads are held beside the variables, and those
+        that were begun before.
+        """
+        for index, (name, variable) in enumerate(to_load):
+            for ahead, _ in to_load[index : index + _NUM_READERS]:
+                if ahead not in self._begun:
+                    self._submit(ahead)
+            yield variable, self._begun.pop(name).result()
+
+    def _submit(self, name):
+        self._begun[name] = self._pool.submit(
+            _read, self._checkpoint, name, name.shape
+        )
 
 
 def _read(checkpoint, name, shape):
