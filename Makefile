@@ -40,7 +40,7 @@ survival-check: $(VENV)/installed
 
 # The records of Apache Beam's pipeline, and the local builder's.
 beam-check: .venv-beam/installed
-	.venv-beam/bin/python -m pytest tests/test_pretraining_beam.py
+	.venv-beam/bin/python -m pytest -m peers tests/test_pretraining_beam.py
 
 .venv-beam/installed: setup.py
 	$(PYTHON) -m venv .venv-beam
