@@ -15,7 +15,8 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test parity-check serving-check survival-check beam-check tpu-check clean
+.PHONY: demo test parity-check serving-check serving-endurance survival-check \
+	beam-check tpu-check clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -33,6 +34,10 @@ parity-check: $(VENV)/installed
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
 	BERT_TF_SERVING_PYTHONS=$(subst $(space),:,$(SERVING_VENVS:%=$(CURDIR)/%/bin/python)) \
 		$(VENV)/bin/python -m pytest -m peers tests/test_serving_releases.py
+
+# A servable's memory over 100,000 requests. A quarter of an hour.
+serving-endurance: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m slow -s tests/test_serving_endurance.py
 
 # Runs killed at twenty times; the same steps on devices and workers. Minutes.
 survival-check: $(VENV)/installed
