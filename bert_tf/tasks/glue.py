@@ -17,6 +17,7 @@ from bert_tf import features
 from bert_tf.checkpoints import model_folder
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import metrics
+from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.class_weights import WeightedCrossEntropy
 from bert_tf.training.objective import Objective
@@ -149,17 +150,8 @@ class GlueTask:
             ValueError: If it is of another family, a key is missing or
                 unknown, or a value is out of its range.
         """
-        keys = ("family", "name", "kind", "text_features", "labels", "metrics")
-        if not isinstance(values, dict) or set(values) != set(keys):
-            raise ValueError(
-                f"A task must have the keys {', '.join(keys)}. "
-                f"Received: {values!r}."
-            )
-        if values["family"] != FAMILY:
-            raise ValueError(
-                f"`family` must be {FAMILY!r}. "
-                f"Received: family={values['family']!r}."
-            )
+        keys = ("name", "kind", "text_features", "labels", "metrics")
+        starting_point.check_task(values, FAMILY, keys)
         task = cls(
             name=values["name"],
             text_features=values["text_features"],
@@ -204,7 +196,7 @@ class GlueTask:
         """
 
         def weights(batch):
-            return {"loss": ops.sum(_example_weights(batch))}
+            return {"loss": ops.sum(objectives.example_weights(batch))}
 
         def losses(outputs, batch):
             labels_B = batch[features.LABELS]
@@ -212,19 +204,20 @@ class GlueTask:
             if self.class_weights:
                 weights_K = ops.convert_to_tensor(self.class_weights, "float32")
                 losses_B = losses_B * ops.take(weights_K, labels_B)
-            return {"loss": ops.sum(_example_weights(batch) * losses_B)}
+            return {
+                "loss": ops.sum(objectives.example_weights(batch) * losses_B)
+            }
 
         def metrics_of_batch(outputs, batch):
             if not self.labels:
                 return {}
-            weights_B = _example_weights(batch)
-            labels_B = batch[features.LABELS]
-            hits_B = ops.equal(
-                ops.cast(ops.argmax(outputs, axis=-1), labels_B.dtype),
-                labels_B,
-            )
-            total = ops.sum(weights_B * ops.cast(hits_B, "float32"))
-            return {"accuracy": (total, ops.sum(weights_B))}
+            return {
+                "accuracy": objectives.accuracy(
+                    outputs,
+                    batch[features.LABELS],
+                    objectives.example_weights(batch),
+                )
+            }
 
         return Objective(
             weights=weights, losses=losses, metrics=metrics_of_batch
@@ -242,8 +235,7 @@ class GlueTask:
         """
         if not self.labels:
             return ops.square(logits[:, 0] - labels)
-        picked = ops.take_along_axis(logits, labels[:, None], axis=-1)
-        return ops.logsumexp(logits, axis=-1) - picked[:, 0]
+        return objectives.cross_entropy(logits, labels)
 
     def decode(self, logits):
         """Returns answers from logits, in TensorFlow's own operations.
@@ -313,10 +305,3 @@ def tuned_task(folder, task=None):
             f"Received: task_name={task.name!r}."
         )
     return found
-
-
-def _example_weights(batch):
-    weights = batch.get(features.EXAMPLE_WEIGHTS)
-    if weights is None:
-        return ops.ones(ops.shape(batch[features.LABELS]), "float32")
-    return weights

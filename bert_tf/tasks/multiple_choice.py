@@ -16,6 +16,8 @@ from keras import ops
 from bert_tf import features
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.tasks import metrics
+from bert_tf.tasks import objectives
+from bert_tf.tasks import starting_point
 from bert_tf.training.objective import Objective
 
 FAMILY = "multiple_choice"
@@ -67,17 +69,7 @@ class MultipleChoiceTask:
             ValueError: If it is of another family, a key is missing or
                 unknown, or a value is out of its range.
         """
-        keys = ("family", "num_choices")
-        if not isinstance(values, dict) or set(values) != set(keys):
-            raise ValueError(
-                f"A task must have the keys {', '.join(keys)}. "
-                f"Received: {values!r}."
-            )
-        if values["family"] != FAMILY:
-            raise ValueError(
-                f"`family` must be {FAMILY!r}. "
-                f"Received: family={values['family']!r}."
-            )
+        starting_point.check_task(values, FAMILY, ("num_choices",))
         return cls(num_choices=values["num_choices"])
 
     def make_model(self, config, dtype=None):
@@ -106,21 +98,22 @@ class MultipleChoiceTask:
         """
 
         def weights(batch):
-            return {"loss": ops.sum(_example_weights(batch))}
+            return {"loss": ops.sum(objectives.example_weights(batch))}
 
         def losses(outputs, batch):
             losses_B = self.example_losses(outputs, batch[features.LABELS])
-            return {"loss": ops.sum(_example_weights(batch) * losses_B)}
+            return {
+                "loss": ops.sum(objectives.example_weights(batch) * losses_B)
+            }
 
         def metrics_of_batch(outputs, batch):
-            weights_B = _example_weights(batch)
-            labels_B = batch[features.LABELS]
-            hits_B = ops.equal(
-                ops.cast(ops.argmax(outputs, axis=-1), labels_B.dtype),
-                labels_B,
-            )
-            total = ops.sum(weights_B * ops.cast(hits_B, "float32"))
-            return {"accuracy": (total, ops.sum(weights_B))}
+            return {
+                "accuracy": objectives.accuracy(
+                    outputs,
+                    batch[features.LABELS],
+                    objectives.example_weights(batch),
+                )
+            }
 
         return Objective(
             weights=weights, losses=losses, metrics=metrics_of_batch
@@ -133,8 +126,7 @@ class MultipleChoiceTask:
             logits: float32 `[B, C]`, a tensor or an array.
             labels: int32 `[B]`, numbers of the right choices.
         """
-        picked = ops.take_along_axis(logits, labels[:, None], axis=-1)
-        return ops.logsumexp(logits, axis=-1) - picked[:, 0]
+        return objectives.cross_entropy(logits, labels)
 
     def decode(self, logits):
         """Returns answers from logits, in TensorFlow's own operations.
@@ -160,10 +152,3 @@ class MultipleChoiceTask:
         """
         predictions = np.argmax(logits, axis=-1)
         return {"accuracy": metrics.accuracy(predictions, labels)}
-
-
-def _example_weights(batch):
-    weights = batch.get(features.EXAMPLE_WEIGHTS)
-    if weights is None:
-        return ops.ones(ops.shape(batch[features.LABELS]), "float32")
-    return weights

@@ -16,6 +16,8 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.tasks import objectives
+from bert_tf.tasks import starting_point
 from bert_tf.training.objective import Objective
 
 FAMILY = "squad"
@@ -103,16 +105,7 @@ class SquadTask:
                 unknown, or a value is out of its range.
         """
         fields = [field.name for field in dataclasses.fields(cls)]
-        if not isinstance(values, dict) or set(values) != {"family", *fields}:
-            raise ValueError(
-                f"A task must have the keys family, {', '.join(fields)}. "
-                f"Received: {values!r}."
-            )
-        if values["family"] != FAMILY:
-            raise ValueError(
-                f"`family` must be {FAMILY!r}. "
-                f"Received: family={values['family']!r}."
-            )
+        starting_point.check_task(values, FAMILY, fields)
         return cls(**{name: values[name] for name in fields})
 
     def make_model(self, config, dtype=None):
@@ -144,7 +137,7 @@ class SquadTask:
         """
 
         def weights(batch):
-            return {"loss": ops.sum(_example_weights(batch))}
+            return {"loss": ops.sum(objectives.example_weights(batch))}
 
         def losses(outputs, batch):
             labels = batch[features.LABELS]
@@ -152,7 +145,9 @@ class SquadTask:
                 _half_cross_entropy(labels[name], outputs[name])
                 for name in OUTPUTS
             )
-            return {"loss": ops.sum(_example_weights(batch) * losses_B)}
+            return {
+                "loss": ops.sum(objectives.example_weights(batch) * losses_B)
+            }
 
         return Objective(
             weights=weights,
@@ -198,10 +193,3 @@ def _half_cross_entropy(places, logits):
     places_B1 = ops.reshape(ops.cast(places, "int32"), (-1, 1))
     picked_B1 = ops.take_along_axis(logits_BL, places_B1, axis=-1)
     return 0.5 * (ops.logsumexp(logits_BL, axis=-1) - picked_B1[:, 0])
-
-
-def _example_weights(batch):
-    weights = batch.get(features.EXAMPLE_WEIGHTS)
-    if weights is None:
-        return ops.ones(ops.shape(batch[features.INPUT_IDS])[0], "float32")
-    return weights

@@ -215,6 +215,30 @@ def tuned_folder(output_dir, init_checkpoint):
     return init_checkpoint
 
 
+def check_task(values, family, keys):
+    """Checks what task.json holds, before a task is made of it.
+
+    Args:
+        values: Its content.
+        family: What `family` must be in it.
+        keys: Names of all other values.
+
+    Raises:
+        ValueError: If a key is missing or unknown, or the family another.
+    """
+    keys = ("family", *keys)
+    if not isinstance(values, dict) or set(values) != set(keys):
+        raise ValueError(
+            f"A task must have the keys {', '.join(keys)}. "
+            f"Received: {values!r}."
+        )
+    if values["family"] != family:
+        raise ValueError(
+            f"`family` must be {family!r}. "
+            f"Received: family={values['family']!r}."
+        )
+
+
 def stored_task(folder, task_class):
     """Returns the task that a model folder was tuned to.
 

@@ -18,6 +18,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import entity_scores
 from bert_tf.tasks import entity_tags
+from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
 from bert_tf.training.objective import Objective
 
@@ -90,17 +91,7 @@ class TaggingTask:
             ValueError: If it is of another family, a key is missing or
                 unknown, or a value is out of its range.
         """
-        keys = ("family", "scheme", "labels")
-        if not isinstance(values, dict) or set(values) != set(keys):
-            raise ValueError(
-                f"A task must have the keys {', '.join(keys)}. "
-                f"Received: {values!r}."
-            )
-        if values["family"] != FAMILY:
-            raise ValueError(
-                f"`family` must be {FAMILY!r}. "
-                f"Received: family={values['family']!r}."
-            )
+        starting_point.check_task(values, FAMILY, ("scheme", "labels"))
         return cls(scheme=values["scheme"], labels=values["labels"])
 
     def make_model(self, config, dtype=None):
@@ -139,14 +130,11 @@ class TaggingTask:
             return {"loss": ops.sum(_word_weights(batch) * losses_BL)}
 
         def metrics_of_batch(outputs, batch):
-            weights_BL = _word_weights(batch)
-            labels_BL = batch[features.LABELS]
-            hits_BL = ops.equal(
-                ops.cast(ops.argmax(outputs, axis=-1), labels_BL.dtype),
-                labels_BL,
-            )
-            total = ops.sum(weights_BL * ops.cast(hits_BL, "float32"))
-            return {"token_accuracy": (total, ops.sum(weights_BL))}
+            return {
+                "token_accuracy": objectives.accuracy(
+                    outputs, batch[features.LABELS], _word_weights(batch)
+                )
+            }
 
         return Objective(
             weights=weights, losses=losses, metrics=metrics_of_batch
@@ -285,7 +273,5 @@ def _word_weights(batch):
     weights_BL = ops.cast(
         ops.not_equal(batch[features.LABELS], IGNORED), "float32"
     )
-    weights_B = batch.get(features.EXAMPLE_WEIGHTS)
-    if weights_B is None:
-        return weights_BL
+    weights_B = objectives.example_weights(batch)
     return weights_BL * ops.expand_dims(weights_B, axis=-1)
