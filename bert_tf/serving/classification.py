@@ -6,7 +6,6 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints import hugging_face
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import signatures
-from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks.glue import GlueTask
 
@@ -30,14 +29,6 @@ class Classification(Servable):
             BertClassifier,
             num_labels=self.task.num_outputs,
             dtype=dtype,
-        )
-
-    def make_module(self, source, vocab_path, takes_text):
-        return ServingModule(
-            source.model,
-            source.preprocessor,
-            vocab_path,
-            takes_text=takes_text,
         )
 
     def make_signatures(self, module, source):

@@ -48,11 +48,7 @@ class MultipleChoice(Servable):
         def answer(inputs):
             return self.task.decode(module(inputs, training=False))
 
-        @tf.function(autograph=False)
-        def ids(inputs):
-            return answer(inputs)
-
-        of_ids = ids.get_concrete_function(module.ids_spec())
+        of_ids = signatures.of_ids(module, answer)
         if module.preprocessor is None:
             return {signatures.DEFAULT: of_ids}
 

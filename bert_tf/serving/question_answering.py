@@ -14,7 +14,6 @@ from bert_tf.serving import answer_choice
 from bert_tf.serving import chunks
 from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
-from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks import squad_answers
 from bert_tf.tasks import squad_files
@@ -59,14 +58,6 @@ class QuestionAnswering(Servable):
     def load(self, model_dir, dtype=None):
         return checkpoints.load(model_dir, BertSpanPredictor, dtype=dtype)
 
-    def make_module(self, source, vocab_path, takes_text):
-        return ServingModule(
-            source.model,
-            source.preprocessor,
-            vocab_path,
-            takes_text=takes_text,
-        )
-
     def make_signatures(self, module, source):
         def answer_ids(inputs):
             outputs = module(inputs, training=False)
@@ -86,14 +77,9 @@ class QuestionAnswering(Servable):
                 module,
             )
 
-        @tf.function(autograph=False)
-        def ids(inputs):
-            return answer_ids(inputs)
-
-        of_ids = ids.get_concrete_function(module.ids_spec())
-        return {signatures.IDS: of_ids} | signatures.of_strings(
-            answer_texts, self.text_features
-        )
+        return {
+            signatures.IDS: signatures.of_ids(module, answer_ids)
+        } | signatures.of_strings(answer_texts, self.text_features)
 
     def hard_texts(self, num_strings):
         # The question is the string before.

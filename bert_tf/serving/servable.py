@@ -5,12 +5,15 @@ A class for each kind stands in a module beside this one (`classification`,
 warm-up and the check know no more of a kind than is here.
 """
 
+import abc
+
 import tensorflow as tf
 
 from bert_tf.serving import texts as texts_lib
+from bert_tf.serving.module import ServingModule
 
 
-class Servable:
+class Servable(abc.ABC):
     """One kind of answers to texts.
 
     Attributes:
@@ -35,7 +38,9 @@ class Servable:
 
     def check_text_features(self, text_features):
         """Raises `ValueError` unless the texts may be these, one or two."""
+        del text_features  # Most take any.
 
+    @abc.abstractmethod
     def load(self, model_dir, dtype=None):
         """Returns the Keras model of a model folder.
 
@@ -46,7 +51,6 @@ class Servable:
         Raises:
             ValueError: If it cannot be loaded, or is no model for this.
         """
-        raise NotImplementedError
 
     def make_module(self, source, vocab_path, takes_text):
         """Returns the `ServingModule`, or what is saved in its stead.
@@ -56,12 +60,18 @@ class Servable:
             vocab_path: The vocabulary, a local file.
             takes_text: Whether strings go in, or ids only.
         """
-        raise NotImplementedError
+        return ServingModule(
+            source.model,
+            source.preprocessor,
+            vocab_path,
+            takes_text=takes_text,
+        )
 
+    @abc.abstractmethod
     def make_signatures(self, module, source):
         """Returns {name: ConcreteFunction} of what `make_module` returned."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def trained_answers(self, source, inputs, texts):
         """Returns what the signatures must answer, by the name of the output.
 
@@ -73,7 +83,6 @@ class Servable:
         Returns:
             {name: array}, of all outputs that any signature has.
         """
-        raise NotImplementedError
 
     def read_texts(self, path):
         """Returns the texts of a file of the task's, None if it has no form.
@@ -87,6 +96,7 @@ class Servable:
         Raises:
             ValueError: If the file is not of the task's form.
         """
+        del path  # Most kinds have no files of their own.
 
     def settle_ties(self, source, texts, trained, answers, tolerance):
         """Returns trained answers that choose as `answers` do between equals.

@@ -139,22 +139,33 @@ def make_signatures(
         inputs = _preprocess(module, texts, text_features)
         return complete(texts, answer_packed(inputs))
 
-    @tf.function(autograph=False)
-    def ids(inputs):
-        return answer(inputs)
-
-    of_ids = ids.get_concrete_function(module.ids_spec())
+    ids = of_ids(module, answer)
     if module.preprocessor is not None:
-        return {IDS: of_ids} | of_strings(answer_texts, text_features)
+        return {IDS: ids} | of_strings(answer_texts, text_features)
 
     @tf.function(autograph=False)
     def examples(serialized):
         return answer(_parse_ids(module, serialized))
 
     return {
-        DEFAULT: of_ids,
+        DEFAULT: ids,
         EXAMPLES: examples.get_concrete_function(_serialized_spec()),
     }
+
+
+def of_ids(module, answer):
+    """Returns the signature of ids, a ConcreteFunction.
+
+    Args:
+        module: A `ServingModule`.
+        answer: A function from the module's inputs to {output: tensor}.
+    """
+
+    @tf.function(autograph=False)
+    def ids(inputs):
+        return answer(inputs)
+
+    return ids.get_concrete_function(module.ids_spec())
 
 
 def of_strings(answer_texts, text_features):

@@ -15,7 +15,6 @@ from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import chunks
 from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
-from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks import entity_tags
 from bert_tf.tasks.tagging_files import TaggingExamples
@@ -66,14 +65,6 @@ class Tagging(Servable):
             dtype=dtype,
         )
 
-    def make_module(self, source, vocab_path, takes_text):
-        return ServingModule(
-            source.model,
-            source.preprocessor,
-            vocab_path,
-            takes_text=takes_text,
-        )
-
     def make_signatures(self, module, source):
         def answer_ids(inputs):
             probabilities = tf.nn.softmax(module(inputs, training=False))
@@ -101,14 +92,9 @@ class Tagging(Servable):
                 ),
             )
 
-        @tf.function(autograph=False)
-        def ids(inputs):
-            return answer_ids(inputs)
-
-        of_ids = ids.get_concrete_function(module.ids_spec())
-        return {signatures.IDS: of_ids} | signatures.of_strings(
-            answer_texts, source.text_features
-        )
+        return {
+            signatures.IDS: signatures.of_ids(module, answer_ids)
+        } | signatures.of_strings(answer_texts, source.text_features)
 
     def hard_texts(self, num_strings):
         return [(text,) for text in texts_lib.hard_uncut_texts()]
