@@ -3,17 +3,10 @@
 Letters: B examples, C choices, L sequence length.
 """
 
-import dataclasses
-import functools
-
-import numpy as np
 import tensorflow as tf
 
-from bert_tf import features
-from bert_tf.tasks.multiple_choice_files import ChoiceExamples
+from bert_tf.tasks.text_source import StringSource
 from bert_tf.text import packing
-from bert_tf.text.preprocessor import Preprocessor
-from bert_tf.training import input_pipeline
 
 _CONTEXTS = "contexts"
 _CHOICES = "choices"
@@ -46,99 +39,27 @@ def by_example(inputs, num_choices):
     }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceSource:
-    """Examples as `training.input_pipeline` describes a source.
+class ChoiceSource(StringSource):
+    """Contexts with choices: `ChoiceExamples`.
 
     The batches are dictionaries of the model inputs, int32 `[B, C, L]`, and
-    `labels` int32 `[B]`, if the examples have any. The order of training is a
-    function of (seed, epoch).
-
-    Args:
-        examples: The `ChoiceExamples`.
-        preprocessor: The `Preprocessor`.
-        seed: Of the order of the training examples.
-        is_trimmed: Whether L is the length of the batch's longest sequence.
-            If not, it is the preprocessor's, as TPUs need it.
-        window_batches: 0, or sort so many batches by length; see
-            `input_pipeline.ArraySource`.
+    `labels` int32 `[B]`, if the examples have any.
     """
 
-    examples: ChoiceExamples
-    preprocessor: Preprocessor
-    seed: int = 12345
-    is_trimmed: bool = False
-    window_batches: int = 0
-
-    @property
-    def num_examples(self):
-        return len(self.examples)
-
-    def training_batches(self, batch_size, start_example=0, context=None):
-        """Returns a `tf.data.Dataset` without end: {name: [B, ...]}.
-
-        Args:
-            batch_size: Examples a step, over all replicas.
-            start_example: The number of the first one, counted over all
-                epochs from 0.
-            context: The host's `tf.distribute.InputContext`.
-        """
-        return self._preprocess(
-            self._rows(self._lengths).training_batches(
-                batch_size, start_example, context
-            )
-        )
-
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
-        """Returns a `tf.data.Dataset` of every example once, in order.
-
-        The last batch is filled up with empty texts, whose `example_weights`
-        are 0.
-
-        Args:
-            batch_size: Examples a step, over all replicas.
-            max_batches: If given, stop after so many.
-            context: The host's `tf.distribute.InputContext`.
-        """
-        return self._preprocess(
-            self._rows().evaluation_batches(batch_size, max_batches, context)
-        )
-
-    @functools.cached_property
-    def _lengths(self):
-        if not self.window_batches:
-            return None
-        return np.max(input_pipeline.example_lengths(self), axis=-1)
-
-    def _rows(self, lengths=None):
-        arrays = {
-            _CONTEXTS: tf.constant(self.examples.contexts),
-            _CHOICES: tf.constant(self.examples.choices),
+    def strings(self):
+        return {
+            _CONTEXTS: self.examples.contexts,
+            _CHOICES: self.examples.choices,
         }
-        if self.examples.labels is not None:
-            arrays[features.LABELS] = tf.constant(self.examples.labels)
-        return input_pipeline.ArraySource(
-            arrays=arrays,
-            seed=self.seed,
-            lengths=lengths,
-            window_batches=self.window_batches,
-        )
 
-    def _preprocess(self, batches):
+    def preprocess(self, strings):
         def preprocessor(texts):
             inputs = self.preprocessor(texts)
             return packing.trim_padding(inputs) if self.is_trimmed else inputs
 
-        def preprocess(batch):
-            choices = batch.pop(_CHOICES)
-            inputs = make_inputs(preprocessor, batch.pop(_CONTEXTS), choices)
-            length = (
-                None if self.is_trimmed else self.preprocessor.max_seq_length
-            )
-            for value in inputs.values():
-                value.set_shape([*choices.shape, length])
-            return inputs | batch
-
-        return batches.map(
-            preprocess, num_parallel_calls=tf.data.AUTOTUNE
-        ).prefetch(tf.data.AUTOTUNE)
+        choices = strings[_CHOICES]
+        inputs = make_inputs(preprocessor, strings[_CONTEXTS], choices)
+        length = None if self.is_trimmed else self.preprocessor.max_seq_length
+        for value in inputs.values():
+            value.set_shape([*choices.shape, length])
+        return inputs

@@ -1,28 +1,26 @@
 """Batches of a task's texts: raw strings, made to model inputs in tf.data."""
 
+import abc
 import dataclasses
 import functools
 
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.tasks.tsv import Examples
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import input_pipeline
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextSource:
-    """Examples as `training.input_pipeline` describes a source.
+class StringSource(abc.ABC):
+    """Examples of strings, as `training.input_pipeline` describes a source.
 
-    The batches are dictionaries of the model inputs, int32 `[B, L]`, and
-    `labels`, int32 or float32 `[B]`, if the examples have any. The order of
-    training is a function of (seed, epoch), and batches run on from one epoch
-    into the next, as in google-research/bert: all are full.
+    Batches run on from one epoch into the next, as in google-research/bert:
+    all are full. The order of training is a function of (seed, epoch).
 
     Args:
-        examples: The `Examples`.
+        examples: Has a length, and `labels`, an array or None.
         preprocessor: The `Preprocessor`.
         seed: Of the order of the training examples.
         is_trimmed: Whether L is the length of the batch's longest text. If
@@ -32,11 +30,23 @@ class TextSource:
             `input_pipeline.ArraySource`.
     """
 
-    examples: Examples
+    examples: object
     preprocessor: Preprocessor
     seed: int = 12345
     is_trimmed: bool = False
     window_batches: int = 0
+
+    @abc.abstractmethod
+    def strings(self):
+        """Returns the texts of all examples: {name: string [N, ...]}."""
+
+    @abc.abstractmethod
+    def preprocess(self, strings):
+        """Returns the model inputs of a batch: {name: int32 [B, ..., L]}.
+
+        Args:
+            strings: A batch of what `strings` returned, in tensors.
+        """
 
     @property
     def num_examples(self):
@@ -51,7 +61,7 @@ class TextSource:
                 epochs from 0.
             context: The host's `tf.distribute.InputContext`.
         """
-        return self._preprocess(
+        return self._map(
             self._rows(self._lengths).training_batches(
                 batch_size, start_example, context
             )
@@ -68,22 +78,21 @@ class TextSource:
             max_batches: If given, stop after so many.
             context: The host's `tf.distribute.InputContext`.
         """
-        return self._preprocess(
+        return self._map(
             self._rows().evaluation_batches(batch_size, max_batches, context)
         )
 
     @functools.cached_property
     def _lengths(self):
-        return (
-            input_pipeline.example_lengths(self)
-            if self.window_batches
-            else None
-        )
+        if not self.window_batches:
+            return None
+        # The longest of an example's sequences, where it has several.
+        lengths = input_pipeline.example_lengths(self)
+        return lengths.reshape(self.num_examples, -1).max(axis=1)
 
     def _rows(self, lengths=None):
         arrays = {
-            f"text_{index}": tf.constant(texts)
-            for index, texts in enumerate(self.examples.texts)
+            name: tf.constant(texts) for name, texts in self.strings().items()
         }
         if self.examples.labels is not None:
             arrays[features.LABELS] = tf.constant(self.examples.labels)
@@ -94,18 +103,32 @@ class TextSource:
             window_batches=self.window_batches,
         )
 
-    def _preprocess(self, batches):
-        num_texts = len(self.examples.texts)
+    def _map(self, batches):
+        names = tuple(self.strings())
 
         def preprocess(batch):
-            texts = [batch.pop(f"text_{index}") for index in range(num_texts)]
-            inputs = self.preprocessor(
-                texts[0] if num_texts == 1 else tuple(texts)
-            )
-            if self.is_trimmed:
-                inputs = packing.trim_padding(inputs)
-            return inputs | batch
+            strings = {name: batch.pop(name) for name in names}
+            return self.preprocess(strings) | batch
 
         return batches.map(
             preprocess, num_parallel_calls=tf.data.AUTOTUNE
         ).prefetch(tf.data.AUTOTUNE)
+
+
+class TextSource(StringSource):
+    """Single texts or pairs: `tsv.Examples`.
+
+    The batches are dictionaries of the model inputs, int32 `[B, L]`, and
+    `labels`, int32 or float32 `[B]`, if the examples have any.
+    """
+
+    def strings(self):
+        return {
+            f"text_{index}": texts
+            for index, texts in enumerate(self.examples.texts)
+        }
+
+    def preprocess(self, strings):
+        texts = tuple(strings.values())
+        inputs = self.preprocessor(texts[0] if len(texts) == 1 else texts)
+        return packing.trim_padding(inputs) if self.is_trimmed else inputs
