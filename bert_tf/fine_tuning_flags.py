@@ -6,11 +6,13 @@ original has another default says so before its flags are parsed:
     fine_tuning_flags.set_defaults(max_seq_length=384)
 """
 
+import os
 import sys
 
 from absl import flags
 from absl import logging
 
+from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
 from bert_tf.tasks import tuning
 from bert_tf.tasks.fine_tuning_config import FineTuningConfig
@@ -171,6 +173,75 @@ def make_config():
     if config.do_train:
         starting_point.check_output_dir(config.output_dir)
     return config
+
+
+def tuned_folder(config):
+    """Returns the folder of the tuned model, None if one is to be trained."""
+    if config.do_train:
+        return None
+    return starting_point.tuned_folder(
+        config.output_dir, config.init_checkpoint
+    )
+
+
+def make_model(start, task, config, strategy, policy):
+    """Returns the model that is to be tuned, or was."""
+    with strategy.scope():
+        if config.do_train:
+            return start.new_model(task, policy)
+        return start.tuned_model(task, policy)
+
+
+def tune_or_evaluate(
+    model,
+    task,
+    source,
+    config,
+    start,
+    strategy,
+    folder,
+    evaluate,
+    settings=None,
+):
+    """Does what --do_train and --do_eval ask for.
+
+    Args:
+        model: Of `make_model`.
+        task: What it is tuned to.
+        source: The source of the training set; None without --do_train.
+        config: The `FineTuningConfig`.
+        start: The `StartingPoint`.
+        strategy: The `tf.distribute.Strategy`.
+        folder: Of `tuned_folder`.
+        evaluate: Returns {name: float}; called with --do_eval.
+        settings: As of `tuning.tune`.
+
+    Returns:
+        The results, with their `global_step`; None without --do_eval.
+    """
+    if config.do_train:
+        return tune(
+            model,
+            task,
+            source,
+            config,
+            start,
+            strategy,
+            evaluate if config.do_eval else None,
+            settings=settings,
+        )
+    if not config.do_eval:
+        return None
+    step = fine_tuning.trained_steps(folder)
+    return evaluate() | {"global_step": step}
+
+
+def report_results(config, results):
+    """Writes and prints the results of an evaluation."""
+    path = os.path.join(config.output_dir, "eval_results.txt")
+    fine_tuning.write_results(path, results)
+    for name in sorted(results):
+        print(f"{name} = {results[name]}")
 
 
 def tune(*arguments, **options):

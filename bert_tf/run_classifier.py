@@ -43,7 +43,6 @@ from bert_tf.tasks import glue
 from bert_tf.tasks import glue_files
 from bert_tf.tasks import glue_report
 from bert_tf.tasks import run_report
-from bert_tf.tasks import starting_point
 from bert_tf.tasks import tfds_examples
 from bert_tf.tasks import tsv
 from bert_tf.tasks import tuning
@@ -102,11 +101,7 @@ def main(argv):
     keras.utils.set_random_seed(config.random_seed)
 
     # Data.
-    folder = None
-    if not config.do_train:
-        folder = starting_point.tuned_folder(
-            config.output_dir, config.init_checkpoint
-        )
+    folder = fine_tuning_flags.tuned_folder(config)
     task_files = _find_task(config, folder, builder)
     task = task_files.task
     examples = {
@@ -135,11 +130,7 @@ def main(argv):
     }
 
     # Model.
-    with strategy.scope():
-        if config.do_train:
-            model = start.new_model(task, policy)
-        else:
-            model = start.tuned_model(task, policy)
+    model = fine_tuning_flags.make_model(start, task, config, strategy, policy)
     predictor = fine_tuning.Predictor(model, strategy)
     logits = {}
 
@@ -161,21 +152,17 @@ def main(argv):
             results |= new
         return results | {"loss": results["eval_loss"]}
 
-    results = None
-    if config.do_train:
-        results = fine_tuning_flags.tune(
-            model,
-            task,
-            sources[glue_files.TRAIN],
-            config,
-            start,
-            strategy,
-            evaluate if config.do_eval else None,
-            settings=settings,
-        )
-    elif config.do_eval:
-        step = fine_tuning.trained_steps(folder)
-        results = evaluate() | {"global_step": step}
+    results = fine_tuning_flags.tune_or_evaluate(
+        model,
+        task,
+        sources.get(glue_files.TRAIN),
+        config,
+        start,
+        strategy,
+        folder,
+        evaluate,
+        settings=settings,
+    )
     if config.do_eval:
         if results["global_step"] != fine_tuning.trained_steps(
             folder or config.output_dir
@@ -183,10 +170,7 @@ def main(argv):
             # The last epoch's answers are there, but another one was best.
             evaluate()
         if is_chief:
-            path = _output(config, "eval_results.txt")
-            fine_tuning.write_results(path, results)
-            for name in sorted(results):
-                print(f"{name} = {results[name]}")
+            fine_tuning_flags.report_results(config, results)
             run_report.write(
                 config.output_dir,
                 f"{task.name}: {task.main_metric} "

@@ -54,11 +54,8 @@ def main(argv):
     keras.utils.set_random_seed(config.random_seed)
 
     # Data.
-    folder, task = None, None
-    if not config.do_train:
-        folder = starting_point.tuned_folder(
-            config.output_dir, config.init_checkpoint
-        )
+    folder, task = fine_tuning_flags.tuned_folder(config), None
+    if folder is not None:
         task = starting_point.stored_task(folder, MultipleChoiceTask)
     examples = _read(config, task)
     if task is None:
@@ -77,11 +74,7 @@ def main(argv):
     }
 
     # Model.
-    with strategy.scope():
-        if config.do_train:
-            model = start.new_model(task, policy)
-        else:
-            model = start.tuned_model(task, policy)
+    model = fine_tuning_flags.make_model(start, task, config, strategy, policy)
     predictor = fine_tuning.Predictor(model, strategy)
 
     def evaluate():
@@ -89,25 +82,18 @@ def main(argv):
         logits = predictor(source, config.eval_batch_size)
         return fine_tuning.evaluate(task, logits, source.examples.labels)
 
-    results = None
-    if config.do_train:
-        results = fine_tuning_flags.tune(
-            model,
-            task,
-            sources[_TRAIN_FILE.name],
-            config,
-            start,
-            strategy,
-            evaluate if config.do_eval else None,
-        )
-    elif config.do_eval:
-        step = fine_tuning.trained_steps(folder)
-        results = evaluate() | {"global_step": step}
+    results = fine_tuning_flags.tune_or_evaluate(
+        model,
+        task,
+        sources.get(_TRAIN_FILE.name),
+        config,
+        start,
+        strategy,
+        folder,
+        evaluate,
+    )
     if config.do_eval and is_chief:
-        path = os.path.join(config.output_dir, "eval_results.txt")
-        fine_tuning.write_results(path, results)
-        for name in sorted(results):
-            print(f"{name} = {results[name]}")
+        fine_tuning_flags.report_results(config, results)
     if config.do_predict:
         logits = predictor(sources[_TEST_FILE.name], config.predict_batch_size)
         if is_chief:

@@ -114,11 +114,7 @@ def main(argv):
     keras.utils.set_random_seed(config.random_seed)
 
     # Data.
-    folder = None
-    if not config.do_train:
-        folder = starting_point.tuned_folder(
-            config.output_dir, config.init_checkpoint
-        )
+    folder = fine_tuning_flags.tuned_folder(config)
     task = _find_task(folder)
     examples = {}
     if config.do_train:
@@ -143,11 +139,7 @@ def main(argv):
     }
 
     # Model.
-    with strategy.scope():
-        if config.do_train:
-            model = start.new_model(task, policy)
-        else:
-            model = start.tuned_model(task, policy)
+    model = fine_tuning_flags.make_model(start, task, config, strategy, policy)
     predictor = fine_tuning.Predictor(
         squad_answers.stacked_outputs(model, config.max_seq_length), strategy
     )
@@ -200,9 +192,7 @@ def main(argv):
         step = results["global_step"] if results else step
         results = _evaluate(task, examples["predict"], answers)
         results["global_step"] = step
-        fine_tuning.write_results(_output(config, "eval_results.txt"), results)
-        for name in sorted(results):
-            print(f"{name} = {results[name]}")
+        fine_tuning_flags.report_results(config, results)
     if config.do_predict:
         _write_answers(config, task, answers)
 

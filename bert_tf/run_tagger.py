@@ -30,7 +30,6 @@ from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks import entity_tags
 from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import starting_point
 from bert_tf.tasks import tagging
 from bert_tf.tasks import tagging_files
 from bert_tf.tasks import tagging_tfds
@@ -102,11 +101,7 @@ def main(argv):
     keras.utils.set_random_seed(config.random_seed)
 
     # Data.
-    folder = None
-    if not config.do_train:
-        folder = starting_point.tuned_folder(
-            config.output_dir, config.init_checkpoint
-        )
+    folder = fine_tuning_flags.tuned_folder(config)
     wanted = {
         tagging_files.TRAIN: config.do_train,
         tagging_files.DEV: config.do_eval,
@@ -131,11 +126,7 @@ def main(argv):
     }
 
     # Model.
-    with strategy.scope():
-        if config.do_train:
-            model = start.new_model(task, policy)
-        else:
-            model = start.tuned_model(task, policy)
+    model = fine_tuning_flags.make_model(start, task, config, strategy, policy)
     predictor = fine_tuning.Predictor(
         tagging_windows.padded_outputs(model, config.max_seq_length), strategy
     )
@@ -151,25 +142,18 @@ def main(argv):
         results |= task.scores(predicted, right)
         return {f"eval_{name}": value for name, value in results.items()}
 
-    results = None
-    if config.do_train:
-        results = fine_tuning_flags.tune(
-            model,
-            task,
-            sources[tagging_files.TRAIN],
-            config,
-            start,
-            strategy,
-            evaluate if config.do_eval else None,
-        )
-    elif config.do_eval:
-        step = fine_tuning.trained_steps(folder)
-        results = evaluate() | {"global_step": step}
+    results = fine_tuning_flags.tune_or_evaluate(
+        model,
+        task,
+        sources.get(tagging_files.TRAIN),
+        config,
+        start,
+        strategy,
+        folder,
+        evaluate,
+    )
     if config.do_eval and is_chief:
-        path = os.path.join(config.output_dir, "eval_results.txt")
-        fine_tuning.write_results(path, results)
-        for name in sorted(results):
-            print(f"{name} = {results[name]}")
+        fine_tuning_flags.report_results(config, results)
     if config.do_predict:
         source = sources[tagging_files.TEST]
         logits = predictor(source, config.predict_batch_size)
