@@ -6,6 +6,7 @@ original has another default says so before its flags are parsed:
     fine_tuning_flags.set_defaults(max_seq_length=384)
 """
 
+import dataclasses
 import os
 import sys
 
@@ -13,6 +14,7 @@ from absl import flags
 from absl import logging
 
 from bert_tf.tasks import fine_tuning
+from bert_tf.tasks import run_report
 from bert_tf.tasks import starting_point
 from bert_tf.tasks import tuning
 from bert_tf.tasks.fine_tuning_config import FineTuningConfig
@@ -213,7 +215,7 @@ def tune_or_evaluate(
         start: The `StartingPoint`.
         strategy: The `tf.distribute.Strategy`.
         folder: Of `tuned_folder`.
-        evaluate: Returns {name: float}; called with --do_eval.
+        evaluate: As of `tuning.tune`; called with --do_eval.
         settings: As of `tuning.tune`.
 
     Returns:
@@ -236,12 +238,33 @@ def tune_or_evaluate(
     return evaluate() | {"global_step": step}
 
 
-def report_results(config, results):
-    """Writes and prints the results of an evaluation."""
+def report_results(
+    config, task, folder, results, sections, settings=None, scores=None
+):
+    """Writes and prints the results of an evaluation, and writes its report.
+
+    Args:
+        config: The `FineTuningConfig`.
+        task: What the model is tuned to.
+        folder: Of `tuned_folder`.
+        results: {name: float}.
+        sections, scores: As of `run_report.write`.
+        settings: As of `tuning.tune`.
+    """
     path = os.path.join(config.output_dir, "eval_results.txt")
     fine_tuning.write_results(path, results)
     for name in sorted(results):
         print(f"{name} = {results[name]}")
+    run_report.write(
+        config.output_dir,
+        f"{getattr(task, 'name', task.family)}: {task.main_metric} "
+        f"{results[task.main_metric]:.4g}",
+        results,
+        tuning.read_record(folder or config.output_dir, task),
+        dataclasses.asdict(config) | task.to_dict() | (settings or {}),
+        sections,
+        scores,
+    )
 
 
 def tune(*arguments, **options):

@@ -42,7 +42,6 @@ from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import glue
 from bert_tf.tasks import glue_files
 from bert_tf.tasks import glue_report
-from bert_tf.tasks import run_report
 from bert_tf.tasks import tfds_examples
 from bert_tf.tasks import tsv
 from bert_tf.tasks import tuning
@@ -163,25 +162,17 @@ def main(argv):
         evaluate,
         settings=settings,
     )
-    if config.do_eval:
-        if results["global_step"] != fine_tuning.trained_steps(
-            folder or config.output_dir
-        ):
-            # The last epoch's answers are there, but another one was best.
-            evaluate()
-        if is_chief:
-            fine_tuning_flags.report_results(config, results)
-            run_report.write(
-                config.output_dir,
-                f"{task.name}: {task.main_metric} "
-                f"{results[task.main_metric]:.4g}",
-                results,
-                tuning.read_record(folder or config.output_dir, task),
-                dataclasses.asdict(config) | settings,
-                glue_report.sections(
-                    task, examples[glue_files.DEV], logits[glue_files.DEV]
-                ),
-            )
+    if config.do_eval and is_chief:
+        fine_tuning_flags.report_results(
+            config,
+            task,
+            folder,
+            results,
+            glue_report.sections(
+                task, examples[glue_files.DEV], logits[glue_files.DEV]
+            ),
+            settings=settings,
+        )
     for split in glue_files.TESTS:
         if split in sources:
             answers = predictor(sources[split], config.predict_batch_size)

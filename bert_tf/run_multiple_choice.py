@@ -10,9 +10,10 @@ reads SWAG's .csv, CODAH's .tsv, or .jsonl of objects with `context`, `choices`
 and `label` (see `tasks.multiple_choice_files`), and writes into --output_dir
 the tuned model as a model folder (config.json, model.safetensors, vocab.txt,
 tokenizer_config.json, task.json), the state of the training in train/, loss
-and accuracy of --eval_file in eval_results.txt, and the choices for
---test_file with all probabilities in test_results.tsv. There are as many
-choices as the first row has, and every other row must have so many.
+and accuracy of --eval_file in eval_results.txt, a report of them in report.md,
+and the choices for --test_file with all probabilities in test_results.tsv.
+There are as many choices as the first row has, and every other row must have
+so many.
 
 Run again with the same flags after a stop, it goes on.
 """
@@ -29,6 +30,7 @@ from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import multiple_choice_files
+from bert_tf.tasks import multiple_choice_report
 from bert_tf.tasks import starting_point
 from bert_tf.tasks import tuning
 from bert_tf.tasks.multiple_choice import MultipleChoiceTask
@@ -77,7 +79,10 @@ def main(argv):
     model = fine_tuning_flags.make_model(start, task, config, strategy, policy)
     predictor = fine_tuning.Predictor(model, strategy)
 
+    logits = None
+
     def evaluate():
+        nonlocal logits
         source = sources[_EVAL_FILE.name]
         logits = predictor(source, config.eval_batch_size)
         return fine_tuning.evaluate(task, logits, source.examples.labels)
@@ -93,7 +98,15 @@ def main(argv):
         evaluate,
     )
     if config.do_eval and is_chief:
-        fine_tuning_flags.report_results(config, results)
+        fine_tuning_flags.report_results(
+            config,
+            task,
+            folder,
+            results,
+            multiple_choice_report.sections(
+                task, examples[_EVAL_FILE.name], logits
+            ),
+        )
     if config.do_predict:
         logits = predictor(sources[_TEST_FILE.name], config.predict_batch_size)
         if is_chief:

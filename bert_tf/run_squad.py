@@ -10,9 +10,10 @@ writes into --output_dir the tuned model as a model folder (config.json,
 model.safetensors, vocab.txt, tokenizer_config.json, task.json), the state of
 the training in train/, the answers in predictions.json and
 nbest_predictions.json and, with --do_eval, their official scores in
-eval_results.txt. SQuAD 2.0 wants --version_2_with_negative; then
-null_odds.json tells by how much no answer beats the best one, and
---tune_null_threshold finds the odds from which the answer had better be empty.
+eval_results.txt and a report of them in report.md. SQuAD 2.0 wants
+--version_2_with_negative; then null_odds.json tells by how much no answer beats
+the best one, and --tune_null_threshold finds the odds from which the answer had
+better be empty.
 
 Run again with the same flags after a stop, it goes on.
 """
@@ -32,6 +33,7 @@ from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import squad
 from bert_tf.tasks import squad_answers
 from bert_tf.tasks import squad_files
+from bert_tf.tasks import squad_report
 from bert_tf.tasks import squad_scores
 from bert_tf.tasks import starting_point
 from bert_tf.tasks import tuning
@@ -171,9 +173,7 @@ def main(argv):
         )
     if not (config.do_predict or config.do_eval):
         return
-    step = fine_tuning.trained_steps(folder or config.output_dir)
-    # The answers of the last epoch are there, unless another one was best.
-    if results is None or results["global_step"] != step:
+    if answers is None:
         answers = find_answers(config.predict_batch_size)
     if not is_chief:
         return
@@ -189,10 +189,21 @@ def main(argv):
             )
             if config.do_train:
                 tuning.save_model(model, task, config, start)
-        step = results["global_step"] if results else step
+        step = (
+            results["global_step"]
+            if results
+            else fine_tuning.trained_steps(folder)
+        )
         results = _evaluate(task, examples["predict"], answers)
         results["global_step"] = step
-        fine_tuning_flags.report_results(config, results)
+        fine_tuning_flags.report_results(
+            config,
+            task,
+            folder,
+            results,
+            squad_report.sections(task, examples["predict"], answers, results),
+            scores=squad_report.SCORES,
+        )
     if config.do_predict:
         _write_answers(config, task, answers)
 

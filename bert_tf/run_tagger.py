@@ -8,9 +8,10 @@ reads train, dev and test files of one word a line with its columns (see
 `tasks.tagging_files`) and writes into --output_dir the tuned model as a model
 folder (config.json, model.safetensors, vocab.txt, tokenizer_config.json,
 task.json), the state of the training in train/, precision, recall and F1 of
-the development set's entities, as conlleval counts them, in eval_results.txt,
-and the test set with a column of predicted tags in test_predictions.txt. The
-sets of TensorFlow Datasets that are on this machine go as well:
+the development set's entities, as conlleval counts them, in eval_results.txt, a
+report of them in report.md, and the test set with a column of predicted tags in
+test_predictions.txt. The sets of TensorFlow Datasets that are on this machine
+go as well:
 
     python -m bert_tf.run_tagger --tfds_name=conll2003 \
         --tfds_data_dir=tensorflow_datasets ...
@@ -32,6 +33,7 @@ from bert_tf.tasks import entity_tags
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import tagging
 from bert_tf.tasks import tagging_files
+from bert_tf.tasks import tagging_report
 from bert_tf.tasks import tagging_tfds
 from bert_tf.tasks import tagging_windows
 from bert_tf.tasks import tfds_examples
@@ -131,12 +133,16 @@ def main(argv):
         tagging_windows.padded_outputs(model, config.max_seq_length), strategy
     )
 
+    dev_tags = None
+
     def evaluate():
+        nonlocal dev_tags
         source = sources[tagging_files.DEV]
         logits = predictor(source, config.eval_batch_size)
+        dev_tags = source.predict(logits)
         predicted, right = (
             source.examples.by_sentence(tags)
-            for tags in (source.predict(logits), source.examples.tags)
+            for tags in (dev_tags, source.examples.tags)
         )
         results = {"loss": source.loss(logits)}
         results |= task.scores(predicted, right)
@@ -153,7 +159,16 @@ def main(argv):
         evaluate,
     )
     if config.do_eval and is_chief:
-        fine_tuning_flags.report_results(config, results)
+        fine_tuning_flags.report_results(
+            config,
+            task,
+            folder,
+            results,
+            tagging_report.sections(
+                task, examples[tagging_files.DEV], dev_tags
+            ),
+            scores=tagging_report.SCORES,
+        )
     if config.do_predict:
         source = sources[tagging_files.TEST]
         logits = predictor(source, config.predict_batch_size)

@@ -64,6 +64,22 @@ def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
     assert list(results) == ["eval_accuracy", "eval_loss", "global_step"]
     assert float(results["eval_loss"]) == pytest.approx(np.log(3), abs=0.3)
     assert f"eval_accuracy = {results['eval_accuracy']}" in done.stdout
+    report = (output / "report.md").read_text()
+    accuracy = float(results["eval_accuracy"])
+    assert report.startswith(
+        f"# multiple_choice: eval_accuracy {accuracy:.4g}\n"
+    )
+    # The labels of the seven are 0, 1, 2, 0, 1, 2, 0.
+    confusion = [
+        [int(count) for count in line.split(" | ")[1:-1]]
+        + [int(line.split(" | ")[-1].removesuffix(" |"))]
+        for line in report.splitlines()
+        if line.startswith("| is ") and line[5].isdigit()
+    ]
+    assert [sum(row) for row in confusion] == [3, 2, 2]
+    hits = sum(confusion[place][place] for place in range(3))
+    assert hits / 7 == pytest.approx(accuracy)
+    assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((output / "task.json").read_text()) == {
         "family": "multiple_choice",
         "num_choices": 3,

@@ -101,6 +101,12 @@ def test_questions_are_learned_answered_and_scored(
     config = json.loads((output / "config.json").read_text())
     assert config["architectures"] == ["BertForQuestionAnswering"]
 
+    report = (output / "report.md").read_text()
+    assert report.startswith(f"# squad: f1 {results['f1']:.4g}\n")
+    assert f"| HasAns\\_f1 | {results['HasAns_f1']:.4g} |" in report
+    assert f"| used | {threshold:.4g} | {results['exact']:.4g} |" in report
+    assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
+
     names = [f"q{i}" for i in range(8)]
     predictions = json.loads((output / "predictions.json").read_text())
     nbest = json.loads((output / "nbest_predictions.json").read_text())
@@ -115,6 +121,9 @@ def test_questions_are_learned_answered_and_scored(
         assert sum(
             entry["probability"] for entry in nbest[name]
         ) == pytest.approx(1)
+    # Three questions have no answer: the first, the fourth and the seventh.
+    num_answered = sum(predictions[name] != "" for name in names[::3])
+    assert f"| has no answer | {num_answered} | {3 - num_answered} |" in report
 
 
 @pytest.mark.slow

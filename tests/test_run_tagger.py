@@ -71,6 +71,16 @@ def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
     assert 0 < results["eval_loss"] < 5
     assert "eval_y_recall" in results
     assert f"eval_f1 = {results['eval_f1']}" in done.stdout
+    report = (output / "report.md").read_text("utf-8")
+    assert report.startswith(f"# tagging: eval_f1 {results['eval_f1']:.4g}\n")
+    assert f"| eval\\_loss | {results['eval_loss']:.4g} |" in report
+    # The types' scores are in a table of their own: x once, y once.
+    assert "eval\\_y" not in report
+    row = next(line for line in report.splitlines() if line[:6] == "| y | ")
+    assert row.split(" | ")[1] == "1"
+    assert row.endswith(f" | {results['eval_y_f1']:.4g} |")
+    assert "## Worst errors" in report
+    assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
     task = {
         "family": "tagging",
         "scheme": "bio",

@@ -77,7 +77,11 @@ def make_source(start):
 
 
 def run(checkpoint, config, scores=(), task=TASK):
-    """Tunes with made-up scores; returns (model, results, its epochs)."""
+    """Tunes with made-up scores, beyond them the last one of them.
+
+    Returns:
+        The model, the results, and its weights when they were evaluated.
+    """
     keras.utils.set_random_seed(3)
     start = starting_point.find(checkpoint)
     with STRATEGY.scope():
@@ -86,7 +90,7 @@ def run(checkpoint, config, scores=(), task=TASK):
 
     def evaluate():
         weights.append(model.get_weights())
-        return {"eval_accuracy": scores[len(weights) - 1]}
+        return {"eval_accuracy": scores[min(len(weights), len(scores)) - 1]}
 
     results = tuning.tune(
         model,
@@ -109,6 +113,7 @@ def test_last_epoch_is_kept_unless_asked(checkpoint, tmp_path):
     config = make_config(tmp_path, iterations_per_loop=1)
     model, results, weights = run(checkpoint, config, [0.5, 0.9, 0.7])
     assert results == {"eval_accuracy": 0.7, "global_step": 6}
+    assert len(weights) == 3
     kept = checkpoints.load(tmp_path, BertClassifier)
     assert_equal(kept.get_weights(), weights[2])
     assert_equal(model.get_weights(), weights[2])
@@ -123,6 +128,9 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
     model, results, weights = run(checkpoint, config, scores)
     assert results == {"eval_accuracy": 0.9, "global_step": 4}
     assert_equal(model.get_weights(), weights[1])
+    # What was evaluated last is what the model has: reports are of that.
+    assert len(weights) == 4
+    assert_equal(weights[3], weights[1])
     kept = checkpoints.load(tmp_path / "whole", BertClassifier)
     assert_equal(kept.get_weights(), weights[1])
 

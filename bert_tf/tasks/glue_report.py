@@ -5,8 +5,6 @@ import numpy as np
 
 from bert_tf.tasks import run_report
 
-_NUM_WORST = 20
-
 
 def sections(task, examples, logits):
     """Returns the sections for `run_report.write`.
@@ -23,21 +21,14 @@ def sections(task, examples, logits):
     """
     parts = []
     if task.labels:
-        counts = confusion_matrix(
+        counts = run_report.confusion_matrix(
             np.argmax(logits, axis=-1), examples.labels, len(task.labels)
         )
         parts = [
             ("Classes", _classes(task, counts)),
-            ("Confusion", _confusion(task, counts)),
+            ("Confusion", run_report.confusion_table(task.labels, counts)),
         ]
     return [*parts, ("Worst errors", _worst(task, examples, logits))]
-
-
-def confusion_matrix(predictions, labels, num_labels):
-    """Returns int `[num_labels, num_labels]`: [label, prediction] -> count."""
-    counts = np.zeros((num_labels, num_labels), np.int64)
-    np.add.at(counts, (labels, predictions), 1)
-    return counts
 
 
 def _classes(task, counts):
@@ -61,14 +52,6 @@ def _classes(task, counts):
     return run_report.table(header, rows)
 
 
-def _confusion(task, counts):
-    rows = [
-        (f"is {name}", *counts[index]) for index, name in enumerate(task.labels)
-    ]
-    header = ("", *(f"answered {name}" for name in task.labels))
-    return run_report.table(header, rows)
-
-
 def _worst(task, examples, logits):
     losses = keras.ops.convert_to_numpy(
         task.example_losses(logits, examples.labels)
@@ -81,9 +64,6 @@ def _worst(task, examples, logits):
     else:
         is_wrong = losses > 0
         labels, predictions = examples.labels, logits[:, 0]
-    order = [i for i in np.argsort(-losses, kind="stable") if is_wrong[i]]
-    if not order:
-        return "None: every answer is right."
     rows = [
         (
             index + 1,
@@ -92,7 +72,7 @@ def _worst(task, examples, logits):
             predictions[index],
             float(losses[index]),
         )
-        for index in order[:_NUM_WORST]
+        for index in run_report.worst(losses, is_wrong)
     ]
     header = ("example", *task.text_features, "label", "prediction", "loss")
-    return run_report.table(header, rows)
+    return run_report.errors_table(header, rows)

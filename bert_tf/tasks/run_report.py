@@ -1,14 +1,15 @@
 """report.md: what a training came to, for people who look before they read.
 
 A program calls `write` with sections of its task's own, of Markdown; `table`
-makes tables. The curves are in curves.png, drawn by matplotlib, which the
-extra bert_tf[report] installs.
+makes tables, and there are those that several tasks have. The curves are in
+curves.png, drawn by matplotlib, which the extra bert_tf[report] installs.
 """
 
 import io
 import shlex
 import sys
 
+import numpy as np
 from absl import logging
 
 from bert_tf import files
@@ -16,9 +17,16 @@ from bert_tf import files
 REPORT_FILE = "report.md"
 CURVES_FILE = "curves.png"
 _MAX_CELL = 400
+_NUM_WORST = 20
+# What is no score.
+_STEPS_AND_LOSSES = {"epoch", "global_step", "loss", "eval_loss"}
 
 
-def write(folder, title, results, record, settings, sections):
+class Markdown(str):
+    """The text of a cell that is Markdown already, e.g. of `quote`."""
+
+
+def write(folder, title, results, record, settings, sections, scores=None):
     """Writes report.md, and curves.png where there was a training.
 
     Args:
@@ -28,12 +36,23 @@ def write(folder, title, results, record, settings, sections):
         record: The `EpochRecord` of its training.
         settings: {name: value}, the hyper-parameters.
         sections: A list of (heading, Markdown).
+        scores: Which of the results to show beside steps and losses, where
+            the sections tell of the others. All if None.
     """
+    results, *evaluations = (
+        {
+            name: values[name]
+            for name in values
+            if scores is None or name in {*scores, *_STEPS_AND_LOSSES}
+        }
+        for values in (results, *record.evaluations)
+    )
     parts = [f"# {title}", _results_table(results)]
     if record.training:
-        parts += ["## Training", *_curves(folder, record)]
-        if record.evaluations:
-            parts.append(_epochs_table(record))
+        curves = _curves(folder, record.training, evaluations)
+        parts += ["## Training", *curves]
+        if evaluations:
+            parts.append(_epochs_table(evaluations))
     for heading, text in sections:
         parts += [f"## {heading}", text]
     rows = [(name, settings[name]) for name in settings]
@@ -46,38 +65,74 @@ def write(folder, title, results, record, settings, sections):
 
 
 def table(header, rows):
-    """Returns a table in Markdown; long cells are cut, pipes escaped."""
+    """Returns a table in Markdown; long cells are cut and quoted."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(
         "| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines
     )
 
 
-def _cell(value):
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    if len(text) > _MAX_CELL:
-        text = text[: _MAX_CELL - 1] + "…"
-    # Texts are quoted as they are: none of it is Markdown or HTML.
-    for character in "\\`*_<>[]|":
+def quote(text):
+    """Returns Markdown that shows a text as it is."""
+    # Backslash first; & and $ too: else &lt; is shown as <, $x$ as a formula.
+    for character in "\\`*_<>[]|~&$":
         text = text.replace(character, f"\\{character}")
-    return " ".join(text.split())
+    return text
+
+
+def worst(badness, is_wrong):
+    """Returns the indices of the worst errors, the worst one first.
+
+    Args:
+        badness: float `[N]`, of every example.
+        is_wrong: bool `[N]`: which of them are errors.
+    """
+    order = np.argsort(-np.asarray(badness), kind="stable")
+    return order[np.asarray(is_wrong)[order]][:_NUM_WORST]
+
+
+def errors_table(header, rows):
+    """Returns the table of errors, or that there are none."""
+    return table(header, rows) if rows else "None: every answer is right."
+
+
+def confusion_matrix(predictions, labels, num_labels):
+    """Returns int `[num_labels, num_labels]`: [label, prediction] -> count."""
+    counts = np.zeros((num_labels, num_labels), np.int64)
+    np.add.at(counts, (labels, predictions), 1)
+    return counts
+
+
+def confusion_table(names, counts):
+    """Returns the table of a confusion matrix of named classes."""
+    rows = [(f"is {name}", *counts[index]) for index, name in enumerate(names)]
+    return table(("", *(f"answered {name}" for name in names)), rows)
+
+
+def _cell(value):
+    if not isinstance(value, Markdown):
+        value = f"{value:.4g}" if isinstance(value, float) else str(value)
+        if len(value) > _MAX_CELL:
+            value = value[: _MAX_CELL - 1] + "…"
+        value = quote(value)
+    return " ".join(value.split())
 
 
 def _results_table(results):
     return table(("result", "value"), sorted(results.items()))
 
 
-def _epochs_table(record):
-    names = sorted(set(record.evaluations[0]) - {"epoch", "global_step"})
+def _epochs_table(evaluations):
+    names = sorted(set(evaluations[0]) - {"epoch", "global_step"})
     rows = [
         [results["epoch"], results["global_step"]]
         + [results.get(name, "") for name in names]
-        for results in record.evaluations
+        for results in evaluations
     ]
     return table(("epoch", "step", *names), rows)
 
 
-def _curves(folder, record):
+def _curves(folder, training, evaluations):
     """Draws the curves; returns the lines that show or excuse them."""
     try:
         from matplotlib import figure
@@ -88,8 +143,12 @@ def _curves(folder, record):
         return [text]
     drawing = figure.Figure(figsize=(9, 3.5), layout="constrained")
     losses, scores = drawing.subplots(1, 2)
-    losses.plot(*_curve(record.training, "step", "loss"), label="training")
-    evaluations = record.evaluations
+    losses.plot(
+        *_curve(training, "step", "loss"),
+        # A single point makes no line.
+        marker="o" if len(training) == 1 else None,
+        label="training",
+    )
     if evaluations and "eval_loss" in evaluations[0]:
         losses.plot(
             *_curve(evaluations, "global_step", "eval_loss"),
@@ -99,7 +158,7 @@ def _curves(folder, record):
     losses.set(xlabel="step", ylabel="loss")
     losses.legend()
     shown = set(evaluations[0]) if evaluations else set()
-    for name in sorted(shown - {"epoch", "global_step", "loss", "eval_loss"}):
+    for name in sorted(shown - _STEPS_AND_LOSSES):
         # Scores between 0 and 1, or of 100: counts are no curves.
         values = [results[name] for results in evaluations]
         if max(map(abs, values)) <= 100:

@@ -60,18 +60,21 @@ def scores_1_1(predictions, answers):
             "version_2_with_negative. Received: "
             f"{sum(not own for own in answers)} questions without."
         )
-    pairs = list(zip(predictions, answers, strict=True))
-    return {
-        "exact_match": _percent(
-            [
-                max(exact_match(text, own) for own in all_)
-                for text, all_ in pairs
-            ]
-        ),
-        "f1": _percent(
-            [max(f1(text, own) for own in all_) for text, all_ in pairs]
-        ),
-    }
+    exact, partial = question_scores_1_1(predictions, answers)
+    return {"exact_match": _percent(exact), "f1": _percent(partial)}
+
+
+def question_scores_1_1(predictions, answers):
+    """Returns every question's scores, from 0 to 1: exact matches and F1s.
+
+    Args:
+        predictions, answers: As of `scores_1_1`.
+    """
+    exact, partial = [], []
+    for prediction, own in zip(predictions, answers, strict=True):
+        exact.append(max(exact_match(prediction, text) for text in own))
+        partial.append(max(f1(prediction, text) for text in own))
+    return exact, partial
 
 
 def scores_2_0(predictions, answers):
@@ -86,7 +89,7 @@ def scores_2_0(predictions, answers):
         prefixes `HasAns_` and `NoAns_` over those that have an answer and
         those that have none.
     """
-    exact, partial = _raw_scores_2_0(predictions, answers)
+    exact, partial = question_scores_2_0(predictions, answers)
     groups = {
         "": range(len(answers)),
         "HasAns_": [i for i, own in enumerate(answers) if own],
@@ -118,7 +121,7 @@ def best_thresholds(predictions, null_odds, answers):
         threshold is 0.0 where no answer at all is best.
     """
     results = {}
-    raw = _raw_scores_2_0(predictions, answers)
+    raw = question_scores_2_0(predictions, answers)
     for name, scores in zip(("exact", "f1"), raw):
         best, threshold = _best_threshold(
             predictions, scores, null_odds, answers
@@ -138,7 +141,7 @@ def tuned_null_threshold(predictions, null_odds, answers):
     Args:
         predictions, null_odds, answers: As of `best_thresholds`.
     """
-    _, partial = _raw_scores_2_0(predictions, answers)
+    _, partial = question_scores_2_0(predictions, answers)
     # Of equal odds, what comes last is kept: the score of them all.
     sums = dict(_sums_by_threshold(predictions, partial, null_odds, answers))
     nothing = math.nextafter(min(null_odds), -math.inf)
@@ -171,7 +174,12 @@ def _sums_by_threshold(predictions, scores, null_odds, answers):
         yield null_odds[index], score
 
 
-def _raw_scores_2_0(predictions, answers):
+def question_scores_2_0(predictions, answers):
+    """Returns every question's scores, from 0 to 1: exact matches and F1s.
+
+    Args:
+        predictions, answers: As of `scores_2_0`.
+    """
     exact, partial = [], []
     for prediction, own in zip(predictions, answers, strict=True):
         wanted = [text for text in own if normalize_answer(text)] or [""]

@@ -78,7 +78,9 @@ def tune(
         start: The `StartingPoint` that the model was made from.
         strategy: The `tf.distribute.Strategy`.
         evaluate: If given, called without arguments after every epoch, on
-            every host; returns {name: float}.
+            every host; returns {name: float}. Where the model is given the
+            weights of another epoch than the last, it is called again, so
+            that what it keeps beside is of the weights that the model has.
         epoch_examples: Examples that count as an epoch, if not all of them.
         settings: {name: JSON-able value} of what else the training is a
             function of: a run that goes on must have the same.
@@ -177,6 +179,7 @@ def tune(
     best = record.best
     if best["global_step"] != state.step:
         checkpoints.load_weights(config.output_dir, model)
+        evaluate()
     log_results(f"best by {task.main_metric}", best)
     return best
 

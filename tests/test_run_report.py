@@ -1,0 +1,87 @@
+"""The pieces of reports that all tasks share."""
+
+import math
+
+import numpy as np
+
+from bert_tf.tasks import run_report
+from bert_tf.tasks.epoch_record import EpochRecord
+
+
+def test_report_shows_the_chosen_scores_with_steps_and_losses(tmp_path):
+    record = EpochRecord(tmp_path / "train", "f1", math.inf)
+    record.training = [{"step": 3, "loss": 0.5}]
+    record.evaluations = [
+        {"epoch": 1, "global_step": 3, "f1": 0.25, "a_f1": 0.5, "total": 8},
+        # One that a later epoch has not is no reason to fail.
+        {"epoch": 2, "global_step": 6, "f1": 0.75, "total": 8},
+    ]
+    results = {"f1": 0.75, "global_step": 6, "eval_loss": 1.5, "total": 8}
+    run_report.write(
+        tmp_path,
+        "a title",
+        results,
+        record,
+        {"seed": 3},
+        [("What", "of it")],
+        scores=("f1", "exact"),
+    )
+    lines = (tmp_path / "report.md").read_text().splitlines()
+    assert lines[:9] == [
+        "# a title",
+        "",
+        "| result | value |",
+        "| --- | --- |",
+        "| eval\\_loss | 1.5 |",
+        "| f1 | 0.75 |",
+        "| global\\_step | 6 |",
+        "",
+        "## Training",
+    ]
+    assert "| epoch | step | f1 |" in lines
+    assert "| 2 | 6 | 0.75 |" in lines
+    assert lines[lines.index("## What") + 2] == "of it"
+    assert "| seed | 3 |" in lines
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+    # All of them, where none are chosen; no curves without a training.
+    (tmp_path / "curves.png").unlink()
+    record.training = []
+    run_report.write(tmp_path, "a title", results, record, {}, [])
+    report = (tmp_path / "report.md").read_text()
+    assert "| total | 8 |" in report
+    assert "## Training" not in report
+    assert not (tmp_path / "curves.png").exists()
+
+
+def test_cells_show_texts_as_they_are():
+    rows = [
+        ("a|b *c* <d> &lt; $x$ ~~e~~\n`f`", run_report.Markdown("**g**\nh"))
+    ]
+    assert run_report.table(("", "i_j"), rows).splitlines() == [
+        r"|  | i\_j |",
+        "| --- | --- |",
+        r"| a\|b \*c\* \<d\> \&lt; \$x\$ \~\~e\~\~ \`f\` | **g** h |",
+    ]
+
+
+def test_worst_are_wrong_ones_the_worst_first():
+    badness = np.array([1.0, 3.0, 2.0, 3.0, 9.0])
+    is_wrong = np.array([True, True, True, True, False])
+    assert run_report.worst(badness, is_wrong).tolist() == [1, 3, 2, 0]
+    many = np.arange(100)
+    assert run_report.worst(many, many % 2 == 0).tolist() == [
+        *range(98, 58, -2)
+    ]
+
+
+def test_confusion_counts_answers_by_the_right_class():
+    counts = run_report.confusion_matrix([0, 1, 1, 1], [0, 0, 1, 0], 3)
+    assert counts.tolist() == [[1, 2, 0], [0, 1, 0], [0, 0, 0]]
+    assert run_report.confusion_table("abc", counts).splitlines() == [
+        "|  | answered a | answered b | answered c |",
+        "| --- | --- | --- | --- |",
+        "| is a | 1 | 2 | 0 |",
+        "| is b | 0 | 1 | 0 |",
+        "| is c | 0 | 0 | 0 |",
+    ]
