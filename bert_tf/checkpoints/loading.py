@@ -155,7 +155,10 @@ def without_random_values():
                 kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
                     shape=variable.shape, dtype=variable.dtype
                 )
-        return next_creator(**kwargs)
+        # Outside Keras's name scopes: of each new name TensorFlow makes a
+        # kernel, which takes longer than the variable. Keras's paths stay.
+        with tf.name_scope(""):
+            return next_creator(**kwargs)
 
     with tf.variable_creator_scope(make):
         yield

@@ -84,15 +84,17 @@ class BertEmbeddings(keras.layers.Layer):
         # the devices' first batches, which makes floats of ids (Keras 3.15).
         input_ids = ops.cast(input_ids, "int32")
         segment_ids = ops.cast(segment_ids, "int32")
-        x_BLD = ops.take(self.word_embeddings, input_ids, axis=0)
+        # Summed in float32, also where the tables are of fewer bits.
+        x_BLD = _float32(ops.take(self.word_embeddings, input_ids, axis=0))
         if position_ids is None:
-            x_BLD += self.position_embeddings[: ops.shape(input_ids)[1]]
+            positions = self.position_embeddings[: ops.shape(input_ids)[1]]
         else:
-            x_BLD += ops.take(self.position_embeddings, position_ids, axis=0)
+            positions = ops.take(self.position_embeddings, position_ids, axis=0)
+        x_BLD += _float32(positions)
         # A product with few rows: cheaper than a gather, and its gradient
         # than a scatter with every row hit many times.
         segments = ops.one_hot(segment_ids, self.num_segments, dtype="float32")
-        x_BLD += ops.matmul(segments, self.segment_embeddings)
+        x_BLD += ops.matmul(segments, _float32(self.segment_embeddings))
         x_BLD = self.layer_norm(x_BLD, training=training)
         return self.output_dropout(x_BLD, training=training)
 
@@ -121,3 +123,7 @@ class BertEmbeddings(keras.layers.Layer):
             autocast=False,
             name=name,
         )
+
+
+def _float32(x):
+    return ops.cast(x, "float32")

@@ -1,7 +1,7 @@
 """Multi-head self-attention.
 
-Letters in tensor names: B batch, L position (Q as query, K as key), D hidden
-size, N attention heads, H size of one head.
+Letters in tensor names: B batch, L position (Q as query, K as key), T row of
+all of them in the batch, D hidden size, N attention heads, H size of one head.
 """
 
 import keras
@@ -60,14 +60,28 @@ class SelfAttention(keras.layers.Layer):
 
     def call(self, inputs, attention_mask, queries=None, training=None):
         hidden_size = inputs.shape[-1]
+        # The mask is one tensor for all blocks, so that TensorFlow finds the
+        # sizes once: a block of few tokens costs as many operations as one of
+        # many, and then they are what takes the time.
+        batch_size, _, length = ops.shape(attention_mask)
+        num_queries = length if queries is None else ops.shape(queries)[1]
         if queries is None and training:
-            query_BNQH, key_BNKH, value_BNKH = self._project_at_once(inputs)
+            query_BNQH, key_BNKH, value_BNKH = self._project_at_once(
+                inputs, batch_size, length
+            )
         else:
-            queries = inputs if queries is None else queries
+            # Rows of all the batch: TensorFlow fuses the product of two
+            # matrices with the bias.
+            x_TD = ops.reshape(inputs, (-1, hidden_size))
+            queries_TD = x_TD
+            if queries is not None:
+                queries_TD = ops.reshape(queries, (-1, hidden_size))
             # Dividing the queries is L / H times cheaper than the scores.
-            query_BNQH = self._split_heads(self.query(queries) * self._scale())
-            key_BNKH = self._split_heads(self.key(inputs))
-            value_BNKH = self._split_heads(self.value(inputs))
+            query_BNQH = self._split_heads(
+                self.query(queries_TD) * self._scale(), batch_size, num_queries
+            )
+            key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
+            value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
         key_BNHK = ops.transpose(key_BNKH, (0, 1, 3, 2))
 
         # The softmax is in float32 under every dtype policy.
@@ -81,10 +95,10 @@ class SelfAttention(keras.layers.Layer):
         context_BQNH = ops.transpose(
             ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3)
         )
-        batch_size, length = ops.shape(context_BQNH)[:2]
-        return self.merge_heads(
-            ops.reshape(context_BQNH, (batch_size, length, hidden_size))
+        outputs_TD = self.merge_heads(
+            ops.reshape(context_BQNH, (-1, hidden_size))
         )
+        return ops.reshape(outputs_TD, (batch_size, num_queries, hidden_size))
 
     def compute_output_shape(
         self, inputs_shape, attention_mask_shape=None, queries_shape=None
@@ -102,7 +116,7 @@ class SelfAttention(keras.layers.Layer):
         head_size = self.query.units // self.num_heads
         return head_size**-0.5
 
-    def _project_at_once(self, inputs_BLD):
+    def _project_at_once(self, inputs_BLD, batch_size, length):
         """Returns queries, keys and values, each `[B, N, L, H]`, scaled.
 
         One product with the kernels side by side: in training, where rows are
@@ -121,19 +135,17 @@ class SelfAttention(keras.layers.Layer):
             [self.query.bias * self._scale(), self.key.bias, self.value.bias],
             axis=0,
         )
-        batch_size, length, hidden_size = ops.shape(inputs_BLD)
-        x_TD = ops.reshape(inputs_BLD, (-1, hidden_size))
+        x_TD = ops.reshape(inputs_BLD, (-1, inputs_BLD.shape[-1]))
         x = ops.reshape(
             ops.add(ops.matmul(x_TD, kernel), bias),
             (batch_size, length, 3, self.num_heads, -1),
         )
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3)
 
-    def _split_heads(self, x_BLD):
-        batch_size, length, _ = ops.shape(x_BLD)
-        head_size = x_BLD.shape[-1] // self.num_heads
+    def _split_heads(self, x_TD, batch_size, length):
+        head_size = x_TD.shape[-1] // self.num_heads
         x_BLNH = ops.reshape(
-            x_BLD, (batch_size, length, self.num_heads, head_size)
+            x_TD, (batch_size, length, self.num_heads, head_size)
         )
         return ops.transpose(x_BLNH, (0, 2, 1, 3))
 

@@ -141,7 +141,7 @@ def read(
         )
     servable.check_text_features(text_features)
     model = servable.load(
-        model_dir, None if precision == FLOAT32 else f"mixed_{precision}"
+        model_dir, None if precision == FLOAT32 else precision
     )
     preprocessor = Preprocessor.from_folder(model_dir, max_seq_length)
     if model is not None:
