@@ -64,6 +64,8 @@ def test_cells_show_texts_as_they_are():
         r"| a\|b \*c\* \<d\> \&lt; \$x\$ \~\~e\~\~ \`f\` | **g** h |",
     ]
 
+    assert run_report.quote("*" * 401) == "\\*" * 399 + "…"
+
 
 def test_worst_are_wrong_ones_the_worst_first():
     badness = np.array([1.0, 3.0, 2.0, 3.0, 9.0])

@@ -16,7 +16,8 @@ from bert_tf import files
 
 REPORT_FILE = "report.md"
 CURVES_FILE = "curves.png"
-_MAX_CELL = 400
+# Characters of a text.
+_MAX_TEXT = 400
 _NUM_WORST = 20
 # What is no score.
 _STEPS_AND_LOSSES = {"epoch", "global_step", "loss", "eval_loss"}
@@ -65,7 +66,7 @@ def write(folder, title, results, record, settings, sections, scores=None):
 
 
 def table(header, rows):
-    """Returns a table in Markdown; long cells are cut and quoted."""
+    """Returns a table in Markdown; texts are quoted, long ones cut."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(
         "| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines
@@ -73,7 +74,9 @@ def table(header, rows):
 
 
 def quote(text):
-    """Returns Markdown that shows a text as it is."""
+    """Returns Markdown that shows a text as it is, a long one cut."""
+    if len(text) > _MAX_TEXT:
+        text = text[: _MAX_TEXT - 1] + "…"
     # Backslash first; & and $ too: else &lt; is shown as <, $x$ as a formula.
     for character in "\\`*_<>[]|~&$":
         text = text.replace(character, f"\\{character}")
@@ -111,10 +114,9 @@ def confusion_table(names, counts):
 
 def _cell(value):
     if not isinstance(value, Markdown):
-        value = f"{value:.4g}" if isinstance(value, float) else str(value)
-        if len(value) > _MAX_CELL:
-            value = value[: _MAX_CELL - 1] + "…"
-        value = quote(value)
+        value = quote(
+            f"{value:.4g}" if isinstance(value, float) else str(value)
+        )
     return " ".join(value.split())
 
 
