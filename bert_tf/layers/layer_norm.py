@@ -11,9 +11,9 @@ from keras import ops
 class LayerNorm(keras.layers.LayerNormalization):
     """Keras's layer normalisation over the last axis (arXiv 1607.06450).
 
-    Outside training it is Keras's own computation. In training the numbers
-    are the same up to rounding; the gradient is written out, keeps the
-    normalised input alone, and takes its sums as matrix products.
+    Centred before it is scaled, which rounds less than Keras's own order. In
+    training the gradient is written out, keeps the normalised input alone,
+    and takes its sums as matrix products.
 
     Call arguments:
         inputs: float `[..., hidden]`.
@@ -23,26 +23,32 @@ class LayerNorm(keras.layers.LayerNormalization):
     """
 
     def call(self, inputs, training=None):
-        if not training:
-            return super().call(inputs)
-        x_TD = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        outputs_TD = _normalize(
-            ops.cast(x_TD, "float32"),
-            ops.cast(self.gamma, "float32"),
-            ops.cast(self.beta, "float32"),
-            self.epsilon,
-        )
-        outputs_TD = ops.cast(outputs_TD, self.compute_dtype)
-        return ops.reshape(outputs_TD, ops.shape(inputs))
+        x = ops.cast(inputs, "float32")
+        gamma_D = ops.cast(self.gamma, "float32")
+        beta_D = ops.cast(self.beta, "float32")
+        if training:
+            x_TD = ops.reshape(x, (-1, x.shape[-1]))
+            outputs_TD = _with_gradient(x_TD, gamma_D, beta_D, self.epsilon)
+            outputs = ops.reshape(outputs_TD, ops.shape(x))
+        else:
+            # An export holds no gradient of its own.
+            normal, _ = _normalize(x, self.epsilon)
+            outputs = normal * gamma_D + beta_D
+        return ops.cast(outputs, self.compute_dtype)
 
 
-def _normalize(x_TD, gamma_D, beta_D, epsilon):
+def _normalize(x, epsilon):
+    """Returns the normalised input, and what it was scaled by."""
+    centered = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
+    scale = ops.rsqrt(variance + epsilon)
+    return centered * scale, scale
+
+
+def _with_gradient(x_TD, gamma_D, beta_D, epsilon):
     @ops.custom_gradient
     def normalize(x_TD, gamma_D, beta_D):
-        centered_TD = x_TD - ops.mean(x_TD, axis=-1, keepdims=True)
-        variance_T1 = ops.mean(ops.square(centered_TD), axis=-1, keepdims=True)
-        scale_T1 = ops.rsqrt(variance_T1 + epsilon)
-        normal_TD = centered_TD * scale_T1
+        normal_TD, scale_T1 = _normalize(x_TD, epsilon)
 
         def gradient(*args, upstream=None):
             # Keras's backends give it in one or the other.
