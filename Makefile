@@ -16,7 +16,7 @@ empty :=
 space := $(empty) $(empty)
 
 .PHONY: demo test parity-check serving-check serving-endurance survival-check \
-	beam-check tpu-check clean
+	beam-check tpu-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -62,6 +62,12 @@ tpu-check: $(VENV)/installed .venv-tpu/installed
 	$(PYTHON) -m venv .venv-tpu
 	.venv-tpu/bin/python -m pip install --quiet --editable . jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.51
 	touch $@
+
+# Every table of benchmarks/, beside other libraries, on a model folder and data
+# of your own. Hours, alone on the machine; fine-tuning, the longest, goes on
+# where it was stopped. make bench BENCH='--model_dir=minilm --data_dir=data'
+bench: $(VENV)/installed
+	$(VENV)/bin/python benchmarks/run_all.py --output_dir=build/bench $(BENCH)
 
 .venv-serving-%/installed:
 	$(PYTHON) -m venv .venv-serving-$*

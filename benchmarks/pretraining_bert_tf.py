@@ -10,9 +10,9 @@ from bert_tf.config import BertConfig
 from bert_tf.models import pretrainer
 from bert_tf.text.vocabulary import load_vocabulary
 from bert_tf.training import input_pipeline
-from bert_tf.training import loop
 from bert_tf.training import pretraining_input
 from bert_tf.training import randomness
+from bert_tf.training import step as step_lib
 from bert_tf.training.objective import Objective
 from bert_tf.training.optimizer import BertOptimizer
 
@@ -74,7 +74,7 @@ def main():
         sums = tf.zeros([2])
         for index in tf.range(count):
             randomness.set_seeds(states, 12345, first_step + index)
-            results = loop.train_step(
+            results = step_lib.train_step(
                 model, objective, optimizer, next(batches)
             )
             sums += tf.stack(results["metrics"]["padding"])

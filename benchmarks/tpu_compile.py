@@ -37,8 +37,8 @@ from bert_tf import features  # noqa: E402
 from bert_tf.config import BertConfig  # noqa: E402
 from bert_tf.models import pretrainer  # noqa: E402
 from bert_tf.training import health  # noqa: E402
-from bert_tf.training import loop  # noqa: E402
 from bert_tf.training import randomness  # noqa: E402
+from bert_tf.training import step as step_lib  # noqa: E402
 from bert_tf.training.objective import Objective  # noqa: E402
 from bert_tf.training.optimizer import BertOptimizer  # noqa: E402
 
@@ -59,7 +59,7 @@ def lower_step(config, length, num_predictions, batch_size):
     @tf.function(jit_compile=True)
     def step(batch, number):
         randomness.set_seeds(states, 12345, number)
-        return loop.train_step(model, objective, optimizer, batch)
+        return step_lib.train_step(model, objective, optimizer, batch)
 
     batch = {
         name: tf.zeros((batch_size, *shape), dtype.replace("int64", "int32"))

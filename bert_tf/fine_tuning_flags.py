@@ -18,7 +18,7 @@ from bert_tf.tasks import run_report
 from bert_tf.tasks import starting_point
 from bert_tf.tasks import tuning
 from bert_tf.tasks.fine_tuning_config import FineTuningConfig
-from bert_tf.training import loop
+from bert_tf.training import preemption
 
 _FLAGS = (
     flags.DEFINE_string(
@@ -271,6 +271,6 @@ def tune(*arguments, **options):
     """Calls `tuning.tune`; told to stop, the program exits as the loop does."""
     try:
         return tuning.tune(*arguments, **options)
-    except loop.PreemptedError as stop:
+    except preemption.PreemptedError as stop:
         logging.info("%s", stop)
-        sys.exit(loop.PREEMPTED_EXIT_CODE)
+        sys.exit(preemption.PREEMPTED_EXIT_CODE)

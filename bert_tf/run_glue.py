@@ -33,7 +33,7 @@ from bert_tf import training_flags
 from bert_tf.tasks import glue_files
 from bert_tf.tasks import run_report
 from bert_tf.training import checkpointing
-from bert_tf.training import loop
+from bert_tf.training import preemption
 
 fine_tuning_flags.set_defaults(do_train=True, do_eval=True)
 _GLUE_DIR = flags.DEFINE_string(
@@ -261,8 +261,8 @@ def _start(arguments, log_path):
     finally:
         signal.signal(signal.SIGTERM, before)
     files.write_bytes(log_path, output)
-    if was_told or process.returncode == loop.PREEMPTED_EXIT_CODE:
-        sys.exit(loop.PREEMPTED_EXIT_CODE)
+    if was_told or process.returncode == preemption.PREEMPTED_EXIT_CODE:
+        sys.exit(preemption.PREEMPTED_EXIT_CODE)
     if process.returncode:
         text = output.decode("utf-8", "replace").strip()
         logging.error("It failed: %s", text.rsplit("\n", 1)[-1])

@@ -44,10 +44,12 @@ from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
 from bert_tf.text.vocabulary import check_case
 from bert_tf.training import checkpointing
+from bert_tf.training import evaluation
 from bert_tf.training import health
 from bert_tf.training import input_service
 from bert_tf.training import loop
 from bert_tf.training import phases
+from bert_tf.training import preemption
 from bert_tf.training import pretraining_input
 from bert_tf.training import progress
 from bert_tf.training import schedule
@@ -312,7 +314,7 @@ def main(argv):
         strategy.num_replicas_in_sync,
     )
 
-    evaluate = loop.make_evaluation(
+    evaluate = evaluation.make_evaluation(
         model,
         _OBJECTIVE,
         eval_source,
@@ -502,9 +504,9 @@ def _go_on(state, start, sources, strategy, evaluate):
             on_save=save_model,
             before_save=keep_best if _KEEP_BEST.value else None,
         )
-    except loop.PreemptedError as stop:
+    except preemption.PreemptedError as stop:
         logging.info("%s", stop)
-        sys.exit(loop.PREEMPTED_EXIT_CODE)
+        sys.exit(preemption.PREEMPTED_EXIT_CODE)
     logging.info("The model is in %s.", _OUTPUT_DIR.value)
     return state.step
 

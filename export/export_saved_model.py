@@ -83,8 +83,9 @@ _SERVING_PRECISION = flags.DEFINE_enum(
     "serving_precision",
     source.FLOAT32,
     source.PRECISIONS,
-    "Arithmetic of the layers. What bfloat16 costs is printed: the largest "
-    "difference from float32 and how many texts get another label.",
+    "Arithmetic of the layers and form of their variables. What bfloat16 costs "
+    "is printed: the largest difference from float32 and how many texts get "
+    "another label.",
 )
 _KEEP_VERSIONS = flags.DEFINE_integer(
     "keep_versions",

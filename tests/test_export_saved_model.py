@@ -1,6 +1,7 @@
 """The program that exports, as users run it."""
 
 import serving_models
+import tensorflow as tf
 
 from bert_tf.serving import saved_model
 
@@ -34,6 +35,9 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
     assert "-> embeddings: float32 [?, 8]" in process.stdout
     settings = saved_model.read_settings(servable / "3")
     assert settings["settings"] == {"embedding": "cls", "normalize": True}
+    stored = tf.train.load_checkpoint(f"{servable}/3/variables/variables")
+    dtypes = set(stored.get_variable_to_dtype_map().values())
+    assert tf.bfloat16 in dtypes and tf.float32 not in dtypes
     # The price of bfloat16 on the hard texts and the two: some, but not much.
     assert "tolerance 0.1" in process.stdout
     rows = [line.split() for line in process.stdout.splitlines()]

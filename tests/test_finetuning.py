@@ -21,6 +21,7 @@ from bert_tf.tasks.tsv import Examples
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.optimizer import BertOptimizer
@@ -240,7 +241,7 @@ def test_loss_that_is_not_finite_stops_the_run(tmp_path):
     source = make_source(WARMTH)
     source.examples.labels[:] = np.inf
     state = make_state(WARMTH, tmp_path, one_device())
-    with pytest.raises(loop.NotFiniteError, match="in steps 0 to 3"):
+    with pytest.raises(health.NotFiniteError, match="in steps 0 to 3"):
         fine_tuning.fit(state, WARMTH, source, make_config(4), one_device())
     assert fine_tuning.trained_steps(tmp_path) == 0
 

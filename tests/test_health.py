@@ -144,7 +144,7 @@ def test_a_run_passes_over_steps_and_counts_them(tmp_path):
     assert read_summary(tmp_path / "b")["nonfinite_steps"] == 0
     for report, wanted in zip(history, good):
         assert report["loss"] == wanted["loss"]
-    with pytest.raises(loop.NotFiniteError, match="Step 4 "):
+    with pytest.raises(health.NotFiniteError, match="Step 4 "):
         train(tmp_path / "c", bad, 6, skip_nonfinite_steps=1)
 
 

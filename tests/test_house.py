@@ -21,7 +21,7 @@ FLOORS = [
         1,
         r"bert_tf/training/"
         r"(optimizer|schedule|strategy|checkpointing|objective|randomness"
-        r"|progress|accumulation|lamb|lock|health|loss_scale|__init__)\.py",
+        r"|progress|accumulation|lamb|lock|health|loss_scale|preemption|__init__)\.py",
     ),
     (2, r"bert_tf/(models|text)/"),
     (3, r"bert_tf/checkpoints/"),
@@ -30,7 +30,7 @@ FLOORS = [
         r"bert_tf/training/"
         r"(batching|input_\w+|record_source|pretraining_input)\.py",
     ),
-    (4, r"bert_tf/training/(loop|phases)\.py"),
+    (4, r"bert_tf/training/(loop|step|evaluation|phases)\.py"),
     (4, r"bert_tf/(tasks|pretraining)/"),
     (5, r"bert_tf/serving/"),
     (6, r"bert_tf/(run_\w+|extract_features|(fine_tuning|training)_flags)\.py"),

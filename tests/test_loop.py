@@ -15,11 +15,15 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training import evaluation
+from bert_tf.training import health
 from bert_tf.training import input_pipeline
 from bert_tf.training import loop
+from bert_tf.training import preemption
 from bert_tf.training import pretraining_input
 from bert_tf.training import progress
 from bert_tf.training import randomness
+from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.loss_scale import LossScaleOptimizer
 from bert_tf.training.objective import Objective
@@ -99,14 +103,14 @@ def train(state, records, strategy, config=None, **options):
 
 
 def evaluate(state, source, strategy, batch_size=16, max_batches=None):
-    return loop.evaluate(
+    return evaluation.make_evaluation(
         state.model,
         reference.pretraining_objective(),
         source,
         batch_size,
         strategy,
         max_batches,
-    )
+    )()
 
 
 def column(history, name):
@@ -235,7 +239,7 @@ def test_a_step_is_the_formula(records):
     optimizer = BertOptimizer(0.25)
     optimizer.build(model.trainable_variables)
     before = model.get_weights()
-    results = loop.train_step(
+    results = step_lib.train_step(
         model, reference.pretraining_objective(), optimizer, batch
     )
     values = results["values"]
@@ -277,7 +281,7 @@ def test_a_step_compiles_whole_for_accelerators():
     @tf.function(jit_compile=True)
     def step(number):
         randomness.set_seeds(states, 3, number)
-        return loop.train_step(model, objective, optimizer, batch)
+        return step_lib.train_step(model, objective, optimizer, batch)
 
     losses = [
         float(step(tf.constant(number, tf.int64))["values"]["loss"])
@@ -404,7 +408,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_step(tmp_path, records):
     assert counts[bad] not in counts[:bad]
     state = make_state(tmp_path, strategy, num_layers=1)
     with pytest.raises(
-        loop.NotFiniteError, match=f"Step {bad} .*masked_lm_loss=inf"
+        health.NotFiniteError, match=f"Step {bad} .*masked_lm_loss=inf"
     ):
         loop.train(
             state,
@@ -426,7 +430,9 @@ def test_sigterm_saves_and_stops(tmp_path, records):
     def kill_after_first_save():
         os.kill(os.getpid(), signal.SIGTERM)
 
-    with pytest.raises(loop.PreemptedError, match="step 5 of 20 is saved"):
+    with pytest.raises(
+        preemption.PreemptedError, match="step 5 of 20 is saved"
+    ):
         train(
             state,
             records,

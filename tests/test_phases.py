@@ -13,6 +13,7 @@ from bert_tf import features
 from bert_tf.training import input_pipeline
 from bert_tf.training import loop
 from bert_tf.training import phases
+from bert_tf.training import preemption
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.objective import Objective
 from bert_tf.training.optimizer import BertOptimizer
@@ -108,7 +109,7 @@ def train(folder, stops=()):
                 strategy,
                 on_save=stop_there,
             )
-        except loop.PreemptedError:
+        except preemption.PreemptedError:
             assert state.step == stop
     weights = [keras.ops.convert_to_numpy(weight) for weight in model.weights]
     return history, weights, state

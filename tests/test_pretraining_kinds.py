@@ -13,6 +13,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining import builder
 from bert_tf.pretraining import stages
 from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.training import evaluation
 from bert_tf.training import loop
 from bert_tf.training import pretraining_input
 from bert_tf.training.checkpointing import TrainingState
@@ -126,7 +127,9 @@ def test_a_resumed_run_on_records_of_a_kind_equals_an_unbroken_one(
         is_as_before = np.array_equal(value, before[path])
         assert is_as_before == (is_of_pairs and not has_labels), path
 
-    results = loop.evaluate(state.model, objective, source, 4, strategy)
+    results = evaluation.make_evaluation(
+        state.model, objective, source, 4, strategy
+    )()
     names = {"loss", "masked_lm_loss", "masked_lm_accuracy"}
     if has_labels:
         names |= {"next_sentence_loss", "next_sentence_accuracy"}

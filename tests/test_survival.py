@@ -17,7 +17,7 @@ import pytest
 import reference_training as reference
 import tensorflow as tf
 
-from bert_tf.training import loop
+from bert_tf.training import preemption
 
 pytestmark = pytest.mark.survival
 TESTS = pathlib.Path(__file__).parent
@@ -176,7 +176,7 @@ def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
     # Not the chief, which alone writes.
     workers[1].process.send_signal(signal.SIGTERM)
     for worker in workers:
-        worker.wait(loop.PREEMPTED_EXIT_CODE)
+        worker.wait(preemption.PREEMPTED_EXIT_CODE)
     steps = [
         re.findall("Stopped by SIGTERM; step (\\d+) of", "".join(worker.log))
         for worker in workers

@@ -29,6 +29,7 @@ from bert_tf.tasks.tagging import TaggingTask
 from bert_tf.training import input_pipeline
 from bert_tf.training import loop
 from bert_tf.training import randomness
+from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.optimizer import BertOptimizer
 
@@ -152,12 +153,12 @@ def trace(task, num_cores):
 
         def train_step(batch, step):
             randomness.set_seeds(states, 1, step)
-            return loop.train_step(model, objective, optimizer, batch)
+            return step_lib.train_step(model, objective, optimizer, batch)
 
         steps = {
             "train": (train_step, specs),
             "evaluate": (
-                lambda batch, step: loop.eval_step(model, objective, batch),
+                lambda batch, step: step_lib.eval_step(model, objective, batch),
                 specs | {features.EXAMPLE_WEIGHTS: ((ROWS,), "float32")},
             ),
         }
@@ -243,7 +244,7 @@ def test_many_steps_a_call_on_eight_cores(cores):
         model = BertPretrainer(config, dtype="mixed_bfloat16")
         optimizer = BertOptimizer(1e-3)
         optimizer.build(model.trainable_variables)
-    run_steps = loop._compile(
+    run_steps = step_lib.compile_steps(
         model,
         reference.pretraining_objective(),
         optimizer,

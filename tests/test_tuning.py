@@ -27,7 +27,7 @@ from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import loop
+from bert_tf.training import preemption
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS))
@@ -147,7 +147,7 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
         patch.setattr(
             fine_tuning._KeepState, "on_train_batch_begin", begin_and_stop
         )
-        with pytest.raises(loop.PreemptedError, match="step 5 is saved"):
+        with pytest.raises(preemption.PreemptedError, match="step 5 is saved"):
             run(checkpoint, config, scores)
     assert fine_tuning.trained_steps(tmp_path / "stopped") == 5
     model, results, resumed = run(checkpoint, config, [0.8])

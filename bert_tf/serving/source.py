@@ -54,7 +54,8 @@ class Source:
         preprocessor: The `Preprocessor` that it was trained with.
         text_features: Names of the one or two strings that it is given.
         servable: The `Servable`: what is answered.
-        precision: One of `PRECISIONS`: the arithmetic of the model's layers.
+        precision: One of `PRECISIONS`: the arithmetic of the model's layers,
+            and the form of their variables.
     """
 
     model: keras.Model | None

@@ -16,7 +16,8 @@ from absl import logging
 from bert_tf import features
 from bert_tf import files
 from bert_tf.training import checkpointing
-from bert_tf.training import loop
+from bert_tf.training import health
+from bert_tf.training import preemption
 from bert_tf.training import randomness
 
 
@@ -70,10 +71,10 @@ def fit(state, task, source, config, strategy):
         and accuracy are means over the steps since the line before.
 
     Raises:
-        training.loop.NotFiniteError: If the loss is not finite; the message
+        training.health.NotFiniteError: If the loss is not finite; the message
             names the steps. They are not saved.
-        training.loop.PreemptedError: After SIGTERM, when the state has been
-            saved.
+        training.preemption.PreemptedError: After SIGTERM, when the state has
+            been saved.
         ValueError: If the batch size is no multiple of the replicas.
     """
     num_steps = config.num_train_steps - state.step
@@ -90,7 +91,7 @@ def fit(state, task, source, config, strategy):
                 task.loss(),
                 metrics=task.fit_metrics,
             )
-    with state.hold(), loop.sigterm_noted() as told_to_stop:
+    with state.hold(), preemption.sigterm_noted() as told_to_stop:
         keep_state = _KeepState(state, config, strategy, told_to_stop)
         model.fit(
             batches,
@@ -251,7 +252,7 @@ class _KeepState(keras.callbacks.Callback):
         # Keras's values are means since `fit` began: once not finite, they
         # stay so.
         if not math.isfinite(logs["loss"]):
-            raise loop.NotFiniteError(
+            raise health.NotFiniteError(
                 f"The loss is not finite in steps {self._first_step} to "
                 f"{state.step - 1}: loss={logs['loss']}. Training stopped; "
                 "the last checkpoint is of a step before."
@@ -261,7 +262,7 @@ class _KeepState(keras.callbacks.Callback):
         if saves:
             logging.info("Saved %s.", state.save())
         if stops:
-            raise loop.PreemptedError(
+            raise preemption.PreemptedError(
                 f"Stopped by SIGTERM; step {state.step} is saved."
             )
         self._restart_timer()

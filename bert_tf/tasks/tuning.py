@@ -90,8 +90,8 @@ def tune(
         with their `global_step`; None where it was not evaluated.
 
     Raises:
-        training.loop.PreemptedError: After SIGTERM, when the state has been
-            saved.
+        training.preemption.PreemptedError: After SIGTERM, when the state has
+            been saved.
         ValueError: If the output folder holds another training, or the
             examples make no batch.
     """

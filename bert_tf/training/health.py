@@ -51,7 +51,7 @@ class Health:
         self._losses = collections.deque(maxlen=_WINDOW)
 
     def watch(self, steps, first_step):
-        """Looks at what `loop.train_step` returned of the steps of one call.
+        """Looks at what `step.train_step` returned of the steps of one call.
 
         Args:
             steps: A list of its results, as floats.

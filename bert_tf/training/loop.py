@@ -1,44 +1,28 @@
-"""The training loop: many steps a call, on any strategy.
+"""The training loop: drives the steps of `training.step`, on any strategy.
 
-`train_step` and `eval_step` are what happens on a device; `train` and
-`evaluate` drive them, log, save and stop.
+It logs, saves and stops; what happens on a device is in `training.step`.
 """
 
 import contextlib
 import dataclasses
-import functools
 import json
 import logging
-import signal
-import threading
 
 import tensorflow as tf
 
-from bert_tf import features
 from bert_tf import files
-from bert_tf.training import accumulation
 from bert_tf.training import health
 from bert_tf.training import input_errors
+from bert_tf.training import preemption
 from bert_tf.training import progress
-from bert_tf.training import randomness
+from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 
 _logger = logging.getLogger(__name__)
-# A program that was told to stop (SIGTERM) and has saved its state exits with
-# this code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
-PREEMPTED_EXIT_CODE = 75
 # Most steps in a row that are passed over to find a scale of the loss for
 # float16: from 2**15 on, the first, down to 2**-15.
 _LOSS_SCALE_STEPS = 30
 SUMMARY_FILE = "summary.json"
-
-
-# `keras.Model.fit` of the tasks raises it too.
-NotFiniteError = health.NotFiniteError
-
-
-class PreemptedError(Exception):
-    """The run was told to stop, and has saved its state."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,88 +88,6 @@ class TrainingConfig:
                 )
 
 
-def train_step(model, objective, optimizer, batch, accumulation_steps=1):
-    """Makes one step, in replica context.
-
-    Args:
-        model: A `keras.Model`, called with the batch.
-        objective: An `Objective`.
-        optimizer: A `BertOptimizer`, or a `LossScaleOptimizer` of one.
-        batch: This replica's share of the batch, a dictionary of tensors;
-            `input_mask` is among them.
-
-    Returns:
-        A dictionary of float32 scalars, the same on all replicas: `values`,
-        {name: value} of the loss, its terms, the learning rate, the norms of
-        the gradient and of the update and the number of tokens, and `metrics`,
-        {name: (sum, weight)}, the share of padding among them.
-    """
-    # Summed first: every replica divides by the weight of the whole batch,
-    # so that the sum of the replicas' gradients is the batch's gradient, and
-    # so is the sum over the parts of the batch.
-    weights = _sum_over_replicas(objective.weights(batch))
-
-    def run_part(part):
-        with tf.GradientTape() as tape:
-            outputs = model(part, training=True)
-            totals = objective.losses(outputs, part)
-            loss = sum(objective.loss_terms(totals, weights).values())
-            scaled_loss = optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled_loss, model.trainable_variables)
-        metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
-        return gradients, totals, metrics
-
-    if accumulation_steps > 1:
-        run_part = functools.partial(
-            accumulation.sum_over_parts, run_part, num_parts=accumulation_steps
-        )
-    gradients, totals, metrics = run_part(batch)
-    # What this loss does not depend on has no gradient, e.g. the pooler where
-    # there are no next-sentence labels. It stays as it is, and is not decayed;
-    # Keras does so too, but warns.
-    gradients, variables = zip(
-        *(
-            (gradient, variable)
-            for gradient, variable in zip(gradients, model.trainable_variables)
-            if gradient is not None
-        )
-    )
-    learning_rate = tf.identity(optimizer.learning_rate)
-    optimizer.apply(gradients, variables)
-
-    totals, metrics = _sum_over_replicas((totals, metrics))
-    num_padding, num_places = metrics["padding"]
-    terms = objective.loss_terms(totals, weights)
-    inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    values = {
-        "loss": sum(terms.values()),
-        **terms,
-        "learning_rate": learning_rate,
-        "gradient_norm": tf.identity(inner_optimizer.gradient_norm),
-        "update_norm": tf.identity(inner_optimizer.update_norm),
-        "tokens": num_places - num_padding,
-    }
-    return {"values": values, "metrics": metrics}
-
-
-def eval_step(model, objective, batch):
-    """Evaluates one batch, in replica context.
-
-    Returns:
-        The loss terms and the metrics, float32 scalars summed over all
-        replicas: {"losses": {name: (sum, weight)}, "metrics": the same}.
-    """
-    outputs = model(batch, training=False)
-    weights = objective.weights(batch)
-    totals = objective.losses(outputs, batch)
-    return _sum_over_replicas(
-        {
-            "losses": {name: (totals[name], weights[name]) for name in totals},
-            "metrics": objective.metrics(outputs, batch),
-        }
-    )
-
-
 def train(
     state,
     objective,
@@ -224,10 +126,10 @@ def train(
         into summary.json of the output directory.
 
     Raises:
-        NotFiniteError: If a loss or a gradient is not finite, and the step is
-            not one to be passed over; the message names it. The state of that
-            step is not saved.
-        PreemptedError: After SIGTERM, when the state has been saved.
+        health.NotFiniteError: If a loss or a gradient is not finite, and the
+            step is not one to be passed over; the message names it. The state
+            of that step is not saved.
+        preemption.PreemptedError: After SIGTERM, when the state has been saved.
         ValueError: If the input is damaged or does not suit the model.
     """
     if state.step >= config.num_train_steps:
@@ -260,7 +162,9 @@ def train(
     if uses_loss_scale:
         num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
     inner_optimizer.skip_nonfinite = num_skipped > 0
-    run_steps = _compile(state.model, objective, state.optimizer, config)
+    run_steps = step_lib.compile_steps(
+        state.model, objective, state.optimizer, config
+    )
     watch = health.Health(num_skipped)
     # What cannot be read is told before anything is written.
     with input_errors.clear_errors():
@@ -275,7 +179,7 @@ def train(
         state.hold(is_chief),
         input_errors.clear_errors(),
         _summary_writer(state, is_chief) as writer,
-        sigterm_noted() as told_to_stop,
+        preemption.sigterm_noted() as told_to_stop,
         health.stalls_named(run_steps.waiting_since),
     ):
         timer = progress.Timer()
@@ -328,148 +232,11 @@ def train(
                 saved_step = state.step
                 timer.restart()
             if stops:
-                raise PreemptedError(
+                raise preemption.PreemptedError(
                     f"Stopped by SIGTERM; step {state.step} of "
                     f"{config.num_train_steps} is saved."
                 )
     return history
-
-
-def evaluate(*args, **kwargs):
-    """Evaluates once; arguments and result are as of `make_evaluation`."""
-    return make_evaluation(*args, **kwargs)()
-
-
-def make_evaluation(
-    model, objective, source, batch_size, strategy, max_batches=None
-):
-    """Returns a function that evaluates the model as it is at the time.
-
-    It goes over every example once, or over the first `max_batches` batches.
-
-    Args:
-        model: A `keras.Model`.
-        objective: An `Objective`.
-        source: A source of batches; see `input_pipeline`.
-        batch_size: Examples a step, over all replicas.
-        strategy: The `tf.distribute.Strategy` that the model was made in.
-        max_batches: If given, the largest number of batches.
-
-    Returns:
-        A function without arguments, which returns
-        {name: float} of `loss`, its terms and the metrics, each the sum over
-        the examples divided by their weight; `loss` is the sum of its terms.
-
-        It raises `ValueError` if the input is damaged or does not suit the
-        model.
-    """
-
-    @tf.function
-    def run_step(batch):
-        results = strategy.run(eval_step, args=(model, objective, batch))
-        return _on_first_replica(strategy, results)
-
-    def run():
-        sums = None
-        with input_errors.clear_errors():
-            batches = strategy.distribute_datasets_from_function(
-                lambda context: source.evaluation_batches(
-                    batch_size, max_batches, context
-                )
-            )
-            for batch in batches:
-                results = tf.nest.map_structure(float, run_step(batch))
-                if sums is None:
-                    sums = results
-                else:
-                    sums = tf.nest.map_structure(
-                        lambda total, new: total + new, sums, results
-                    )
-        terms = progress.ratios(sums["losses"])
-        return {
-            "loss": sum(terms.values()),
-            **terms,
-            **progress.ratios(sums["metrics"]),
-        }
-
-    return run
-
-
-def _compile(model, objective, optimizer, config):
-    """Returns a function that makes many steps in one call.
-
-    `run_steps(strategy, iterator, step, count)` makes `count` steps, from
-    number `step` on, and returns what `train_step` did in each, as floats,
-    and the seconds that it waited for their batches. Its attribute
-    `waiting_since` is for `health.stalls_named`.
-    """
-    seed_states = randomness.seed_states(model)
-    waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
-    structure = None
-
-    def replica_step(batch, step):
-        randomness.set_seeds(seed_states, config.seed, step)
-        return train_step(
-            model,
-            objective,
-            optimizer,
-            batch,
-            config.gradient_accumulation_steps,
-        )
-
-    def as_row(results):
-        # Runs while the step is traced: the names are known only then.
-        nonlocal structure
-        structure = tf.nest.map_structure(lambda _: None, results)
-        return tf.stack(tf.nest.flatten(results))
-
-    @tf.function
-    def run_in_graph(strategy, iterator, step, count):
-        rows = tf.TensorArray(tf.float32, count, infer_shape=False)
-        waited = tf.constant(0.0, tf.float64)
-        for index in tf.range(count):
-            # One step after the other: else waiting for the next batch could
-            # not be told from the step that goes on meanwhile. The batches
-            # themselves are made ahead.
-            tf.autograph.experimental.set_loop_options(parallel_iterations=1)
-            start = tf.timestamp()
-            with tf.control_dependencies([waiting_since.assign(start)]):
-                batch = next(iterator)
-            with tf.control_dependencies(
-                tf.nest.flatten(_on_first_replica(strategy, batch))
-            ):
-                waited += tf.timestamp() - start
-                waiting_since.assign(0.0)
-            results = strategy.run(
-                replica_step, args=(batch, step + tf.cast(index, tf.int64))
-            )
-            rows = rows.write(
-                index, as_row(_on_first_replica(strategy, results))
-            )
-        return rows.stack(), waited
-
-    def run_steps(strategy, iterator, step, count):
-        rows, waited = run_in_graph(
-            strategy,
-            iterator,
-            tf.constant(step, tf.int64),
-            tf.constant(count, tf.int32),
-        )
-        return [
-            tf.nest.pack_sequence_as(structure, row)
-            for row in rows.numpy().tolist()
-        ], float(waited)
-
-    run_steps.waiting_since = lambda: float(waiting_since.numpy())
-    return run_steps
-
-
-def _padding(batch):
-    """Returns the numbers of places without a token, and of all places."""
-    input_mask = batch[features.INPUT_MASK]
-    num_places = tf.cast(tf.size(input_mask), tf.float32)
-    num_tokens = tf.cast(tf.reduce_sum(input_mask), tf.float32)
-    return num_places - num_tokens, num_places
 
 
 def _summary_writer(state, is_chief):
@@ -477,23 +244,6 @@ def _summary_writer(state, is_chief):
     if is_chief:
         return tf.summary.create_file_writer(state.folder).as_default()
     return tf.summary.create_noop_writer().as_default()
-
-
-def _sum_over_replicas(values):
-    """Sums float32 scalars, in any nest, over the replicas."""
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return values
-    total = context.all_reduce(
-        tf.distribute.ReduceOp.SUM, tf.stack(tf.nest.flatten(values))
-    )
-    return tf.nest.pack_sequence_as(values, tf.unstack(total))
-
-
-def _on_first_replica(strategy, results):
-    return tf.nest.map_structure(
-        lambda value: strategy.experimental_local_results(value)[0], results
-    )
 
 
 def _steps_to_next_stop(step, config):
@@ -551,35 +301,3 @@ def _write_summary(state, report, watch, config):
     }
     text = json.dumps(summary, indent=2) + "\n"
     files.write_text(f"{state.output_dir}/{SUMMARY_FILE}", text)
-
-
-@contextlib.contextmanager
-def sigterm_noted():
-    """Yields an event that is set when the process gets SIGTERM.
-
-    Inside another such block it is that block's event.
-    """
-    # Python allows signal handlers in the main thread alone.
-    if threading.current_thread() is not threading.main_thread():
-        yield threading.Event()
-        return
-    before = signal.getsignal(signal.SIGTERM)
-    if isinstance(before, _SetEvent):
-        yield before.event
-        return
-    handler = _SetEvent()
-    signal.signal(signal.SIGTERM, handler)
-    try:
-        yield handler.event
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-class _SetEvent:
-    """A signal handler."""
-
-    def __init__(self):
-        self.event = threading.Event()
-
-    def __call__(self, number, frame):
-        self.event.set()

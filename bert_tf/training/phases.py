@@ -9,6 +9,7 @@ import itertools
 import logging
 
 from bert_tf.training import loop
+from bert_tf.training import preemption
 
 _logger = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def train(
     last = len(phases) - 1
     ends = itertools.accumulate(phase.num_steps for phase in phases)
     # Over all of them: the signal may come while one ends.
-    with loop.sigterm_noted():
+    with preemption.sigterm_noted():
         for number, (phase, end, config, source) in enumerate(
             zip(phases, ends, configs, sources, strict=True)
         ):

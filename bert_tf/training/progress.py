@@ -17,7 +17,7 @@ def ratios(sums):
 
 
 def summarize(steps):
-    """Puts together what `loop.train_step` returned, as floats.
+    """Puts together what `step.train_step` returned, as floats.
 
     Returns:
         {name: float}: the means of the `values` over the steps, and of the

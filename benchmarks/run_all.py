@@ -1,0 +1,142 @@
+r"""Runs every benchmark of this folder, one after the other.
+
+    make bench BENCH='--model_dir=minilm --data_dir=data'
+
+--model_dir is a Hugging Face folder with an uncased vocab.txt; --data_dir
+holds wiki.txt and books.txt (a sentence a line, a blank line between
+documents), and glue/<task>/, ner/wnut17/ and squad/ as they are published. The
+other libraries' environments are made in --output_dir with pip. Prints each
+command and what it prints. A benchmark that fails does not keep the others
+from running; the exit code tells.
+"""
+
+import pathlib
+import shlex
+import subprocess
+import sys
+
+from absl import app
+from absl import flags
+
+_MODEL_DIR = flags.DEFINE_string(
+    "model_dir", None, "A model folder.", required=True
+)
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir", None, "Folder of all data.", required=True
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "Folder of environments and runs.", required=True
+)
+
+_FOLDER = pathlib.Path(__file__).resolve().parent
+
+
+def make_commands(model_dir, data_dir, output_dir):
+    """Returns lists of a script and its flags, in the order they are run."""
+    vocab = f"--vocab_file={model_dir}/vocab.txt"
+    wiki = f"{data_dir}/wiki.txt"
+    environments = f"{output_dir}/environments"
+    transformers = f"{environments}/transformers/bin/python"
+    commands = []
+    records = {"padded": 1, "packed": 8}
+    for name, num_sequences in records.items():
+        commands.append(
+            [
+                "../data/create_pretraining_data.py",
+                f"--input_file={wiki}",
+                f"--output_file={output_dir}/{name}.tfrecord",
+                vocab,
+                "--max_seq_length=128",
+                "--max_predictions_per_seq=20",
+                "--dupe_factor=1",
+                f"--max_sequences_per_row={num_sequences}",
+            ]
+        )
+    # First of those with peers: it makes their environments.
+    for size, batch_size, seconds in (("mini", 32, 5), ("base", 8, 20)):
+        commands.append(
+            [
+                "pretraining.py",
+                f"--size={size}",
+                f"--batch_size={batch_size}",
+                f"--seconds={seconds}",
+                "--precision=float32,bfloat16",
+                vocab,
+                *(
+                    f"--records={name}={output_dir}/{name}.tfrecord"
+                    for name in records
+                ),
+                f"--make_environments={environments}",
+            ]
+        )
+    commands += [
+        ["data.py", f"--input_file={wiki}", vocab],
+        ["data.py", "--what=memory", f"--input_file={wiki}", vocab],
+        [
+            "data.py",
+            "--what=vocabulary",
+            f"--input_file={wiki}",
+            f"--held_out_file={data_dir}/books.txt",
+            vocab,
+        ],
+        [
+            "tokenizer.py",
+            f"--model_dir={model_dir}",
+            f"--text_file={wiki}",
+            f"--peer=transformers={transformers}",
+            f"--peer=keras_hub={environments}/keras_hub/bin/python",
+        ],
+        ["checkpoints.py"],
+    ]
+    for precision in ("float32", "bfloat16"):
+        commands.append(
+            [
+                "serving.py",
+                f"--init_checkpoint={model_dir}",
+                f"--text_file={data_dir}/glue/SST-2/dev.tsv",
+                f"--peer_python={transformers}",
+                f"--serving_precision={precision}",
+            ]
+        )
+    commands.append(
+        [
+            "feature_based_ner.py",
+            f"--init_checkpoint={model_dir}",
+            f"--data_dir={data_dir}/ner/wnut17",
+        ]
+    )
+    for tasks, seeds in (("MRPC,CoLA", "0,1,2"), ("SST-2,WNUT17,SQuAD", "0")):
+        commands.append(
+            [
+                "finetuning.py",
+                f"--tasks={tasks}",
+                f"--seeds={seeds}",
+                f"--init_checkpoint={model_dir}",
+                f"--data_dir={data_dir}",
+                f"--peer_python={transformers}",
+                f"--output_dir={output_dir}/finetuning",
+            ]
+        )
+    return commands
+
+
+def main(_):
+    pathlib.Path(_OUTPUT_DIR.value).mkdir(parents=True, exist_ok=True)
+    failed = []
+    for script, *options in make_commands(
+        *(
+            str(pathlib.Path(folder.value).resolve())
+            for folder in (_MODEL_DIR, _DATA_DIR, _OUTPUT_DIR)
+        )
+    ):
+        command = [sys.executable, str((_FOLDER / script).resolve()), *options]
+        print(f"\n$ {shlex.join(command)}", flush=True)
+        if subprocess.run(command).returncode:
+            failed.append(script)
+    if failed:
+        print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    app.run(main)

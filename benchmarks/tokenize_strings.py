@@ -1,0 +1,102 @@
+"""Tokenizes texts with one library: a side of benchmarks/tokenizer.py.
+
+    python tokenize_strings.py JOB
+
+JOB is JSON of library, model_dir, max_seq_length, text_file (a JSON list) and
+ids_file. Makes model inputs of all texts, writes the ids of the first time to
+ids_file, and answers each line of its standard input with the seconds that one
+more time took. Imports no more than the one library.
+"""
+
+import json
+import sys
+import time
+
+_BATCH_SIZE = 256
+
+
+def of_bert_tf(job, texts, fast=False):
+    from bert_tf.text.preprocessor import Preprocessor
+
+    return _mapped(
+        texts,
+        Preprocessor.from_folder(
+            job["model_dir"], job["max_seq_length"], fast=fast
+        ),
+        "input_ids",
+    )
+
+
+def of_keras_hub(job, texts):
+    import keras_hub
+
+    tokenizer = keras_hub.tokenizers.BertTokenizer(
+        vocabulary=f"{job['model_dir']}/vocab.txt", lowercase=True
+    )
+    preprocessor = keras_hub.models.BertTextClassifierPreprocessor(
+        tokenizer, sequence_length=job["max_seq_length"]
+    )
+    return _mapped(texts, preprocessor, "token_ids")
+
+
+def _mapped(texts, preprocessor, name):
+    import numpy as np
+    import tensorflow as tf
+
+    dataset = (
+        tf.data.Dataset.from_tensor_slices(texts)
+        .batch(_BATCH_SIZE)
+        .map(preprocessor, num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+    def make():
+        rows = [batch[name] for batch in dataset.as_numpy_iterator()]
+        return np.concatenate(rows)
+
+    return make
+
+
+def of_transformers(job, texts):
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job["model_dir"])
+
+    def make():
+        return tokenizer(
+            texts,
+            padding="max_length",
+            truncation=True,
+            max_length=job["max_seq_length"],
+            return_tensors="np",
+        )["input_ids"]
+
+    return make
+
+
+_LIBRARIES = {
+    "bert_tf": of_bert_tf,
+    "bert_tf, fast=True": lambda job, texts: of_bert_tf(job, texts, fast=True),
+    "keras_hub": of_keras_hub,
+    "transformers": of_transformers,
+}
+
+
+def main():
+    job = json.loads(sys.argv[1])
+    with open(job["text_file"], encoding="utf-8") as stream:
+        texts = json.load(stream)
+    make = _LIBRARIES[job["library"]](job, texts)
+    ids = make()
+
+    import numpy as np
+
+    np.save(job["ids_file"], ids)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        make()
+        print(time.perf_counter() - start, flush=True)
+
+
+if __name__ == "__main__":
+    main()

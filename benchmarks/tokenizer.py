@@ -1,0 +1,134 @@
+r"""Times texts to model inputs beside other libraries, in one run.
+
+    python benchmarks/tokenizer.py --model_dir=minilm --text_file=wiki.txt \
+        --peer=transformers=/env/peers/bin/python \
+        --peer=keras_hub=/env/keras_hub/bin/python
+
+--model_dir is a Hugging Face folder with vocab.txt and its tokenizer's files;
+--text_file holds a text a line. From strings in memory to arrays of ids, mask
+and segments of one length, each library in the way its users do it with many
+texts: a tf.data set with a parallel map, or one call of a fast tokenizer for
+them all. Every library is a process of its own (tokenize_strings.py); they
+take turns, round after round. Prints a table in Markdown: medians over the
+rounds, and in how many rows the ids are those of google-research/bert's
+tokenizer, which is what bert_tf computes.
+"""
+
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from absl import app
+from absl import flags
+
+_MODEL_DIR = flags.DEFINE_string(
+    "model_dir", None, "Folder of vocabulary and settings.", required=True
+)
+_TEXT_FILE = flags.DEFINE_string(
+    "text_file", None, "A text a line, UTF-8.", required=True
+)
+_PEER = flags.DEFINE_multi_string(
+    "peer",
+    [],
+    "library=python: of transformers and keras_hub, and the Python of an "
+    "environment with it.",
+)
+_MAX_TEXTS = flags.DEFINE_integer("max_texts", 50000, "Of the file.")
+_MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Of a row.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Of all libraries in turn.")
+
+# The one that the others are held to, and its quicker, less exact setting.
+_OURS = "bert_tf"
+_OURS_FAST = "bert_tf, fast=True"
+
+
+class Side:
+    """A process that tokenizes all texts, whenever it is asked."""
+
+    def __init__(self, name, python, text_file, ids_file):
+        script = pathlib.Path(__file__).with_name("tokenize_strings.py")
+        job = {
+            "library": name,
+            "model_dir": _MODEL_DIR.value,
+            "max_seq_length": _MAX_SEQ_LENGTH.value,
+            "text_file": text_file,
+            "ids_file": ids_file,
+        }
+        self.name = name
+        self.seconds = []
+        self._ids_file = ids_file
+        self._process = subprocess.Popen(
+            [python, str(script), json.dumps(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def measure(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} has stopped.")
+        self.seconds.append(float(line))
+
+    def read_ids(self):
+        """Returns the ids of all texts, int `[texts, max_seq_length]`."""
+        return np.load(self._ids_file)
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def read_texts():
+    texts = []
+    with open(_TEXT_FILE.value, encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            if line.strip():
+                texts.append(line.strip())
+            if len(texts) == _MAX_TEXTS.value:
+                break
+    return texts
+
+
+def main(_):
+    pythons = {_OURS: sys.executable, _OURS_FAST: sys.executable}
+    pythons |= dict(peer.split("=", 1) for peer in _PEER.value)
+    texts = read_texts()
+    num_bytes = sum(len(text.encode("utf-8")) for text in texts)
+    with tempfile.TemporaryDirectory() as folder:
+        text_file = f"{folder}/texts.json"
+        pathlib.Path(text_file).write_text(json.dumps(texts))
+        sides = [
+            Side(name, python, text_file, f"{folder}/{number}.npy")
+            for number, (name, python) in enumerate(pythons.items())
+        ]
+        for _ in range(_ROUNDS.value):
+            for side in sides:
+                side.measure()
+        ids = {side.name: side.read_ids() for side in sides}
+        for side in sides:
+            side.close()
+    print(f"{len(texts)} texts, {num_bytes / 1e6:.1f} MB")
+    print("| | texts/s | MB/s | of bert_tf's speed | rows with its ids |")
+    print("|---|---|---|---|---|")
+    for side in sides:
+        seconds = statistics.median(side.seconds)
+        ratio = statistics.median(
+            np.divide(sides[0].seconds, side.seconds).tolist()
+        )
+        equal = (ids[side.name] == ids[_OURS]).all(axis=1).mean()
+        print(
+            f"| {side.name} | {len(texts) / seconds:,.0f} "
+            f"| {num_bytes / seconds / 1e6:.1f} | {ratio:.2f} | {equal:.2%} |"
+        )
+
+
+if __name__ == "__main__":
+    app.run(main)

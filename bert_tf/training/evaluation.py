@@ -1,0 +1,64 @@
+"""Evaluation of a model over a source, on any strategy."""
+
+import tensorflow as tf
+
+from bert_tf.training import input_errors
+from bert_tf.training import progress
+from bert_tf.training import step as step_lib
+
+
+def make_evaluation(
+    model, objective, source, batch_size, strategy, max_batches=None
+):
+    """Returns a function that evaluates the model as it is at the time.
+
+    It goes over every example once, or over the first `max_batches` batches.
+
+    Args:
+        model: A `keras.Model`.
+        objective: An `Objective`.
+        source: A source of batches; see `input_pipeline`.
+        batch_size: Examples a step, over all replicas.
+        strategy: The `tf.distribute.Strategy` that the model was made in.
+        max_batches: If given, the largest number of batches.
+
+    Returns:
+        A function without arguments, which returns
+        {name: float} of `loss`, its terms and the metrics, each the sum over
+        the examples divided by their weight; `loss` is the sum of its terms.
+
+        It raises `ValueError` if the input is damaged or does not suit the
+        model.
+    """
+
+    @tf.function
+    def run_step(batch):
+        results = strategy.run(
+            step_lib.eval_step, args=(model, objective, batch)
+        )
+        return step_lib.on_first_replica(strategy, results)
+
+    def run():
+        sums = None
+        with input_errors.clear_errors():
+            batches = strategy.distribute_datasets_from_function(
+                lambda context: source.evaluation_batches(
+                    batch_size, max_batches, context
+                )
+            )
+            for batch in batches:
+                results = tf.nest.map_structure(float, run_step(batch))
+                if sums is None:
+                    sums = results
+                else:
+                    sums = tf.nest.map_structure(
+                        lambda total, new: total + new, sums, results
+                    )
+        terms = progress.ratios(sums["losses"])
+        return {
+            "loss": sum(terms.values()),
+            **terms,
+            **progress.ratios(sums["metrics"]),
+        }
+
+    return run

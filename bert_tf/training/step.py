@@ -1,0 +1,186 @@
+"""One step of training or evaluation on a device, and many steps a call."""
+
+import functools
+
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.training import accumulation
+from bert_tf.training import randomness
+
+
+def train_step(model, objective, optimizer, batch, accumulation_steps=1):
+    """Makes one step, in replica context.
+
+    Args:
+        model: A `keras.Model`, called with the batch.
+        objective: An `Objective`.
+        optimizer: A `BertOptimizer`, or a `LossScaleOptimizer` of one.
+        batch: This replica's share of the batch, a dictionary of tensors;
+            `input_mask` is among them.
+
+    Returns:
+        A dictionary of float32 scalars, the same on all replicas: `values`,
+        {name: value} of the loss, its terms, the learning rate, the norms of
+        the gradient and of the update and the number of tokens, and `metrics`,
+        {name: (sum, weight)}, the share of padding among them.
+    """
+    # Summed first: every replica divides by the weight of the whole batch,
+    # so that the sum of the replicas' gradients is the batch's gradient, and
+    # so is the sum over the parts of the batch.
+    weights = _sum_over_replicas(objective.weights(batch))
+
+    def run_part(part):
+        with tf.GradientTape() as tape:
+            outputs = model(part, training=True)
+            totals = objective.losses(outputs, part)
+            loss = sum(objective.loss_terms(totals, weights).values())
+            scaled_loss = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled_loss, model.trainable_variables)
+        metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
+        return gradients, totals, metrics
+
+    if accumulation_steps > 1:
+        run_part = functools.partial(
+            accumulation.sum_over_parts, run_part, num_parts=accumulation_steps
+        )
+    gradients, totals, metrics = run_part(batch)
+    # What this loss does not depend on has no gradient, e.g. the pooler where
+    # there are no next-sentence labels. It stays as it is, and is not decayed;
+    # Keras does so too, but warns.
+    gradients, variables = zip(
+        *(
+            (gradient, variable)
+            for gradient, variable in zip(gradients, model.trainable_variables)
+            if gradient is not None
+        )
+    )
+    learning_rate = tf.identity(optimizer.learning_rate)
+    optimizer.apply(gradients, variables)
+
+    totals, metrics = _sum_over_replicas((totals, metrics))
+    num_padding, num_places = metrics["padding"]
+    terms = objective.loss_terms(totals, weights)
+    inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    values = {
+        "loss": sum(terms.values()),
+        **terms,
+        "learning_rate": learning_rate,
+        "gradient_norm": tf.identity(inner_optimizer.gradient_norm),
+        "update_norm": tf.identity(inner_optimizer.update_norm),
+        "tokens": num_places - num_padding,
+    }
+    return {"values": values, "metrics": metrics}
+
+
+def eval_step(model, objective, batch):
+    """Evaluates one batch, in replica context.
+
+    Returns:
+        The loss terms and the metrics, float32 scalars summed over all
+        replicas: {"losses": {name: (sum, weight)}, "metrics": the same}.
+    """
+    outputs = model(batch, training=False)
+    weights = objective.weights(batch)
+    totals = objective.losses(outputs, batch)
+    return _sum_over_replicas(
+        {
+            "losses": {name: (totals[name], weights[name]) for name in totals},
+            "metrics": objective.metrics(outputs, batch),
+        }
+    )
+
+
+def compile_steps(model, objective, optimizer, config):
+    """Returns a function that makes many steps in one call.
+
+    `run_steps(strategy, iterator, step, count)` makes `count` steps, from
+    number `step` on, and returns what `train_step` did in each, as floats,
+    and the seconds that it waited for their batches. Its attribute
+    `waiting_since` is for `health.stalls_named`.
+    """
+    seed_states = randomness.seed_states(model)
+    waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
+    structure = None
+
+    def replica_step(batch, step):
+        randomness.set_seeds(seed_states, config.seed, step)
+        return train_step(
+            model,
+            objective,
+            optimizer,
+            batch,
+            config.gradient_accumulation_steps,
+        )
+
+    def as_row(results):
+        # Runs while the step is traced: the names are known only then.
+        nonlocal structure
+        structure = tf.nest.map_structure(lambda _: None, results)
+        return tf.stack(tf.nest.flatten(results))
+
+    @tf.function
+    def run_in_graph(strategy, iterator, step, count):
+        rows = tf.TensorArray(tf.float32, count, infer_shape=False)
+        waited = tf.constant(0.0, tf.float64)
+        for index in tf.range(count):
+            # One step after the other: else waiting for the next batch could
+            # not be told from the step that goes on meanwhile. The batches
+            # themselves are made ahead.
+            tf.autograph.experimental.set_loop_options(parallel_iterations=1)
+            start = tf.timestamp()
+            with tf.control_dependencies([waiting_since.assign(start)]):
+                batch = next(iterator)
+            with tf.control_dependencies(
+                tf.nest.flatten(on_first_replica(strategy, batch))
+            ):
+                waited += tf.timestamp() - start
+                waiting_since.assign(0.0)
+            results = strategy.run(
+                replica_step, args=(batch, step + tf.cast(index, tf.int64))
+            )
+            rows = rows.write(
+                index, as_row(on_first_replica(strategy, results))
+            )
+        return rows.stack(), waited
+
+    def run_steps(strategy, iterator, step, count):
+        rows, waited = run_in_graph(
+            strategy,
+            iterator,
+            tf.constant(step, tf.int64),
+            tf.constant(count, tf.int32),
+        )
+        return [
+            tf.nest.pack_sequence_as(structure, row)
+            for row in rows.numpy().tolist()
+        ], float(waited)
+
+    run_steps.waiting_since = lambda: float(waiting_since.numpy())
+    return run_steps
+
+
+def on_first_replica(strategy, results):
+    """Returns what the first replica of this host has of a nest of values."""
+    return tf.nest.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], results
+    )
+
+
+def _padding(batch):
+    """Returns the numbers of places without a token, and of all places."""
+    input_mask = batch[features.INPUT_MASK]
+    num_places = tf.cast(tf.size(input_mask), tf.float32)
+    num_tokens = tf.cast(tf.reduce_sum(input_mask), tf.float32)
+    return num_places - num_tokens, num_places
+
+
+def _sum_over_replicas(values):
+    """Sums float32 scalars, in any nest, over the replicas."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return values
+    total = context.all_reduce(
+        tf.distribute.ReduceOp.SUM, tf.stack(tf.nest.flatten(values))
+    )
+    return tf.nest.pack_sequence_as(values, tf.unstack(total))
