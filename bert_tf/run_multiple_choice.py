@@ -70,7 +70,7 @@ def main(argv):
             examples=examples[flag],
             preprocessor=preprocessor,
             seed=config.random_seed,
-            is_trimmed=not isinstance(strategy, tf.distribute.TPUStrategy),
+            is_trimmed=not strategies.is_tpu(strategy),
         )
         for flag in examples
     }

@@ -22,7 +22,6 @@ import dataclasses
 import os
 
 import keras
-import tensorflow as tf
 from absl import flags
 from absl import logging
 
@@ -135,7 +134,7 @@ def main(argv):
             examples=examples[split],
             maker=maker,
             seed=config.random_seed,
-            is_trimmed=not isinstance(strategy, tf.distribute.TPUStrategy),
+            is_trimmed=not strategies.is_tpu(strategy),
         )
         for split in examples
     }

@@ -22,7 +22,6 @@ Run again with the same flags after a stop, it goes on.
 import os
 
 import keras
-import tensorflow as tf
 from absl import flags
 from absl import logging
 
@@ -122,7 +121,7 @@ def main(argv):
             labels=task.labels,
             maker=maker,
             seed=config.random_seed,
-            is_trimmed=not isinstance(strategy, tf.distribute.TPUStrategy),
+            is_trimmed=not strategies.is_tpu(strategy),
         )
         for split in examples
     }

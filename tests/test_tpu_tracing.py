@@ -195,8 +195,7 @@ def has_xla_kernel(kind):
 
 @pytest.mark.parametrize(
     ("task", "num_cores"),
-    [(task, 2) for task in TASKS]
-    + [(task, 8) for task in TASKS],
+    [(task, 2) for task in TASKS] + [(task, 8) for task in TASKS],
 )
 def test_steps_are_legal_on_tpu_cores(task, num_cores):
     traced, paths = trace(task, num_cores)

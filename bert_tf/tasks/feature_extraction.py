@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.text import packing
+from bert_tf.training import strategy as strategies
 
 SEPARATE, CONCATENATE, MEAN = "separate", "concatenate", "mean"
 COMBINE = (SEPARATE, CONCATENATE, MEAN)
@@ -129,7 +130,7 @@ class Extractor:
         self._is_pooled = extraction.pooling != NONE
         self._strategy = strategy
         # The shapes of TPU programs do not change.
-        self._is_trimmed = not isinstance(strategy, tf.distribute.TPUStrategy)
+        self._is_trimmed = not strategies.is_tpu(strategy)
 
         @tf.function(reduce_retracing=True)
         def encode(texts):

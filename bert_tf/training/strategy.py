@@ -85,8 +85,8 @@ def dtype_policy(mixed_precision, strategy):
             f"Received: mixed_precision={mixed_precision!r}."
         )
     if mixed_precision == "auto":
-        mixed_precision = "bfloat16" if _is_tpu(strategy) else "float32"
-    if mixed_precision == "float16" and _is_tpu(strategy):
+        mixed_precision = "bfloat16" if is_tpu(strategy) else "float32"
+    if mixed_precision == "float16" and is_tpu(strategy):
         raise ValueError(
             "`mixed_precision` must be bfloat16 or float32 on a TPU. "
             "Received: mixed_precision='float16'."
@@ -99,7 +99,7 @@ def dtype_policy(mixed_precision, strategy):
 def is_chief(strategy):
     """Returns whether this process writes checkpoints and summaries."""
     resolver = strategy.cluster_resolver
-    if resolver is None or _is_tpu(strategy):
+    if resolver is None or is_tpu(strategy):
         return True
     if resolver.task_type is None:
         return True
@@ -108,6 +108,11 @@ def is_chief(strategy):
         and resolver.task_id == 0
         and "chief" not in resolver.cluster_spec().jobs
     )
+
+
+def is_tpu(strategy):
+    """Returns whether it runs on TPU cores, where all shapes are static."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def is_multi_host(strategy):
@@ -143,10 +148,6 @@ def make_agreement(strategy):
         return bool(num_told > 0), int(number)
 
     return agree
-
-
-def _is_tpu(strategy):
-    return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def _mirrored(num_cpu_devices):
