@@ -69,7 +69,7 @@ def test_dtype_policy_of_a_cpu(mixed_precision, policy):
 
 def test_dtype_policy_of_a_tpu(monkeypatch):
     strategy = strategies.make_strategy()
-    monkeypatch.setattr(strategies, "_is_tpu", lambda strategy: True)
+    monkeypatch.setattr(strategies, "is_tpu", lambda strategy: True)
     assert strategies.dtype_policy("auto", strategy) == "mixed_bfloat16"
     assert strategies.dtype_policy("float32", strategy) == "float32"
     with pytest.raises(ValueError, match="bfloat16 or float32 on a TPU"):
