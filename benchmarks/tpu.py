@@ -41,9 +41,11 @@ _COMPILE = flags.DEFINE_bool(
     "compile", True, "Whether to compile what is missing."
 )
 
-# The batches are powers of two that should fill the chip.
+# The batches are powers of two that should fill the chip, and one as large as
+# those tell.
 _TABLE = (
     "base:128:256:v5e",
+    "base:128:320:v5e",
     "base:512:32:v5e",
     "large:128:64:v5e",
     "base:128:256:v5e_2x2",
