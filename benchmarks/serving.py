@@ -15,11 +15,11 @@ compared on the way.
 import json
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
+import sides as sides_lib
 from absl import app
 from absl import flags
 
@@ -63,32 +63,9 @@ _MAX_SEQ_LENGTH = 128
 _TOLERANCES = {source.FLOAT32: 1e-4, source.BFLOAT16: 0.1}
 
 
-class Side:
-    """A process that answers."""
-
-    def __init__(self, name, python, path):
-        script = pathlib.Path(__file__).with_name("answer_strings.py")
-        self.name = name
-        self._process = subprocess.Popen(
-            [python, str(script), name, path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def ask(self, texts):
-        """Returns the seconds and the probabilities."""
-        self._process.stdin.write(json.dumps(texts) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.name} has stopped.")
-        return json.loads(line)
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
+def start_side(name, python, path):
+    script = pathlib.Path(__file__).with_name("answer_strings.py")
+    return sides_lib.Side(name, [python, str(script), name, path])
 
 
 def make_folders(folder):
@@ -121,11 +98,11 @@ def measure(sides, texts, batch_size):
     ]
     for side in sides:  # Not counted: the first call of a size.
         for batch in batches[:3]:
-            side.ask(batch)
+            side.ask(json.dumps(batch))
     for batch in batches:
         answers = []
         for side in sides:
-            time, probabilities = side.ask(batch)
+            time, probabilities = json.loads(side.ask(json.dumps(batch)))
             seconds[side.name].append(time)
             answers.append(probabilities)
         difference = np.abs(np.subtract(*answers)).max()
@@ -142,8 +119,8 @@ def main(_):
     with tempfile.TemporaryDirectory() as folder:
         model_dir, servable = make_folders(folder)
         sides = [
-            Side("bert_tf", sys.executable, servable),
-            Side("transformers", _PEER_PYTHON.value, model_dir),
+            start_side("bert_tf", sys.executable, servable),
+            start_side("transformers", _PEER_PYTHON.value, model_dir),
         ]
         print("| in flight | | p50 ms | p95 ms | p99 ms | strings/s |")
         print("|---|---|---|---|---|---|")
