@@ -193,10 +193,8 @@ def has_xla_kernel(kind):
     return any(kernel.device_type == "XLA_CPU_JIT" for kernel in found)
 
 
-@pytest.mark.parametrize(
-    ("task", "num_cores"),
-    [(task, 2) for task in TASKS] + [(task, 8) for task in TASKS],
-)
+@pytest.mark.parametrize("num_cores", [2, 8])
+@pytest.mark.parametrize("task", TASKS)
 def test_steps_are_legal_on_tpu_cores(task, num_cores):
     traced, paths = trace(task, num_cores)
     # Tokens and spans are not told by the pooler: it has no gradient.

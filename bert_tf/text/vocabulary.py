@@ -24,7 +24,7 @@ CONTINUATION = "##"
 _MIN_LATIN_ENTRIES = 1000
 # Other white space than ASCII's is left alone: Google's Chinese vocabulary
 # has an entry that is a line separator, U+2028.
-_WHITE_SPACE = re.compile(r"[ \t\r\n]")
+_ENTRY = re.compile(r"[^ \t\r\n]+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,17 +43,26 @@ class Vocabulary:
 
     def __post_init__(self):
         object.__setattr__(self, "tokens", tuple(self.tokens))
-        # All at once, as every load of a model comes here; an entry at a time
-        # only to name one.
-        distinct = set(self.tokens)
-        if (
-            not all(isinstance(token, str) for token in self.tokens)
-            or len(distinct) < len(self.tokens)
-            or "" in distinct
-            or _WHITE_SPACE.search("".join(self.tokens))
-        ):
-            _raise_first_problem(self.tokens)
-        missing = [token for token in SPECIAL_TOKENS if token not in distinct]
+        lines = {}
+        for line, token in enumerate(self.tokens, start=1):
+            if not isinstance(token, str):
+                raise ValueError(
+                    f"line {line}: an entry must be a string. "
+                    f"Received: {token!r}."
+                )
+            if not _ENTRY.fullmatch(token):
+                raise ValueError(
+                    f"line {line}: the entry {token!r} holds white space."
+                    if _ENTRY.search(token)
+                    else f"line {line}: the entry is blank."
+                )
+            if token in lines:
+                raise ValueError(
+                    f"line {line}: the entry {token!r} is there already, in "
+                    f"line {lines[token]}."
+                )
+            lines[token] = line
+        missing = [token for token in SPECIAL_TOKENS if token not in lines]
         if missing:
             raise ValueError(
                 "the special tokens "
@@ -168,29 +177,6 @@ def check_case(vocabulary, do_lower_case):
                 f"none of its {num_latin} entries in Latin letters has a "
                 "capital. Received: do_lower_case=False."
             )
-
-
-def _raise_first_problem(tokens):
-    """Raises a ValueError that names the first entry that must not be."""
-    lines = {}
-    for line, token in enumerate(tokens, start=1):
-        if not isinstance(token, str):
-            raise ValueError(
-                f"line {line}: an entry must be a string. Received: {token!r}."
-            )
-        if not token.strip(" \t\r\n"):
-            raise ValueError(f"line {line}: the entry is blank.")
-        if _WHITE_SPACE.search(token):
-            raise ValueError(
-                f"line {line}: the entry {token!r} holds white space."
-            )
-        if token in lines:
-            raise ValueError(
-                f"line {line}: the entry {token!r} is there already, in "
-                f"line {lines[token]}."
-            )
-        lines[token] = line
-    raise AssertionError("tokens without a problem")
 
 
 def _is_bracketed(token):
