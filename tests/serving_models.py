@@ -76,12 +76,20 @@ SQUAD_TASK = SquadTask(
 
 
 # Exports that are not what their model folder is by itself: its kind, the
-# servable's kind and settings, and the precision.
+# servable's kind and settings, and other arguments of the exporter.
 EXPORTS = {
-    "fill_mask": ("pretrainer", "fill_mask", {"top_k": 3}, "float32"),
-    "embedding": ("encoder", "embedding", {"normalize": True}, "float32"),
-    "preprocessor": ("encoder", "preprocessor", {}, "float32"),
-    "bfloat16": ("pair", None, {}, "bfloat16"),
+    "fill_mask": ("pretrainer", "fill_mask", {"top_k": 3}, {}),
+    "embedding": ("encoder", "embedding", {"normalize": True}, {}),
+    "preprocessor": ("encoder", "preprocessor", {}, {}),
+    "bfloat16": ("pair", None, {}, {"precision": "bfloat16"}),
+}
+# The same and others with frozen weights.
+EXPORTS |= {
+    f"frozen_{kind}": (
+        *EXPORTS.get(kind, (kind, None, {}, {}))[:3],
+        {"is_frozen": True},
+    )
+    for kind in ("pair", "choice", "squad", "tagger", "fill_mask", "embedding")
 }
 
 
@@ -174,9 +182,7 @@ def _save_model(path, kind):
 @functools.cache
 def exported(kind, contents="text"):
     """Returns the path of a model's SavedModel."""
-    _, servable, settings, precision = EXPORTS.get(
-        kind, (None, None, {}, "float32")
-    )
+    _, servable, settings, others = EXPORTS.get(kind, (kind, None, {}, {}))
     path = f"{folder()}/{kind}_{contents}"
     with _locked(f"export_{kind}_{contents}"):
         if not saved_model.versions(path):
@@ -185,8 +191,8 @@ def exported(kind, contents="text"):
                 path,
                 contents=contents,
                 servable=source_lib.make_servable(servable, settings),
-                precision=precision,
                 is_checked=False,
+                **others,
             )
     return saved_model.newest(path)
 

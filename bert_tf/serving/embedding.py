@@ -7,7 +7,6 @@ from bert_tf.serving import chunks
 from bert_tf.serving import signatures
 from bert_tf.serving.hub import INPUT_NAMES
 from bert_tf.serving.module import ServingModule
-from bert_tf.serving.module import trainable_values
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks.feature_extraction import CLS
 from bert_tf.tasks.feature_extraction import CONCATENATE
@@ -102,11 +101,10 @@ class EmbeddingModule(ServingModule):
             source.preprocessor,
             vocab_path,
             takes_text=takes_text,
+            is_frozen=source.is_frozen,
+            # The pooler has no part in it.
+            parts=(encoder.embeddings, *encoder.blocks),
             input_names=INPUT_NAMES,
-        )
-        # The pooler has no part in it.
-        self.trainable_variables = trainable_values(
-            encoder.embeddings, *encoder.blocks
         )
 
         def call_model(inputs, training):

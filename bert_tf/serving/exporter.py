@@ -80,6 +80,7 @@ def export(
     text_features=None,
     servable=None,
     precision=source_lib.FLOAT32,
+    is_frozen=False,
     is_checked=True,
     check_file=None,
     warmup_batch_sizes=(),
@@ -96,7 +97,7 @@ def export(
             is not linked.
         version: A number from 0; the one after the highest there if None.
         max_seq_length: Longest sequence; the folder's if None.
-        text_features, servable, precision: As of `source.read`.
+        text_features, servable, precision, is_frozen: As of `source.read`.
         is_checked: Whether the SavedModel is loaded in a process of its own
             before it gets its place, and its answers to the hard texts are
             compared with the trained model's.
@@ -140,7 +141,12 @@ def export(
             f"Received: check_file={check_file}."
         )
     source = source_lib.read(
-        model_dir, max_seq_length, text_features, servable, precision
+        model_dir,
+        max_seq_length,
+        text_features,
+        servable,
+        precision,
+        is_frozen,
     )
     texts = source.servable.hard_texts(len(source.text_features))
     if check_file is not None:
@@ -208,6 +214,7 @@ def save(source, folder, contents=saved_model.TEXT):
                 "kind": source.servable.KIND,
                 "settings": source.servable.settings,
                 "precision": source.precision,
+                "is_frozen": source.is_frozen,
                 "max_seq_length": source.preprocessor.max_seq_length,
                 "text_features": list(source.text_features),
                 "tensorflow": tf.__version__,

@@ -6,7 +6,6 @@ import tensorflow as tf
 from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.module import ServingModule
-from bert_tf.serving.module import trainable_values
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks import fill_mask
 
@@ -122,18 +121,16 @@ class FillMaskModule(ServingModule):
 
     def __init__(self, source, vocab_path, *, takes_text, top_k):
         model, preprocessor = source.model, source.preprocessor
+        encoder = model.encoder
         super().__init__(
-            model.encoder,
+            model,
             preprocessor,
             vocab_path,
             takes_text=takes_text,
+            is_frozen=source.is_frozen,
+            # The pooler and the next-sentence head have no part in it.
+            parts=(encoder.embeddings, *encoder.blocks, model.masked_lm_head),
             encode=lambda texts: fill_mask.encode(texts, preprocessor),
-        )
-        head = model.masked_lm_head
-        self.variables += [variable.value for variable in head.variables]
-        # The pooler has no part in it.
-        self.trainable_variables = trainable_values(
-            model.encoder.embeddings, *model.encoder.blocks, head
         )
         self._call_model = lambda inputs, training: fill_mask.decode(
             *fill_mask.predict(

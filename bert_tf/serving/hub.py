@@ -44,6 +44,11 @@ class Encoder(Servable):
         return checkpoints.load(model_dir, model_class, dtype=dtype)
 
     def make_module(self, source, vocab_path, takes_text):
+        if source.is_frozen:
+            raise ValueError(
+                "`is_frozen` must be False with the kind encoder, whose API "
+                "has it trained. Received: is_frozen=True."
+            )
         return HubEncoder(
             source.model,
             source.preprocessor,

@@ -4,20 +4,27 @@
 the same attributes, without Keras and without this library.
 """
 
+import keras
 import tensorflow as tf
 
 from bert_tf import features
 
 
 class ServingModule(tf.__internal__.tracking.AutoTrackable):
-    """A Keras model as `tf.saved_model.save` keeps it: trainable, callable.
+    """A Keras model as `tf.saved_model.save` keeps it, to be called.
+
+    It keeps its weights as variables, which can be trained on, or frozen, as
+    constants of the graph: TensorFlow then arranges the matrices once for the
+    processor and not at every call, but copies the graph many times.
 
     Attributes that survive saving:
         __call__: `(inputs, training=False)`, what the model computes from ids,
             a dictionary of int32 `[B, L]`.
+            Frozen not with `training=True`.
         training_call: `(inputs)`, the same with `training=True`: what
-            `keras.layers.TFSMLayer` wants for its training endpoint.
-        variables, trainable_variables: lists of tf.Variable.
+            `keras.layers.TFSMLayer` wants for its training endpoint. Not
+            frozen.
+        variables, trainable_variables: lists of tf.Variable, frozen empty.
         regularization_losses: an empty list, as loaders look for one.
         vocab_file: the vocabulary, an asset.
         do_lower_case: whether it is for lower-cased text, a tf.Variable.
@@ -29,6 +36,9 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         vocab_path: The vocabulary, a local file.
         takes_text: Whether the preprocessor goes into the SavedModel: it then
             needs the operations of tensorflow_text to be loaded at all.
+        is_frozen: Whether the weights are constants.
+        parts: The Keras layers whose weights can be trained; all of the model
+            if None.
         input_names: What the model inputs are called outside:
             {name in `features.MODEL_INPUTS`: other name}.
         encode: What makes model inputs of strings `[B]`; None for the
@@ -42,17 +52,26 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         vocab_path,
         *,
         takes_text=True,
+        is_frozen=False,
+        parts=None,
         input_names=None,
         encode=None,
     ):
         super().__init__()
+        self._is_frozen = is_frozen
         # tf.saved_model.save knows tf.Variables and would otherwise walk
         # through Keras's own objects: it gets the former, and the model is
         # reached only by the functions, as a closure.
-        self.variables = [variable.value for variable in model.variables]
-        self.trainable_variables = [
-            variable.value for variable in model.trainable_variables
-        ]
+        self.variables = []
+        self.trainable_variables = []
+        if not is_frozen:
+            self.variables = [variable.value for variable in model.variables]
+            self.trainable_variables = [
+                variable.value
+                for part in parts or (model,)
+                for variable in part.trainable_variables
+            ]
+        self._weights = lambda: model.weights
         self.regularization_losses = []
         self._call_model = lambda inputs, training: model(
             inputs, training=training
@@ -89,11 +108,13 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
 
     def trace(self):
         """Traces the callables: only traced ones survive saving."""
-        for training in (False, True):
-            self.__call__.get_concrete_function(
-                self.ids_spec(), training=training
-            )
-        self.training_call.get_concrete_function(self.ids_spec())
+        if self._is_frozen:
+            answer = self._trace_with_constants()
+            self._call_model = lambda inputs, training: answer(inputs)
+        self.__call__.get_concrete_function(self.ids_spec(), training=False)
+        if not self._is_frozen:
+            self.__call__.get_concrete_function(self.ids_spec(), training=True)
+            self.training_call.get_concrete_function(self.ids_spec())
 
     @tf.function(autograph=False)
     def __call__(self, inputs, training=False):
@@ -103,14 +124,21 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
     def training_call(self, inputs):
         return self(inputs, training=True)
 
+    def _trace_with_constants(self):
+        """Returns the one function that holds the weights' values.
 
-def trainable_values(*layers):
-    """Returns the trainable variables of Keras layers as tf.Variables."""
-    return [
-        variable.value
-        for layer in layers
-        for variable in layer.trainable_variables
-    ]
+        All signatures call it, and so the SavedModel holds them once.
+        """
+        values = [(weight, weight.numpy()) for weight in self._weights()]
+        call_model = self._call_model
+
+        @tf.function(autograph=False)
+        def answer(inputs):
+            with keras.StatelessScope(state_mapping=values):
+                return call_model(inputs, training=False)
+
+        spec = self.to_model_inputs(self.ids_spec())
+        return answer.get_concrete_function(spec)
 
 
 class TextModule(tf.__internal__.tracking.AutoTrackable):

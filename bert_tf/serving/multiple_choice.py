@@ -42,6 +42,7 @@ class MultipleChoice(Servable):
             source.preprocessor,
             vocab_path,
             takes_text=takes_text,
+            is_frozen=source.is_frozen,
         )
 
     def make_signatures(self, module, source):

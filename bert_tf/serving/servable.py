@@ -65,6 +65,7 @@ class Servable(abc.ABC):
             source.preprocessor,
             vocab_path,
             takes_text=takes_text,
+            is_frozen=source.is_frozen,
         )
 
     @abc.abstractmethod

@@ -1,8 +1,10 @@
 """What a model folder gives to be served: model, preprocessor, answers."""
 
 import dataclasses
+import math
 
 import keras
+import tensorflow as tf
 
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import names
@@ -26,6 +28,9 @@ from bert_tf.text.preprocessor import Preprocessor
 DEFAULT_TEXT_FEATURES = ("text",)
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
+
+# A server's memory grows by 10 to 25 times as much.
+MOST_FROZEN_BYTES = 2**28
 
 # What an exporter's user can ask for. Where nothing is asked, it is what the
 # model was tuned to, or else an encoder.
@@ -55,7 +60,10 @@ class Source:
         text_features: Names of the one or two strings that it is given.
         servable: The `Servable`: what is answered.
         precision: One of `PRECISIONS`: the arithmetic of the model's layers,
-            and the form of their variables.
+            and the form of their weights.
+        is_frozen: Whether the SavedModel keeps the weights as constants of the
+            graph, with which it answers faster, and not as variables, which
+            can be trained on.
     """
 
     model: keras.Model | None
@@ -63,6 +71,7 @@ class Source:
     text_features: tuple[str, ...]
     servable: Servable
     precision: str = FLOAT32
+    is_frozen: bool = False
 
     @property
     def task(self):
@@ -96,6 +105,7 @@ def read(
     text_features=None,
     servable=None,
     precision=FLOAT32,
+    is_frozen=False,
 ):
     """Reads a model folder.
 
@@ -110,6 +120,7 @@ def read(
         servable: The `Servable`; None for what the model was tuned to, or
             else an encoder.
         precision: One of `PRECISIONS`.
+        is_frozen: As of `Source`.
 
     Returns:
         A `Source`.
@@ -147,13 +158,30 @@ def read(
     preprocessor = Preprocessor.from_folder(model_dir, max_seq_length)
     if model is not None:
         _check_length(model, preprocessor)
+        if is_frozen:
+            _check_size(model)
     return Source(
         model=model,
         preprocessor=preprocessor,
         text_features=text_features,
         servable=servable,
         precision=precision,
+        is_frozen=is_frozen,
     )
+
+
+def _check_size(model):
+    """Raises `ValueError` unless a graph may hold the weights."""
+    size = sum(
+        math.prod(weight.shape) * tf.as_dtype(weight.dtype).size
+        for weight in model.weights
+    )
+    if size > MOST_FROZEN_BYTES:
+        raise ValueError(
+            "`is_frozen` must be False for a model of more than "
+            f"{MOST_FROZEN_BYTES:,} bytes of weights: TensorFlow copies what a "
+            f"graph holds many times. Received: {size:,} bytes."
+        )
 
 
 def _check_length(model, preprocessor):

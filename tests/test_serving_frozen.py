@@ -1,0 +1,72 @@
+"""SavedModels whose weights are constants of the graph."""
+
+import numpy as np
+import pytest
+import serving_models
+import tensorflow as tf
+
+from bert_tf.serving import check
+from bert_tf.serving import exporter
+from bert_tf.serving import saved_model
+from bert_tf.serving import source as source_lib
+
+KINDS = ("pair", "choice", "squad", "tagger", "fill_mask", "embedding")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_those_of_the_trained_model(kind):
+    kind = f"frozen_{kind}"
+    source = check.source_of(
+        serving_models.exported(kind), serving_models.model_dir(kind)
+    )
+    texts = source.servable.hard_texts(len(source.text_features))[:8]
+    found = serving_models.differences(kind, source, texts)
+    assert {"serving_default", "ids", "examples"} <= set(found)
+    for signature, (difference, where) in found.items():
+        assert difference <= check.TOLERANCE, (signature, where)
+
+
+@pytest.mark.parametrize("contents", saved_model.CONTENTS)
+def test_the_graph_holds_every_weight_once(contents):
+    path = serving_models.exported("frozen_pair", contents)
+    source = source_lib.read(serving_models.model_dir("pair"))
+    graph = saved_model._read(path).meta_graphs[0].graph_def
+    nodes = [
+        *graph.node,
+        *(node for each in graph.library.function for node in each.node_def),
+    ]
+    held = [
+        tf.make_ndarray(node.attr["value"].tensor)
+        for node in nodes
+        if node.op == "Const" and node.attr["dtype"].type == tf.float32
+    ]
+    for weight in source.model.weights:
+        # Far from one another: `serving_models` adds noise.
+        equal = [np.array_equal(weight.numpy(), value) for value in held]
+        assert sum(equal) == 1, weight.path
+    module = serving_models.loaded("frozen_pair", contents)
+    assert list(module.variables) == list(module.trainable_variables) == []
+
+
+def test_loaded_object_is_called_but_not_trained():
+    module = serving_models.loaded("frozen_pair")
+    source = source_lib.read(serving_models.model_dir("pair"))
+    inputs = source.preprocessor((["the quick"], ["lorem"]))
+    np.testing.assert_allclose(
+        module(inputs), source.model(inputs), atol=check.TOLERANCE
+    )
+    with pytest.raises(ValueError, match="matching concrete function"):
+        module(inputs, training=True)
+
+
+def test_what_is_not_frozen_is_said(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="must be False with the kind encoder"):
+        exporter.export(
+            serving_models.model_dir("encoder"), tmp_path, is_frozen=True
+        )
+    monkeypatch.setattr(source_lib, "MOST_FROZEN_BYTES", 5000)
+    with pytest.raises(ValueError, match=r"more than 5,000 .* Received: [6-9]"):
+        exporter.export(
+            serving_models.model_dir("pair"), tmp_path, is_frozen=True
+        )
+    assert list(tmp_path.iterdir()) == []
