@@ -147,7 +147,9 @@ class Squad:
     def __init__(self, options, tokenizer):
         self.tokenizer, self.max_length = tokenizer, options.max_length
         questions = self._read(options.train_file)
-        self.num_train_rows = len(questions)
+        # Of an epoch, as google-research/bert has it: as many windows as there
+        # are questions.
+        self.epoch_size = len(questions)
         self.train = self._windows(questions)
         self.dev_questions = self._read(options.dev_file)
         self.dev = self._windows(self.dev_questions)
@@ -276,7 +278,8 @@ def train(task, options):
     """Returns the number of steps, and their seconds."""
     optimizer = make_optimizer(task.model, options.learning_rate)
     size = options.batch_size
-    num_steps = int(len(task.train) / size * options.epochs)
+    epoch_size = getattr(task, "epoch_size", len(task.train))
+    num_steps = int(epoch_size / size * options.epochs)
     schedule = transformers.get_linear_schedule_with_warmup(
         optimizer, int(num_steps * options.warmup_proportion), num_steps
     )
@@ -330,10 +333,7 @@ def main():
             outputs.append((rows, task.model(**task.inputs(rows))))
     results = {
         "predictions": task.predictions(outputs),
-        "examples": num_steps
-        * options.batch_size
-        * getattr(task, "num_train_rows", len(task.train))
-        / len(task.train),
+        "examples": num_steps * options.batch_size,
         "seconds": seconds,
     }
     pathlib.Path(options.output_file).write_text(json.dumps(results))

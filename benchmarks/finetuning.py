@@ -10,7 +10,7 @@ same hyper-parameters, each alone on the machine. --data_dir has glue/<task>/,
 ner/wnut17/ and squad/. Predictions of both sides are scored by the same code.
 What is finished is in --output_dir and is not run again. Prints a table in
 Markdown: the mean of the dev scores over the seeds, and the median of the
-training examples (rows, sentences, questions) a second, tracing included.
+training examples (rows, sentences, windows) a second, tracing included.
 """
 
 import json
