@@ -10,8 +10,8 @@ process of its own; they take turns of 96 strings, and while one answers the
 other waits. (Where they change after every call, each finds the caches full of
 the other's weights and its own threads asleep, which no server does.) A call
 holds 1, 8 or 32 strings, as a server that batches the requests in flight would
-make it. Prints a table in Markdown; the probabilities of both sides are compared
-on the way.
+make it. Prints a table in Markdown; the probabilities of both sides are
+compared on the way.
 """
 
 import json

@@ -91,8 +91,8 @@ _FREEZE = flags.DEFINE_bool(
     "freeze",
     False,
     "Make the weights constants of the graph: small models answer few strings "
-    "faster, but take 10 to 25 times the memory of their weights, and cannot be "
-    "trained after tf.saved_model.load.",
+    "faster, but take 10 to 25 times the memory of their weights, and cannot "
+    "be trained after tf.saved_model.load.",
 )
 _KEEP_VERSIONS = flags.DEFINE_integer(
     "keep_versions",
