@@ -4,16 +4,18 @@
         --dev_file=MRPC/dev.tsv --model=minilm --seed=0 --output_file=out.json
 
 Runs in an environment of its own, with transformers and torch. The
-hyper-parameters are those of bert_tf's programs with --bias_correction: AdamW
-(epsilon 1e-6, decay 0.01 but for biases and layer normalisation), clipping at
-1, linear warmup and decay, batches padded to their longest. Writes one JSON
-object: the predictions for the dev set, and the seconds of training.
+hyper-parameters are those of bert_tf's programs with --bias_correction and
+--nolearning_rate_drop: AdamW (epsilon 1e-6, decay 0.01 but for biases and
+layer normalisation), clipping at 1, linear warmup and decay, batches padded to
+their longest. Writes one JSON object: the predictions for the dev set, and the
+seconds of training.
 """
 
 import argparse
 import csv
 import json
 import pathlib
+import sys
 import time
 
 import torch
@@ -285,6 +287,7 @@ def train(task, options):
     )
     task.model.train()
     step = 0
+    losses = []
     start = time.perf_counter()
     while step < num_steps:
         order = torch.randperm(len(task.train)).tolist()
@@ -295,12 +298,17 @@ def train(task, options):
                 "cpu", torch.bfloat16, enabled=options.bfloat16
             ):
                 loss = task.model(**task.inputs(rows)).loss
+            losses.append(loss.detach())
             loss.backward()
             torch.nn.utils.clip_grad_norm_(task.model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
             step += 1
+            if step % 50 == 0 or step == num_steps:
+                mean = float(torch.stack(losses).mean())
+                print(f"step {step}/{num_steps} {mean:.3f}", file=sys.stderr)
+                losses.clear()
     return step, time.perf_counter() - start
 
 

@@ -4,9 +4,9 @@ r"""Tunes to tasks beside transformers: dev scores and speed.
         --tasks=MRPC,CoLA --seeds=0,1,2 --peer_python=/env/peers/bin/python \
         --output_dir=finetuning_benchmark
 
-For every task and seed, a program of bert_tf with --bias_correction and
-finetune_transformers.py are run one after the other on the same rows with the
-same hyper-parameters, each alone on the machine. --data_dir has glue/<task>/,
+For every task and seed, a program of bert_tf, with --bias_correction and
+--nolearning_rate_drop, and finetune_transformers.py are run one after the other
+on the same rows with the same hyper-parameters, each alone on the machine. --data_dir has glue/<task>/,
 ner/wnut17/ and squad/. Predictions of both sides are scored by the same code.
 What is finished is in --output_dir and is not run again. Prints a table in
 Markdown: the mean of the dev scores over the seeds, and the median of the
@@ -50,6 +50,7 @@ _TASKS = flags.DEFINE_list(
 )
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of the runs.")
 _NUM_TRAIN_EPOCHS = flags.DEFINE_float("num_train_epochs", 3, "Of all runs.")
+_LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of all runs.")
 _MIXED_PRECISION = flags.DEFINE_enum(
     "mixed_precision", "float32", ["float32", "bfloat16"], "Of both sides."
 )
@@ -200,12 +201,15 @@ def run_bert_tf(name, seed, path):
             f"--output_dir={path / 'output'}",
             f"--max_seq_length={task.max_seq_length}",
             f"--num_train_epochs={_NUM_TRAIN_EPOCHS.value}",
+            f"--learning_rate={_LEARNING_RATE.value}",
             f"--mixed_precision={_MIXED_PRECISION.value}",
             f"--random_seed={seed}",
             # One line of the log an epoch, with its mean speed.
             "--iterations_per_loop=1000000",
             "--save_checkpoints_steps=1000000",
-            *("--bias_correction", "--do_train", "--do_eval"),
+            # As transformers has both.
+            *("--bias_correction", "--nolearning_rate_drop"),
+            *("--do_train", "--do_eval"),
             *(f"--{option}" for option in _OPTIONS.value),
         ],
         path / "log",
@@ -239,6 +243,7 @@ def run_transformers(name, seed, path):
             f"--model={_INIT_CHECKPOINT.value}",
             f"--seed={seed}",
             f"--epochs={_NUM_TRAIN_EPOCHS.value}",
+            f"--learning_rate={_LEARNING_RATE.value}",
             f"--max_length={task.max_seq_length}",
             f"--output_file={path / 'output.json'}",
             *(["--bfloat16"] * (_MIXED_PRECISION.value == "bfloat16")),

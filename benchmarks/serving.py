@@ -108,7 +108,7 @@ def measure(sides, texts, batch_size):
     for side in sides:  # Not counted: the first call of a size.
         for batch in batches[:3]:
             side.ask(json.dumps(batch))
-    calls_a_turn = _STRINGS_A_TURN // batch_size
+    calls_a_turn = max(1, _STRINGS_A_TURN // batch_size)
     for start in range(0, len(batches), calls_a_turn):
         answers = []
         for side in sides:

@@ -100,6 +100,12 @@ _FLAGS = (
         "Share of the steps in which the learning rate rises.",
     ),
     flags.DEFINE_bool(
+        "learning_rate_drop",
+        True,
+        "Count the decay from step 0, as the original does: the rate drops "
+        "where the warmup ends. --nolearning_rate_drop counts it from there.",
+    ),
+    flags.DEFINE_bool(
         "bias_correction",
         False,
         "Correct the bias of Adam's moments, which the original does not: the "

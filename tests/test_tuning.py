@@ -188,6 +188,20 @@ def test_damaged_record_is_told(tmp_path):
         EpochRecord(tmp_path, "f1", 3)
 
 
+@pytest.mark.parametrize(
+    "drop, rates", [(True, (0.01 / 3, 5e-3)), (False, (0.01 / 3, 1e-2))]
+)
+def test_learning_rate_drops_or_not(checkpoint, tmp_path, drop, rates):
+    # Of 6 steps 3 are the warmup.
+    config = make_config(
+        tmp_path, do_eval=False, warmup_proportion=0.5, learning_rate_drop=drop
+    )
+    model, _, _ = run(checkpoint, config)
+    values = model.optimizer.get_config()["learning_rate"]
+    schedule = keras.optimizers.schedules.deserialize(values)
+    np.testing.assert_allclose(schedule(np.array([1, 3])), rates, rtol=1e-6)
+
+
 def test_frozen_layers_stay_and_have_no_moments(checkpoint, tmp_path):
     config = make_config(tmp_path, do_eval=False, freeze_lower_layers=1)
     before = checkpoints.load(checkpoint, BertEncoder)

@@ -16,6 +16,16 @@ CONTEXT = "context"
 CHOICES = "choices"
 
 
+class MultipleChoiceModule(ServingModule):
+    """A `BertMultipleChoice`; called with ids `[B, C, L]`."""
+
+    def ids_spec(self):
+        return {
+            name: tf.TensorSpec([None, None, None], tf.int32, name=name)
+            for name in features.MODEL_INPUTS
+        }
+
+
 class MultipleChoice(Servable):
     """The number of the likeliest choice, and all probabilities.
 
@@ -28,6 +38,7 @@ class MultipleChoice(Servable):
     """
 
     KIND = "task"
+    MODULE = MultipleChoiceModule
 
     def __init__(self, task):
         self.task = task
@@ -35,15 +46,6 @@ class MultipleChoice(Servable):
 
     def load(self, model_dir, dtype=None):
         return checkpoints.load(model_dir, BertMultipleChoice, dtype=dtype)
-
-    def make_module(self, source, vocab_path, takes_text):
-        return MultipleChoiceModule(
-            source.model,
-            source.preprocessor,
-            vocab_path,
-            takes_text=takes_text,
-            is_frozen=source.is_frozen,
-        )
 
     def make_signatures(self, module, source):
         def answer(inputs):
@@ -85,13 +87,3 @@ class MultipleChoice(Servable):
             )
             for row in range(len(hard))
         ]
-
-
-class MultipleChoiceModule(ServingModule):
-    """A `BertMultipleChoice`; called with ids `[B, C, L]`."""
-
-    def ids_spec(self):
-        return {
-            name: tf.TensorSpec([None, None, None], tf.int32, name=name)
-            for name in features.MODEL_INPUTS
-        }

@@ -24,9 +24,11 @@ class Servable(abc.ABC):
             `features.MODEL_INPUTS`: other name}; {} where they keep theirs.
         SETTINGS: Names of the arguments that an exporter's user can give,
             which are attributes too.
+        MODULE: The class of the root object of the SavedModel.
     """
 
     KIND = None
+    MODULE = ServingModule
     SETTINGS = ()
     text_features = None
     input_names = {}
@@ -60,7 +62,7 @@ class Servable(abc.ABC):
             vocab_path: The vocabulary, a local file.
             takes_text: Whether strings go in, or ids only.
         """
-        return ServingModule(
+        return self.MODULE(
             source.model,
             source.preprocessor,
             vocab_path,

@@ -32,6 +32,8 @@ class FineTuningConfig:
             they hold less padding; see `input_pipeline.ArraySource`.
         num_train_epochs: Times that the examples are gone through.
         warmup_proportion: Share of the steps in which the rate rises.
+        learning_rate_drop: Whether the rate drops where the warmup ends; see
+            `training.schedule.WarmupLinearDecay`.
         bias_correction: Of Adam's moments; see `BertOptimizer`.
         layerwise_learning_rate_decay: Learning rate of a layer as a share of
             the next one's; see `BertOptimizer`. 1 for one rate.
@@ -70,6 +72,7 @@ class FineTuningConfig:
     bucket_window_batches: int = 0
     num_train_epochs: float = 3.0
     warmup_proportion: float = 0.1
+    learning_rate_drop: bool = True
     bias_correction: bool = False
     layerwise_learning_rate_decay: float = 1.0
     reinit_top_layers: int = 0
