@@ -5,12 +5,13 @@ r"""Tunes to tasks beside transformers: dev scores and speed.
         --output_dir=finetuning_benchmark
 
 For every task and seed, a program of bert_tf, with --bias_correction and
---nolearning_rate_drop, and finetune_transformers.py are run one after the other
-on the same rows with the same hyper-parameters, each alone on the machine. --data_dir has glue/<task>/,
-ner/wnut17/ and squad/. Predictions of both sides are scored by the same code.
-What is finished is in --output_dir and is not run again. Prints a table in
-Markdown: the mean of the dev scores over the seeds, and the median of the
-training examples (rows, sentences, windows) a second, tracing included.
+--nolearning_rate_drop, and finetune_transformers.py are run one after the
+other on the same rows with the same hyper-parameters, each alone on the
+machine. --data_dir has glue/<task>/, ner/wnut17/ and squad/. Predictions of
+both sides are scored by the same code. What is finished is in --output_dir and
+is not run again. Prints a table in Markdown: the mean of the dev scores over
+the seeds, and the median of the training examples (rows, sentences, windows) a
+second, tracing included.
 """
 
 import json
