@@ -234,3 +234,25 @@ def test_left_to_right_models_say_so(folder, run_program):
     assert "masked_lm_loss" in process.stderr
     assert "next_sentence_loss" not in process.stderr
     assert checkpoints.load(output, BertPretrainer).config.is_decoder
+
+
+def test_one_thread_does_not_look_like_a_slow_input(folder, run_program):
+    output = folder / "one_thread"
+    config = dataclasses.replace(CONFIG, hidden_size=384, intermediate_size=768)
+    (folder / "wide.json").write_text(config.to_json())
+    run_program(
+        "bert_tf.run_pretraining",
+        "--do_train",
+        *arguments(
+            folder,
+            bert_config_file=folder / "wide.json",
+            output_dir=output,
+            num_train_steps=20,
+            iterations_per_loop=10,
+            train_batch_size=16,
+        ),
+        env={"TF_NUM_INTEROP_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"},
+    )
+    summary = json.loads((output / "summary.json").read_text("utf-8"))
+    # The time of the step itself was taken for that of the input once.
+    assert summary["input_share"] < 0.5

@@ -135,10 +135,13 @@ def compile_steps(model, objective, optimizer, config):
                 tf.nest.flatten(on_first_replica(strategy, batch))
             ):
                 waited += tf.timestamp() - start
-                waiting_since.assign(0.0)
-            results = strategy.run(
-                replica_step, args=(batch, step + tf.cast(index, tf.int64))
-            )
+                arrived = waiting_since.assign(0.0)
+            # Where TensorFlow has one thread, it may else look at the clock
+            # after the step.
+            with tf.control_dependencies([waited, arrived]):
+                results = strategy.run(
+                    replica_step, args=(batch, step + tf.cast(index, tf.int64))
+                )
             rows = rows.write(
                 index, as_row(on_first_replica(strategy, results))
             )
