@@ -62,6 +62,20 @@ def test_padding_of_real_lengths_mostly_goes():
     assert tokens.mean() / 128 > 0.95
 
 
+def test_rows_have_no_order():
+    rng = np.random.default_rng(4)
+    # Many are full, as the records of `full_sentences` are.
+    lengths = np.minimum(rng.geometric(0.01, 20000) + 4, 128)
+    counts = np.clip(np.round(0.15 * lengths), 1, 20)
+    rows = assign(lengths, counts, length=128, most=20, sequences=8)
+    tokens, sequences = np.bincount(rows, lengths), np.bincount(rows)
+    number = np.arange(len(tokens))
+    # In 0.01 of random orders the coefficient is above 2.6 / sqrt(rows).
+    limit = 2.6 / np.sqrt(len(tokens))
+    assert abs(np.corrcoef(number, tokens)[0, 1]) < limit
+    assert abs(np.corrcoef(number, sequences)[0, 1]) < limit
+
+
 def test_rows_by_hand():
     examples = {
         "input_ids": np.array([[2, 5, 3, 6, 3, 9], [2, 7, 3, 9, 9, 9]]),

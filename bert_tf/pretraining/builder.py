@@ -30,7 +30,7 @@ from bert_tf.pretraining import workers
 _BYTES_A_WORKER = 8 << 20
 
 # Version of the files in a work folder: only the same one goes on with them.
-_WORK_VERSION = 2
+_WORK_VERSION = 3
 
 
 def build(

@@ -9,6 +9,10 @@ are those of unpacked records, masks included; only the padding goes.
 import numpy as np
 
 from bert_tf import features
+from bert_tf import philox
+
+# Of the order in which sequences of one length are taken.
+_KEY = np.array([2107, 2027], np.uint64)
 
 
 def assign_rows(
@@ -45,7 +49,11 @@ def assign_rows(
     open_rows = [[] for _ in range(max_seq_length + 1)]
     rooms = 0
     predictions_left, sequences_left, begun_with = [], [], []
-    for number in np.argsort(-np.asarray(lengths), kind="stable").tolist():
+    # Of equal lengths in a random order: the row that was opened last is filled
+    # first, and in their own order the first rows would have the most padding.
+    numbers = np.arange(len(lengths), dtype=np.uint64)
+    bits, *_ = philox.philox((numbers, *np.zeros([3, 1], np.uint64)), _KEY)
+    for number in np.lexsort((bits, -np.asarray(lengths))).tolist():
         size, count = sizes[number], counts[number]
         fitting = rooms >> size << size
         while fitting:
