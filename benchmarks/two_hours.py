@@ -1,0 +1,248 @@
+r"""The model that two hours of training on two cores buy.
+
+    python benchmarks/two_hours.py --input_file='books.txt.xz,wiki.txt.xz' \
+        --glue_dir=glue --output_dir=two_hours
+
+From text, a sentence a line and a blank line between documents, to scores on
+the development sets of GLUE: learns a vocabulary, makes records, pre-trains,
+draws the losses into curve.png, and tunes to each task from the pre-trained
+weights and, with the same flags, from new ones. Every hundredth document is
+held out, for the curve. pretraining.md tells how the recipe was chosen.
+
+Every command is printed. Run again after a stop, it goes on.
+"""
+
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import tensorflow as tf
+from absl import app
+from absl import flags
+from matplotlib import figure
+
+from bert_tf import files
+from bert_tf.training import phases
+
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Text files: globs, comma-separated.", required=True
+)
+_GLUE_DIR = flags.DEFINE_string(
+    "glue_dir", None, "Folder with a folder of each task.", required=True
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "Folder of all that is made.", required=True
+)
+_PHASES = flags.DEFINE_string(
+    "phases",
+    "32:3000:64,128:3000:16,128:4000:32",
+    "Length, steps and batch of each phase. The default takes less than two "
+    "hours on two cores.",
+)
+
+_REPOSITORY = pathlib.Path(__file__).parents[1]
+_VOCAB_SIZE = 8192
+_MAX_SEQ_LENGTH = 128
+_MASKED_LM_PROB = 0.15
+_CONFIG = {
+    "vocab_size": _VOCAB_SIZE,
+    "hidden_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
+    "max_position_embeddings": _MAX_SEQ_LENGTH,
+    "type_vocab_size": 2,
+    # So small a model cannot learn these few epochs by heart.
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+_HELD_OUT_EVERY = 100
+_LEARNING_RATE = 5e-4
+_NUM_WARMUP_STEPS = 500
+_TUNING_EPOCHS = 3
+# Of GLUE: learning rates and seeds, all of which are tried. The large task
+# takes as long with one of each as the others with six.
+_TUNING = {
+    "SST-2": ("1e-4", "0"),
+    "CoLA": ("1e-4,3e-4", "0,1,2"),
+    "MRPC": ("1e-4,3e-4", "0,1,2"),
+}
+
+
+def divide(paths, folder):
+    """Writes the documents to train.txt and held_out.txt; returns both."""
+    parts = folder / "train.txt", folder / "held_out.txt"
+    if not all(part.exists() for part in parts):
+        texts = []
+        for path in paths:
+            with files.open_bytes(path) as stream:
+                texts += stream.read().split(b"\n\n")
+        held_out = texts[::_HELD_OUT_EVERY]
+        del texts[::_HELD_OUT_EVERY]
+        for part, chosen in zip(parts, (texts, held_out)):
+            files.write_bytes(part, b"\n\n".join(chosen) + b"\n")
+    return parts
+
+
+def run(program, **arguments):
+    command = ["python", *program.split()]
+    command += [
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in arguments.items()
+    ]
+    print(f"\n$ {shlex.join(command)}", flush=True)
+    subprocess.run([sys.executable, *command[1:]], cwd=_REPOSITORY, check=True)
+
+
+def make_records(folder, text, length, masking):
+    """Returns the records of a text in rows of this length; made once."""
+    path = folder / f"{text.stem}-{length}.tfrecord"
+    if not path.exists():
+        run(
+            "data/create_pretraining_data.py",
+            input_file=text,
+            output_file=path,
+            vocab_file=folder / "vocab.txt",
+            objective="full_sentences",
+            masking=masking,
+            masked_lm_prob=_MASKED_LM_PROB,
+            max_seq_length=length,
+            max_predictions_per_seq=round(_MASKED_LM_PROB * length) + 1,
+            max_sequences_per_row=8,
+            # Short ones fill the rows: 6 % of padding in place of 12.
+            short_seq_prob=0.5,
+            dupe_factor=1,
+        )
+    return path
+
+
+def read_summaries(folder):
+    """Returns {tag: {step: value}} of a training's event files."""
+    found = {}
+    # A training that went on has a file more, and may repeat steps.
+    for path in sorted(folder.glob("events.out.tfevents.*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                number = float(tf.make_ndarray(value.tensor))
+                found.setdefault(value.tag, {})[event.step] = number
+    return found
+
+
+def draw(summaries, path):
+    """Draws the losses of masked tokens by step; returns hours of training."""
+    hours, last_step, seconds = {}, 0, 0.0
+    for step, step_seconds in sorted(summaries["step_seconds"].items()):
+        seconds += (step - last_step) * step_seconds
+        hours[step], last_step = seconds / 3600, step
+    drawing = figure.Figure(figsize=(7, 3.5), layout="constrained")
+    axes = drawing.subplots()
+    for tag, label in (
+        ("masked_lm_loss", "training"),
+        (
+            "eval/masked_lm_loss",
+            f"held-out documents, rows of {_MAX_SEQ_LENGTH}",
+        ),
+    ):
+        points = sorted(summaries[tag].items())
+        points = [point for point in points if point[0] in hours]
+        axes.plot(
+            [hours[step] for step, _ in points],
+            [loss for _, loss in points],
+            label=label,
+        )
+    axes.set(xlabel="hours", ylabel="masked-LM loss, nats a token")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    drawing.savefig(path, dpi=110)
+    return hours[last_step]
+
+
+def tune(folder, weights):
+    """Returns {(task, score): text} of the development sets."""
+    scores = {}
+    for task, (learning_rates, seeds) in _TUNING.items():
+        run(
+            "-m bert_tf.run_glue",
+            glue_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
+            tasks=task,
+            output_dir=folder / task,
+            learning_rates=learning_rates,
+            seeds=seeds,
+            num_train_epochs=_TUNING_EPOCHS,
+            max_seq_length=_MAX_SEQ_LENGTH,
+            mixed_precision="bfloat16",
+            bucket_window_batches=64,
+            **weights,
+        )
+        rows = json.loads((folder / task / "table.json").read_text())["table"]
+        for row in rows:
+            scores[task, row["score"]] = (
+                f"{row['median']:.1f} ({row['best']:.1f})"
+            )
+    return scores
+
+
+def main(_):
+    folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    train, held_out = divide(files.expand_globs(_INPUT_FILE.value), folder)
+    vocab_file = folder / "vocab.txt"
+    if not vocab_file.exists():
+        run(
+            "data/learn_vocabulary.py",
+            input_file=train,
+            output_file=vocab_file,
+            vocab_size=_VOCAB_SIZE,
+        )
+    records = [
+        str(make_records(folder, train, phase.max_seq_length, "dynamic"))
+        for phase in phases.parse_phases(_PHASES.value)
+    ]
+    eval_records = make_records(folder, held_out, _MAX_SEQ_LENGTH, "static")
+    config_file = folder / "bert_config.json"
+    config_file.write_text(json.dumps(_CONFIG, indent=2) + "\n")
+    pretrained = folder / "pretrained"
+    run(
+        "-m bert_tf.run_pretraining",
+        input_file=";".join(records),
+        eval_input_file=eval_records,
+        bert_config_file=config_file,
+        vocab_file=vocab_file,
+        output_dir=pretrained,
+        do_train=True,
+        do_eval=True,
+        keep_best=True,
+        mixed_precision="bfloat16",
+        eval_batch_size=32,
+        max_eval_steps=50,
+        learning_rate=_LEARNING_RATE,
+        phases=_PHASES.value,
+        num_warmup_steps=_NUM_WARMUP_STEPS,
+        learning_rate_drop=False,
+        iterations_per_loop=100,
+        save_checkpoints_steps=1000,
+    )
+    hours = draw(read_summaries(pretrained / "train"), folder / "curve.png")
+    print(f"\n{hours:.2f} hours of training.", flush=True)
+    tables = {
+        name: tune(folder / "tuned" / name, weights)
+        for name, weights in (
+            ("pre-trained", {"init_checkpoint": pretrained}),
+            (
+                "new",
+                {"bert_config_file": config_file, "vocab_file": vocab_file},
+            ),
+        )
+    }
+    print("\nMedian of the seeds at the best rate (the best run):")
+    print("| task | score |", " | ".join(tables), "|")
+    print("|---|---|" + "---|" * len(tables))
+    for task, score in tables["pre-trained"]:
+        cells = (table[task, score] for table in tables.values())
+        print(f"| {task} | {score} |", " | ".join(cells), "|")
+
+
+if __name__ == "__main__":
+    app.run(main)
