@@ -12,18 +12,21 @@ held out, for the curve. pretraining.md tells how the recipe was chosen.
 Every command is printed. Run again after a stop, it goes on.
 """
 
+import concurrent.futures
 import json
+import os
 import pathlib
 import shlex
 import subprocess
 import sys
 
 import tensorflow as tf
-from absl import app
 from absl import flags
 from matplotlib import figure
 
 from bert_tf import files
+from bert_tf import program
+from bert_tf.tasks import glue_files
 from bert_tf.training import phases
 
 _INPUT_FILE = flags.DEFINE_string(
@@ -54,10 +57,9 @@ _CONFIG = {
     "intermediate_size": 1024,
     "max_position_embeddings": _MAX_SEQ_LENGTH,
     "type_vocab_size": 2,
-    # So small a model cannot learn these few epochs by heart.
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
 }
+# So small a model cannot learn the text's few epochs by heart, but a task's.
+_DROPOUT = {"pretrained": 0.0, "tuned": 0.1}
 _HELD_OUT_EVERY = 100
 _LEARNING_RATE = 5e-4
 _NUM_WARMUP_STEPS = 500
@@ -86,14 +88,22 @@ def divide(paths, folder):
     return parts
 
 
-def run(program, **arguments):
-    command = ["python", *program.split()]
+def run(script, threads=None, **arguments):
+    """Runs a program of ours; ends with its exit code where it fails."""
+    command = ["python", *script.split()]
     command += [
         f"--{name}" if value is True else f"--{name}={value}"
         for name, value in arguments.items()
     ]
     print(f"\n$ {shlex.join(command)}", flush=True)
-    subprocess.run([sys.executable, *command[1:]], cwd=_REPOSITORY, check=True)
+    environment = dict(os.environ)
+    if threads is not None:
+        environment["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    code = subprocess.run(
+        [sys.executable, *command[1:]], cwd=_REPOSITORY, env=environment
+    ).returncode
+    if code:
+        sys.exit(code)
 
 
 def make_records(folder, text, length, masking):
@@ -159,15 +169,59 @@ def draw(summaries, path):
     return hours[last_step]
 
 
-def tune(folder, weights):
+def write_configs(folder):
+    """Returns {"pretrained", "tuned": path of its configuration}."""
+    paths = {}
+    for name, rate in _DROPOUT.items():
+        config = {
+            **_CONFIG,
+            "hidden_dropout_prob": rate,
+            "attention_probs_dropout_prob": rate,
+        }
+        paths[name] = folder / f"bert_config-{name}.json"
+        paths[name].write_text(json.dumps(config, indent=2) + "\n")
+    return paths
+
+
+def pretrain(folder, records, eval_records, config_file):
+    """Trains through all phases; returns the folder of model and summaries."""
+    pretrained = folder / "pretrained"
+    run(
+        "-m bert_tf.run_pretraining",
+        input_file=";".join(map(str, records)),
+        eval_input_file=eval_records,
+        bert_config_file=config_file,
+        vocab_file=folder / "vocab.txt",
+        output_dir=pretrained,
+        do_train=True,
+        do_eval=True,
+        keep_best=True,
+        mixed_precision="bfloat16",
+        eval_batch_size=32,
+        max_eval_steps=50,
+        learning_rate=_LEARNING_RATE,
+        phases=_PHASES.value,
+        num_warmup_steps=_NUM_WARMUP_STEPS,
+        learning_rate_drop=False,
+        iterations_per_loop=100,
+        save_checkpoints_steps=1000,
+    )
+    return pretrained
+
+
+def tune(folder, config_file, **weights):
     """Returns {(task, score): text} of the development sets."""
     scores = {}
     for task, (learning_rates, seeds) in _TUNING.items():
         run(
             "-m bert_tf.run_glue",
+            # Beside the other tuning: two with a core each get a third more
+            # done than one with both.
+            threads=1,
             glue_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
             tasks=task,
             output_dir=folder / task,
+            bert_config_file=config_file,
             learning_rates=learning_rates,
             seeds=seeds,
             num_train_epochs=_TUNING_EPOCHS,
@@ -184,10 +238,23 @@ def tune(folder, weights):
     return scores
 
 
+def check_input():
+    """Returns the text files; what is missing or wrong is told now."""
+    phases.parse_phases(_PHASES.value)
+    for task in _TUNING:
+        task_files = glue_files.glue_task(task)
+        for split in (glue_files.TRAIN, glue_files.DEV):
+            path = task_files.path(os.path.join(_GLUE_DIR.value, task), split)
+            if not files.exists(path):
+                raise ValueError(f"There is no file {path}.")
+    return files.expand_globs(_INPUT_FILE.value)
+
+
 def main(_):
+    paths = check_input()
     folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    train, held_out = divide(files.expand_globs(_INPUT_FILE.value), folder)
+    train, held_out = divide(paths, folder)
     vocab_file = folder / "vocab.txt"
     if not vocab_file.exists():
         run(
@@ -197,45 +264,26 @@ def main(_):
             vocab_size=_VOCAB_SIZE,
         )
     records = [
-        str(make_records(folder, train, phase.max_seq_length, "dynamic"))
+        make_records(folder, train, phase.max_seq_length, "dynamic")
         for phase in phases.parse_phases(_PHASES.value)
     ]
     eval_records = make_records(folder, held_out, _MAX_SEQ_LENGTH, "static")
-    config_file = folder / "bert_config.json"
-    config_file.write_text(json.dumps(_CONFIG, indent=2) + "\n")
-    pretrained = folder / "pretrained"
-    run(
-        "-m bert_tf.run_pretraining",
-        input_file=";".join(records),
-        eval_input_file=eval_records,
-        bert_config_file=config_file,
-        vocab_file=vocab_file,
-        output_dir=pretrained,
-        do_train=True,
-        do_eval=True,
-        keep_best=True,
-        mixed_precision="bfloat16",
-        eval_batch_size=32,
-        max_eval_steps=50,
-        learning_rate=_LEARNING_RATE,
-        phases=_PHASES.value,
-        num_warmup_steps=_NUM_WARMUP_STEPS,
-        learning_rate_drop=False,
-        iterations_per_loop=100,
-        save_checkpoints_steps=1000,
-    )
+    configs = write_configs(folder)
+    pretrained = pretrain(folder, records, eval_records, configs["pretrained"])
     hours = draw(read_summaries(pretrained / "train"), folder / "curve.png")
     print(f"\n{hours:.2f} hours of training.", flush=True)
-    tables = {
-        name: tune(folder / "tuned" / name, weights)
-        for name, weights in (
-            ("pre-trained", {"init_checkpoint": pretrained}),
-            (
-                "new",
-                {"bert_config_file": config_file, "vocab_file": vocab_file},
-            ),
-        )
+    sides = {
+        "pre-trained": {"init_checkpoint": pretrained},
+        "new": {"vocab_file": vocab_file},
     }
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        tunings = {
+            name: executor.submit(
+                tune, folder / "tuned" / name, configs["tuned"], **weights
+            )
+            for name, weights in sides.items()
+        }
+    tables = {name: tuning.result() for name, tuning in tunings.items()}
     print("\nMedian of the seeds at the best rate (the best run):")
     print("| task | score |", " | ".join(tables), "|")
     print("|---|---|" + "---|" * len(tables))
@@ -245,4 +293,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)
