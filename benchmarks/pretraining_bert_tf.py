@@ -75,7 +75,11 @@ def main():
         for index in tf.range(count):
             randomness.set_seeds(states, 12345, first_step + index)
             results = step_lib.train_step(
-                model, objective, optimizer, next(batches)
+                model,
+                objective,
+                optimizer,
+                next(batches),
+                measures_update=index == count - 1,
             )
             sums += tf.stack(results["metrics"]["padding"])
         return sums

@@ -25,6 +25,7 @@ configuration and vocabulary are taken, and training goes on with other text:
 """
 
 import dataclasses
+import functools
 import os
 import sys
 
@@ -294,13 +295,19 @@ def main(argv):
         is_decoder = _ATTENTION.value == "left_to_right"
         config = dataclasses.replace(start.config, is_decoder=is_decoder)
         start = dataclasses.replace(start, config=config)
+    # Phases of the same records are of one source, and so read on.
+    find_records = functools.cache(functools.partial(_records, start))
     sources = [
-        _records(start, phase, patterns) for phase, patterns in _phases()
+        find_records(phase.max_seq_length, patterns)
+        for phase, patterns in _phases()
     ]
     eval_source = sources[-1]
     if _EVAL_INPUT_FILE.value is not None:
         eval_source = _records(
-            start, _phases()[-1][0], _EVAL_INPUT_FILE.value, "eval_input_file"
+            start,
+            _phases()[-1][0].max_seq_length,
+            _EVAL_INPUT_FILE.value,
+            "eval_input_file",
         )
 
     # Model.
@@ -355,13 +362,13 @@ def _check_flags():
     _profile_steps()
 
 
-def _records(start, phase, patterns, flag="input_file"):
+def _records(start, max_seq_length, patterns, flag="input_file"):
     return pretraining_input.pretraining_records(
         patterns,
         start.config,
         start.vocabulary,
         do_lower_case=start.do_lower_case,
-        max_seq_length=phase.max_seq_length,
+        max_seq_length=max_seq_length,
         max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
         seed=_RANDOM_SEED.value,
         num_shares=_INPUT_SHARES.value,

@@ -285,7 +285,8 @@ def test_a_step_that_is_not_finite_can_be_skipped():
     good = [tf.constant([0.5, -0.25])]
     for optimizer, variable in zip((kept, plain), variables):
         optimizer.apply(good, [variable])
-    kept.apply([tf.constant([np.nan, 1.0])], variables[:1])
+    with kept.measuring_update():
+        kept.apply([tf.constant([np.nan, 1.0])], variables[:1])
     assert np.isnan(kept.gradient_norm.numpy())
     assert float(kept.update_norm) == 0
     assert int(kept.iterations) == 2
@@ -308,23 +309,27 @@ def test_the_norm_of_the_update_is_that_of_the_change(num_devices):
         optimizer = BertOptimizer(0.1)
         optimizer.build(variables)
 
-    @tf.function
-    def step():
-        strategy.run(
-            lambda: optimizer.apply(
+    def replica_step(is_measured):
+        with optimizer.measuring_update(is_measured):
+            optimizer.apply(
                 [tf.constant([0.5, -0.25, 1.0, 0.0])] * 3, variables
             )
-        )
+
+    @tf.function
+    def step(is_measured):
+        strategy.run(replica_step, args=(is_measured,))
 
     for _ in range(2):
         before = [keras.ops.convert_to_numpy(v) for v in variables]
-        step()
+        step(tf.constant(True))
         after = [keras.ops.convert_to_numpy(v) for v in variables]
         np.testing.assert_allclose(
             optimizer.update_norm,
             np.linalg.norm(np.subtract(after, before)),
             rtol=1e-5,
         )
+    step(tf.constant(False))
+    assert float(optimizer.update_norm) == 0
     # It is no part of what is saved.
     assert len(optimizer.variables) == 2 + 2 * 3 + 1
 

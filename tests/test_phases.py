@@ -77,7 +77,7 @@ def make_sources():
     ]
 
 
-def train(folder, stops=()):
+def train(folder, stops=(), sources=None):
     """Trains; told to stop at these steps, it goes on with a new state."""
     strategy = make_strategy()
     history = []
@@ -105,7 +105,7 @@ def train(folder, stops=()):
                 OBJECTIVE,
                 PHASES,
                 [config] * 2,
-                make_sources(),
+                sources or make_sources(),
                 strategy,
                 on_save=stop_there,
             )
@@ -133,3 +133,22 @@ def test_a_run_goes_on_across_the_boundary_as_if_unbroken(tmp_path):
     assert (state.step, state.example) == (NUM_STEPS, 3 * 4)
     for got, wanted in zip(weights, expected):
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_phases_of_one_source_read_on(tmp_path):
+    source = make_sources()[0]
+    read = []
+    training_batches = source.training_batches
+
+    def noted(batch_size, start_example=0, context=None):
+        read.append((batch_size, start_example))
+        return training_batches(batch_size, start_example, context)
+
+    object.__setattr__(source, "training_batches", noted)
+    *_, state = train(tmp_path / "unbroken", sources=[source] * 2)
+    assert read == [(6, 0), (4, 4 * 6)]
+    assert state.example == 4 * 6 + 3 * 4
+    # Stopped on the boundary, and behind it.
+    read.clear()
+    train(tmp_path / "stopped", (4, 5), sources=[source] * 2)
+    assert read == [(6, 0), (4, 4 * 6), (4, 4 * 6), (4, 4 * 6 + 4)]

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 import reference_training as reference
+import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.models.pretrainer import BertPretrainer
@@ -256,3 +257,27 @@ def test_one_thread_does_not_look_like_a_slow_input(folder, run_program):
     summary = json.loads((output / "summary.json").read_text("utf-8"))
     # The time of the step itself was taken for that of the input once.
     assert summary["input_share"] < 0.5
+
+
+def test_phases_of_the_same_records_read_on(folder, run_program):
+    records = f"{folder}/*.tfrecord"
+    output = folder / "phases"
+    flags = {
+        name: value
+        for name, value in (
+            flag.removeprefix("--").split("=", 1)
+            for flag in arguments(folder, output_dir=output)
+        )
+        if name not in ("max_seq_length", "train_batch_size")
+    }
+    flags["input_file"] = f"{records};{records}"
+    flags["phases"] = f"{reference.LENGTH}:2:4,{reference.LENGTH}:1:6"
+    run_program(
+        "bert_tf.run_pretraining",
+        "--do_train",
+        *(f"--{name}={value}" for name, value in flags.items()),
+    )
+    state = tf.train.load_checkpoint(str(output / "train"))
+    assert (
+        state.get_tensor("example/.ATTRIBUTES/VARIABLE_VALUE") == 2 * 4 + 1 * 6
+    )

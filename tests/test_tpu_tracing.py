@@ -153,7 +153,9 @@ def trace(task, num_cores):
 
         def train_step(batch, step):
             randomness.set_seeds(states, 1, step)
-            return step_lib.train_step(model, objective, optimizer, batch)
+            return step_lib.train_step(
+                model, objective, optimizer, batch, measures_update=step == 0
+            )
 
         steps = {
             "train": (train_step, specs),

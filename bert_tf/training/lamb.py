@@ -65,7 +65,7 @@ class LambOptimizer(optimizer.BertOptimizer):
             update = _trust_ratio(variable, update) * update
         rate = ops.cast(learning_rate, dtype) * self._rate_factors[index]
         change = self._kept(rate * update)
-        self._update_norm.add(change)
+        self._update_norm.add(lambda: change)
         self.assign_sub(variable, change)
 
     def _kept(self, change):

@@ -120,10 +120,10 @@ def train(
         terms, learning rate and gradient norm are means over the steps,
         metrics are over their examples. `padding` is the share of places that
         hold no token; `tokens_per_second` counts those that do;
-        `update_ratio` is the norm of a step's change over that of the
-        weights; `input_share` is the part of the time that went by waiting
-        for batches. The same goes to the log, to TensorBoard, and with more
-        into summary.json of the output directory.
+        `update_ratio` is the norm of the last measured step's change over
+        that of the weights; `input_share` is the part of the time that went
+        by waiting for batches. The same goes to the log, to TensorBoard, and
+        with more into summary.json of the output directory.
 
     Raises:
         health.NotFiniteError: If a loss or a gradient is not finite, and the
@@ -273,7 +273,11 @@ def _report(state, steps, timer, config, strategy):
         tf.cast(tf.convert_to_tensor(variable), tf.float32)
         for variable in state.model.trainable_variables
     ]
-    report["update_ratio"] = report.pop("update_norm") / max(
+    del report["update_norm"]  # The mean: few steps were measured.
+    measured = [
+        norm for step in steps if (norm := step["values"]["update_norm"])
+    ]
+    report["update_ratio"] = (measured[-1] if measured else 0.0) / max(
         float(tf.linalg.global_norm(weights)), 1e-30
     )
     report |= timer.report()

@@ -1,5 +1,6 @@
 """The optimizer of google-research/bert for Keras and tf.distribute."""
 
+import contextlib
 import re
 
 import keras
@@ -129,9 +130,25 @@ class BertOptimizer(keras.optimizers.Optimizer):
         )
         self._update_norm = _UpdateNorm()
 
+    @contextlib.contextmanager
+    def measuring_update(self, is_wanted=True):
+        """Within it, `apply` measures `update_norm`: a pass over all weights.
+
+        Args:
+            is_wanted: Whether; a bool or, in a graph, a bool tensor.
+        """
+        self._update_norm.is_wanted = is_wanted
+        try:
+            yield
+        finally:
+            self._update_norm.is_wanted = False
+
     @property
     def update_norm(self):
-        """The norm of what the last step took from all variables."""
+        """The norm of what the last step took from all variables, or 0.
+
+        0 too where it was not measured: see `measuring_update`.
+        """
         return self._update_norm.value()
 
     def update_step(self, gradient, variable, learning_rate):
@@ -172,7 +189,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
             epsilon=epsilon,
             grad=gradient,
         )
-        self._update_norm.add(before - tf.convert_to_tensor(variable))
+        after = tf.convert_to_tensor(variable)
+        self._update_norm.add(lambda: before - after)
 
     def get_config(self):
         return super().get_config() | {
@@ -238,6 +256,7 @@ class _UpdateNorm:
     """
 
     def __init__(self):
+        self.is_wanted = False
         # `fit` builds the optimizer while it traces.
         with tf.init_scope():
             self._half_square = tf.Variable(
@@ -249,10 +268,17 @@ class _UpdateNorm:
     def reset(self):
         self._half_square.assign(0.0)
 
-    def add(self, change):
-        # One pass over memory, without a copy.
-        half_square = tf.nn.l2_loss(change)
-        self._half_square.assign_add(tf.cast(half_square, tf.float32))
+    def add(self, make_change):
+        if self.is_wanted is False:
+            return
+        # Assigned outside of the condition: replicas cannot meet within it.
+        self._half_square.assign_add(
+            tf.cond(
+                self.is_wanted,
+                lambda: tf.cast(tf.nn.l2_loss(make_change()), tf.float32),
+                lambda: 0.0,
+            )
+        )
 
     def value(self):
         return tf.sqrt(2 * self._half_square)

@@ -72,9 +72,10 @@ def train(
 ):
     """Trains through all phases, from the state's step on.
 
-    A phase begins with the first example of its source, wherever the phase
-    before ended, so that a run that goes on across the boundary equals an
-    unbroken one.
+    A phase begins with the first example of its source, or, where that is the
+    one of the phase before, the same object, with the next: a second phase
+    would else learn the rows and masks of the first once more. Either way a
+    run that goes on across the boundary equals an unbroken one.
 
     Args:
         phases: The `Phase`s; the others are as of `loop.train`.
@@ -95,7 +96,8 @@ def train(
         ):
             if state.step >= end and number < last:
                 continue
-            if state.step == end - phase.num_steps:
+            is_new = number == 0 or source is not sources[number - 1]
+            if is_new and state.step == end - phase.num_steps:
                 state.example = 0
             if last:
                 _logger.info(

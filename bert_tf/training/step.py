@@ -9,7 +9,14 @@ from bert_tf.training import accumulation
 from bert_tf.training import randomness
 
 
-def train_step(model, objective, optimizer, batch, accumulation_steps=1):
+def train_step(
+    model,
+    objective,
+    optimizer,
+    batch,
+    accumulation_steps=1,
+    measures_update=False,
+):
     """Makes one step, in replica context.
 
     Args:
@@ -18,6 +25,9 @@ def train_step(model, objective, optimizer, batch, accumulation_steps=1):
         optimizer: A `BertOptimizer`, or a `LossScaleOptimizer` of one.
         batch: This replica's share of the batch, a dictionary of tensors;
             `input_mask` is among them.
+        accumulation_steps: Parts of the batch, computed one after the other.
+        measures_update: Whether `update_norm` is measured, or is 0; a bool or
+            a bool tensor.
 
     Returns:
         A dictionary of float32 scalars, the same on all replicas: `values`,
@@ -56,12 +66,13 @@ def train_step(model, objective, optimizer, batch, accumulation_steps=1):
         )
     )
     learning_rate = tf.identity(optimizer.learning_rate)
-    optimizer.apply(gradients, variables)
+    inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    with inner_optimizer.measuring_update(measures_update):
+        optimizer.apply(gradients, variables)
 
     totals, metrics = _sum_over_replicas((totals, metrics))
     num_padding, num_places = metrics["padding"]
     terms = objective.loss_terms(totals, weights)
-    inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     values = {
         "loss": sum(terms.values()),
         **terms,
@@ -96,14 +107,15 @@ def compile_steps(model, objective, optimizer, config):
 
     `run_steps(strategy, iterator, step, count)` makes `count` steps, from
     number `step` on, and returns what `train_step` did in each, as floats,
-    and the seconds that it waited for their batches. Its attribute
-    `waiting_since` is for `health.stalls_named`.
+    and the seconds that it waited for their batches. The norm of the update
+    is measured in the last. Its attribute `waiting_since` is for
+    `health.stalls_named`.
     """
     seed_states = randomness.seed_states(model)
     waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
     structure = None
 
-    def replica_step(batch, step):
+    def replica_step(batch, step, is_last):
         randomness.set_seeds(seed_states, config.seed, step)
         return train_step(
             model,
@@ -111,6 +123,7 @@ def compile_steps(model, objective, optimizer, config):
             optimizer,
             batch,
             config.gradient_accumulation_steps,
+            is_last,
         )
 
     def as_row(results):
@@ -140,7 +153,12 @@ def compile_steps(model, objective, optimizer, config):
             # after the step.
             with tf.control_dependencies([waited, arrived]):
                 results = strategy.run(
-                    replica_step, args=(batch, step + tf.cast(index, tf.int64))
+                    replica_step,
+                    args=(
+                        batch,
+                        step + tf.cast(index, tf.int64),
+                        index == count - 1,
+                    ),
                 )
             rows = rows.write(
                 index, as_row(on_first_replica(strategy, results))
