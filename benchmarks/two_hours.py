@@ -238,20 +238,15 @@ def tune(folder, config_file, **weights):
     return scores
 
 
-def check_input():
-    """Returns the text files; what is missing or wrong is told now."""
-    phases.parse_phases(_PHASES.value)
-    for task in _TUNING:
-        task_files = glue_files.glue_task(task)
-        for split in (glue_files.TRAIN, glue_files.DEV):
-            path = task_files.path(os.path.join(_GLUE_DIR.value, task), split)
-            if not files.exists(path):
-                raise ValueError(f"There is no file {path}.")
-    return files.expand_globs(_INPUT_FILE.value)
-
-
 def main(_):
-    paths = check_input()
+    # What is missing or wrong is told now, and not after hours.
+    parsed_phases = phases.parse_phases(_PHASES.value)
+    for task in _TUNING:
+        glue_files.glue_task(task).check(
+            os.path.join(_GLUE_DIR.value, task),
+            (glue_files.TRAIN, glue_files.DEV),
+        )
+    paths = files.expand_globs(_INPUT_FILE.value)
     folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     train, held_out = divide(paths, folder)
@@ -265,7 +260,7 @@ def main(_):
         )
     records = [
         make_records(folder, train, phase.max_seq_length, "dynamic")
-        for phase in phases.parse_phases(_PHASES.value)
+        for phase in parsed_phases
     ]
     eval_records = make_records(folder, held_out, _MAX_SEQ_LENGTH, "static")
     configs = write_configs(folder)

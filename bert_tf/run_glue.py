@@ -155,13 +155,7 @@ def _find_tasks(config):
             wanted = (glue_files.TRAIN, glue_files.DEV)
             if config.do_predict:
                 wanted += glue_files.TESTS
-            for split in wanted:
-                if split in task_files.splits:
-                    path = task_files.path(
-                        os.path.join(_GLUE_DIR.value, name), split
-                    )
-                    if not files.exists(path):
-                        raise ValueError(f"There is no file {path}.")
+            task_files.check(os.path.join(_GLUE_DIR.value, name), wanted)
     if "ax" in tasks and not (config.do_predict and "mnli" in tasks):
         raise ValueError(
             "--tasks=AX must be given with MNLI, whose best model answers it, "

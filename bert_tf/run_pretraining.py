@@ -174,7 +174,7 @@ _PHASES = flags.DEFINE_string(
     "length:steps:batch of each phase, comma-separated, e.g. "
     "128:900000:256,512:100000:256; instead of --max_seq_length, "
     "--num_train_steps and --train_batch_size. The learning rate goes over "
-    "all of them.",
+    "all of them, and phases of one length and the same records read on.",
 )
 _NUM_WARMUP_STEPS = flags.DEFINE_integer(
     "num_warmup_steps",

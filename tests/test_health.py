@@ -155,6 +155,15 @@ def test_the_update_is_held_against_the_weights(tmp_path):
     )
 
 
+def test_of_several_steps_the_last_is_held_against_the_weights(tmp_path):
+    x = [1.0, 2.0, 3.0]
+    _, before = train(tmp_path / "two", x, 2, iterations_per_loop=3)
+    (report,), weight = train(tmp_path / "three", x, 3, iterations_per_loop=3)
+    np.testing.assert_allclose(
+        report["update_ratio"], abs(weight - before) / abs(weight), rtol=1e-5
+    )
+
+
 def test_a_run_tells_how_it_is(tmp_path, caplog, monkeypatch):
     caplog.set_level("INFO")
     monkeypatch.setattr(health, "_STALL_SECONDS", 0.04)

@@ -135,16 +135,18 @@ def test_a_run_goes_on_across_the_boundary_as_if_unbroken(tmp_path):
         np.testing.assert_array_equal(got, wanted)
 
 
+class Noting(input_pipeline.ArraySource):
+    """Notes which batches are asked of it: (batch size, first example)."""
+
+    def training_batches(self, batch_size, start_example=0, context=None):
+        self.read.append((batch_size, start_example))
+        return super().training_batches(batch_size, start_example, context)
+
+
 def test_phases_of_one_source_read_on(tmp_path):
-    source = make_sources()[0]
     read = []
-    training_batches = source.training_batches
-
-    def noted(batch_size, start_example=0, context=None):
-        read.append((batch_size, start_example))
-        return training_batches(batch_size, start_example, context)
-
-    object.__setattr__(source, "training_batches", noted)
+    source = Noting(arrays=make_sources()[0].arrays)
+    object.__setattr__(source, "read", read)
     *_, state = train(tmp_path / "unbroken", sources=[source] * 2)
     assert read == [(6, 0), (4, 4 * 6)]
     assert state.example == 4 * 6 + 3 * 4

@@ -50,7 +50,11 @@ def arguments(folder, **flags):
         "num_warmup_steps": 1,
         "learning_rate": 1e-2,
     } | flags
-    return [f"--{name}={value}" for name, value in flags.items()]
+    return [
+        f"--{name}={value}"
+        for name, value in flags.items()
+        if value is not None
+    ]
 
 
 def test_two_programs_in_one_output_directory(folder, run_program):
@@ -262,20 +266,17 @@ def test_one_thread_does_not_look_like_a_slow_input(folder, run_program):
 def test_phases_of_the_same_records_read_on(folder, run_program):
     records = f"{folder}/*.tfrecord"
     output = folder / "phases"
-    flags = {
-        name: value
-        for name, value in (
-            flag.removeprefix("--").split("=", 1)
-            for flag in arguments(folder, output_dir=output)
-        )
-        if name not in ("max_seq_length", "train_batch_size")
-    }
-    flags["input_file"] = f"{records};{records}"
-    flags["phases"] = f"{reference.LENGTH}:2:4,{reference.LENGTH}:1:6"
     run_program(
         "bert_tf.run_pretraining",
         "--do_train",
-        *(f"--{name}={value}" for name, value in flags.items()),
+        *arguments(
+            folder,
+            input_file=f"{records};{records}",
+            output_dir=output,
+            phases=f"{reference.LENGTH}:2:4,{reference.LENGTH}:1:6",
+            max_seq_length=None,
+            train_batch_size=None,
+        ),
     )
     state = tf.train.load_checkpoint(str(output / "train"))
     assert (

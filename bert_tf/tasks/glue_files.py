@@ -40,6 +40,14 @@ class TaskFiles:
     def path(self, data_dir, split):
         return os.path.join(data_dir, self.splits[split].name)
 
+    def check(self, data_dir, splits):
+        """Raises `ValueError` if a file of these splits, if any, is missing."""
+        for split in splits:
+            if split in self.splits:
+                path = self.path(data_dir, split)
+                if not files.exists(path):
+                    raise ValueError(f"There is no file {path}.")
+
     def read(self, data_dir, split):
         """Returns the `Examples` of a split; see `tsv.read_tsv`."""
         return tsv.read_tsv(
