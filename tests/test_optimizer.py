@@ -158,6 +158,44 @@ def test_decay_skips_biases_and_layer_norms_by_path():
     assert len(model.trainable_variables) - len(kept) == 6 + 2 * 6
 
 
+def test_decay_waits_for_the_gradient():
+    # What is decayed before is kept beside the weights through the step.
+    model = make_model()
+    variables = model.trainable_variables
+    optimizer = BertOptimizer(0.1, weight_decay=0.1)
+    optimizer.build(variables)
+    step = tf.function(lambda *grads: optimizer.apply(grads, variables))
+    graph = step.get_concrete_function(
+        *(tf.TensorSpec(v.shape, name="gradient") for v in variables)
+    ).graph
+    handles = {captured.ref(): held for captured, held in graph.captures}
+    decayed = [
+        operation
+        for operation in graph.get_operations()
+        if operation.type == "AssignVariableOp"
+        and any(
+            operation.inputs[0] is handles.get(v.value.handle.ref())
+            for v in variables
+        )
+    ]
+    # The embedding and the dense kernel.
+    assert len(decayed) == 2
+    for operation in decayed:
+        assert any("gradient" in name for name in _ancestors(operation))
+
+
+def _ancestors(operation):
+    """Returns the names of all placeholders that come before an operation."""
+    seen, waiting = set(), [operation]
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            waiting += [tensor.op for tensor in one.inputs]
+            waiting += one.control_inputs
+    return [one.name for one in seen if one.type == "Placeholder"]
+
+
 def test_what_is_not_decayed_can_be_named():
     model = make_model()
     optimizer = BertOptimizer(no_weight_decay=("words", "gamma$"))

@@ -173,7 +173,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
             beta_1 = tf.where(is_finite, beta_1, tf.ones([], dtype))
             beta_2 = tf.where(is_finite, beta_2, tf.ones([], dtype))
 
-        before = tf.convert_to_tensor(variable)
+        # Without it TensorFlow decays all weights as soon as a step begins,
+        # and keeps them twice until it ends.
+        with tf.control_dependencies([gradient]):
+            before = tf.convert_to_tensor(variable)
         if self._is_decayed[index]:
             self.assign(variable, before * (1 - rate * self.weight_decay))
         # One pass over memory where single operations would make ten.
