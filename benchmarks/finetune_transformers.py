@@ -28,6 +28,9 @@ GLUE = {
     "SST-2": (True, (0,), 1),
 }
 
+# bert_tf's --doc_stride.
+DOC_STRIDE = 128
+
 
 class Glue:
     """One or two texts and a label a row."""
@@ -144,7 +147,7 @@ class Tagging:
 
 
 class Squad:
-    """Windows of SQuAD 1.1; neighbours share 128 pieces."""
+    """Windows of SQuAD 1.1, each DOC_STRIDE pieces after the one before."""
 
     def __init__(self, options, tokenizer):
         self.tokenizer, self.max_length = tokenizer, options.max_length
@@ -170,39 +173,46 @@ class Squad:
         ]
 
     def _windows(self, questions):
+        return [
+            window
+            for number, question in enumerate(questions)
+            for window in self._question_windows(number, question)
+        ]
+
+    def _question_windows(self, number, question):
+        _, text, context, answer_start, answer = question
+        text = text.strip()
+        pieces = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        # [CLS] and two [SEP]. The tokenizer's `stride` is what two windows
+        # share, not from where to where they are apart.
+        room = self.max_length - 3 - len(pieces)
         encoded = self.tokenizer(
-            [question.strip() for _, question, *_ in questions],
-            [context for _, _, context, *_ in questions],
+            text,
+            context,
             truncation="only_second",
             max_length=self.max_length,
-            stride=min(128, self.max_length // 4),
+            stride=max(0, room - DOC_STRIDE),
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
         )
-        windows = []
-        for number, question in enumerate(
-            encoded["overflow_to_sample_mapping"]
-        ):
-            ids = encoded.sequence_ids(number)
+        for window, all_offsets in enumerate(encoded["offset_mapping"]):
             offsets = [
                 offset if sequence == 1 else None
                 for offset, sequence in zip(
-                    encoded["offset_mapping"][number], ids
+                    all_offsets, encoded.sequence_ids(window)
                 )
             ]
-            _, _, _, start, text = questions[question]
-            windows.append(
-                {
-                    "question": question,
-                    "offsets": offsets,
-                    "span": self._span(offsets, start, start + len(text)),
-                    "inputs": {
-                        name: encoded[name][number]
-                        for name in self.tokenizer.model_input_names
-                    },
-                }
-            )
-        return windows
+            yield {
+                "question": number,
+                "offsets": offsets,
+                "span": self._span(
+                    offsets, answer_start, answer_start + len(answer)
+                ),
+                "inputs": {
+                    name: encoded[name][window]
+                    for name in self.tokenizer.model_input_names
+                },
+            }
 
     def _span(self, offsets, start, stop):
         inside = [
