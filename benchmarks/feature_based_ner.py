@@ -182,6 +182,7 @@ def batches(features, examples, labels, is_training=False):
             yield features[index], tags, np.ones(len(tags), "float32")
 
     size = features[0].shape[1]
+    num_batches = -(-len(features) // _BATCH_SIZE.value)
     return (
         tf.data.Dataset.from_generator(
             generate,
@@ -193,6 +194,7 @@ def batches(features, examples, labels, is_training=False):
         )
         .padded_batch(_BATCH_SIZE.value)
         .map(lambda vectors, *rest: (tf.cast(vectors, tf.float32), *rest))
+        .apply(tf.data.experimental.assert_cardinality(num_batches))
         .prefetch(2)
     )
 
