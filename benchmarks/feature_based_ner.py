@@ -182,7 +182,6 @@ def batches(features, examples, labels, is_training=False):
             yield features[index], tags, np.ones(len(tags), "float32")
 
     size = features[0].shape[1]
-    num_batches = -(-len(features) // _BATCH_SIZE.value)
     return (
         tf.data.Dataset.from_generator(
             generate,
@@ -192,9 +191,9 @@ def batches(features, examples, labels, is_training=False):
                 tf.TensorSpec([None], tf.float32),
             ),
         )
+        .apply(tf.data.experimental.assert_cardinality(len(features)))
         .padded_batch(_BATCH_SIZE.value)
         .map(lambda vectors, *rest: (tf.cast(vectors, tf.float32), *rest))
-        .apply(tf.data.experimental.assert_cardinality(num_batches))
         .prefetch(2)
     )
 

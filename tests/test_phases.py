@@ -1,5 +1,6 @@
 """Phases: read, trained through, gone on with across their boundary."""
 
+import dataclasses
 import os
 import signal
 
@@ -135,8 +136,11 @@ def test_a_run_goes_on_across_the_boundary_as_if_unbroken(tmp_path):
         np.testing.assert_array_equal(got, wanted)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Noting(input_pipeline.ArraySource):
-    """Notes which batches are asked of it: (batch size, first example)."""
+    """Notes in `read` which batches are asked of it: (size, first example)."""
+
+    read: list
 
     def training_batches(self, batch_size, start_example=0, context=None):
         self.read.append((batch_size, start_example))
@@ -145,8 +149,7 @@ class Noting(input_pipeline.ArraySource):
 
 def test_phases_of_one_source_read_on(tmp_path):
     read = []
-    source = Noting(arrays=make_sources()[0].arrays)
-    object.__setattr__(source, "read", read)
+    source = Noting(arrays=make_sources()[0].arrays, read=read)
     *_, state = train(tmp_path / "unbroken", sources=[source] * 2)
     assert read == [(6, 0), (4, 4 * 6)]
     assert state.example == 4 * 6 + 3 * 4

@@ -59,10 +59,11 @@ class LambOptimizer(optimizer.BertOptimizer):
             first = first / (1 - ops.power(self.beta_1, step))
             second = second / (1 - ops.power(self.beta_2, step))
         update = first / (ops.sqrt(second) + self.epsilon)
+        weights = self._read_after(gradient, variable)
         if self._is_decayed[index]:
-            update = update + self.weight_decay * variable
+            update = update + self.weight_decay * weights
         if self._is_adapted[index]:
-            update = _trust_ratio(variable, update) * update
+            update = _trust_ratio(weights, update) * update
         rate = ops.cast(learning_rate, dtype) * self._rate_factors[index]
         change = self._kept(rate * update)
         self._update_norm.add(lambda: change)
@@ -74,9 +75,9 @@ class LambOptimizer(optimizer.BertOptimizer):
         return ops.where(ops.isfinite(self.gradient_norm), change, 0.0)
 
 
-def _trust_ratio(variable, update):
-    weight = ops.norm(ops.cast(variable, update.dtype))
+def _trust_ratio(weights, update):
+    norm = ops.norm(ops.cast(weights, update.dtype))
     size = ops.norm(update)
-    is_zero = ops.logical_or(weight == 0, size == 0)
+    is_zero = ops.logical_or(norm == 0, size == 0)
     # A divisor of 1 where `where` takes the other side.
-    return ops.where(is_zero, 1.0, weight / ops.where(is_zero, 1.0, size))
+    return ops.where(is_zero, 1.0, norm / ops.where(is_zero, 1.0, size))

@@ -173,10 +173,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
             beta_1 = tf.where(is_finite, beta_1, tf.ones([], dtype))
             beta_2 = tf.where(is_finite, beta_2, tf.ones([], dtype))
 
-        # Without it TensorFlow decays all weights as soon as a step begins,
-        # and keeps them twice until it ends.
-        with tf.control_dependencies([gradient]):
-            before = tf.convert_to_tensor(variable)
+        before = self._read_after(gradient, variable)
         if self._is_decayed[index]:
             self.assign(variable, before * (1 - rate * self.weight_decay))
         # One pass over memory where single operations would make ten.
@@ -194,6 +191,15 @@ class BertOptimizer(keras.optimizers.Optimizer):
         )
         after = tf.convert_to_tensor(variable)
         self._update_norm.add(lambda: before - after)
+
+    def _read_after(self, gradient, variable):
+        """Returns the variable's value, read when its gradient is there.
+
+        What is computed from a value read before, TensorFlow computes as soon
+        as a step begins: a second copy of all weights, kept until it ends.
+        """
+        with tf.control_dependencies([gradient]):
+            return tf.convert_to_tensor(variable)
 
     def get_config(self):
         return super().get_config() | {
