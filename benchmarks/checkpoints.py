@@ -32,7 +32,9 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
 _SIZE = flags.DEFINE_string("size", "base", "A name of BertConfig.named.")
-_REPETITIONS = flags.DEFINE_integer("repetitions", 7, "Of each measurement.")
+_REPETITIONS = flags.DEFINE_integer(
+    "repetitions", 7, "Of each measurement.", lower_bound=1
+)
 
 _SAMPLE_SECONDS = 0.002
 

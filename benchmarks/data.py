@@ -48,8 +48,12 @@ _HELD_OUT_FILE = flags.DEFINE_string(
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "An uncased vocabulary.", required=True
 )
-_MEGABYTES = flags.DEFINE_float("megabytes", 5, "Text made records of.")
-_REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Runs of each.")
+_MEGABYTES = flags.DEFINE_float(
+    "megabytes", 5, "Text made records of.", lower_bound=0.1
+)
+_REPETITIONS = flags.DEFINE_integer(
+    "repetitions", 3, "Runs of each.", lower_bound=1
+)
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Entries learned.")
 
 

@@ -32,12 +32,23 @@ _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "The model folder, or a release of Google's."
 )
 _LSTM_UNITS = flags.DEFINE_integer(
-    "lstm_units", 768, "Size of each direction of each layer; the paper's: 768."
+    "lstm_units",
+    768,
+    "Size of each direction of each layer; the paper's: 768.",
+    lower_bound=1,
 )
-_NUM_EPOCHS = flags.DEFINE_integer("num_epochs", 10, "Passes over train.")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Sentences a step.")
-_LEARNING_RATE = flags.DEFINE_float("learning_rate", 1e-3, "Adam's.")
-_DROPOUT = flags.DEFINE_float("dropout", 0.5, "Before each layer.")
+_NUM_EPOCHS = flags.DEFINE_integer(
+    "num_epochs", 10, "Passes over train.", lower_bound=1
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 32, "Sentences a step.", lower_bound=1
+)
+_LEARNING_RATE = flags.DEFINE_float(
+    "learning_rate", 1e-3, "Adam's.", lower_bound=0.0
+)
+_DROPOUT = flags.DEFINE_float(
+    "dropout", 0.5, "Before each layer.", lower_bound=0.0, upper_bound=0.99
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Of weights, order and dropout.")
 
 _MAX_SEQ_LENGTH = 128

@@ -9,9 +9,9 @@ For every task and seed, a program of bert_tf, with --bias_correction and
 other on the same rows with the same hyper-parameters, each alone on the
 machine. --data_dir has glue/<task>/, ner/wnut17/ and squad/. Predictions of
 both sides are scored by the same code. What is finished is in --output_dir and
-is not run again. Prints a table in Markdown: the mean of the dev scores over
-the seeds, and the median of the training examples (rows, sentences, windows) a
-second, tracing included.
+is not run again; other settings want another folder. Prints a table in
+Markdown: the mean of the dev scores over the seeds, and the median of the
+training examples (rows, sentences, windows) a second, tracing included.
 """
 
 import json
@@ -46,8 +46,9 @@ _PEER_PYTHON = flags.DEFINE_string(
     "A Python with transformers and torch.",
     required=True,
 )
+_TASK_NAMES = ("MRPC", "CoLA", "SST-2", "WNUT17", "SQuAD")
 _TASKS = flags.DEFINE_list(
-    "tasks", ["MRPC", "CoLA"], "Of MRPC, CoLA, SST-2, WNUT17, SQuAD."
+    "tasks", ["MRPC", "CoLA"], f"Of {', '.join(_TASK_NAMES)}."
 )
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of the runs.")
 _NUM_TRAIN_EPOCHS = flags.DEFINE_float("num_train_epochs", 3, "Of all runs.")
@@ -258,7 +259,40 @@ def run_transformers(name, seed, path):
     }
 
 
+def settings():
+    """Returns what results are a function of, beside task, seed and side."""
+    return {
+        flag.name: flag.value
+        for flag in (
+            _INIT_CHECKPOINT,
+            _DATA_DIR,
+            _NUM_TRAIN_EPOCHS,
+            _LEARNING_RATE,
+            _MIXED_PRECISION,
+            _OPTIONS,
+        )
+    }
+
+
+def read_results(path):
+    """Returns the results of a finished run; they must be of these settings."""
+    stored = json.loads(path.read_text("utf-8"))
+    for name, value in settings().items():
+        if stored["settings"][name] != value:
+            raise app.UsageError(
+                f"{path} is of --{name}={stored['settings'][name]}. "
+                f"Received: --{name}={value}."
+            )
+    return stored["results"]
+
+
 def main(_):
+    for name in _TASKS.value:
+        if name not in _TASK_NAMES:
+            raise app.UsageError(
+                f"--tasks must be of {', '.join(_TASK_NAMES)}. "
+                f"Received: --tasks={','.join(_TASKS.value)}."
+            )
     sides = {"bert_tf": run_bert_tf, "transformers": run_transformers}
     output_dir = pathlib.Path(_OUTPUT_DIR.value).absolute()
     found = {}
@@ -270,8 +304,9 @@ def main(_):
                 if not results_file.exists():
                     path.mkdir(parents=True, exist_ok=True)
                     results = run_side(task, seed, path)
-                    results_file.write_text(json.dumps(results))
-                results = json.loads(results_file.read_text())
+                    stored = {"settings": settings(), "results": results}
+                    results_file.write_text(json.dumps(stored), "utf-8")
+                results = read_results(results_file)
                 print(path.name, results, flush=True)
                 found.setdefault((task, side), []).append(results)
 

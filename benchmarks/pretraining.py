@@ -47,7 +47,9 @@ from bert_tf.config import BertConfig
 from bert_tf.training import health
 
 _SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Rows a step.")
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 32, "Rows a step.", lower_bound=1
+)
 _PRECISION = flags.DEFINE_list(
     "precision", ["float32"], "Of float32 and bfloat16."
 )
@@ -72,7 +74,9 @@ _PEER = flags.DEFINE_multi_string(
 _MAKE_ENVIRONMENTS = flags.DEFINE_string(
     "make_environments", None, "Folder to make all peers' environments in."
 )
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Of all settings in turn.")
+_ROUNDS = flags.DEFINE_integer(
+    "rounds", 5, "Of all settings in turn.", lower_bound=1
+)
 _SECONDS = flags.DEFINE_float("seconds", 5.0, "Of one measurement, about.")
 
 _FOLDER = pathlib.Path(__file__).parent

@@ -37,9 +37,13 @@ _PEER = flags.DEFINE_multi_string(
     "library=python: of transformers and keras_hub, and the Python of an "
     "environment with it.",
 )
-_MAX_TEXTS = flags.DEFINE_integer("max_texts", 50000, "Of the file.")
+_MAX_TEXTS = flags.DEFINE_integer(
+    "max_texts", 50000, "Of the file.", lower_bound=1
+)
 _MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Of a row.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Of all libraries in turn.")
+_ROUNDS = flags.DEFINE_integer(
+    "rounds", 5, "Of all libraries in turn.", lower_bound=1
+)
 
 # The one that the others are held to, and its quicker, less exact setting.
 _OURS = "bert_tf"
