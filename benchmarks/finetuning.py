@@ -24,6 +24,7 @@ import sys
 from absl import app
 from absl import flags
 
+from bert_tf import files
 from bert_tf.tasks import entity_scores
 from bert_tf.tasks import glue_files
 from bert_tf.tasks import metrics
@@ -46,7 +47,13 @@ _PEER_PYTHON = flags.DEFINE_string(
     "A Python with transformers and torch.",
     required=True,
 )
-_TASK_NAMES = ("MRPC", "CoLA", "SST-2", "WNUT17", "SQuAD")
+# Of GLUE's tasks, the scores.
+_GLUE_SCORES = {
+    "MRPC": ("accuracy", "f1"),
+    "CoLA": ("matthews_correlation",),
+    "SST-2": ("accuracy",),
+}
+_TASK_NAMES = (*_GLUE_SCORES, "WNUT17", "SQuAD")
 _TASKS = flags.DEFINE_list(
     "tasks", ["MRPC", "CoLA"], f"Of {', '.join(_TASK_NAMES)}."
 )
@@ -74,11 +81,7 @@ class Glue:
         self.name = name
         self.folder = pathlib.Path(_DATA_DIR.value, "glue", name)
         self.dev_file = self.folder / "dev.tsv"
-        self.score_names = {
-            "CoLA": ("matthews_correlation",),
-            "MRPC": ("accuracy", "f1"),
-            "SST-2": ("accuracy",),
-        }[name]
+        self.score_names = _GLUE_SCORES[name]
 
     def prepare(self, folder):
         """Writes the rows to train on; returns the file."""
@@ -278,10 +281,11 @@ def read_results(path):
     """Returns the results of a finished run; they must be of these settings."""
     stored = json.loads(path.read_text("utf-8"))
     for name, value in settings().items():
-        if stored["settings"][name] != value:
+        # A file of before had none.
+        known = stored.get("settings", {}).get(name)
+        if known != value:
             raise app.UsageError(
-                f"{path} is of --{name}={stored['settings'][name]}. "
-                f"Received: --{name}={value}."
+                f"{path} is of --{name}={known}. Received: --{name}={value}."
             )
     return stored["results"]
 
@@ -305,7 +309,7 @@ def main(_):
                     path.mkdir(parents=True, exist_ok=True)
                     results = run_side(task, seed, path)
                     stored = {"settings": settings(), "results": results}
-                    results_file.write_text(json.dumps(stored), "utf-8")
+                    files.write_text(str(results_file), json.dumps(stored))
                 results = read_results(results_file)
                 print(path.name, results, flush=True)
                 found.setdefault((task, side), []).append(results)
