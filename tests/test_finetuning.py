@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoints import model_folder
+from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
@@ -429,10 +429,56 @@ def test_starting_point_of_a_tuned_model(tmp_path):
     head = start.new_model(other).classification_head.weights[0]
     assert np.abs(head - model.classification_head.weights[0]).max() > 1e-3
 
-    # transformers names the classes in config.json, in its own order.
-    (folder / model_folder.TASK_FILE).unlink()
-    reordered = dataclasses.replace(COLOUR, labels=("perhaps", "yes", "no"))
-    assert glue.tuned_task(folder, reordered) == COLOUR
+
+@pytest.mark.parametrize(
+    ("names", "labels", "synonyms", "order"),
+    [
+        (("NO", "YES", "PERHAPS"), ("no", "perhaps", "yes"), (), (0, 2, 1)),
+        (("c", "a", "b"), ("1", "2", "3"), ("b", "c", "a"), (2, 0, 1)),
+        # What tells no classes: in the order of the task's, with a warning.
+        (None, ("no", "perhaps", "yes"), (), (0, 1, 2)),
+    ],
+)
+def test_outputs_of_a_hugging_face_folder_are_the_classes_of_the_task(
+    tmp_path, caplog, names, labels, synonyms, order
+):
+    model = BertClassifier(CONFIG, 3)
+    head = model.classification_head
+    for variable in head.weights:
+        variable.assign(np.random.default_rng(1).normal(size=variable.shape))
+    checkpoints.save(
+        tmp_path / "tuned", model, VOCABULARY, True, 11, label_names=names
+    )
+    task = dataclasses.replace(COLOUR, labels=labels, label_synonyms=synonyms)
+    assert glue.tuned_task(tmp_path / "tuned", task) is task
+    with caplog.at_level("WARNING", logger="absl"):
+        again = starting_point.find(tmp_path / "tuned").tuned_model(task)
+    inputs = {name: np.ones([2, 5], np.int32) for name in features.MODEL_INPUTS}
+    np.testing.assert_allclose(
+        again(inputs), model(inputs).numpy()[:, order], rtol=1e-6
+    )
+    warning = "does not name the classes; they are taken to be"
+    assert (warning in caplog.text) == (names is None)
+
+
+def test_folder_of_other_classes_is_refused(tmp_path):
+    checkpoints.save(
+        tmp_path / "tuned",
+        BertClassifier(CONFIG, 3),
+        VOCABULARY,
+        True,
+        11,
+        label_names=("POSITIVE", "NEUTRAL", "NEGATIVE"),
+    )
+    message = (
+        "config.json: the classes must be no, yes, perhaps, in any order. "
+        "Received: POSITIVE, NEUTRAL, NEGATIVE."
+    )
+    with pytest.raises(ValueError, match=message):
+        glue.tuned_task(tmp_path / "tuned", COLOUR)
+    start = starting_point.find(tmp_path / "tuned")
+    with pytest.raises(ValueError, match=message):
+        start.tuned_model(COLOUR)
 
 
 def test_starting_point_must_fit_together(tmp_path, untuned_folder):

@@ -39,7 +39,70 @@ def stored(tmp_path_factory):
     return folder
 
 
-def test_stored_set_with_names_of_classes(stored):
+@pytest.fixture(scope="module")
+def shuffled(tmp_path_factory):
+    """A set like those of GLUE; rows are shuffled when it is stored."""
+    folder = tmp_path_factory.mktemp("tfds")
+    rows = np.arange(12)
+    columns = {
+        "sentence": [f"row {row}" for row in rows],
+        "label": rows % 3 % 2,
+        "idx": rows,
+    }
+    rows = tf.data.Dataset.from_tensor_slices(columns)
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="like_cola",
+        version="1.0.0",
+        features=tfds.features.FeaturesDict(
+            {
+                "sentence": tfds.features.Text(),
+                "label": tfds.features.ClassLabel(
+                    names=["unacceptable", "acceptable"]
+                ),
+                "idx": np.int32,
+            }
+        ),
+        split_datasets=dict.fromkeys(("train", "validation", "test"), rows),
+        data_dir=folder,
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    "split", [glue_files.DEV, glue_files.TEST, glue_files.AX]
+)
+def test_rows_are_in_the_order_before_they_were_shuffled(
+    shuffled, split, caplog
+):
+    builder = tfds_examples.open_builder("like_cola", shuffled)
+    task = glue_files.glue_task("CoLA").task
+    with caplog.at_level("WARNING", logger="absl"):
+        examples = tfds_examples.read(builder, split, task)
+    assert examples.texts == ([f"row {row}" for row in range(12)],)
+    if split == glue_files.DEV:
+        assert examples.labels.tolist() == [0, 1, 0] * 4
+    else:
+        assert examples.labels is None
+    # The names of the classes are known.
+    assert not caplog.text
+    # Those to train on are in the order of the files, which is another.
+    training = tfds_examples.read(builder, glue_files.TRAIN, task)
+    assert training.texts != examples.texts
+    assert sorted(training.texts[0]) == sorted(examples.texts[0])
+    for text, label in zip(training.texts[0], training.labels):
+        assert label == int(text.split()[1]) % 3 % 2
+
+
+def test_answers_in_a_lost_order_are_told(stored, shuffled, caplog):
+    builder = tfds_examples.open_builder("like_cola", shuffled)
+    del builder.info.features._feature_dict["idx"]
+    task = glue_files.glue_task("CoLA").task
+    with caplog.at_level("WARNING", logger="absl"):
+        tfds_examples.read(builder, glue_files.TEST, task)
+    assert "test: was shuffled when it was stored" in caplog.text
+
+
+def test_stored_set_with_names_of_classes(stored, caplog):
     builder = tfds_examples.open_builder("tickets", stored)
     assert tfds_examples.label_names(builder, "team") == ("it", "law", "sales")
     # The task's classes in another order.
@@ -48,10 +111,19 @@ def test_stored_set_with_names_of_classes(stored):
     assert examples.texts == (["café", "b", "c"],)
     assert examples.labels.tolist() == [0, 2, 1]
     assert examples.labels.dtype == np.int32
+    # In other letters.
+    task = glue_files.tsv_task(["subject"], "team", ("SALES", "Law", "It")).task
+    examples = tfds_examples.read(builder, "train", task, "team")
+    assert examples.labels.tolist() == [0, 2, 1]
+    assert not caplog.text
     # Names of its own are taken in order.
     task = glue_files.tsv_task(["subject"], "team", ("x", "y", "z")).task
-    examples = tfds_examples.read(builder, "train", task, "team")
+    with caplog.at_level("WARNING", logger="absl"):
+        examples = tfds_examples.read(builder, "train", task, "team")
     assert examples.labels.tolist() == [2, 0, 1]
+    assert "it, law, sales are taken to be, in this order, x, y, z" in (
+        caplog.text
+    )
 
 
 def test_stored_set_with_scores(stored):
@@ -79,7 +151,7 @@ def test_stored_set_with_scores(stored):
             "team",
             "ab",
             "train",
-            "the classes must be a, b. Rec.* it,",
+            "the classes must be a, b, in any order. Rec.* it,",
         ),
         ("subject", "team", "abc", "dev", "dev, example 1: has no label"),
         (

@@ -51,6 +51,9 @@ class GlueTask:
             and "spearman".
         class_weights: Weight of each class in training's loss; none for
             equal ones. It is of the training, and not in task.json.
+        label_synonyms: What others call the classes, in lower case and by
+            class id, if anything else. It is not in task.json either, and
+            does not tell two tasks apart.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -61,6 +64,9 @@ class GlueTask:
     labels: tuple[str, ...] = ()
     metrics: tuple[str, ...]
     class_weights: tuple[float, ...] = ()
+    label_synonyms: tuple[str, ...] = dataclasses.field(
+        default=(), compare=False
+    )
 
     def __post_init__(self):
         for field in ("text_features", "labels", "metrics"):
@@ -282,11 +288,12 @@ def tuned_task(folder, task=None):
     Args:
         folder: A model folder.
         task: What it must be. A folder of Hugging Face's has no task.json;
-            it is then taken to be of this task, with the classes in the order
-            of config.json if that names them.
+            it is then taken to be of this task. Its classes may be in another
+            order: `StartingPoint.tuned_model` puts them in the task's.
 
     Raises:
-        ValueError: If the folder tells no task, or another one.
+        ValueError: If the folder tells no task, or another one, or its
+            config.json names other classes.
     """
     found = starting_point.stored_task(folder, GlueTask)
     if found is None:
@@ -295,13 +302,12 @@ def tuned_task(folder, task=None):
                 f"{folder}: has no {model_folder.TASK_FILE}; it is not tuned "
                 "to a task."
             )
-        names = model_folder.read_label_names(folder)
-        if names is not None and set(names) == set(task.labels):
-            task = dataclasses.replace(task, labels=names)
+        starting_point.output_order(folder, task)
         return task
     if task is not None and found.name != task.name:
         raise ValueError(
             f"{folder}: is tuned to the task {found.name!r}. "
             f"Received: task_name={task.name!r}."
         )
-    return found
+    # Equal tasks may differ in their synonyms, which task.json has not.
+    return task if found == task else found

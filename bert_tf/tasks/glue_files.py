@@ -194,13 +194,15 @@ _SENTENCES = ("sentence1", "sentence2")
 _ENTAILMENT = ("entailment", "not_entailment")
 
 # The tasks of GLUE under the names of --task_name. MNLI's `DEV` and `TEST` are
-# the matched ones. All classes are in the order of google-research/bert.
+# the matched ones. All classes are in the order of google-research/bert; what
+# GLUE's files number has names in TensorFlow's and Hugging Face's data sets.
 GLUE_TASKS = {
     "cola": _glue(
         GlueTask(
             name="cola",
             text_features=("sentence",),
             labels=("0", "1"),
+            label_synonyms=("unacceptable", "acceptable"),
             metrics=("matthews_correlation",),
         ),
         text_columns=(3,),
@@ -214,6 +216,7 @@ GLUE_TASKS = {
             name="sst-2",
             text_features=("sentence",),
             labels=("0", "1"),
+            label_synonyms=("negative", "positive"),
             metrics=("accuracy",),
         ),
         text_columns=(0,),
@@ -226,6 +229,7 @@ GLUE_TASKS = {
             name="mrpc",
             text_features=_SENTENCES,
             labels=("0", "1"),
+            label_synonyms=("not_equivalent", "equivalent"),
             metrics=("accuracy", "f1"),
         ),
         text_columns=(3, 4),
@@ -248,6 +252,7 @@ GLUE_TASKS = {
             name="qqp",
             text_features=("question1", "question2"),
             labels=("0", "1"),
+            label_synonyms=("not_duplicate", "duplicate"),
             metrics=("accuracy", "f1"),
         ),
         text_columns=(3, 4),
@@ -298,6 +303,7 @@ GLUE_TASKS = {
             name="wnli",
             text_features=_SENTENCES,
             labels=("0", "1"),
+            label_synonyms=("not_entailment", "entailment"),
             metrics=("accuracy",),
         ),
         text_columns=(1, 2),

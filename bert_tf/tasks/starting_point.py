@@ -3,12 +3,16 @@
 import dataclasses
 import os
 
+from absl import logging
+from keras import ops
+
 from bert_tf import files
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
 from bert_tf.config import BertConfig
+from bert_tf.tasks import class_names
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import checkpointing
@@ -93,8 +97,12 @@ class StartingPoint:
     def tuned_model(self, task, dtype=None):
         """Makes a model with all of the checkpoint's weights, head included.
 
+        Its outputs are in the order of the task's labels: those of a folder
+        that names its classes in another order are put in this one.
+
         Raises:
-            ValueError: If the checkpoint has no such head.
+            ValueError: If the checkpoint has no such head, or it is one of
+                other classes.
         """
         model = task.make_model(self.config, dtype)
         coverage = loading.load_weights(
@@ -108,6 +116,15 @@ class StartingPoint:
                 f"{self.init_checkpoint}: is not tuned to a task of the "
                 f"family {task.family!r}; it has no {', '.join(missing)}."
             )
+        order = output_order(self.init_checkpoint, task)
+        if order is not None and list(order) != sorted(order):
+            logging.info(
+                "%s: its outputs were put in the order %s.",
+                self.init_checkpoint,
+                ", ".join(task.labels),
+            )
+            for variable in model.classification_head.weights:
+                variable.assign(ops.take(variable, order, axis=-1))
         return model
 
 
@@ -237,6 +254,52 @@ def check_task(values, family, keys):
             f"`family` must be {family!r}. "
             f"Received: family={values['family']!r}."
         )
+
+
+def output_order(folder, task):
+    """Finds the outputs of a tuned model that are a task's classes.
+
+    The classes' names are those of task.json, and where there is none those
+    of config.json.
+
+    Args:
+        folder: A model folder.
+        task: The task.
+
+    Returns:
+        A tuple of ints: of each of the task's labels the number of the
+        model's output. None of a task without labels, and where the folder
+        does not name its classes: they are then taken to be in the task's
+        order, and a warning says so.
+
+    Raises:
+        ValueError: If the folder names other classes.
+    """
+    path = f"{folder}/{model_folder.CONFIG_FILE}"
+    if not task.labels or not files.exists(path):
+        return None
+    stored = model_folder.read_task(folder)
+    if stored is not None:
+        path = f"{folder}/{model_folder.TASK_FILE}"
+        names = stored.get("labels") if isinstance(stored, dict) else None
+    else:
+        names = model_folder.read_label_names(folder)
+    order = None
+    if names:
+        try:
+            order = class_names.match(
+                names, task.labels, getattr(task, "label_synonyms", ())
+            )
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    if order is None:
+        logging.warning(
+            "%s: does not name the classes; they are taken to be, in this "
+            "order, %s.",
+            path,
+            ", ".join(task.labels),
+        )
+    return order
 
 
 def stored_task(folder, task_class):

@@ -6,7 +6,9 @@ set where there is a network.
 
 import numpy as np
 import tensorflow_datasets as tfds
+from absl import logging
 
+from bert_tf.tasks import class_names
 from bert_tf.tasks import glue_files
 from bert_tf.tasks.tsv import Examples
 
@@ -19,6 +21,8 @@ _SPLITS = {
     glue_files.TEST_MISMATCHED: ("test_mismatched",),
     glue_files.AX: ("test",),
 }
+# The number of a row in the file that a set was made from.
+_PLACE = "idx"
 
 
 def open_builder(name, data_dir):
@@ -62,14 +66,21 @@ def label_names(builder, feature):
 
 
 def read(builder, split, task, label_feature="label"):
-    """Returns the `Examples` of a split, in the order of its files.
+    """Returns the `Examples` of a split.
+
+    TensorFlow Datasets shuffles what it stores, unless a set is made with
+    `disable_shuffling`. The feature `idx`, which GLUE's sets have, is the row
+    of the original file: examples to evaluate or to predict are in its order,
+    as the lines of the answers must be. Others, and those to train on, are in
+    the order of the stored files.
 
     Args:
         builder: What `open_builder` returned.
         split: One of `glue_files`: `TRAIN`, `DEV`, ...
         task: A `GlueTask`; its text features are the data set's.
         label_feature: Name of the feature of classes or scores. Classes are
-            told by their names; where the task has others, by their order.
+            told by their names; where the task has others, by their order,
+            with a warning.
 
     Raises:
         ValueError: If a split or a feature is missing, or an example has no
@@ -92,8 +103,20 @@ def read(builder, split, task, label_feature="label"):
     class_ids = None
     if is_labelled and task.labels:
         class_ids = _class_ids(builder, task, label_feature)
+    has_places = split != glue_files.TRAIN and _has_places(builder)
+    if split in glue_files.TESTS and not (
+        has_places or builder.info.disable_shuffling
+    ):
+        logging.warning(
+            "%s, %s: was shuffled when it was stored, and has no feature %r "
+            "that tells the order before. The answers will be in the order "
+            "in which it is stored.",
+            name,
+            names[0],
+            _PLACE,
+        )
     texts = tuple([] for _ in task.text_features)
-    labels = []
+    labels, places = [], []
     examples = builder.as_dataset(
         split=names[0],
         # Neither shuffled nor interleaved: the same order each time.
@@ -102,6 +125,8 @@ def read(builder, split, task, label_feature="label"):
     for number, example in enumerate(tfds.as_numpy(examples)):
         for column, feature in zip(texts, task.text_features):
             column.append(example[feature].decode("utf-8"))
+        if has_places:
+            places.append(example[_PLACE])
         if not is_labelled:
             continue
         label = example[label_feature]
@@ -119,23 +144,43 @@ def read(builder, split, task, label_feature="label"):
         labels.append(label)
     if not texts[0]:
         raise ValueError(f"{name}, {names[0]}: there are no examples.")
+    if has_places:
+        order = np.argsort(places, kind="stable")
+        texts = tuple([column[index] for index in order] for column in texts)
+        labels = [labels[index] for index in order if is_labelled]
     dtype = np.int32 if task.labels else np.float32
     return Examples(
         texts=texts, labels=np.array(labels, dtype) if is_labelled else None
     )
 
 
+def _has_places(builder):
+    features = builder.info.features
+    return (
+        _PLACE in features
+        and features[_PLACE].shape == ()
+        and np.issubdtype(features[_PLACE].np_dtype, np.integer)
+    )
+
+
 def _class_ids(builder, task, feature):
     """Returns the task's class id of every class of the data set."""
     names = label_names(builder, feature)
-    if set(names) == set(task.labels):
-        return [task.labels.index(name) for name in names]
-    if len(names) != len(task.labels):
-        raise ValueError(
-            f"{builder.info.full_name}: the classes must be "
-            f"{', '.join(task.labels)}. Received: {', '.join(names)}."
+    try:
+        order = class_names.match(names, task.labels, task.label_synonyms)
+    except ValueError as error:
+        if len(names) != len(task.labels):
+            raise ValueError(f"{builder.info.full_name}: {error}") from error
+        order = None
+    if order is None:
+        logging.warning(
+            "%s: the classes %s are taken to be, in this order, %s.",
+            builder.info.full_name,
+            ", ".join(names),
+            ", ".join(task.labels),
         )
-    return list(range(len(names)))
+        return list(range(len(names)))
+    return np.argsort(order).tolist()
 
 
 def _feature(builder, name):

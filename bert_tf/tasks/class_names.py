@@ -1,0 +1,45 @@
+"""Names of classes: matched with those of others, told where they are odd."""
+
+from absl import logging
+
+
+def match(names, labels, synonyms=()):
+    """Finds every class of a task among the names that others give it.
+
+    Names are compared as they are, and if that is not enough without regard
+    to case and to blanks around them.
+
+    Args:
+        names: What the classes are called elsewhere, in the order there.
+        labels: What the task calls them, by class id.
+        synonyms: None, or what they are also called, by class id.
+
+    Returns:
+        A tuple with the place in `names` of each of the `labels`; None where
+        `names` are transformers' LABEL_0, LABEL_1, ..., which tell nothing.
+
+    Raises:
+        ValueError: If the names are of other classes; the message has both.
+    """
+    for spelled in (str, lambda name: str(name).strip().casefold()):
+        found = [spelled(name) for name in names]
+        for wanted in ([spelled(name) for name in labels], synonyms):
+            if len({*found}) == len(found) and sorted(found) == sorted(wanted):
+                return tuple(map(found.index, wanted))
+    if found == [f"label_{index}" for index in range(len(labels))]:
+        return None
+    raise ValueError(
+        f"the classes must be {', '.join(labels)}"
+        + (f" or {', '.join(synonyms)}" if synonyms else "")
+        + f", in any order. Received: {', '.join(map(str, names))}."
+    )
+
+
+def log_stripped(where, num_stripped):
+    """Logs how many labels had blanks around them, if any had."""
+    if num_stripped:
+        logging.warning(
+            "%s: %d labels had blanks around them, which were taken off.",
+            where,
+            num_stripped,
+        )
