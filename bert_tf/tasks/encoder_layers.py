@@ -14,9 +14,9 @@ def freeze_lower_layers(encoder, num_layers):
     Raises:
         ValueError: If there are fewer blocks.
     """
+    check(len(encoder.blocks), num_layers)
     if num_layers is None:
         return
-    _check("freeze_lower_layers", num_layers, encoder)
     for layer in (encoder.embeddings, *encoder.blocks[:num_layers]):
         layer.trainable = False
 
@@ -33,11 +33,14 @@ def reinit_top_layers(encoder, num_layers):
             them the pooler.
 
     Raises:
-        ValueError: If there are fewer blocks.
+        ValueError: If there are fewer blocks, or one of them is not trained.
     """
     if not num_layers:
         return
-    _check("reinit_top_layers", num_layers, encoder)
+    frozen = [
+        i for i, block in enumerate(encoder.blocks) if not block.trainable
+    ]
+    check(len(encoder.blocks), max(frozen, default=-1) + 1, num_layers)
     shape = (None, None, encoder.config.hidden_size)
     for layer in (*encoder.blocks[-num_layers:], encoder.pooler):
         new = type(layer).from_config(layer.get_config())
@@ -48,9 +51,29 @@ def reinit_top_layers(encoder, num_layers):
             variable.assign(value)
 
 
-def _check(flag, num_layers, encoder):
-    if num_layers > len(encoder.blocks):
+def check(num_blocks, freeze_lower_layers, reinit_top_layers=0):
+    """Raises `ValueError`, naming the flags, if a model has no such layers.
+
+    Args:
+        num_blocks: Of the model.
+        freeze_lower_layers: As of `freeze_lower_layers`; None for none.
+        reinit_top_layers: As of `reinit_top_layers`. No layer may be both:
+            new values that are never trained.
+    """
+    for flag, num_layers in (
+        ("freeze_lower_layers", freeze_lower_layers or 0),
+        ("reinit_top_layers", reinit_top_layers),
+    ):
+        if num_layers > num_blocks:
+            raise ValueError(
+                f"--{flag} must be at most {num_blocks}, the model's layers. "
+                f"Received: --{flag}={num_layers}."
+            )
+    if (freeze_lower_layers or 0) + reinit_top_layers > num_blocks:
         raise ValueError(
-            f"--{flag} must be at most {len(encoder.blocks)}, the model's "
-            f"layers. Received: --{flag}={num_layers}."
+            "--freeze_lower_layers and --reinit_top_layers must together be "
+            f"at most {num_blocks}, the model's layers: one that begins anew "
+            "must be trained. Received: "
+            f"--freeze_lower_layers={freeze_lower_layers}, "
+            f"--reinit_top_layers={reinit_top_layers}."
         )
