@@ -141,8 +141,8 @@ def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
         check=False,
     )
     assert refused.returncode == 1
-    assert "holds the training of another model" in refused.stderr
-    assert "learning_rate is 5e-05 there and 1.0 here" in refused.stderr
+    assert "begun with other settings: --learning_rate was" in refused.stderr
+    assert "--learning_rate was 5e-05 and is 1.0." in refused.stderr
 
 
 def test_regression_on_mirrored_devices(tmp_path, release, run_program):

@@ -109,7 +109,7 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(a, b)
 
 
-def test_last_epoch_is_kept_unless_asked(checkpoint, tmp_path):
+def test_last_epoch_is_kept_and_more_may_follow(checkpoint, tmp_path, caplog):
     config = make_config(tmp_path, iterations_per_loop=1)
     model, results, weights = run(checkpoint, config, [0.5, 0.9, 0.7])
     assert results == {"eval_accuracy": 0.7, "global_step": 6}
@@ -117,6 +117,48 @@ def test_last_epoch_is_kept_unless_asked(checkpoint, tmp_path):
     kept = checkpoints.load(tmp_path, BertClassifier)
     assert_equal(kept.get_weights(), weights[2])
     assert_equal(model.get_weights(), weights[2])
+
+    # Resumed with other settings.
+    before = sorted(tmp_path.rglob("*"))
+    other = dataclasses.replace(
+        config, learning_rate=1.0, train_batch_size=2, num_train_epochs=4.0
+    )
+    task = dataclasses.replace(TASK, labels=("no", "yes", "never"))
+    with pytest.raises(ValueError) as error:
+        run(checkpoint, other, [0.5], task)
+    assert str(error.value) == (
+        f"{tmp_path} holds a training that was begun with other settings: "
+        "--learning_rate was 0.01 and is 1.0; "
+        "task: labels was ['no', 'yes', 'perhaps'] and is "
+        "['no', 'yes', 'never']; --train_batch_size was 4 and is 2. Give the "
+        "same as then to resume it, or another --output_dir to begin anew. "
+        "--num_train_epochs alone may be raised."
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+
+    more = dataclasses.replace(config, num_train_epochs=4.5)
+    with caplog.at_level("WARNING", logger="absl"):
+        model, results, weights = run(checkpoint, more, [0.7, 0.6, 0.8])
+    assert "--num_train_epochs was 3 before and is 4.5 now: from step 6" in (
+        caplog.text
+    )
+    assert results == {"eval_accuracy": 0.8, "global_step": 9}
+    schedule = model.optimizer.get_config()["learning_rate"]["config"]
+    assert schedule["num_train_steps"] == int(model.optimizer.iterations) == 9
+    # Evaluated after the third epoch again, and after each that is new.
+    assert len(weights) == 3
+    assert np.abs(weights[1][0] - weights[0][0]).max() > 1e-4
+    kept = checkpoints.load(tmp_path, BertClassifier)
+    assert_equal(kept.get_weights(), weights[2])
+
+    # From now on it is a training of so many epochs.
+    caplog.clear()
+    with caplog.at_level("WARNING", logger="absl"):
+        _, results, _ = run(checkpoint, more, [0.6])
+    assert results["global_step"] == 9
+    assert "num_train_epochs" not in caplog.text
+    with pytest.raises(ValueError, match="--num_train_epochs was 4.5 and is 3"):
+        run(checkpoint, config, [0.6])
 
 
 def test_best_epoch_is_kept_also_by_a_resumed_run(
@@ -159,7 +201,7 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
     model, results, _ = run(checkpoint, config, [0.8])
     assert results["global_step"] == 4
     assert_equal(model.get_weights(), weights[1])
-    with pytest.raises(ValueError, match="keep_best is True there and False"):
+    with pytest.raises(ValueError, match="--keep_best was True and is False"):
         run(checkpoint, make_config(tmp_path / "stopped"), [0.8])
 
 
@@ -243,6 +285,28 @@ def test_top_layers_begin_anew():
         encoder_layers.reinit_top_layers(encoder, 3)
     with pytest.raises(ValueError, match="freeze_lower_layers must be at most"):
         encoder_layers.freeze_lower_layers(encoder, 3)
+
+
+def test_layers_that_begin_anew_must_be_trained(checkpoint, tmp_path):
+    config = make_config(tmp_path, freeze_lower_layers=1, reinit_top_layers=2)
+    message = (
+        "--freeze_lower_layers and --reinit_top_layers must together be at "
+        "most 2, .* --freeze_lower_layers=1, --reinit_top_layers=2"
+    )
+    config = dataclasses.replace(config, init_checkpoint=str(checkpoint))
+    with pytest.raises(ValueError, match=message):
+        tuning.find_start(config)
+    with pytest.raises(ValueError, match=message):
+        run(checkpoint, config)
+    encoder = BertEncoder(CONFIG)
+    encoder_layers.freeze_lower_layers(encoder, 1)
+    with pytest.raises(ValueError, match=message):
+        encoder_layers.reinit_top_layers(encoder, 2)
+    # Those that do not overlap.
+    before = encoder.blocks[1].get_weights()[0]
+    encoder_layers.reinit_top_layers(encoder, 1)
+    assert np.abs(encoder.blocks[1].get_weights()[0] - before).max() > 1e-3
+    tuning.find_start(dataclasses.replace(config, reinit_top_layers=1))
 
 
 def test_weighted_classes_in_fit_and_loop(checkpoint, tmp_path):

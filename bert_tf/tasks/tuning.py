@@ -15,6 +15,7 @@ All fine-tuning programs go through `tune`. A task is a frozen dataclass with
 """
 
 import dataclasses
+import json
 import math
 
 from absl import logging
@@ -31,11 +32,13 @@ from bert_tf.training.loss_scale import LossScaleOptimizer
 from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.schedule import WarmupLinearDecay
 
+# A resumed run may have more of them than it began with.
+_EPOCHS = "num_train_epochs"
 # What a training is a function of, beside the model, the task and the data: a
-# run that goes on must have the same.
+# resumed run must have the same.
 _OF_THE_TRAINING = (
     "max_seq_length",
-    "num_train_epochs",
+    _EPOCHS,
     "train_batch_size",
     "bucket_window_batches",
     "learning_rate",
@@ -62,13 +65,19 @@ def tune(
     epoch_examples=None,
     settings=None,
 ):
-    """Tunes a model, or goes on doing so, and saves it in the output folder.
+    """Tunes a model, or resumes that, and saves it in the output folder.
 
     It runs through `fine_tuning.fit`, and through `training.loop` where `fit`
     cannot go: both make the same steps and keep the same state. The folder
     has, as google-research/bert's, the weights of the last step; with
     `keep_best` those of the epoch of the highest `main_metric`, of equal ones
     the first, and so has the model in the end.
+
+    A training is resumed with the settings that it was begun with, but for
+    `num_train_epochs`, which may be raised. The learning rate then follows
+    the schedule of all steps that there are now, from the step on that the
+    training is resumed at; the weights are not those of a training that was
+    begun with so many epochs, and a warning says so.
 
     Args:
         model: A new model, of `StartingPoint.new_model`, made in the
@@ -83,8 +92,8 @@ def tune(
             weights of another epoch than the last, it is called again, so
             that what it keeps beside is of the weights that the model has.
         epoch_examples: Examples that count as an epoch, if not all of them.
-        settings: {name: JSON-able value} of what else the training is a
-            function of: a run that goes on must have the same.
+        settings: {name: JSON-able value} of other flags that the training is
+            a function of: a resumed run must have the same.
 
     Returns:
         The results of the evaluation of the weights that the model now has,
@@ -93,8 +102,8 @@ def tune(
     Raises:
         training.preemption.PreemptedError: After SIGTERM, when the state has
             been saved.
-        ValueError: If the output folder holds another training, or the
-            examples make no batch.
+        ValueError: If the output folder holds a training with other settings
+            (the message names them), or the examples make no batch.
     """
     if config.bucket_window_batches:
         source = _by_length(source, config.bucket_window_batches)
@@ -104,16 +113,19 @@ def tune(
         config.train_batch_size,
         config.num_train_epochs,
     )
-    description = {
-        "config": start.config.to_dict(),
-        "task": task.to_dict(),
+    flags = {
         "init_checkpoint": start.init_checkpoint,
         "do_lower_case": start.do_lower_case,
-        "num_train_examples": source.num_examples,
-        "num_epoch_examples": epoch_examples,
         **{name: getattr(config, name) for name in _OF_THE_TRAINING},
         **(settings or {}),
     }
+    others = {
+        "config": start.config.to_dict(),
+        "task": task.to_dict(),
+        "num_train_examples": source.num_examples,
+        "num_epoch_examples": epoch_examples,
+    }
+    begun_with = _check_same_training(config.output_dir, flags, others)
     encoder_layers.freeze_lower_layers(
         model.encoder, config.freeze_lower_layers
     )
@@ -122,11 +134,23 @@ def tune(
             model,
             _make_optimizer(config, ends[-1], model.compute_dtype),
             config.output_dir,
-            description,
+            flags | others,
+            may_differ=(_EPOCHS,),
         )
     is_chief = strategies.is_chief(strategy)
     if state.restore():
-        logging.info("Going on from step %d of %d.", state.step, ends[-1])
+        logging.info("Resumed at step %d of %d.", state.step, ends[-1])
+        if begun_with and begun_with[_EPOCHS] != config.num_train_epochs:
+            logging.warning(
+                "--num_train_epochs was %g before and is %g now: from step %d "
+                "on, the learning rate follows the schedule of %d steps. The "
+                "weights will not be those of a training begun with %g epochs.",
+                begun_with[_EPOCHS],
+                config.num_train_epochs,
+                state.step,
+                ends[-1],
+                config.num_train_epochs,
+            )
     else:
         with strategy.scope():
             encoder_layers.reinit_top_layers(
@@ -198,8 +222,13 @@ def find_start(config, folder=None):
     Args:
         config: A `FineTuningConfig`.
         folder: The tuned model's folder, instead of the checkpoint.
+
+    Raises:
+        ValueError: As of `starting_point.find`, and if layers are to be
+            trained or to begin anew that there are not, or one is to begin
+            anew and not to be trained.
     """
-    return starting_point.find(
+    start = starting_point.find(
         folder or config.init_checkpoint,
         config.bert_config_file,
         config.vocab_file,
@@ -207,6 +236,13 @@ def find_start(config, folder=None):
         allow_partial=config.allow_partial,
         max_position_embeddings=config.max_position_embeddings,
     )
+    if config.do_train:
+        encoder_layers.check(
+            start.config.num_hidden_layers,
+            config.freeze_lower_layers,
+            config.reinit_top_layers,
+        )
+    return start
 
 
 def save_model(model, task, config, start):
@@ -221,6 +257,51 @@ def save_model(model, task, config, start):
         label_names=task.labels or None,
     )
     logging.info("The model is in %s.", config.output_dir)
+
+
+def _check_same_training(output_dir, flags, others):
+    """Checks that a training in the output folder, if any, is this one.
+
+    Args:
+        output_dir: The folder.
+        flags: {name of a flag: JSON-able value}.
+        others: {name: JSON-able value} of what no one flag tells.
+
+    Returns:
+        What it was begun with, {name: value}; None where there is none.
+
+    Raises:
+        ValueError: If it was begun with anything else, other than fewer
+            epochs.
+    """
+    found = checkpointing.read_description(output_dir)
+    if found is None:
+        return None
+    # As JSON has it: lists for tuples.
+    wanted = json.loads(json.dumps(flags | others))
+    differences = []
+    for name in sorted(found.keys() | wanted.keys()):
+        old, new = found.get(name), wanted.get(name)
+        is_raised = name == _EPOCHS and new > (old or math.inf)
+        if old == new or is_raised:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            differences += [
+                f"{name}: {key} was {old.get(key)!r} and is {new.get(key)!r}"
+                for key in sorted(old.keys() | new.keys())
+                if old.get(key) != new.get(key)
+            ]
+        else:
+            flag = name if name in others else f"--{name}"
+            differences.append(f"{flag} was {old!r} and is {new!r}")
+    if differences:
+        raise ValueError(
+            f"{output_dir} holds a training that was begun with other "
+            f"settings: {'; '.join(differences)}. Give the same as then to "
+            "resume it, or another --output_dir to begin anew. "
+            f"--{_EPOCHS} alone may be raised."
+        )
+    return found
 
 
 def _by_length(source, window_batches):

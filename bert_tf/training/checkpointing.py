@@ -55,6 +55,8 @@ class TrainingState:
         description: A JSON-able dictionary of what the model is. A directory
             that holds the state of another one is refused.
         keep_checkpoint_max: Number of newest checkpoints to keep.
+        may_differ: Names in the description of what may be another in the
+            directory's; the next checkpoint then describes it anew.
 
     Attributes:
         step: Number of steps that the run has made.
@@ -65,7 +67,13 @@ class TrainingState:
     """
 
     def __init__(
-        self, model, optimizer, output_dir, description, keep_checkpoint_max=5
+        self,
+        model,
+        optimizer,
+        output_dir,
+        description,
+        keep_checkpoint_max=5,
+        may_differ=(),
     ):
         if keep_checkpoint_max < 1:
             raise ValueError(
@@ -79,7 +87,7 @@ class TrainingState:
         self.output_dir = str(output_dir).rstrip("/")
         self.folder = f"{self.output_dir}/{FOLDER}"
         self.description = json.loads(json.dumps(description))
-        self._check_description()
+        self._check_description(may_differ)
         self._keep_checkpoint_max = keep_checkpoint_max
         self._step = tf.Variable(0, trainable=False, dtype=tf.int64)
         self._example = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -170,10 +178,9 @@ class TrainingState:
             self._check_lock()
         self._step.assign(self.step)
         self._example.assign(self.example)
-        path = f"{self.folder}/{_DESCRIPTION}"
-        if not files.exists(path):
+        if read_description(self.output_dir) != self.description:
             text = json.dumps(self.description, indent=2) + "\n"
-            files.write_text(path, text)
+            files.write_text(f"{self.folder}/{_DESCRIPTION}", text)
         path = self._path(self.step)
         try:
             self._checkpoint.write(path)
@@ -219,21 +226,34 @@ class TrainingState:
             if match and match[1] not in whole:
                 files.remove(f"{self.folder}/{name}")
 
-    def _check_description(self):
-        path = f"{self.folder}/{_DESCRIPTION}"
-        if not files.exists(path):
+    def _check_description(self, may_differ):
+        found = read_description(self.output_dir)
+        if found is None:
             return
-        found = files.read_json(path)
-        if not isinstance(found, dict):
-            raise ValueError(f"{path}: not the description of a model.")
         differences = [
             f"{name} is {found.get(name)!r} there and "
             f"{self.description.get(name)!r} here"
             for name in sorted(found.keys() | self.description.keys())
-            if found.get(name) != self.description.get(name)
+            if name not in may_differ
+            and found.get(name) != self.description.get(name)
         ]
         if differences:
             raise ValueError(
                 f"{self.folder} holds the training of another model: "
                 f"{'; '.join(differences)}. Choose another output directory."
             )
+
+
+def read_description(output_dir):
+    """Returns the description of a directory's training; None without one.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    path = f"{str(output_dir).rstrip('/')}/{FOLDER}/{_DESCRIPTION}"
+    if not files.exists(path):
+        return None
+    found = files.read_json(path)
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: not the description of a model.")
+    return found
