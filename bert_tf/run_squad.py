@@ -91,7 +91,8 @@ _TUNE_NULL_THRESHOLD = flags.DEFINE_bool(
     "tune_null_threshold",
     False,
     "With --version_2_with_negative and --do_eval: use, and after --do_train "
-    "keep with the model, the threshold of the best F1 on --predict_file.",
+    "keep with the model, the threshold of the best F1 on --predict_file. "
+    "Epochs are compared by their F1 at their own such threshold.",
 )
 # The flags that a tuned model's task.json holds.
 _TASK_FLAGS = (
@@ -154,8 +155,18 @@ def main(argv):
     def evaluate():
         nonlocal answers
         answers = find_answers(config.eval_batch_size)
-        return _evaluate(task, examples["predict"], answers)
+        return _evaluate(
+            _with_threshold(task, examples["predict"], answers),
+            examples["predict"],
+            answers,
+        )
 
+    settings = {}
+    if _TUNE_NULL_THRESHOLD.value and (
+        config.keep_best or config.early_stopping_epochs
+    ):
+        # Epochs are then compared by other scores.
+        settings[_TUNE_NULL_THRESHOLD.name] = True
     results = None
     if config.do_train:
         results = fine_tuning_flags.tune(
@@ -169,6 +180,7 @@ def main(argv):
             # As google-research/bert has it: an epoch is as many windows as
             # there are questions.
             epoch_examples=len(examples["train"]),
+            settings=settings,
         )
     if not (config.do_predict or config.do_eval):
         return
@@ -177,17 +189,10 @@ def main(argv):
     if not is_chief:
         return
     if config.do_eval:
-        if _TUNE_NULL_THRESHOLD.value:
-            threshold = squad_scores.tuned_null_threshold(
-                list(answers.texts.values()),
-                list(answers.null_odds.values()),
-                examples["predict"].answers,
-            )
-            task = dataclasses.replace(
-                task, null_score_diff_threshold=threshold
-            )
-            if config.do_train:
-                tuning.save_model(model, task, config, start)
+        # The model's, whatever the thresholds of other epochs were.
+        task = _with_threshold(task, examples["predict"], answers)
+        if _TUNE_NULL_THRESHOLD.value and config.do_train:
+            tuning.save_model(model, task, config, start)
         step = (
             results["global_step"]
             if results
@@ -250,6 +255,18 @@ def _read(path, task, is_training=False):
         is_training,
         _VERBOSE_LOGGING.value,
     )
+
+
+def _with_threshold(task, examples, answers):
+    """Returns the task, with --tune_null_threshold that of the best F1."""
+    if not _TUNE_NULL_THRESHOLD.value:
+        return task
+    threshold = squad_scores.tuned_null_threshold(
+        list(answers.texts.values()),
+        list(answers.null_odds.values()),
+        examples.answers,
+    )
+    return dataclasses.replace(task, null_score_diff_threshold=threshold)
 
 
 def _evaluate(task, examples, answers):

@@ -79,6 +79,7 @@ def test_questions_are_learned_answered_and_scored(
         "--do_predict",
         "--do_eval",
         "--tune_null_threshold",
+        "--keep_best",
         "--train_batch_size=5",
         "--num_train_epochs=2",
         "--iterations_per_loop=2",
@@ -88,7 +89,15 @@ def test_questions_are_learned_answered_and_scored(
     assert "step 4/4" in done.stderr
     assert "36 examples, 12 an epoch" in done.stderr
     results = read_results(output)
-    assert results["global_step"] == 4
+    # The best epoch is that of the best F1 at its own threshold.
+    record = json.loads((output / "train" / "epochs.json").read_text())
+    assert [epoch["global_step"] for epoch in record["evaluations"]] == [2, 4]
+    best = max(record["evaluations"], key=lambda epoch: epoch["f1"])
+    for name in ("global_step", "f1", "null_score_diff_threshold"):
+        assert results[name] == best[name]
+    for epoch in record["evaluations"]:
+        assert epoch["null_score_diff_threshold"] != 0
+        assert epoch["f1"] >= 100 * 3 / 8
     assert results["total"] == 8
     assert results["NoAns_total"] == 3
     threshold = results["null_score_diff_threshold"]
