@@ -7,8 +7,8 @@ r"""Tunes a model to the tasks of GLUE, over learning rates and seeds.
 runs bert_tf.run_classifier once for each task, learning rate and seed, in a
 process of its own and a folder of its own, and writes the scores of all into
 table.md and table.json, anew after each. The other flags of run_classifier are
-handed on to it. Run again with the same flags after a stop, it goes on: what
-is finished is not run again.
+handed on to it. Rerun the same command to resume after a stop: finished runs
+are not run again.
 
 With --do_predict, submission/ has the files for GLUE's leaderboard, from the
 best run of each task; AX is answered by the best of MNLI.
@@ -31,8 +31,8 @@ from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks import glue_files
+from bert_tf.tasks import glue_runs
 from bert_tf.tasks import run_report
-from bert_tf.training import checkpointing
 from bert_tf.training import preemption
 
 fine_tuning_flags.set_defaults(do_train=True, do_eval=True)
@@ -60,7 +60,6 @@ _KEEP_STATES = flags.DEFINE_bool(
     "Keep the states of finished trainings, several times a model's size.",
 )
 
-_RUN_FILE = "run.json"
 _CLASSIFIER = "bert_tf.run_classifier"
 
 
@@ -94,7 +93,7 @@ def main(argv):
             f"--output_dir={run['folder']}",
             *handed_on,
         ]
-        run["results"] = _finished_results(run)
+        run["results"] = glue_runs.finished_results(run["folder"], run["flags"])
     failed = []
     for number, run in enumerate(runs, start=1):
         title = f"{number}/{len(runs)}  {run['folder']}"
@@ -105,8 +104,9 @@ def main(argv):
         if not _start(run["flags"], f"{run['folder']}.log"):
             failed.append(run["folder"])
             continue
-        run["results"] = _read_results(run["folder"])
-        _finish(run)
+        run["results"] = glue_runs.finish(
+            run["folder"], run["flags"], _KEEP_STATES.value
+        )
         _write_tables(config.output_dir, runs)
     _write_tables(config.output_dir, runs)
     print(files.read_text(os.path.join(config.output_dir, "table.md")), end="")
@@ -189,43 +189,6 @@ def _data_flags(name):
         f"--tfds_name=glue/{data_set}",
         f"--tfds_data_dir={_TFDS_DATA_DIR.value}",
     ]
-
-
-def _finished_results(run):
-    """Returns the results of a run that is finished, or None.
-
-    Raises:
-        ValueError: If it was run with other flags.
-    """
-    path = os.path.join(run["folder"], _RUN_FILE)
-    if not files.exists(path):
-        return None
-    found = files.read_json(path)
-    if found["flags"] != run["flags"]:
-        differences = sorted(set(found["flags"]) ^ set(run["flags"]))
-        raise ValueError(
-            f"{path}: that run had other flags: {' '.join(differences)}. Give "
-            "another --output_dir, or delete the run's folder."
-        )
-    return found["results"]
-
-
-def _read_results(folder):
-    text = files.read_text(os.path.join(folder, "eval_results.txt"))
-    pairs = (line.split(" = ") for line in text.splitlines())
-    return {name: float(value) for name, value in pairs}
-
-
-def _finish(run):
-    """Notes that a run is finished, and lets go of its training's state."""
-    state = os.path.join(run["folder"], checkpointing.FOLDER)
-    if not _KEEP_STATES.value and files.exists(state):
-        files.remove(state)
-    values = {"flags": run["flags"], "results": run["results"]}
-    files.write_text(
-        os.path.join(run["folder"], _RUN_FILE),
-        json.dumps(values, indent=1) + "\n",
-    )
 
 
 def _start(arguments, log_path):

@@ -76,7 +76,10 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     assert submission[0] == "index\tprediction"
     assert len(submission) == 7
 
+    # As a kill leaves it that came while the state was removed.
+    (folder / "train").mkdir()
     again = run_program(PROGRAM, *flags)
+    assert not (folder / "train").exists()
     assert "is finished" in again.stderr
     assert "run_classifier" not in again.stderr
     refused = run_program(PROGRAM, *flags, "--warmup_proportion=0", check=False)

@@ -1,0 +1,87 @@
+"""What run_glue keeps of a finished run, killed at any moment."""
+
+import json
+
+import pytest
+
+from bert_tf import files
+from bert_tf.tasks import glue_runs
+from bert_tf.tasks import starting_point
+
+FLAGS = ["--do_train", "--learning_rate=3e-05"]
+RESULTS = {"eval_accuracy": 0.75, "global_step": 3.0}
+STATE = ["model.json", "state-3.data-00000-of-00001", "state-3.index"]
+
+
+class Killed(BaseException):
+    """As if the process ended there."""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run's folder as run_classifier leaves it."""
+    (tmp_path / "train").mkdir()
+    for name in STATE:
+        (tmp_path / "train" / name).write_text("{}")
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "eval_results.txt").write_text(
+        "eval_accuracy = 0.75\nglobal_step = 3\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("num_moments", range(5))
+def test_killed_run_can_be_resumed_or_is_finished(
+    folder, monkeypatch, num_moments
+):
+    write_text, remove = files.write_text, files.remove
+    left = num_moments
+
+    def live():
+        nonlocal left
+        if left == 0:
+            raise Killed
+        left -= 1
+
+    def write(path, text):
+        live()
+        write_text(path, text)
+        live()
+
+    def remove_slowly(path):
+        live()
+        remove(folder / "train" / STATE[-1])
+        live()
+        remove(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_text", write)
+        patch.setattr(files, "remove", remove_slowly)
+        if num_moments < 4:
+            with pytest.raises(Killed):
+                glue_runs.finish(folder, FLAGS, keeps_state=False)
+        else:
+            assert glue_runs.finish(folder, FLAGS, False) == RESULTS
+
+    if num_moments == 0:
+        # run_classifier resumes at the last step, and does all again.
+        assert glue_runs.finished_results(folder, FLAGS) is None
+        assert files.list_folder(folder / "train") == STATE
+        starting_point.check_output_dir(folder)
+        glue_runs.finish(folder, FLAGS, keeps_state=False)
+    assert glue_runs.finished_results(folder, FLAGS) == RESULTS
+    assert not (folder / "train").exists()
+
+
+def test_state_stays_where_it_is_to_stay(folder):
+    assert glue_runs.finish(folder, FLAGS, keeps_state=True) == RESULTS
+    assert glue_runs.finished_results(folder, FLAGS) == RESULTS
+    assert files.list_folder(folder / "train") == STATE
+    # A run.json of before the state was removed last.
+    values = json.loads((folder / "run.json").read_text())
+    del values["keeps_state"]
+    (folder / "run.json").write_text(json.dumps(values))
+    assert glue_runs.finished_results(folder, FLAGS) == RESULTS
+    assert files.list_folder(folder / "train") == STATE
+    with pytest.raises(ValueError, match="other flags: --learning_rate=3e-05"):
+        glue_runs.finished_results(folder, FLAGS[:1])
