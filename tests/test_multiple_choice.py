@@ -99,6 +99,14 @@ def test_files_without_labels_are_read_where_none_are_wanted(tmp_path):
             multiple_choice_files.read_choices(path)
 
 
+def test_blanks_around_labels_are_taken_off_and_counted(tmp_path, caplog):
+    path = write(tmp_path, "a.tsv", "o\ta\tb\tc\t1 \no\ta\tb\tc\t0\n")
+    with caplog.at_level("WARNING", logger="absl"):
+        examples = multiple_choice_files.read_choices(path)
+    assert examples.labels.tolist() == [1, 0]
+    assert "a.tsv: 1 labels had blanks around them" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

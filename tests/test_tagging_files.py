@@ -130,6 +130,15 @@ def test_bad_files_are_told_by_line(write, text, columns, message):
     assert str(error.value).startswith(str(path))
 
 
+def test_blanks_around_tags_are_taken_off_and_counted(write, caplog):
+    with caplog.at_level("WARNING", logger="absl"):
+        examples = tagging_files.read_columns(
+            write("a\tB-x \nb\t O\nc\tB-x\nd\tB-x y\n")
+        )
+    assert examples.tags == ("B-x", "O", "B-x", "B-x y")
+    assert "file.conll: 2 labels had blanks around them" in caplog.text
+
+
 def test_tags_never_seen_are_told_by_line(write):
     examples = tagging_files.read_columns(write("a O\n\nb I-x\nc B-y\n"))
     labels = ("O", "B-x", "I-x")

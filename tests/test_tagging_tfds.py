@@ -18,12 +18,13 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """A folder with two sets: of classes and of strings."""
+    """A folder with sets of classes, of strings, of strings and blanks."""
     folder = str(tmp_path_factory.mktemp("tfds"))
     sequence = tfds.features.Sequence
     for name, feature, as_tag in (
         ("classes", tfds.features.ClassLabel(names=NAMES), int),
         ("strings", tfds.features.Text(), lambda tag: NAMES[tag]),
+        ("blanks", tfds.features.Text(), lambda tag: f" {NAMES[tag]}"),
     ):
         tfds.dataset_builders.store_as_tfds_dataset(
             name=name,
@@ -58,9 +59,12 @@ def read(name, folder, *arguments, **options):
     return tagging_tfds.read(builder, *arguments, **options)
 
 
-@pytest.mark.parametrize("name", ["classes", "strings"])
-def test_stored_set_is_read(stored, tmp_path, name):
-    examples = read(name, stored, tagging_files.TRAIN)
+@pytest.mark.parametrize("name", ["classes", "strings", "blanks"])
+def test_stored_set_is_read(stored, tmp_path, name, caplog):
+    with caplog.at_level("WARNING", logger="absl"):
+        examples = read(name, stored, tagging_files.TRAIN)
+    told = "train: 4 labels had blanks around them" in caplog.text
+    assert told == (name == "blanks")
     assert examples.words == ("a", "b\tc", "é", "d")
     assert examples.tags == ("O", "B-x", "I-x", "B-x")
     assert examples.row_lengths.tolist() == [3, 1]

@@ -18,6 +18,7 @@ import json
 import numpy as np
 
 from bert_tf import files
+from bert_tf.tasks import class_names
 
 # How SWAG's endings are called: with a number from 0 at the end.
 _ENDING = "ending"
@@ -77,6 +78,7 @@ def read_choices(path, has_labels=True, num_choices=None):
             f"{path}: the name must end with {', '.join(_READERS)}."
         )
     contexts, choices, labels = [], [], []
+    num_stripped = 0
     for line, context, choices_of_row, label in read_rows(path):
         where = f"{path}, line {line}"
         num_choices = num_choices or len(choices_of_row)
@@ -89,9 +91,13 @@ def read_choices(path, has_labels=True, num_choices=None):
         contexts.append(context)
         choices.append(tuple(choices_of_row))
         if has_labels:
+            if isinstance(label, str):
+                num_stripped += label != label.strip()
+                label = label.strip()
             labels.append(_parse_label(where, label, num_choices))
     if not contexts:
         raise ValueError(f"{path}: there are no examples in the file.")
+    class_names.log_stripped(path, num_stripped)
     return ChoiceExamples(
         contexts=tuple(contexts),
         choices=tuple(choices),

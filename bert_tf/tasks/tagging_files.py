@@ -13,6 +13,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf.tasks import class_names
 from bert_tf.tasks import entity_tags
 
 TRAIN = "train"
@@ -122,6 +123,9 @@ def find_file(data_dir, split):
 def read_columns(path, token_column=0, tag_column=-1):
     """Reads a column file.
 
+    Blanks around a tag, which there may be between tabs, are no part of it;
+    how many tags had some is logged.
+
     Args:
         path: The file.
         token_column: Number of the column of words, from 0, or from -1
@@ -159,6 +163,7 @@ def read_columns(path, token_column=0, tag_column=-1):
         line_indices.append(index)
     if not words:
         raise ValueError(f"{path}: there are no sentences in the file.")
+    class_names.log_stripped(path, layout.num_stripped)
     return TaggingExamples(
         path=str(path),
         words=tuple(words),
@@ -217,6 +222,8 @@ class _Layout:
             header = self._split_header(lines[0] if lines else "")
         self._num_columns = len(header or self._split(first))
         self._token_index = self._index(token_column, header)
+        # Tags that had blanks around them.
+        self.num_stripped = 0
         self._tag_index = None
         if tag_column is not None:
             self._tag_index = self._index(tag_column, header)
@@ -235,9 +242,11 @@ class _Layout:
         has_columns = len(fields) == self._num_columns
         tag = None
         if has_columns and self._tag_index is not None:
-            tag = fields[self._tag_index]
+            field = fields[self._tag_index]
+            tag = field.strip()
         is_row = has_columns and (tag is None or entity_tags.is_tag(tag))
         if is_row and fields[self._token_index]:
+            self.num_stripped += tag is not None and tag != field
             return fields[self._token_index], tag
         if line.startswith("#"):
             return None

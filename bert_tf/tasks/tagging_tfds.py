@@ -1,10 +1,12 @@
 """Tagged words of TensorFlow Datasets, as if read from a column file."""
 
+import operator
 import re
 
 import numpy as np
 import tensorflow_datasets as tfds
 
+from bert_tf.tasks import class_names
 from bert_tf.tasks import entity_tags
 from bert_tf.tasks import tagging_files
 from bert_tf.tasks.tagging_files import TaggingExamples
@@ -51,12 +53,16 @@ def read(builder, split, token_column=None, tag_column=None, has_tags=True):
         split=split, read_config=tfds.ReadConfig(interleave_cycle_length=1)
     )
     words, tags, lines, line_indices, row_lengths = [], [], [], [], []
+    num_stripped = 0
     for number, row in enumerate(tfds.as_numpy(rows)):
         words_of_row = [word.decode("utf-8") for word in row[token_column]]
         tags_of_row = [
             tag.decode("utf-8") if names is None else names[tag]
             for tag in row[tag_column]
         ]
+        stripped = [tag.strip() for tag in tags_of_row]
+        num_stripped += sum(map(operator.ne, stripped, tags_of_row))
+        tags_of_row = stripped
         where = f"{name}, {split}, row {number}"
         if len(words_of_row) != len(tags_of_row):
             raise ValueError(
@@ -80,6 +86,7 @@ def read(builder, split, token_column=None, tag_column=None, has_tags=True):
         tags += tags_of_row
     if not words:
         raise ValueError(f"{name}, {split}: there are no sentences in it.")
+    class_names.log_stripped(f"{name}, {split}", num_stripped)
     return TaggingExamples(
         path=f"{name}/{split}",
         words=tuple(words),
