@@ -92,7 +92,9 @@ _FLAGS = (
     flags.DEFINE_float(
         "num_train_epochs",
         3.0,
-        "Times that the training set is gone through.",
+        "Times that the training set is gone through. It alone may be raised "
+        "when a training is resumed: the learning rate then follows the "
+        "schedule of all steps, from there on.",
     ),
     flags.DEFINE_float(
         "warmup_proportion",
@@ -124,7 +126,8 @@ _FLAGS = (
         "reinit_top_layers",
         0,
         "Begin with so many of the checkpoint's last blocks, and the pooler, "
-        "newly made (Zhang et al. 2020).",
+        "newly made (Zhang et al. 2020). Not with blocks that "
+        "--freeze_lower_layers names.",
     ),
     flags.DEFINE_integer(
         "freeze_lower_layers",

@@ -23,7 +23,8 @@ and any prepared set of TensorFlow Datasets, of GLUE or with those two flags:
     python -m bert_tf.run_classifier --tfds_name=glue/mrpc \
         --tfds_data_dir=tensorflow_datasets ...
 
-Run again with the same flags after a stop, it goes on.
+Rerun the same command to resume after a stop, or after the end with more
+--num_train_epochs.
 """
 
 import dataclasses

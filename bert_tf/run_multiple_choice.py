@@ -15,7 +15,8 @@ and the choices for --test_file with all probabilities in test_results.tsv.
 There are as many choices as the first row has, and every other row must have
 so many.
 
-Run again with the same flags after a stop, it goes on.
+Rerun the same command to resume after a stop, or after the end with more
+--num_train_epochs.
 """
 
 import os

@@ -15,7 +15,8 @@ eval_results.txt and a report of them in report.md. SQuAD 2.0 wants
 the best one, and --tune_null_threshold finds the odds from which the answer had
 better be empty.
 
-Run again with the same flags after a stop, it goes on.
+Rerun the same command to resume after a stop, or after the end with more
+--num_train_epochs.
 """
 
 import dataclasses

@@ -16,7 +16,8 @@ go as well:
     python -m bert_tf.run_tagger --tfds_name=conll2003 \
         --tfds_data_dir=tensorflow_datasets ...
 
-Run again with the same flags after a stop, it goes on.
+Rerun the same command to resume after a stop, or after the end with more
+--num_train_epochs.
 """
 
 import os

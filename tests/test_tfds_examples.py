@@ -17,6 +17,8 @@ def stored(tmp_path_factory):
         "subject": ["café", "b", "c"],
         "team": [2, 0, 1],
         "urgency": [0.5, 1.5, 2.5],
+        # No place in a file: the set is stored in order.
+        "idx": [7, 5, 5],
     }
     sets = {
         "train": tf.data.Dataset.from_tensor_slices(split),
@@ -30,6 +32,7 @@ def stored(tmp_path_factory):
                 "subject": tfds.features.Text(),
                 "team": tfds.features.ClassLabel(names=["it", "law", "sales"]),
                 "urgency": tfds.features.Scalar(np.float32),
+                "idx": tfds.features.Scalar(np.int64),
             }
         ),
         split_datasets=sets,
@@ -93,7 +96,7 @@ def test_rows_are_in_the_order_before_they_were_shuffled(
         assert label == int(text.split()[1]) % 3 % 2
 
 
-def test_answers_in_a_lost_order_are_told(stored, shuffled, caplog):
+def test_answers_in_a_lost_order_are_told(shuffled, caplog):
     builder = tfds_examples.open_builder("like_cola", shuffled)
     del builder.info.features._feature_dict["idx"]
     task = glue_files.glue_task("CoLA").task
@@ -129,9 +132,10 @@ def test_stored_set_with_names_of_classes(stored, caplog):
 def test_stored_set_with_scores(stored):
     builder = tfds_examples.open_builder("tickets", stored)
     task = glue_files.tsv_task(["subject"], "urgency", regression=True).task
-    examples = tfds_examples.read(builder, "train", task, "urgency")
-    assert examples.labels.tolist() == [0.5, 1.5, 2.5]
-    assert examples.labels.dtype == np.float32
+    for split in ("train", "dev"):
+        examples = tfds_examples.read(builder, split, task, "urgency")
+        assert examples.labels.tolist() == [0.5, 1.5, 2.5]
+        assert examples.labels.dtype == np.float32
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ class FineTuningConfig:
         layerwise_learning_rate_decay: Learning rate of a layer as a share of
             the next one's; see `BertOptimizer`. 1 for one rate.
         reinit_top_layers: Blocks that begin anew, counted from the last; see
-            `encoder_layers`.
+            `encoder_layers`. None of `freeze_lower_layers` may be among them,
+            which `tuning.find_start` and `tuning.tune` check.
         freeze_lower_layers: None, or the blocks that are not trained, counted
             from the first; with 0 the embeddings alone are not.
         keep_best: Whether the model of the best epoch is kept, not the last's.

@@ -70,9 +70,9 @@ def read(builder, split, task, label_feature="label"):
 
     TensorFlow Datasets shuffles what it stores, unless a set is made with
     `disable_shuffling`. The feature `idx`, which GLUE's sets have, is the row
-    of the original file: examples to evaluate or to predict are in its order,
-    as the lines of the answers must be. Others, and those to train on, are in
-    the order of the stored files.
+    of the original file: shuffled examples to evaluate or to predict are put
+    in its order, as the lines of the answers must be. All others are in the
+    order in which they are stored.
 
     Args:
         builder: What `open_builder` returned.
@@ -103,10 +103,11 @@ def read(builder, split, task, label_feature="label"):
     class_ids = None
     if is_labelled and task.labels:
         class_ids = _class_ids(builder, task, label_feature)
-    has_places = split != glue_files.TRAIN and _has_places(builder)
-    if split in glue_files.TESTS and not (
-        has_places or builder.info.disable_shuffling
-    ):
+    is_shuffled = not builder.info.disable_shuffling
+    is_sorted = (
+        split != glue_files.TRAIN and is_shuffled and _has_places(builder)
+    )
+    if split in glue_files.TESTS and is_shuffled and not is_sorted:
         logging.warning(
             "%s, %s: was shuffled when it was stored, and has no feature %r "
             "that tells the order before. The answers will be in the order "
@@ -125,7 +126,7 @@ def read(builder, split, task, label_feature="label"):
     for number, example in enumerate(tfds.as_numpy(examples)):
         for column, feature in zip(texts, task.text_features):
             column.append(example[feature].decode("utf-8"))
-        if has_places:
+        if is_sorted:
             places.append(example[_PLACE])
         if not is_labelled:
             continue
@@ -144,7 +145,7 @@ def read(builder, split, task, label_feature="label"):
         labels.append(label)
     if not texts[0]:
         raise ValueError(f"{name}, {names[0]}: there are no examples.")
-    if has_places:
+    if is_sorted:
         order = np.argsort(places, kind="stable")
         texts = tuple([column[index] for index in order] for column in texts)
         labels = [labels[index] for index in order if is_labelled]
