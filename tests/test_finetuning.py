@@ -457,7 +457,7 @@ def test_outputs_of_a_hugging_face_folder_are_the_classes_of_the_task(
     np.testing.assert_allclose(
         again(inputs), model(inputs).numpy()[:, order], rtol=1e-6
     )
-    warning = "does not name the classes; they are taken to be"
+    warning = "does not name its classes; they are taken to be"
     assert (warning in caplog.text) == (names is None)
 
 

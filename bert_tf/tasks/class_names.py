@@ -12,7 +12,7 @@ def match(names, labels, synonyms=()):
     Args:
         names: What the classes are called elsewhere, in the order there.
         labels: What the task calls them, by class id.
-        synonyms: None, or what they are also called, by class id.
+        synonyms: What they are also called, if anything, by class id.
 
     Returns:
         A tuple with the place in `names` of each of the `labels`; None where

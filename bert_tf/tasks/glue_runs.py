@@ -15,13 +15,6 @@ from bert_tf.training import checkpointing
 _RUN_FILE = "run.json"
 
 
-def read_results(folder):
-    """Returns what `run_classifier` wrote, {name: float}."""
-    text = files.read_text(os.path.join(folder, "eval_results.txt"))
-    pairs = (line.split(" = ") for line in text.splitlines())
-    return {name: float(value) for name, value in pairs}
-
-
 def finish(folder, run_flags, keeps_state):
     """Notes that a run is finished, and lets go of its training's state.
 
@@ -33,7 +26,7 @@ def finish(folder, run_flags, keeps_state):
     Returns:
         Its results, {name: float}.
     """
-    results = read_results(folder)
+    results = _read_results(folder)
     values = {
         "flags": run_flags,
         "keeps_state": keeps_state,
@@ -67,6 +60,12 @@ def finished_results(folder, run_flags):
         )
     _let_go(folder, found)
     return found["results"]
+
+
+def _read_results(folder):
+    text = files.read_text(os.path.join(folder, "eval_results.txt"))
+    pairs = (line.split(" = ") for line in text.splitlines())
+    return {name: float(value) for name, value in pairs}
 
 
 def _let_go(folder, values):

@@ -98,7 +98,8 @@ class StartingPoint:
         """Makes a model with all of the checkpoint's weights, head included.
 
         Its outputs are in the order of the task's labels: those of a folder
-        that names its classes in another order are put in this one.
+        that names its classes in another order are put in this one. Where it
+        does not name them they are taken to be in it, with a warning.
 
         Raises:
             ValueError: If the checkpoint has no such head, or it is one of
@@ -117,11 +118,19 @@ class StartingPoint:
                 f"family {task.family!r}; it has no {', '.join(missing)}."
             )
         order = output_order(self.init_checkpoint, task)
-        if order is not None and list(order) != sorted(order):
+        names = ", ".join(task.labels)
+        if order is None and task.labels:
+            logging.warning(
+                "%s: does not name its classes; they are taken to be, in this "
+                "order, %s.",
+                self.init_checkpoint,
+                names,
+            )
+        elif order is not None and list(order) != sorted(order):
             logging.info(
                 "%s: its outputs were put in the order %s.",
                 self.init_checkpoint,
-                ", ".join(task.labels),
+                names,
             )
             for variable in model.classification_head.weights:
                 variable.assign(ops.take(variable, order, axis=-1))
@@ -269,8 +278,7 @@ def output_order(folder, task):
     Returns:
         A tuple of ints: of each of the task's labels the number of the
         model's output. None of a task without labels, and where the folder
-        does not name its classes: they are then taken to be in the task's
-        order, and a warning says so.
+        does not name its classes.
 
     Raises:
         ValueError: If the folder names other classes.
@@ -284,22 +292,14 @@ def output_order(folder, task):
         names = stored.get("labels") if isinstance(stored, dict) else None
     else:
         names = model_folder.read_label_names(folder)
-    order = None
-    if names:
-        try:
-            order = class_names.match(
-                names, task.labels, getattr(task, "label_synonyms", ())
-            )
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-    if order is None:
-        logging.warning(
-            "%s: does not name the classes; they are taken to be, in this "
-            "order, %s.",
-            path,
-            ", ".join(task.labels),
+    if not names:
+        return None
+    try:
+        return class_names.match(
+            names, task.labels, getattr(task, "label_synonyms", ())
         )
-    return order
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def stored_task(folder, task_class):
