@@ -1,7 +1,12 @@
 """The sentence splitter, on what trips simple rules."""
 
+import random
+import re
+import time
+
 import pytest
 
+from bert_tf.pretraining import sentences as sentences_lib
 from bert_tf.pretraining.sentences import split_sentences
 
 
@@ -35,3 +40,33 @@ def test_white_space_is_folded():
         "Two words.",
     ]
     assert split_sentences(" \n ") == []
+
+
+def test_rows_of_marks_are_split_as_mark_by_mark(monkeypatch):
+    generator = random.Random(1)
+    texts = [
+        "".join(generator.choices(["a", "Mr", "B", "3", *"..!?   '\")("], k=40))
+        for _ in range(2000)
+    ]
+    found = [split_sentences(text) for text in texts]
+
+    # That which tries at each mark.
+    every_mark = re.compile(
+        r"""(?P<mark>[.!?]+)["'”’)\]]*(?P<space>\s+)(?=["'“‘(\[]?[A-Z0-9])"""
+    )
+    monkeypatch.setattr(sentences_lib, "_BOUNDARY", every_mark)
+
+    assert found == [split_sentences(text) for text in texts]
+    assert sum(map(len, found)) > 3000
+
+
+@pytest.mark.parametrize("row", [".", "...\"')", ". ", "a.b "])
+def test_a_megabyte_of_marks_takes_no_second(row):
+    text = row * (1_000_000 // len(row)) + "a"
+
+    start = time.process_time()
+    found = split_sentences(text)
+    seconds = time.process_time() - start
+
+    assert len(found) == 1
+    assert seconds < 1

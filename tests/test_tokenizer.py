@@ -5,6 +5,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 import unicodedata
 
 import pytest
@@ -210,6 +211,47 @@ def test_final_sigma_beside_every_assigned_code_point():
         ],
         True,
     )
+
+
+def test_random_marks_between_letters():
+    marks = [
+        char for char in ASSIGNED if unicodedata.category(char).startswith("M")
+    ]
+    # Those that the canonical order moves and that are no accents.
+    spacing = [
+        char
+        for char in marks
+        if unicodedata.combining(char) and unicodedata.category(char) == "Mc"
+    ]
+    # Long accents; class 0; marks and letters that are decomposed to marks.
+    others = [*"aéΣ가\u0301\u0323\u034f\u0344\u0f73\u0f75\U0001d160"]
+    generator = random.Random(4)
+    texts = [
+        "".join(
+            generator.choice(generator.choice((marks, spacing, others)))
+            for _ in range(generator.randint(1, 30))
+        )
+        for _ in range(3000)
+    ]
+
+    assert_same_words(texts, True)
+
+
+@pytest.mark.parametrize(
+    "marks", ["\u0301\u0323", "\U0001d165\u302e", "\u0323\u302e\u0344\u1b44"]
+)
+def test_a_megabyte_of_marks_takes_no_second(marks):
+    texts = encode(["a" + marks * (1_000_000 // len(marks.encode())) + " b"])
+    tokenizer = tokenizer_of("uncased")
+    tokenizer.tokenize_with_offsets(encode(["a"]))
+
+    start = time.process_time()
+    ids, offsets = tokenizer.tokenize_with_offsets(texts)
+    seconds = time.process_time() - start
+
+    assert len(to_lists(ids)[0]) == 2
+    assert offsets.starts.flat_values.numpy()[0] == 0
+    assert seconds < 1
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,9 +7,11 @@ before is an abbreviation or an initial.
 
 import re
 
-# A mark, closing quotes or brackets, space, and what can begin a sentence.
+# Marks, closing quotes or brackets, space, and what can begin a sentence. Of a
+# row of marks only the first begins a match, and nothing is read twice.
 _BOUNDARY = re.compile(
-    r"""(?P<mark>[.!?]+)["'”’)\]]*(?P<space>\s+)(?=["'“‘(\[]?[A-Z0-9])"""
+    r"""(?P<mark>[.!?](?<![.!?]{2})[.!?]*+)["'”’)\]]*+(?P<space>\s+)"""
+    r"""(?=["'“‘(\[]?[A-Z0-9])"""
 )
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]*$")
 # A name, a number or a noun follows: never the end of a sentence.

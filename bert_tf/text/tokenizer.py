@@ -12,6 +12,8 @@ The regular expressions are RE2's, whose categories (Unicode 15) agree with
 Unicode 14 on every code point that the latter assigns.
 """
 
+import re
+
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -62,6 +64,42 @@ _CASE_IGNORABLE = (
     r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'.:\x{b7}\x{387}\x{55f}\x{5f4}\x{2018}"
     r"\x{2019}\x{2024}\x{2027}\x{fe13}\x{fe52}\x{fe55}\x{ff07}\x{ff0e}"
     r"\x{ff1a}]"
+)
+# NFD sorts each run of combining marks, in quadratic time. So the accents (Mn)
+# that it moves are dropped before. Those of combining class 0 part the marks
+# round them, and stay until after: in these ranges are all of them, and of
+# the others none.
+_UNMOVED_ACCENTS = """
+    34f 7a6-7b0 900-93a 941-948 955-981 9c1-9c4 9e2-9e3 a01-a02 a41-a4c a51-a82
+    ac1-ac8 ae2-b01 b3f-b44 b55-bc0 c00-c04 c3e-c4c c62-c81 cbf-ccc ce2-d01
+    d41-d44 d62-d81 dd2-e37 e47 e4c-eb7 ebb-ebc ecc-ece f76-f79 f7e f8d-fbc
+    102d-1036 103d-1086 109d 1712-1713 1732-17d1 17d3 180b-1886 1920-1932
+    1a1b-1a5e 1a62-1a74 1b00-1b03 1b36-1b42 1b80-1ba9 1bac-1bad 1be8-1c36 a802
+    a80b-a826 a8c5 a8ff-a92a a947-a982 a9b6-aa7c aaec-aaed abe5-abe8 fe00-fe0f
+    10a01-10a0c 10a0e 11001-11045 11073-11074 11080-110b6 110c2 11127-11132
+    11180-111c9 111cb-11234 11237-112e8 11300-11301 11340 11438-1143f
+    11443-11444 114b3-114c0 115b2-115bd 115dc-1163d 11640-116b5 1171d-1172a
+    1182f-11837 1193b-1193c 119d4-119db 11a01-11a33 11a35-11a3e 11a51-11a98
+    11c30-11c3d 11c92-11d41 11d43 11d47-11d95 11ef3-11f40 13440-13455
+    16f4f-1bc9d 1cf00-1cf46 1da00-1daaf e0100-e01ef
+"""
+# Marks that it moves and that are no accents. A run of them that no word but an
+# unknown one can hold is parted by a mark of class 0.
+_MOVED_MARKS = """
+    897 1715 1734 1b44 1baa 1bf2-1bf3 302e-302f a953 a9c0 10d69-10d6d 111c0
+    11235 1134d 113ce-113d0 116b6 1193d 11f41 1612f 16ff0-16ff1 1d165-1d166
+    1d16d-1d172 1e5ee-1e5ef
+"""
+
+
+def _code_points(ranges):
+    """Returns hexadecimal ranges as a regular expression's class has them."""
+    return "".join(re.sub(r"\w+", r"\\x{\g<0>}", ranges).split())
+
+
+_MOVED_ACCENT = rf"[^\P{{Mn}}{_code_points(_UNMOVED_ACCENTS)}]+"
+_MARKS_OF_UNKNOWN = (
+    rf"[{_code_points(_MOVED_MARKS)}]{{{MAX_CHARS_PER_WORD + 1}}}"
 )
 # Text that takes the slow way: all but valid UTF-8, for every tokenizer, and
 # the letters above, for one that lower-cases.
@@ -280,6 +318,8 @@ def _normalize(texts, do_lower_case):
         # accents alone, which are dropped.
         texts = tf.strings.lower(texts)
         texts = tf.strings.lower(texts, encoding="utf-8")
+        texts = tf.strings.regex_replace(texts, _MOVED_ACCENT, "")
+        texts = tf.strings.regex_replace(texts, _MARKS_OF_UNKNOWN, "\\0\u034f")
         texts = tf_text.normalize_utf8(texts, "NFD")
         texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
     return tf.strings.regex_replace(texts, _STANDS_ALONE, r" \0 ")
