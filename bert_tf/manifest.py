@@ -62,9 +62,14 @@ def path_beside(record_paths):
 
 def write(manifest, path):
     """Writes the manifest whole or not at all."""
+    files.write_text(path, to_text(manifest))
+
+
+def to_text(manifest):
+    """Returns what is in the manifest's file."""
     values = {"format": _FORMAT, "version": _VERSION}
     values |= dataclasses.asdict(manifest)
-    files.write_text(path, json.dumps(values, indent=2) + "\n")
+    return json.dumps(values, indent=2) + "\n"
 
 
 def read(path):

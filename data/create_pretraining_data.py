@@ -22,6 +22,7 @@ from tqdm import tqdm
 from bert_tf import program
 from bert_tf.pretraining import builder
 from bert_tf.pretraining import documents
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
 from bert_tf.pretraining import tfds_text
@@ -125,6 +126,14 @@ _SHORT_SEQ_PROB = flags.DEFINE_float(
     0.1,
     "Share of documents that are cut into pairs of a shorter length.",
 )
+_MAX_BAD_LINES = flags.DEFINE_integer(
+    "max_bad_lines",
+    0,
+    "Most lines that may be left out, with a warning, because they are not "
+    "UTF-8 or not in the input's format. One more ends the run, which can then "
+    "be continued with a higher number.",
+    lower_bound=0,
+)
 _NUM_WORKERS = flags.DEFINE_integer(
     "num_workers",
     0,
@@ -135,8 +144,10 @@ _WORK_DIR = flags.DEFINE_string(
     "work_dir",
     None,
     "Folder on a local disk for what lies between text and records: about "
-    "230 bytes an example. Default: one beside the first record file. With "
-    "beam_runner: one that all workers see, for records that are not whole.",
+    "230 bytes an example. It must be empty or an earlier run's, and is "
+    "removed at the end. Default: one beside the first record file. With "
+    "beam_runner: a folder that all workers see, in which one is made for "
+    "records that are not whole.",
 )
 _BEAM_RUNNER = flags.DEFINE_string(
     "beam_runner",
@@ -211,11 +222,13 @@ def main(argv):
             progress,
             _NUM_WORKERS.value,
             _WORK_DIR.value,
+            _MAX_BAD_LINES.value,
         )
     finally:
         for bar in bars.values():
             bar.close()
     _print_table(counts, time.monotonic() - start)
+    _print_warnings(counts, settings)
 
 
 def _run_pipeline(source, tokenizer, settings):
@@ -233,14 +246,17 @@ def _run_pipeline(source, tokenizer, settings):
             f"({error})."
         ) from error
     options = [f"--{option}" for option in _BEAM_OPTION.value]
-    beam.build(
+    counts = beam.build(
         source,
         _OUTPUT_FILE.value,
         tokenizer,
         settings,
         [f"--runner={_BEAM_RUNNER.value}", *options],
         _WORK_DIR.value,
+        _MAX_BAD_LINES.value,
     )
+    if counts is not None:
+        _print_warnings(counts, settings)
     print("The manifest beside the records tells what they are.")
 
 
@@ -281,18 +297,11 @@ def _print_table(counts, seconds):
         ("examples/s", f"{counts.examples / seconds:,.0f}"),
     ):
         print(f"{name:12}{value:>14}")
-    for number, message in (
-        (counts.cut_lines, "cuts of lines longer than 1 MiB"),
-        (counts.cut_documents, "cuts of documents longer than 4 MiB"),
-        (
-            counts.lone_documents,
-            "documents had no other one to draw random next sentences from: "
-            "their own were drawn",
-        ),
-        (counts.skipped_documents, "documents of one sentence were left out"),
-    ):
-        if number:
-            print(f"Warning: {number:,} {message}.")
+
+
+def _print_warnings(counts, settings):
+    for warning in record_set.warnings(counts, settings):
+        print(f"Warning: {warning}")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,13 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
     True,
     "Learn an uncased vocabulary: lower-case the text, drop its accents.",
 )
+_MAX_BAD_LINES = flags.DEFINE_integer(
+    "max_bad_lines",
+    0,
+    "Most lines that may be left out, with a warning, because they are not "
+    "UTF-8.",
+    lower_bound=0,
+)
 
 
 def main(argv):
@@ -55,6 +62,7 @@ def main(argv):
             _DO_LOWER_CASE.value,
             # Compressed files hold more than their size.
             progress=lambda done: bar.update(min(done, num_bytes) - bar.n),
+            max_bad_lines=_MAX_BAD_LINES.value,
         )
     print(f"Learning from {len(word_counts):,} different words.", flush=True)
     vocabulary = vocabulary_learner.learn_vocabulary(

@@ -1,6 +1,7 @@
 import collections
 import lzma
 import random
+import re
 
 import pytest
 import reference_text
@@ -174,6 +175,42 @@ def test_line_that_is_not_utf_8_is_named(tmp_path, monkeypatch, block_bytes):
         vocabulary_learner.count_words([path], True)
 
     assert str(path) in str(error.value)
+
+
+def test_bad_lines_are_left_out_and_told(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(vocabulary_learner, "_BLOCK_BYTES", 8)
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"a\xff b\na c\n" + b"\xe9\n" * 4 + b"\xc3\xa9\n")
+
+    with pytest.raises(ValueError, match=r"line 6: .*max_bad_lines=4"):
+        vocabulary_learner.count_words([path], True, max_bad_lines=4)
+    assert not caplog.records
+    counts = vocabulary_learner.count_words([path], True, max_bad_lines=5)
+
+    assert counts == {"a": 1, "c": 1, "e": 1}
+    (record,) = caplog.records
+    assert re.search(
+        r"^5 lines .*text\.txt, line 1: not UTF-8 \(byte 0xff\); .*line 3.*line"
+        r" 4: [^;]*\)\. They are left out",
+        record.getMessage(),
+    )
+
+
+@pytest.mark.parametrize("text", ["中é" * 4000, "x" * 9000, "the end\t" * 900])
+def test_text_without_lines_is_read_in_blocks(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(vocabulary_learner, "_BLOCK_BYTES", 1001)
+    path = tmp_path / "text.txt"
+    path.write_text(f"{text}\n{text}", "utf-8")
+
+    blocks = [block for _, block in vocabulary_learner._read_blocks(path)]
+
+    assert b"".join(blocks) == path.read_bytes()
+    assert max(map(len, blocks)) <= 2 * 1001
+    for block in blocks:
+        block.decode("utf-8")
+    if text[0] != "x":
+        want = collections.Counter(reference_text.split_words(text * 2, True))
+        assert vocabulary_learner.count_words([path], True) == want
 
 
 @pytest.mark.parametrize(

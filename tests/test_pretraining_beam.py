@@ -18,6 +18,10 @@ from bert_tf.text.tokenizer import WordpieceTokenizer
 
 pytest.importorskip("apache_beam")
 
+from apache_beam.runners.runner import PipelineResult  # noqa: E402
+from apache_beam.runners.runner import PipelineRunner  # noqa: E402
+from apache_beam.runners.runner import PipelineState  # noqa: E402
+
 from bert_tf.pretraining import beam  # noqa: E402
 
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore")]
@@ -54,6 +58,8 @@ def test_files_are_the_local_builders(
 ):
     text = write_text(tmp_path / "a.txt", make_documents(60, seed=4))
     last = write_text(tmp_path / "b.txt", make_documents(9, seed=5))
+    with open(last, "ab") as stream:
+        stream.write(b"\n\xff\n")
     tokenizer = WordpieceTokenizer(VOCABULARY)
     settings = stages.Settings(
         **{"max_seq_length": 37, "max_predictions_per_seq": 5, "dupe_factor": 3}
@@ -64,11 +70,84 @@ def test_files_are_the_local_builders(
     def path(name):
         return f"{tmp_path}/{name}/x@{num_shards}"
 
-    counts = builder.build(arguments[0], path("local"), *arguments[1:])
+    counts = builder.build(
+        arguments[0], path("local"), *arguments[1:], max_bad_lines=1
+    )
     assert counts.tokens > 2 * 1500
     assert counts.examples > 2 * 50
-    beam.build(arguments[0], path("beam"), *arguments[1:], options, None)
+    assert counts.bad_lines == 1
+    # A folder of the user's: what is in it stays.
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter").write_text("mine")
+    found = beam.build(
+        arguments[0],
+        path("beam"),
+        *arguments[1:],
+        options,
+        str(tmp_path / "home"),
+        max_bad_lines=1,
+    )
+    assert found == counts
     assert contents(tmp_path / "beam") == contents(tmp_path / "local")
+    assert contents(tmp_path / "home") == {"letter": b"mine"}
+
+
+class Interrupted(PipelineRunner):
+    """A runner elsewhere, whose job goes on when the driver is interrupted."""
+
+    def is_fnapi_compatible(self):
+        return True
+
+    def run_pipeline(self, pipeline, options):
+        del pipeline, options
+
+        class Result(PipelineResult):
+            def wait_until_finish(self, duration=None):
+                raise KeyboardInterrupt
+
+        return Result(PipelineState.RUNNING)
+
+
+class Refused(Interrupted):
+    """A runner that refuses jobs, or says so."""
+
+    def run_pipeline(self, pipeline, options):
+        raise RuntimeError("connection lost")
+
+
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        (["--runner=test_pretraining_beam.Interrupted"], KeyboardInterrupt),
+        (["--runner=test_pretraining_beam.Refused"], RuntimeError),
+        (
+            [
+                "--runner=test_pretraining_beam.Interrupted",
+                "--no_wait_until_finish",
+            ],
+            None,
+        ),
+    ],
+)
+def test_folder_of_a_job_that_may_run_stays(tmp_path, caplog, options, error):
+    text = write_text(tmp_path / "a.txt", make_documents(2, seed=4))
+
+    def build():
+        return beam.build(
+            text,
+            f"{tmp_path}/out/x",
+            WordpieceTokenizer(VOCABULARY),
+            stages.Settings(max_seq_length=37),
+            options,
+        )
+
+    if error:
+        with pytest.raises(error):
+            build()
+    else:
+        assert build() is None
+    (folder,) = (tmp_path / "out").iterdir()
+    assert f"It works in {folder}: remove" in caplog.text
 
 
 def test_errors_and_unknown_options(tmp_path):
@@ -77,9 +156,7 @@ def test_errors_and_unknown_options(tmp_path):
     text = write_text(tmp_path / "a.txt", make_documents(2, seed=4))
 
     def build(*options):
-        beam.build(
-            text, f"{tmp_path}/out/x", tokenizer, settings, options, None
-        )
+        beam.build(text, f"{tmp_path}/out/x", tokenizer, settings, options)
 
     with pytest.raises(ValueError, match="`beam_option` must .*: no_such"):
         build("--no_such=1")

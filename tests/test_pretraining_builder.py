@@ -1,8 +1,11 @@
 """From text to records: contents, determinism, statistics, failures."""
 
+import dataclasses
 import hashlib
 import json
+import os
 import random
+import re
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 import reference_pretraining as reference
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import builder
 from bert_tf.pretraining import corpus
@@ -87,6 +91,8 @@ def read_all(*paths):
 SETTINGS = stages.Settings(
     max_seq_length=37, max_predictions_per_seq=5, dupe_factor=3
 )
+# Without the graph that masks, which takes a second to make.
+CHEAP = dataclasses.replace(SETTINGS, dupe_factor=1, masking_mode="dynamic")
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
@@ -143,6 +149,9 @@ def test_every_rule_holds_and_the_text_is_recovered(
         cut_documents=0,
         lone_documents=0,
         skipped_documents=0,
+        bad_lines=0,
+        one_sentence_documents=sum(len(document) == 1 for document in texts),
+        long_sentence_tokens=0,
         padding=round(1 - found["input_mask"].mean(), 4),
         unpacked_padding=round(1 - found["input_mask"].mean(), 4),
     )
@@ -225,6 +234,9 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
     """With the same blocks: other parts, segments, batches, processes."""
     text = write_text(tmp_path / "a.txt", make_documents(60, seed=4))
     last = write_text(tmp_path / "b.txt", make_documents(9, seed=5))
+    for path in ("a.txt", "b.txt"):
+        with open(tmp_path / path, "ab") as stream:
+            stream.write(b"\n\xff")
     seen = []
 
     def build(name, num_workers, **sizes):
@@ -237,6 +249,7 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
             SETTINGS,
             lambda *report: seen.append(report),
             num_workers,
+            max_bad_lines=2,
         )
         return contents(tmp_path / name)
 
@@ -346,6 +359,150 @@ def test_bad_input_leaves_nothing(tmp_path, tokenizer):
             f"{tmp_path}/a.txt", f"{tmp_path}/out/x", tokenizer, SETTINGS
         )
     assert not (tmp_path / "out").exists()
+
+
+def stop_before(monkeypatch, stage):
+    """Interrupts a run before the first task of a stage."""
+
+    def stop(self, number):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages.Stages, stage, stop)
+
+
+def test_bad_lines_are_left_out_and_told(
+    tmp_path, tokenizer, monkeypatch, caplog
+):
+    monkeypatch.setattr(documents, "PART_BYTES", 700)
+    text = tmp_path / "a.txt"
+    write_text(text, make_documents(30, seed=6))
+    lines = text.read_bytes().split(b"\n")
+    counts = builder.build(str(text), f"{tmp_path}/x", tokenizer, CHEAP)
+    # Two, five lines apart, in each of several parts; and in the last line.
+    for number in (190, 185, 95, 90, 5, 0):
+        lines.insert(number, b"a \xff b")
+    text.write_bytes(b"\n".join([*lines, b"\xff"]))
+    out = tmp_path / "out"
+
+    def build(max_bad_lines):
+        return builder.build(
+            str(text),
+            f"{out}/x",
+            tokenizer,
+            CHEAP,
+            max_bad_lines=max_bad_lines,
+        )
+
+    with pytest.raises(ValueError, match=r"a\.txt, line 1: not UTF-8 .*=0\.$"):
+        build(0)
+    # What is counted over all parts is told with the first places.
+    with pytest.raises(ValueError, match=r"^7 lines .*line 1: .*=6\. \(Run"):
+        build(6)
+    assert not caplog.records
+    assert [path.name for path in out.iterdir()] == [".x.work"]
+    with monkeypatch.context() as patch:
+        # All that was read is there still.
+        stop_before(patch, "read_part")
+        found = build(7)
+    (record,) = caplog.records
+    assert re.search(
+        r"^7 lines .*a\.txt, line 1: not.*, line 7: [^;]*;.*, line 93: [^;]*"
+        r"\)\. They",
+        record.getMessage(),
+    )
+    assert (found.bad_lines, found.tokens) == (7, counts.tokens)
+    assert manifests.read(f"{out}/manifest-x.json").counts["bad_lines"] == 7
+    # How many may be left out changes nothing.
+    first = contents(out)
+    build(99)
+    assert contents(out) == first
+
+
+def test_mended_file_is_read_again_and_no_other(
+    tmp_path, tokenizer, monkeypatch
+):
+    texts = [make_documents(6, seed=seed) for seed in range(4)]
+    paths = [tmp_path / f"{name}.txt" for name in "abcd"]
+    for path, text in zip(paths, texts):
+        write_text(path, text)
+    whole = paths[2].read_bytes()
+    paths[2].write_bytes(whole + b"\xff\n")
+    names = ",".join(map(str, paths))
+    done = []
+    read_part = stages.Stages.read_part
+
+    def read(self, number):
+        done.append(number)
+        return read_part(self, number)
+
+    monkeypatch.setattr(stages.Stages, "read_part", read)
+    with pytest.raises(ValueError, match=r"c\.txt, .*Run again to go on"):
+        builder.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
+    paths[2].write_bytes(whole)
+    builder.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
+    # The last document of b ends in c.
+    assert done == [0, 1, 2, 1, 2, 3]
+    builder.build(names, f"{tmp_path}/all/x", tokenizer, CHEAP)
+    assert contents(tmp_path / "out") == contents(tmp_path / "all")
+
+
+def test_killed_publishing_leaves_no_files(tmp_path, tokenizer, monkeypatch):
+    text = write_text(tmp_path / "a.txt", make_documents(30, seed=6))
+    make_small(monkeypatch)
+    builder.build(text, f"{tmp_path}/all/x@3", tokenizer, CHEAP)
+    with monkeypatch.context() as patch:
+        # Killed after the first of the three: nothing tidies up any more.
+        replace = os.replace
+        moved = []
+
+        def move(source, target):
+            if os.path.dirname(target) == f"{tmp_path}/out":
+                if moved:
+                    raise KeyboardInterrupt
+                moved.append(target)
+            replace(source, target)
+
+        patch.setattr(os, "replace", move)
+        patch.setattr(files, "remove", lambda path: None)
+        with pytest.raises(KeyboardInterrupt):
+            builder.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
+    # The manifest, the work folder, and what was to become records.
+    assert len(list((tmp_path / "out").iterdir())) == 1 + 1 + 3
+    builder.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
+    assert contents(tmp_path / "out") == contents(tmp_path / "all")
+
+
+PROSE = "A b c d. E f g! A h. I j k l. B m a b. "
+
+
+@pytest.mark.parametrize(
+    "objective, input_format, text, found",
+    [
+        # A paragraph a line, and blank lines between them or not.
+        ("next_sentence", "sentences", f"{PROSE}\n\n" * 9, "100% .*=text"),
+        ("next_sentence", "sentences", f"{PROSE * 9}\n" * 9, "100% .*=text"),
+        ("full_sentences", "sentences", f"{PROSE * 9}\n" * 9, None),
+        ("next_sentence", "text", f"{PROSE * 9}\n" * 9, None),
+        ("next_sentence", "text", "A b.\n\n" * 9, "100% .*=full_sentences"),
+    ],
+)
+def test_paragraphs_that_are_taken_for_sentences_are_told(
+    tmp_path, tokenizer, objective, input_format, text, found
+):
+    (tmp_path / "a.txt").write_text(text)
+    settings = dataclasses.replace(
+        CHEAP, objective=objective, input_format=input_format
+    )
+    counts = builder.build(
+        f"{tmp_path}/a.txt", f"{tmp_path}/x", tokenizer, settings
+    )
+    warnings = [
+        warning
+        for warning in record_set.warnings(counts, settings)
+        if "%" in warning
+    ]
+    assert len(warnings) == (found is not None)
+    assert re.search(found or "^$", "".join(warnings))
 
 
 def test_one_document_is_counted(tmp_path, tokenizer):

@@ -252,3 +252,90 @@ def test_empty_file_is_refused(tmp_path):
     paths = write(tmp_path, a="a\n", b="")
     with pytest.raises(ValueError, match=r"b\.txt is empty"):
         documents.input_paths(",".join(paths))
+
+
+@pytest.mark.parametrize("input_format", documents.FORMATS)
+def test_bad_lines_are_left_out_and_each_is_counted_once(
+    tmp_path, input_format
+):
+    rng = random.Random(5)
+    for _ in range(5):
+        texts = {
+            name: random_text(input_format, rng).encode() for name in "abc"
+        }
+        whole = list(read(write(tmp_path, **texts), input_format).values())
+        num_bad = 0
+        for name, text in texts.items():
+            lines = text.split(b"\n")
+            for _ in range(rng.randint(0, 4)):
+                # Not at the end, where it would be a line more.
+                place = rng.randrange(len(lines))
+                lines.insert(place, rng.choice([b"\xff", b" b\xe9 c"]))
+                num_bad += 1
+            texts[name] = b"\n".join(lines)
+        paths = write(tmp_path, **texts)
+        for size in (1, 7, 23, 100):
+            reader = Reader(paths, input_format, max_bad_lines=num_bad)
+            found = {}
+            for part in all_parts(paths, size):
+                for key, sentence in reader.read(part):
+                    found.setdefault(key, []).append(sentence.strip())
+            assert list(found.values()) == whole
+            assert reader.bad_lines.count == num_bad
+            assert len(reader.bad_lines.places) == min(3, num_bad)
+
+
+@pytest.mark.parametrize(
+    "input_format, line, reason",
+    [
+        ("jsonl", "[" * 100_000, "nested too deep"),
+        ("jsonl", '{"text": "a", "b": ' + "[" * 100_000, "nested too deep"),
+        ("jsonl", "[" * 500 + "]" * 500, "field 'text'"),
+        ("jsonl", "9" * 9000, "not JSON: Exceeds the limit"),
+        ("jsonl", '{"text": "a"', "not JSON"),
+        ("jsonl", '{"text": "' + "x" * 300_000 + '"}', "longer than"),
+        ("wikiextractor", "&#" + "9" * 9000, "Exceeds the limit"),
+    ],
+)
+def test_lines_not_in_the_format_are_bad(
+    tmp_path, monkeypatch, input_format, line, reason
+):
+    monkeypatch.setattr(documents, "_MAX_JSON_BYTES", 200_000)
+    before, after = (
+        ('{"text": "One."}', '{"text": "Two."}')
+        if input_format == "jsonl"
+        else ('<doc title="a">\nOne.', "Two.\n</doc>")
+    )
+    paths = write(tmp_path, a=f"{before}\n{line}\n{after}\n")
+    number = before.count("\n") + 2
+    with pytest.raises(ValueError, match=rf"line {number}: .*{reason}.*=0\.$"):
+        read(paths, input_format)
+
+    reader = Reader(paths, input_format, max_bad_lines=1)
+    found = [text for _, text in reader.read(Part(file_number=0))]
+
+    assert found == ["One.", "Two."]
+    assert reader.bad_lines.count == 1
+
+
+def test_document_is_not_lost_by_its_first_line(tmp_path):
+    titles = [b"a\xff", b"&#" + b"9" * 9000, b'title="' * 100_000]
+    lines = [
+        b'<doc id="1" title="' + title + b'">\nOne.\n</doc>' for title in titles
+    ]
+    paths = write(tmp_path, a=b"\n".join(lines))
+    reader = Reader(paths, "wikiextractor", max_bad_lines=1)
+
+    found = [text for _, text in reader.read(Part(file_number=0))]
+
+    assert found == ["One."] * 3
+    assert reader.bad_lines.count == 1
+
+
+def test_long_blank_line_ends_the_document_of_its_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 4)
+    paths = write(tmp_path, a="a\n" + " " * 20 + "\nb\n")
+    whole = read(paths)
+    assert list(whole.values()) == [["a"], ["b"]]
+    for size in (3, 5, 8):
+        assert read(paths, parts=all_parts(paths, size)) == whole

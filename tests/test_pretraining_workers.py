@@ -48,3 +48,13 @@ def test_what_a_worker_raises_and_a_killed_worker():
         assert os.getpid() in found.values()
         with pytest.raises(OSError, match="was killed.*Run again"):
             list(run("die", range(9)))
+
+
+@pytest.mark.parametrize("cpu_count, cores", [(3, 3), (None, 1)])
+def test_cores_where_the_system_tells_no_affinity(
+    monkeypatch, cpu_count, cores
+):
+    assert 1 <= workers.num_cores() <= os.cpu_count()
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: cpu_count)
+    assert workers.num_cores() == cores

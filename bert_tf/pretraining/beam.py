@@ -15,14 +15,18 @@ next one gets as a side input. Paths must be such that all workers see them.
 
 import contextlib
 import os
+import sys
 import tempfile
 
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import DirectRunner
+from apache_beam.runners.runner import PipelineState
 
 from bert_tf import files
+from bert_tf import manifest as manifests
 from bert_tf.pretraining import builder
 from bert_tf.pretraining import corpus
 from bert_tf.pretraining import documents
@@ -31,11 +35,20 @@ from bert_tf.pretraining import record_set
 from bert_tf.pretraining import records
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
+from bert_tf.pretraining import work_folder
 
 _COUNTS = "counts"
 
 
-def build(input_files, output_files, tokenizer, settings, options, work_dir):
+def build(
+    input_files,
+    output_files,
+    tokenizer,
+    settings,
+    options,
+    work_dir=None,
+    max_bad_lines=0,
+):
     """Runs the pipeline, and waits for its end.
 
     Args:
@@ -45,8 +58,14 @@ def build(input_files, output_files, tokenizer, settings, options, work_dir):
         settings: A `stages.Settings`.
         options: A list of the pipeline's options, e.g.
             `["--runner=DataflowRunner", "--project=..."]`.
-        work_dir: A folder for record files that are not whole yet, which is
-            removed at the end; None is one beside the first record file.
+        work_dir: A folder in which one is made for record files that are not
+            whole yet, and removed when the job is over; None is that of the
+            first record file.
+        max_bad_lines: As of `builder.build`.
+
+    Returns:
+        The `record_set.Counts`; None if the job has not been waited for, or
+        its files cannot be seen from here.
 
     Raises:
         ValueError: If an option is unknown, or the input cannot be read or
@@ -54,18 +73,6 @@ def build(input_files, output_files, tokenizer, settings, options, work_dir):
     """
     output_paths = records.output_paths(output_files)
     source = builder.source_of(input_files, settings)
-    folder, _, name = output_paths[0].rpartition("/")
-    work_dir = work_dir or os.path.join(folder, f".{name}.work")
-    job = stages.Job(
-        source=source,
-        parts=tuple(source.parts()),
-        work_dir=work_dir,
-        vocabulary=tokenizer.vocabulary.tokens,
-        do_lower_case=tokenizer.do_lower_case,
-        fast=tokenizer.fast,
-        settings=settings,
-    )
-    manifest = record_set.make_manifest(source, [], tokenizer, settings)
     pipeline_options = PipelineOptions(options)
     unknown = pipeline_options.get_all_options(retain_unknown_options=True)
     unknown = set(unknown) - set(pipeline_options.get_all_options())
@@ -74,12 +81,39 @@ def build(input_files, output_files, tokenizer, settings, options, work_dir):
             "`beam_option` must name options of the runner. Received: "
             f"{', '.join(sorted(unknown))}."
         )
-    files.make_folder(work_dir)
-    try:
-        with beam.Pipeline(options=pipeline_options) as pipeline:
+    manifest = record_set.make_manifest(source, [], tokenizer, settings)
+    pipeline = beam.Pipeline(options=pipeline_options)
+    with work_folder.shared(
+        work_dir, output_paths[0], lambda: _is_over(pipeline)
+    ) as folder:
+        job = stages.Job(
+            source=source,
+            parts=tuple(source.parts()),
+            work_dir=folder,
+            vocabulary=tokenizer.vocabulary.tokens,
+            do_lower_case=tokenizer.do_lower_case,
+            fast=tokenizer.fast,
+            settings=settings,
+            max_bad_lines=max_bad_lines,
+        )
+        with pipeline:
             _add_stages(pipeline, job, output_paths, manifest)
-    finally:
-        files.remove(work_dir)
+    path = next(iter(record_set.manifest_paths(output_paths)))
+    if not _is_over(pipeline) or not files.exists(path):
+        return None
+    return record_set.Counts(**manifests.read(path).counts)
+
+
+def _is_over(pipeline):
+    """Returns whether the pipeline's job has ended, or never began."""
+    result = getattr(pipeline, "result", None)
+    if result is not None:
+        return PipelineState.is_terminal(result.state)
+    # It was being started. What the direct runner raises ends its job; of
+    # others, and where somebody interrupts, there is no telling.
+    return isinstance(pipeline.runner, DirectRunner) and isinstance(
+        sys.exception(), Exception
+    )
 
 
 def _add_stages(pipeline, job, output_paths, manifest):
@@ -102,7 +136,11 @@ def _add_stages(pipeline, job, output_paths, manifest):
         one
         | "NumBlocks"
         >> beam.Map(
-            _num_blocks, part_counts, job.source, sentence_pairs.BLOCK_TOKENS
+            _num_blocks,
+            part_counts,
+            job.source,
+            job.max_bad_lines,
+            sentence_pairs.BLOCK_TOKENS,
         )
     )
     runs = (
@@ -250,8 +288,8 @@ def _scratch():
         yield os.path.join(folder, "x")
 
 
-def _num_blocks(_, counts, source, block_tokens):
-    record_set.check_tokens(counts["tokens"], source)
+def _num_blocks(_, counts, source, max_bad_lines, block_tokens):
+    record_set.check_parts(counts, source, max_bad_lines)
     return sentence_pairs.num_blocks(counts["tokens"], block_tokens)
 
 
@@ -335,7 +373,7 @@ def _write_manifests(
     by_shard = [
         record_set.total(each.values()) for each in _written(shards, segments)
     ]
-    record_set.write_manifests(
+    made = record_set.make_manifests(
         manifest,
         record_set.make_counts(part_counts, block_counts, total, settings),
         {
@@ -346,6 +384,8 @@ def _write_manifests(
             for path, numbers in zip(output_paths, by_shard)
         },
     )
+    for path, each in made.items():
+        manifests.write(each, path)
 
 
 def _join(element, shards, segments, manifests, work_dir):

@@ -11,7 +11,6 @@ neither.
 import concurrent.futures
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import shutil
@@ -19,11 +18,13 @@ import shutil
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import manifest as manifests
 from bert_tf.pretraining import documents
 from bert_tf.pretraining import record_set
 from bert_tf.pretraining import records
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
+from bert_tf.pretraining import work_folder
 from bert_tf.pretraining import workers
 
 # Input for which one more process is worth its start.
@@ -41,13 +42,13 @@ def build(
     progress=None,
     num_workers=1,
     work_dir=None,
+    max_bad_lines=0,
 ):
     """Makes records of text files, and the manifest beside them.
 
     The records appear when all are whole. What was there before stays if
-    anything fails. A run that was killed or had no more room on the disk goes
-    on where it was when it is started again; input that turns out bad leaves
-    nothing behind.
+    anything fails. A run that was killed, had no more room on the disk or met
+    text that cannot be read goes on where it was when it is started again.
 
     Args:
         input_files: Comma-separated globs of text files; or a
@@ -63,13 +64,16 @@ def build(
             and the size of the input makes worth while.
         work_dir: Where to work: a folder that is made, and removed at the
             end. None is one beside the first record file.
+        max_bad_lines: How many lines may be left out, with a warning, because
+            they are not UTF-8 or not in the format. Changes no record of an
+            input that is read to its end.
 
     Returns:
         The `record_set.Counts`.
 
     Raises:
-        ValueError: If a file is missing, empty or not in its format, or there
-            is no sentence.
+        ValueError: If a file is missing or empty, more lines are bad than may
+            be, or there is no sentence.
         OSError: If files cannot be written.
     """
     if num_workers < 0:
@@ -89,7 +93,7 @@ def build(
         "fast": tokenizer.fast,
         "output_paths": output_paths,
     }
-    with _work_folder(work_dir, output_paths, work) as folder:
+    with work_folder.local(work_dir, output_paths, work, parts) as folder:
         job = stages.Job(
             source=source,
             parts=parts,
@@ -98,6 +102,7 @@ def build(
             do_lower_case=tokenizer.do_lower_case,
             fast=tokenizer.fast,
             settings=settings,
+            max_bad_lines=max_bad_lines,
         )
         with workers.pool(stages.Stages(job), num_workers) as run:
             counts, shards = _run_stages(job, run, len(output_paths), progress)
@@ -117,8 +122,7 @@ def source_of(input_files, settings):
 
 
 def _default_workers(num_bytes):
-    cores = len(os.sched_getaffinity(0))
-    return min(cores, 1 + num_bytes // _BYTES_A_WORKER)
+    return min(workers.num_cores(), 1 + num_bytes // _BYTES_A_WORKER)
 
 
 def _run_stages(job, run, num_shards, progress):
@@ -147,7 +151,7 @@ def _run_stages(job, run, num_shards, progress):
 
     part_sizes = job.source.sizes(job.parts)
     parts = record_set.total(run_stage("read_part", "part", part_sizes, "read"))
-    record_set.check_tokens(parts["tokens"], job.source)
+    record_set.check_parts(parts, job.source, job.max_bad_lines)
     num_blocks = sentence_pairs.num_blocks(parts["tokens"])
     _write_json(job, "blocks.json", num_blocks)
     blocks = record_set.total(
@@ -186,25 +190,32 @@ def _publish(job, output_paths, shards, counts, manifest):
         counts: The `Counts`.
         manifest: The `Manifest`, without counts and records.
     """
+    paths = (*output_paths, *record_set.manifest_paths(output_paths))
     number = 0
     written = {}
     with contextlib.ExitStack() as stack:
-        # On the way out each becomes the file it stands for.
+        # On the way out each becomes the file it stands for, the last first:
+        # the manifests before the records. Should only some of them get to
+        # their places, then the sizes tell that the others are none of them.
+        temporaries = {
+            path: stack.enter_context(files.whole_file(path)) for path in paths
+        }
+        work_folder.note_temporaries(job.work_dir, list(temporaries.values()))
         for path, segments in zip(output_paths, shards):
-            temporary = stack.enter_context(files.whole_file(path))
             names = [
                 f"{job.path('segment', number + index)}.tfrecord"
                 for index in range(len(segments))
             ]
-            _join_files(names, temporary)
+            _join_files(names, temporaries[path])
             written[path] = {
                 "examples": sum(segments),
-                "bytes": files.size(temporary),
+                "bytes": files.size(temporaries[path]),
             }
             number += len(segments)
-        # Before the records: should only some of them get to their places,
-        # then the sizes tell that the others are none of them.
-        record_set.write_manifests(manifest, counts, written)
+        made = record_set.make_manifests(manifest, counts, written)
+        for path, each in made.items():
+            with tf.io.gfile.GFile(temporaries[path], "wb") as stream:
+                stream.write(manifests.to_text(each).encode("utf-8"))
 
 
 def _join_files(names, path):
@@ -224,57 +235,3 @@ def _join_files(names, path):
 
 def _write_json(job, name, value):
     files.write_text(os.path.join(job.work_dir, name), json.dumps(value))
-
-
-@contextlib.contextmanager
-def _work_folder(work_dir, output_paths, work):
-    """Yields the work folder, with what an earlier run of this work left.
-
-    Args:
-        work_dir: The folder, or None.
-        output_paths: The record files.
-        work: What must be equal for the earlier run to be one of this work.
-    """
-    output_dir, _, name = output_paths[0].rpartition("/")
-    if not work_dir:
-        if files.is_remote(output_dir):
-            raise ValueError(
-                "`work_dir` must name a folder on a local disk, as the "
-                f"records do not lie on one: {output_paths[0]}."
-            )
-        work_dir = os.path.join(output_dir, f".{name}.work")
-    is_new = bool(output_dir) and not files.exists(output_dir)
-    files.make_folder(work_dir)
-    told = os.path.join(work_dir, "work.json")
-    try:
-        with open(os.path.join(work_dir, "lock"), "wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise OSError(
-                    f"Another process is working in {work_dir}."
-                ) from error
-            others = set(os.listdir(work_dir)) - {"lock"}
-            if others and not os.path.exists(told):
-                raise FileExistsError(
-                    f"`work_dir` must be empty, or of an earlier run. "
-                    f"Received: work_dir={work_dir!r}."
-                )
-            if others and files.read_json(told) != work:
-                for other in others - {"work.json"}:
-                    files.remove(os.path.join(work_dir, other))
-                others = set()
-            if not others:
-                files.write_text(told, json.dumps(work))
-            yield work_dir
-        shutil.rmtree(work_dir)
-    except OSError as error:
-        raise OSError(
-            f"{error} (Run again to go on with what is done in {work_dir}.)"
-        ) from error
-    except ValueError:
-        shutil.rmtree(work_dir)
-        if is_new and not files.is_remote(output_dir):
-            with contextlib.suppress(OSError):
-                os.rmdir(output_dir)
-        raise

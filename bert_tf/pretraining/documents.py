@@ -12,10 +12,12 @@ import hashlib
 import html
 import json
 import re
+import reprlib
 import types
 
 from bert_tf import files
 from bert_tf.pretraining.sentences import split_sentences
+from bert_tf.text import bad_lines
 
 FORMATS = ("sentences", "text", "jsonl", "wikiextractor")
 
@@ -30,8 +32,7 @@ _MAX_JSON_BYTES = 64 << 20
 # Of a document's 64-bit key, the bits that hold the offset in the file.
 OFFSET_BITS = 44
 
-_DOC_START = re.compile(rb"<doc\s[^>]*>\s*$")
-_TITLE = re.compile(r'title="(.*)">\s*$')
+_DOC_START = re.compile(r"<doc\s[^>]*>\s*$", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,8 +126,14 @@ class TextFiles:
             for part in parts
         ]
 
-    def reader(self):
-        return Reader(self.paths, self.input_format, self.text_field)
+    def reader(self, max_bad_lines=0):
+        return Reader(
+            self.paths, self.input_format, self.text_field, max_bad_lines
+        )
+
+    def place(self, file_number, offset):
+        """Returns a file and a line in words."""
+        return _place(self.paths[file_number], offset)
 
 
 def describe(path):
@@ -185,14 +192,27 @@ class Reader:
             "wikiextractor": `<doc ...>` and `</doc>` lines round a title and
             paragraphs.
         text_field: The field of "jsonl".
+        max_bad_lines: How many lines may be left out because they are not
+            UTF-8 or not in the format.
 
     Attributes:
         num_cut_lines: Lines cut, for they were longer than `MAX_LINE_BYTES`.
         num_cut_documents: Documents cut at `MAX_DOCUMENT_BYTES`: each cut
             counts.
+        bad_lines: The `BadLines` left out: of those that begin in the parts,
+            each is in one part. Their places are (file number, offset).
+        last_file: The number of the last file that the part last read is a
+            function of; as many as there are files if it would go on in one
+            more.
     """
 
-    def __init__(self, paths, input_format="sentences", text_field="text"):
+    def __init__(
+        self,
+        paths,
+        input_format="sentences",
+        text_field="text",
+        max_bad_lines=0,
+    ):
         self._paths = paths
         self._read = {
             "sentences": self._read_sentences,
@@ -203,6 +223,10 @@ class Reader:
         self._text_field = text_field
         self.num_cut_lines = 0
         self.num_cut_documents = 0
+        self.bad_lines = bad_lines.BadLines(
+            max_bad_lines, lambda number, offset: _place(paths[number], offset)
+        )
+        self.last_file = None
 
     def read(self, part):
         """Yields (key, sentence) of the documents that begin in a part.
@@ -222,10 +246,11 @@ class Reader:
             a sentence is not blank.
 
         Raises:
-            ValueError: If the text is not UTF-8, a compressed file is
-                damaged, or a line has not the form of the format; the
-                message names the file and the line.
+            BadTextError: If a compressed file is damaged, or more lines than
+                `max_bad_lines` are not UTF-8 or have not the form of the
+                format; the message names the file and the line.
         """
+        self.last_file = part.file_number
         keyed = Keyed(self._read(part))
         yield from keyed
         self.num_cut_documents += keyed.num_cut
@@ -236,10 +261,10 @@ class Reader:
         is_ours = part.file_number == 0 and part.start == 0
         document = None
         for number in range(part.file_number, len(self._paths)):
-            is_first = number == part.file_number
-            start = part.start if is_first else 0
-            for offset, line in self._lines(number, start):
-                is_within = is_first and part.has(offset)
+            self.last_file = number
+            for is_within, offset, line, is_bad in self._lines(part, number):
+                if is_bad:
+                    continue
                 if _is_blank(line):
                     if not is_within:
                         return
@@ -250,14 +275,17 @@ class Reader:
                     yield *document, line
                 elif not is_within:
                     return
+        self.last_file = len(self._paths)
 
     def _read_text(self, part):
         number = part.file_number
         is_ours = part.start == 0
         document = None
-        for offset, line in self._lines(number, part.start):
+        for is_within, offset, line, is_bad in self._lines(part, number):
+            if is_bad:
+                continue
             if _is_blank(line):
-                if not part.has(offset):
+                if not is_within:
                     return
                 is_ours = True
                 document = None
@@ -266,33 +294,23 @@ class Reader:
                     document = offset
                 for sentence in split_sentences(line):
                     yield number, document, sentence
-            elif not part.has(offset):
+            elif not is_within:
                 return
 
     def _read_jsonl(self, part):
         number = part.file_number
-        for offset, line in self._lines(number, part.start, _MAX_JSON_BYTES):
-            if not part.has(offset):
+        for is_within, offset, line, is_bad in self._lines(
+            part, number, _MAX_JSON_BYTES
+        ):
+            if not is_within:
                 return
-            if _is_blank(line):
+            if is_bad or _is_blank(line):
                 continue
             try:
-                value = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(
-                    f"{self._place(number, offset)}: not JSON: {error}."
-                ) from error
-            text = (
-                value.get(self._text_field) if isinstance(value, dict) else None
-            )
-            if not isinstance(text, str):
-                found = sorted(value) if isinstance(value, dict) else value
-                raise ValueError(
-                    f"{self._place(number, offset)}: there must be a text in "
-                    f"the field {self._text_field!r}. Received: {found!r:.200}."
-                )
-            # JSON can write half a surrogate pair, which UTF-8 cannot.
-            text = text.encode("utf-8", "ignore").decode("utf-8")
+                text = _json_text(line, self._text_field)
+            except ValueError as error:
+                self.bad_lines.add(number, offset, reason=str(error))
+                continue
             for paragraph in text.split("\n"):
                 for sentence in split_sentences(paragraph):
                     yield number, offset, sentence
@@ -300,86 +318,146 @@ class Reader:
     def _read_wikiextractor(self, part):
         number = part.file_number
         document = title = None
-        for offset, line in self._lines(number, part.start):
-            if _DOC_START.match(line.encode("utf-8")):
-                if not part.has(offset):
+        for is_within, offset, line, is_bad in self._lines(part, number):
+            # Also of a bad line, or its document would be lost.
+            if _DOC_START.match(line):
+                if not is_within:
                     return
-                document = offset
-                match = _TITLE.search(line)
-                title = html.unescape(match[1]) if match else None
+                document, title = offset, _title(line)
+            elif is_bad:
+                continue
             elif line.strip() == "</doc>":
                 document = None
             elif document is None:
-                if not part.has(offset):
+                if not is_within:
                     return
             else:
-                text = html.unescape(line).strip()
+                try:
+                    text = html.unescape(line).strip()
+                except ValueError as error:
+                    # The number of a character has thousands of digits.
+                    self.bad_lines.add(number, offset, reason=str(error))
+                    continue
                 # The title stands on the first line again: no sentence.
                 if text and text != title:
                     for sentence in split_sentences(text):
                         yield number, document, sentence
                 title = None if text else title
 
-    def _lines(self, number, start, max_bytes=None):
-        """Yields (offset, line) of the lines that begin at `start` or after.
+    def _lines(self, part, number, max_bytes=None):
+        """Yields the lines of a file that begin at a part's start or after.
 
         Lines longer than `MAX_LINE_BYTES` come in pieces; or, with
-        `max_bytes`, longer ones than that are refused.
+        `max_bytes`, longer ones than that are bad.
+
+        Args:
+            part: The `Part`.
+            number: Of the file: the part's, or one after it.
+            max_bytes: See above.
+
+        Yields:
+            Whether the line begins in the part, its offset, the line, and
+            whether it is bad, which has been counted: what can be read of it.
         """
         path = self._paths[number]
         limit = max_bytes or MAX_LINE_BYTES
+        is_first = number == part.file_number
         offset = 0
         with contextlib.closing(files.open_bytes(path)) as stream:
-            if start:
+            if is_first and part.start:
                 # The line that begins before belongs to the part before.
-                stream.seek(start - 1)
-                offset = start - 1
+                stream.seek(part.start - 1)
+                offset = part.start - 1
                 while skipped := stream.readline(limit):
                     offset += len(skipped)
                     if skipped.endswith(b"\n"):
                         break
+            # Of the line, whose pieces have offsets of their own.
+            begin = offset
             rest = b""
             while line := rest + self._read_line(
                 stream, path, limit - len(rest)
             ):
                 rest = b""
+                reason = None
+                num_skipped = 0
                 if len(line) >= limit and not line.endswith(b"\n"):
                     if max_bytes:
-                        raise ValueError(
-                            f"{self._place(number, offset)}: the line is "
-                            f"longer than {limit >> 20} MiB."
-                        )
-                    end = _cut(line)
-                    line, rest = line[:end], line[end:]
-                    self.num_cut_lines += 1
+                        reason = f"the line is longer than {limit >> 20} MiB"
+                        while skipped := self._read_line(stream, path, limit):
+                            num_skipped += len(skipped)
+                            if skipped.endswith(b"\n"):
+                                break
+                    else:
+                        end = _cut(line)
+                        line, rest = line[:end], line[end:]
+                        self.num_cut_lines += 1
                 try:
                     text = line.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f"{self._place(number, offset)}: not UTF-8 "
-                        f"(byte {line[error.start]:#04x})."
-                    ) from error
-                yield offset, text
-                offset += len(line)
+                    reason = reason or bad_lines.not_utf_8(error)
+                    text = line.decode("utf-8", "ignore")
+                is_within = is_first and part.has(begin)
+                if reason and is_within:
+                    self.bad_lines.add(number, offset, reason=reason)
+                yield is_within, offset, text, reason is not None
+                offset += len(line) + num_skipped
+                if num_skipped or line.endswith(b"\n"):
+                    begin = offset
 
     @staticmethod
     def _read_line(stream, path, limit):
         try:
             return stream.readline(limit)
         except files.DAMAGE_ERRORS as error:
-            raise ValueError(
+            raise bad_lines.BadTextError(
                 f"{path}: the compressed file is damaged or cut short: {error}"
             ) from error
 
-    def _place(self, number, offset):
-        """Returns the file and the line at an offset, for errors."""
-        line = 1
-        path = self._paths[number]
-        with contextlib.closing(files.open_bytes(path)) as stream:
-            while offset > 0 and (block := stream.read(min(offset, 1 << 20))):
-                line += block.count(b"\n")
-                offset -= len(block)
-        return f"{path}, line {line}"
+
+def _place(path, offset):
+    """Returns the file and the line at an offset, for people."""
+    line = 1
+    with contextlib.closing(files.open_bytes(path)) as stream:
+        while offset > 0 and (block := stream.read(min(offset, 1 << 20))):
+            line += block.count(b"\n")
+            offset -= len(block)
+    return f"{path}, line {line}"
+
+
+def _json_text(line, field):
+    """Returns the text in a field of a JSON object.
+
+    Raises:
+        ValueError: If there is none; it tells why.
+    """
+    try:
+        value = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deep") from error
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from error
+    text = value.get(field) if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        found = sorted(value) if isinstance(value, dict) else value
+        raise ValueError(
+            f"there must be a text in the field {field!r}. "
+            f"Received: {reprlib.repr(found)}"
+        )
+    # JSON can write half a surrogate pair, which UTF-8 cannot.
+    return text.encode("utf-8", "ignore").decode("utf-8")
+
+
+def _title(line):
+    """Returns the title in a line that begins a document, or None."""
+    _, _, rest = line.rstrip().partition('title="')
+    if not rest.endswith('">'):
+        return None
+    try:
+        return html.unescape(rest[:-2])
+    except ValueError:
+        # The number of a character has thousands of digits.
+        return None
 
 
 def _is_blank(line):

@@ -35,6 +35,9 @@ MASKING_MODES = ("static", "dynamic")
 # Examples packed, masked and serialized together.
 _BATCH_SIZE = 2048
 
+# Tokens that hardly a sentence of prose exceeds, and many a paragraph.
+_LONG_SENTENCE = 125
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -128,6 +131,7 @@ class Job:
         do_lower_case: Of the tokenizer.
         fast: Of the tokenizer.
         settings: The `Settings`.
+        max_bad_lines: How many lines may be left out, as they cannot be read.
     """
 
     source: object
@@ -137,6 +141,7 @@ class Job:
     do_lower_case: bool
     fast: bool
     settings: Settings
+    max_bad_lines: int = 0
 
     def path(self, stage, number):
         """Returns where a task writes: a name for suffixes."""
@@ -203,16 +208,24 @@ class Stages:
     def tokenize_part(self, part, path):
         """Writes the tokenised documents of a part (`corpus.write_part`).
 
+        Beside them stands of what they are a function: the part, and the last
+        file that was read for it.
+
         Returns:
-            Numbers: of documents, sentences, tokens, and of what was cut.
+            Numbers: of documents, sentences, tokens, of what was cut and what
+            left out; and the first places of that.
         """
-        reader = self.job.source.reader()
+        reader = self.job.source.reader(self.job.max_bad_lines)
         counts = corpus.write_part(
             reader.read(part), self._tokenize, self.dtype, path
         )
+        origin = dataclasses.asdict(part) | {"last_file": reader.last_file}
+        files.write_text(f"{path}.origin", json.dumps(origin))
         return counts | {
             "cut_lines": reader.num_cut_lines,
             "cut_documents": reader.num_cut_documents,
+            "bad_lines": reader.bad_lines.count,
+            "bad_places": reader.bad_lines.places,
         }
 
     def make_block(self, number):
@@ -240,10 +253,14 @@ class Stages:
         Returns:
             The `Corpus` that they point into, `sentence_pairs.Pairs` in the
             order of the records, and numbers: `{"lone_documents",
-            "skipped_documents"}`.
+            "skipped_documents", "one_sentence_documents",
+            "long_sentence_tokens"}`.
         """
         settings = self.job.settings
         lone, skipped = int(block.num_documents == 1), 0
+        one_sentence = int((np.diff(block.document_starts) == 1).sum())
+        lengths = np.diff(block.sentence_starts)
+        longest = max(_LONG_SENTENCE, settings.pairs.max_num_tokens)
         if settings.objective == "full_sentences":
             block = full_sentences.arrange(
                 block,
@@ -257,8 +274,13 @@ class Stages:
         if settings.objective != "next_sentence":
             lone = 0
         if settings.objective == "sentence_order":
-            skipped = int((np.diff(block.document_starts) == 1).sum())
-        counts = {"lone_documents": lone, "skipped_documents": skipped}
+            skipped = one_sentence
+        counts = {
+            "lone_documents": lone,
+            "skipped_documents": skipped,
+            "one_sentence_documents": one_sentence,
+            "long_sentence_tokens": int(lengths[lengths > longest].sum()),
+        }
         return block, pairs.shuffled(), counts
 
     def write_segment(self, number):

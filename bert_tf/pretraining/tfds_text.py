@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from bert_tf.pretraining import documents
 from bert_tf.pretraining.sentences import split_sentences
+from bert_tf.text import bad_lines
 
 # Of the bits of a document's place (`documents.OFFSET_BITS`), those that tell
 # apart the documents that a long one is cut in.
@@ -148,8 +149,12 @@ class TfdsText:
         split = self._builder.info.splits[name]
         return max(1, split.num_bytes / max(1, split.num_examples))
 
-    def reader(self):
-        return _Reader(self)
+    def reader(self, max_bad_lines=0):
+        return _Reader(self, max_bad_lines)
+
+    def place(self, _, number):
+        """Returns an example in words."""
+        return f"{self.names[0]}, example {number}"
 
     def texts(self, part):
         """Yields (number of the example, its text) of a part."""
@@ -171,7 +176,7 @@ class TfdsText:
             for number, text in enumerate(texts.as_numpy_iterator()):
                 yield part.start + number, text
         except tf.errors.OpError as error:
-            raise ValueError(
+            raise bad_lines.BadTextError(
                 f"{self.names[0]}: a file of the set is missing, damaged or "
                 f"cut short: {error.message}"
             ) from error
@@ -181,10 +186,12 @@ class _Reader:
     """Reads the documents of parts, as `documents.Reader` does of files."""
 
     num_cut_lines = 0
+    last_file = None
 
-    def __init__(self, source):
+    def __init__(self, source, max_bad_lines):
         self._source = source
         self.num_cut_documents = 0
+        self.bad_lines = bad_lines.BadLines(max_bad_lines, source.place)
 
     def read(self, part):
         keyed = documents.Keyed(self._sentences(part))
@@ -196,10 +203,10 @@ class _Reader:
             try:
                 text = text.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{self._source.names[0]}, example {number}: not UTF-8 "
-                    f"(byte {text[error.start]:#04x})."
-                ) from error
+                self.bad_lines.add(
+                    part.file_number, number, reason=bad_lines.not_utf_8(error)
+                )
+                continue
             for paragraph in text.split("\n"):
                 for sentence in split_sentences(paragraph):
                     yield part.file_number, number << _CUT_BITS, sentence

@@ -17,6 +17,14 @@ import threading
 _stages = None
 
 
+def num_cores():
+    """Returns how many cores this process may use."""
+    # Not everywhere does the system tell that; macOS does not.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @contextlib.contextmanager
 def pool(stages, num_workers):
     """Yields a function that runs tasks and gives their results.

@@ -14,10 +14,12 @@ one core, where this one takes seconds.
 import collections
 import contextlib
 import heapq
+import logging
 
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.text import bad_lines
 from bert_tf.text import tokenizer
 from bert_tf.text import vocabulary as vocabulary_lib
 
@@ -35,8 +37,13 @@ _SURPLUS = 1.25
 # A pair that occurs once is no more than the spelling of one word.
 _MIN_PAIR_COUNT = 2
 
+# Longer words the tokenizer does not know in any vocabulary.
+_MAX_WORD_BYTES = 4 * tokenizer.MAX_CHARS_PER_WORD
 
-def count_words(paths, do_lower_case, progress=None):
+_logger = logging.getLogger(__name__)
+
+
+def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
     """Counts the words of text files, in bounded memory.
 
     Where there are more different words than fit, the rare ones are dropped
@@ -46,31 +53,38 @@ def count_words(paths, do_lower_case, progress=None):
         paths: The files, UTF-8, local or not, plain or compressed.
         do_lower_case: Whether to lower-case and to drop the accents.
         progress: Called with the number of bytes done after every block.
+        max_bad_lines: How many lines may be left out, with a warning, because
+            they are not UTF-8.
 
     Returns:
         `collections.Counter` of words. Words that the tokenizer holds for too
         long are left out.
 
     Raises:
-        ValueError: If a file is empty or not UTF-8, naming file and line, or
-            no file holds a word.
+        ValueError: If a file is empty, more lines than `max_bad_lines` are not
+            UTF-8 (it names file and line), or no file holds a word.
     """
     split = tf.function(
         lambda texts: tokenizer.split_words(texts, do_lower_case).flat_values,
         input_signature=[tf.TensorSpec([None], tf.string)],
     )
+    bad = bad_lines.BadLines(
+        max_bad_lines, lambda path, line: f"{path}, line {line}"
+    )
     counts = collections.Counter()
     num_bytes = 0
     for path in paths:
-        for block in _read_blocks(path):
-            lines = tf.constant(block.split(b"\n"))
-            counts.update(split(lines).numpy().tolist())
+        for number, block in _read_blocks(path):
+            lines = _good_lines(path, number, block, bad)
+            counts.update(split(tf.constant(lines)).numpy().tolist())
             if len(counts) > _MAX_COUNTED_WORDS:
                 most_common = counts.most_common(_MAX_COUNTED_WORDS // 2)
                 counts = collections.Counter(dict(most_common))
             num_bytes += len(block)
             if progress:
                 progress(num_bytes)
+    if bad.count:
+        _logger.warning("%s. They are left out.", bad.told())
     if not counts:
         raise ValueError(f"There is no word in {', '.join(map(str, paths))}.")
     words = collections.Counter()
@@ -129,7 +143,11 @@ def measure(vocabulary, word_counts):
 
 
 def _read_blocks(path):
-    """Yields the file in blocks that end at the end of a line or word."""
+    """Yields the file in blocks, with the numbers of their first lines.
+
+    A block ends at the end of a line; in a text without lines, of a word; in
+    one without either, of a character, after what is too long for a word.
+    """
     line = 1
     rest = b""
     is_empty = True
@@ -137,15 +155,28 @@ def _read_blocks(path):
         while read := _read(stream, path):
             is_empty = False
             block = rest + read
-            end = block.rfind(b"\n") + 1 or block.rfind(b" ") + 1
+            end = (
+                block.rfind(b"\n") + 1
+                or max(map(block.rfind, (b" ", b"\t", b"\r"))) + 1
+                or _last_character(block)
+            )
             rest = block[end:]
-            _check_utf_8(path, line, block[:end])
+            yield line, block[:end]
             line += block.count(b"\n", 0, end)
-            yield block[:end]
     if is_empty:
         raise ValueError(f"{path}: the file is empty.")
-    _check_utf_8(path, line, rest)
-    yield rest
+    yield line, rest
+
+
+def _last_character(block):
+    """Returns where the last character of a block begins; 0 in a word."""
+    if len(block) <= _MAX_WORD_BYTES:
+        return 0
+    # The others of its bytes begin with the bits 10. Not UTF-8, if many do.
+    for end in range(len(block) - 1, len(block) - 5, -1):
+        if block[end] & 0xC0 != 0x80:
+            return end
+    return len(block)
 
 
 def _read(stream, path):
@@ -157,14 +188,22 @@ def _read(stream, path):
         ) from error
 
 
-def _check_utf_8(path, first_line, block):
+def _good_lines(path, first_line, block, bad):
+    """Returns the lines of a block that are UTF-8; the others are counted."""
+    lines = block.split(b"\n")
     try:
         block.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = first_line + block.count(b"\n", 0, error.start)
-        raise ValueError(
-            f"{path}, line {line}: not UTF-8 (byte {block[error.start]:#04x})."
-        ) from error
+        return lines
+    except UnicodeDecodeError:
+        # Which of them it is, is asked only then.
+        good = []
+    for number, line in enumerate(lines, first_line):
+        try:
+            line.decode("utf-8")
+            good.append(line)
+        except UnicodeDecodeError as error:
+            bad.add(path, number, reason=bad_lines.not_utf_8(error))
+    return good
 
 
 def _choose_characters(words, room):

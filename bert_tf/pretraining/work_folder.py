@@ -1,0 +1,189 @@
+"""Folders for what lies between text and records, removed when it is over.
+
+The local builder's is kept for the next start if a run stops; a Beam job's is
+new for each. Neither removes what is not its own.
+"""
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import uuid
+
+from bert_tf import files
+from bert_tf.text.bad_lines import BadTextError
+from bert_tf.training import lock
+
+# What the folder is the work of; it is written first and removed last.
+_WORK = "work.json"
+# The files that are being made elsewhere, under the names that they have until
+# they are whole.
+_TEMPORARIES = "temporaries.json"
+
+_logger = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def local(work_dir, output_paths, work, parts):
+    """Yields the builder's folder, with what is left of an earlier run.
+
+    After another run's work it is empty, but for the parts of the same work
+    whose files are the same.
+
+    Args:
+        work_dir: The folder, or None for one beside the first record file.
+        output_paths: The record files.
+        work: A dictionary: what must be equal for an earlier run to be one of
+            this work.
+        parts: The `documents.Part`s of it.
+
+    Raises:
+        ValueError: If the records are remote and there is no `work_dir`.
+        OSError: If the folder is somebody else's or another process works in
+            it.
+    """
+    output_dir, _, name = output_paths[0].rpartition("/")
+    if not work_dir:
+        if files.is_remote(output_dir):
+            raise ValueError(
+                "`work_dir` must name a folder on a local disk, as the "
+                f"records do not lie on one: {output_paths[0]}."
+            )
+        work_dir = os.path.join(output_dir, f".{name}.work")
+    hint = f"(Run again to go on with what is done in {work_dir}.)"
+    try:
+        # What is removed is removed under the lock.
+        with lock.hold(work_dir):
+            _prepare(work_dir, work, parts)
+            try:
+                yield work_dir
+            except BadTextError as error:
+                if _has_parts(work_dir):
+                    raise BadTextError(f"{error} {hint}") from error
+                _clear(work_dir)
+                raise
+            except ValueError:
+                _clear(work_dir)
+                raise
+            _clear(work_dir)
+    except lock.HeldError as error:
+        raise OSError(f"Another process is working in {work_dir}.") from error
+    except OSError as error:
+        raise OSError(f"{error} {hint}") from error
+    finally:
+        # If there is something in it, it stays.
+        with contextlib.suppress(OSError):
+            os.rmdir(work_dir)
+
+
+def note_temporaries(folder, paths):
+    """Notes files that are about to be made: a killed run leaves them."""
+    files.write_text(os.path.join(folder, _TEMPORARIES), json.dumps(paths))
+
+
+def _prepare(folder, work, parts):
+    """Removes what an earlier run left that is no use to this one."""
+    # One that was being written when a run was killed is no work yet.
+    names = {
+        name
+        for name in os.listdir(folder)
+        if name != lock.NAME and not name.startswith(f".{_WORK}.")
+    }
+    told = _read_work(folder)
+    if names and told is None:
+        raise FileExistsError(
+            "`work_dir` must be empty, or of an earlier run. "
+            f"Received: work_dir={folder!r}."
+        )
+    temporaries = os.path.join(folder, _TEMPORARIES)
+    if _TEMPORARIES in names:
+        for path in files.read_json(temporaries):
+            if files.exists(path):
+                files.remove(path)
+        files.remove(temporaries)
+        names.remove(_TEMPORARIES)
+    if told != work:
+        kept = _current_parts(folder, parts, told, work) if told else set()
+        for name in names - {_WORK}:
+            if name.partition(".")[0] not in kept:
+                files.remove(os.path.join(folder, name))
+        files.write_text(os.path.join(folder, _WORK), json.dumps(work))
+
+
+def _read_work(folder):
+    """Returns what an earlier run wrote, or None if it is none of ours."""
+    try:
+        told = files.read_json(os.path.join(folder, _WORK))
+    except ValueError:
+        return None
+    if isinstance(told, dict) and told.keys() >= {"version", "output_paths"}:
+        return told
+    return None
+
+
+def _current_parts(folder, parts, told, work):
+    """Returns the names of the parts that would be made the same again."""
+    if told | {"inputs": None} != work | {"inputs": None}:
+        return set()
+    # A document that is open at the end of the last file may go on in a new
+    # one: then None is no longer None.
+    old, new = ([*each["inputs"], None] for each in (told, work))
+    names = set()
+    for number, part in enumerate(parts):
+        name = f"part-{number:06d}"
+        path = os.path.join(folder, f"{name}.origin")
+        if not os.path.exists(path):
+            continue
+        origin = files.read_json(path)
+        last = origin.pop("last_file")
+        if last is None or origin != dataclasses.asdict(part):
+            continue
+        read = slice(part.file_number, last + 1)
+        if old[read] == new[read]:
+            names.add(name)
+    return names
+
+
+def _has_parts(folder):
+    return any(
+        name.startswith("part-") and name.endswith(".json")
+        for name in os.listdir(folder)
+    )
+
+
+def _clear(folder):
+    """Removes all but the lock; last what tells whose work it was."""
+    names = sorted(os.listdir(folder), key=lambda name: name == _WORK)
+    for name in names:
+        if name != lock.NAME:
+            files.remove(os.path.join(folder, name))
+
+
+@contextlib.contextmanager
+def shared(work_dir, output_path, is_over):
+    """Yields a new folder for a job on other machines.
+
+    Args:
+        work_dir: The folder in which it is made, local or remote; what else
+            is there stays. None is that of the records.
+        output_path: The first record file, which gives it its name.
+        is_over: Called at the end: whether the job is. The folder of a job
+            that may still be running stays, and a warning tells where it is.
+    """
+    output_dir, _, name = output_path.rpartition("/")
+    folder = os.path.join(
+        work_dir or output_dir, f".{name}.{uuid.uuid4().hex[:8]}.work"
+    )
+    files.make_folder(folder)
+    try:
+        yield folder
+    finally:
+        if is_over():
+            files.remove(folder)
+        else:
+            _logger.warning(
+                "The job may still be running. It works in %s: remove this "
+                "folder when the job is over.",
+                folder,
+            )
