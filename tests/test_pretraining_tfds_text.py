@@ -104,6 +104,20 @@ def test_long_text_is_cut(data_dir, monkeypatch):
     assert len(keys) == 2 + reader.num_cut_documents > 2
 
 
+def test_examples_that_are_not_utf_8_are_left_out(data_dir, monkeypatch):
+    texts = [(0, b"One."), (1, b"\xff"), (2, b"Two.")]
+    monkeypatch.setattr(tfds_text.TfdsText, "texts", lambda *given: texts)
+    source = tfds_text.TfdsText(name="letters", data_dir=data_dir)
+    (part,) = source.parts()
+
+    with pytest.raises(ValueError, match=r"train, example 1: not UTF-8.*=0\.$"):
+        list(source.reader().read(part))
+    reader = source.reader(max_bad_lines=1)
+
+    assert [text for _, text in reader.read(part)] == ["One.", "Two."]
+    assert reader.bad_lines.count == 1
+
+
 def test_records_of_a_set(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "PART_BYTES", 300)
     tokenizer = WordpieceTokenizer(VOCABULARY)

@@ -41,6 +41,15 @@ def test_folder_of_others_stays(tmp_path, text):
     assert (tmp_path / "work" / "work.json").exists() == bool(text)
 
 
+def test_folder_of_a_run_killed_at_its_start_is_taken(tmp_path):
+    (tmp_path / "work").mkdir()
+    for name in ("lock", "lock.json", ".work.json.0a1b2c3d"):
+        (tmp_path / "work" / name).write_text("{")
+    with local(tmp_path) as folder:
+        assert "work.json" in os.listdir(folder)
+    assert not list(tmp_path.iterdir())
+
+
 def test_one_process_works_in_it(tmp_path):
     with local(tmp_path) as folder:
         with (

@@ -82,13 +82,14 @@ def build(
             f"{', '.join(sorted(unknown))}."
         )
     manifest = record_set.make_manifest(source, [], tokenizer, settings)
+    parts = tuple(source.parts())
     pipeline = beam.Pipeline(options=pipeline_options)
     with work_folder.shared(
         work_dir, output_paths[0], lambda: _is_over(pipeline)
     ) as folder:
         job = stages.Job(
             source=source,
-            parts=tuple(source.parts()),
+            parts=parts,
             work_dir=folder,
             vocabulary=tokenizer.vocabulary.tokens,
             do_lower_case=tokenizer.do_lower_case,

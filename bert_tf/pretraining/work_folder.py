@@ -20,6 +20,8 @@ _WORK = "work.json"
 # The files that are being made elsewhere, under the names that they have until
 # they are whole.
 _TEMPORARIES = "temporaries.json"
+# The second is an older release's.
+_LOCKS = (lock.NAME, "lock")
 
 _logger = logging.getLogger(__name__)
 
@@ -88,7 +90,7 @@ def _prepare(folder, work, parts):
     names = {
         name
         for name in os.listdir(folder)
-        if name != lock.NAME and not name.startswith(f".{_WORK}.")
+        if name not in _LOCKS and not name.startswith(f".{_WORK}.")
     }
     told = _read_work(folder)
     if names and told is None:
@@ -117,7 +119,11 @@ def _read_work(folder):
         told = files.read_json(os.path.join(folder, _WORK))
     except ValueError:
         return None
-    if isinstance(told, dict) and told.keys() >= {"version", "output_paths"}:
+    if isinstance(told, dict) and told.keys() >= {
+        "version",
+        "output_paths",
+        "inputs",
+    }:
         return told
     return None
 
