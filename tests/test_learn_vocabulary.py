@@ -191,7 +191,7 @@ def test_bad_lines_are_left_out_and_told(tmp_path, monkeypatch, caplog):
     (record,) = caplog.records
     assert re.search(
         r"^5 lines .*text\.txt, line 1: not UTF-8 \(byte 0xff\); .*line 3.*line"
-        r" 4: [^;]*\)\. They are left out",
+        r" 4: [^;]*\)\. Left out",
         record.getMessage(),
     )
 

@@ -407,7 +407,7 @@ def test_bad_lines_are_left_out_and_told(
     (record,) = caplog.records
     assert re.search(
         r"^7 lines .*a\.txt, line 1: not.*, line 7: [^;]*;.*, line 93: [^;]*"
-        r"\)\. They",
+        r"\)\. Left",
         record.getMessage(),
     )
     assert (found.bad_lines, found.tokens) == (7, counts.tokens)

@@ -100,7 +100,7 @@ def check_parts(parts, source, max_bad_lines):
         told = bad_lines.tell(num_bad, parts["bad_places"], source.place)
         if num_bad > max_bad_lines:
             raise bad_lines.BadTextError(bad_lines.refusal(told, max_bad_lines))
-        _logger.warning("%s. They are left out.", told)
+        _logger.warning("%s. Left out.", told)
     if not parts["tokens"]:
         raise ValueError(
             f"There is no sentence in the input: {', '.join(source.names)}."

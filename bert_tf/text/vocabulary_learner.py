@@ -84,7 +84,7 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
             if progress:
                 progress(num_bytes)
     if bad.count:
-        _logger.warning("%s. They are left out.", bad.told())
+        _logger.warning("%s. Left out.", bad.told())
     if not counts:
         raise ValueError(f"There is no word in {', '.join(map(str, paths))}.")
     words = collections.Counter()
