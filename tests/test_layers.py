@@ -138,6 +138,30 @@ def test_masked_lm_head_equals_loops():
         np.testing.assert_allclose(outputs[row], expected, atol=5e-5)
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    ("name", "bias"),
+    [("masked_lm_head", "output_bias"), ("classification_head", "bias")],
+)
+def test_logits_have_their_bias_in_float32(name, bias, policy):
+    make_layer, inputs = CASES[name]
+    layer = make_layer(dtype=policy)
+    layer(*inputs)
+    for weight in layer.weights:
+        is_bias = weight.path.endswith(f"/{bias}")
+        # In bfloat16 10.03 is 10, in float16 10.03125.
+        weight.assign(np.full(weight.shape, 10.03 if is_bias else 0.0))
+    variable = next(w for w in layer.weights if w.path.endswith(f"/{bias}"))
+    with tf.GradientTape() as tape:
+        logits = layer(*inputs)
+        loss = tf.reduce_sum(logits * 10.03)
+    assert logits.dtype == "float32"
+    np.testing.assert_array_equal(logits, np.full(logits.shape, 10.03, "f"))
+    places = np.prod(logits.shape[:-1])
+    gradient = tape.gradient(loss, variable.value)
+    np.testing.assert_allclose(gradient, places * 10.03, rtol=1e-6)
+
+
 def test_poolers_equal_loops():
     layer, weights, outputs = _built("pooler")
     for row in range(3):

@@ -110,7 +110,11 @@ class MaskedLMHead(keras.layers.Layer):
         )
         self.layer_norm.build((None, None, hidden_size))
         self.output_bias = self.add_weight(
-            shape=(self.vocab_size,), initializer="zeros", name="output_bias"
+            shape=(self.vocab_size,),
+            initializer="zeros",
+            # In 16 bits 10.03 is 10.
+            autocast=False,
+            name="output_bias",
         )
 
     def call(self, sequence, positions, word_embeddings):
@@ -177,7 +181,7 @@ class ClassificationHead(keras.layers.Layer):
         self.input_dropout = Dropout(
             self.dropout, dtype=self.dtype_policy, name="input_dropout"
         )
-        self.dense = keras.layers.Dense(
+        self.dense = _DenseLogits(
             self.num_labels,
             kernel_initializer=keras.initializers.TruncatedNormal(
                 stddev=self.init_stddev
@@ -188,8 +192,7 @@ class ClassificationHead(keras.layers.Layer):
         self.dense.build(inputs_shape)
 
     def call(self, inputs, training=None):
-        x = self.input_dropout(inputs, training=training)
-        return ops.cast(self.dense(x), "float32")
+        return self.dense(self.input_dropout(inputs, training=training))
 
     def compute_output_spec(self, inputs, training=None):
         return keras.KerasTensor(
@@ -202,3 +205,21 @@ class ClassificationHead(keras.layers.Layer):
             "dropout": self.dropout,
             "init_stddev": self.init_stddev,
         }
+
+
+class _DenseLogits(keras.layers.Dense):
+    """A linear layer that adds its bias in float32 under every dtype policy.
+
+    The product is in the compute dtype, the outputs are float32.
+    """
+
+    def add_weight(self, *args, **kwargs):
+        is_bias = kwargs.get("name") == "bias"
+        return super().add_weight(*args, autocast=not is_bias, **kwargs)
+
+    def call(self, inputs, training=None):
+        # A model that is stored in 16 bits has its bias so too.
+        return ops.add(
+            ops.cast(ops.matmul(inputs, self.kernel), "float32"),
+            ops.cast(self.bias, "float32"),
+        )
