@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training import lock
+from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.strategy import make_strategy
@@ -257,3 +258,44 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_checkpoints_before(
     again = make_state(tmp_path)
     assert again.restore()
     assert again.step == 0
+
+
+def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
+    numbers_of_workers = []
+
+    def gather(strategy, numbers):
+        numbers_of_workers.append(numbers)
+        return numbers_of_workers
+
+    monkeypatch.setattr(strategies, "gather_from_processes", gather)
+    state = make_state(tmp_path)
+    strategy = make_strategy()
+    state.check_workers(strategy)
+    # A run of one process asks no other.
+    assert not numbers_of_workers
+    monkeypatch.setattr(strategies, "is_multi_host", lambda strategy: True)
+    # Three workers one after the other, in one process: two alike, and one
+    # that has read another example, has another weight, or another step.
+    state.check_workers(strategy)
+    state.check_workers(strategy)
+    assert len(numbers_of_workers) == 1
+
+    def check_as_another_worker():
+        state._workers_agree = False
+        state.check_workers(strategy)
+
+    check_as_another_worker()
+    bias = state.model.masked_lm_head.output_bias
+    for change in (
+        lambda: setattr(state, "example", 1),
+        lambda: bias.assign(bias + 1e-6),
+        lambda: setattr(state, "step", 60),
+    ):
+        del numbers_of_workers[2:]
+        change()
+        with pytest.raises(
+            ValueError,
+            match=r"`output_dir` must be one folder that all of them share, .*"
+            r"step 0 \(weights \w+\) at worker 0, 1; step \d+ .* worker 2\.",
+        ):
+            check_as_another_worker()

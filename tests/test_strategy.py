@@ -89,6 +89,15 @@ def test_a_process_alone_agrees_with_itself():
     assert agree(True, 3) == (True, 3)
 
 
+def test_numbers_of_processes_are_gathered_exactly(monkeypatch):
+    strategy = strategies.make_strategy("mirrored", num_cpu_devices=2)
+    numbers = (2**24 - 1, 0, 12_345_677)
+    assert strategies.gather_from_processes(strategy, numbers) == [numbers]
+    # By the collective, too: here of one process, which has two replicas.
+    monkeypatch.setattr(strategies, "is_multi_host", lambda strategy: True)
+    assert strategies.gather_from_processes(strategy, numbers) == [numbers]
+
+
 class _Resolver:
     def __init__(self, task_type, task_id, jobs):
         self.task_type = task_type

@@ -198,6 +198,32 @@ def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
         np.testing.assert_array_equal(got[name], wanted[name], err_msg=name)
 
 
+def test_workers_without_a_shared_folder_all_stop(records, tmp_path):
+    def start(outputs, *flags):
+        flags = ("--strategy=multi_worker", *flags)
+        return [
+            start_training(records, output, *flags, environment=environment)
+            for output, environment in zip(outputs, cluster(2))
+        ]
+
+    outputs = tmp_path / "chief", tmp_path / "worker"
+    # Nothing is restored yet, and the chief alone writes.
+    for worker in start(outputs, "--num_train_steps=8"):
+        worker.wait()
+    for num_steps in (12, 8):
+        # The second would have nothing left to train, at the chief.
+        workers = start(outputs, f"--num_train_steps={num_steps}")
+        for worker in workers:
+            worker.wait(1)
+            assert re.search(
+                r"error: All workers must begin with the same state: .* "
+                r"step 8 \(weights \w+\) at worker 0; "
+                r"step 0 \(weights \w+\) at worker 1\.",
+                worker.log[-1],
+            ), "".join(worker.log)
+    assert final_state(outputs[0])["step/.ATTRIBUTES/VARIABLE_VALUE"] == 8
+
+
 def test_a_run_served_by_other_processes_is_the_same(records, tmp_path):
     with socket.socket() as first, socket.socket() as second:
         first.bind(("localhost", 0))

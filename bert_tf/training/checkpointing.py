@@ -9,11 +9,13 @@ import contextlib
 import json
 import logging
 import re
+import zlib
 
 import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.training import lock
+from bert_tf.training import strategy as strategies
 
 FOLDER = "train"
 # Where a run keeps its best model.
@@ -98,6 +100,7 @@ class TrainingState:
             example=self._example,
         )
         self._check_lock = None
+        self._workers_agree = False
         self.step = 0
         self.example = 0
 
@@ -156,6 +159,7 @@ class TrainingState:
                 )
             self.step = int(self._step.numpy())
             self.example = int(self._example.numpy())
+            self._workers_agree = False
             return True
         if failures:
             path, reason = failures[0]
@@ -165,6 +169,45 @@ class TrainingState:
                 f"{reason}"
             )
         return False
+
+    def check_workers(self, strategy):
+        """Checks that all workers of a run begin with the same state.
+
+        Each restores what it finds itself. Called by all of them; once is
+        enough, until another state is restored.
+
+        Args:
+            strategy: The `tf.distribute.Strategy`.
+
+        Raises:
+            ValueError: On all workers, if they do not.
+        """
+        if self._workers_agree or not strategies.is_multi_host(strategy):
+            return
+        checksum = zlib.crc32(str(self.example).encode())
+        for variable in self.model.trainable_variables:
+            values = tf.convert_to_tensor(variable).numpy()
+            checksum = zlib.crc32(values, checksum)
+        workers = {}
+        for worker, numbers in enumerate(
+            strategies.gather_from_processes(
+                strategy, (self.step, *divmod(checksum, 2**16))
+            )
+        ):
+            workers.setdefault(numbers, []).append(str(worker))
+        if len(workers) > 1:
+            told = "; ".join(
+                f"step {step} (weights {(high << 16) + low:08x}) at worker "
+                f"{', '.join(places)}"
+                for (step, high, low), places in workers.items()
+            )
+            raise ValueError(
+                "All workers must begin with the same state: `output_dir` "
+                "must be one folder that all of them share, e.g. on NFS or "
+                "gs://, and so must an initial checkpoint, or be the same. "
+                f"Received: {told}."
+            )
+        self._workers_agree = True
 
     def save(self):
         """Saves a checkpoint of this step and returns its path.

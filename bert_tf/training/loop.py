@@ -130,8 +130,11 @@ def train(
             step is not one to be passed over; the message names it. The state
             of that step is not saved.
         preemption.PreemptedError: After SIGTERM, when the state has been saved.
-        ValueError: If the input is damaged or does not suit the model.
+        ValueError: If the input is damaged or does not suit the model, or
+            the workers have restored different states.
     """
+    # Before anything in which workers of unequal steps would part.
+    state.check_workers(strategy)
     if state.step >= config.num_train_steps:
         _logger.info(
             "Step %d of %d: nothing left to train.",

@@ -150,6 +150,40 @@ def make_agreement(strategy):
     return agree
 
 
+def gather_from_processes(strategy, numbers):
+    """Returns the numbers that each process of a run gives, in their order.
+
+    It waits until all processes have called it.
+
+    Args:
+        strategy: The `tf.distribute.Strategy`.
+        numbers: Integers in [0, 2**24), as many in each process.
+
+    Returns:
+        A list with a tuple of them for each process.
+    """
+    if not is_multi_host(strategy):
+        return [tuple(numbers)]
+
+    @tf.function
+    def gather(values):
+        def replica_gather():
+            context = tf.distribute.get_replica_context()
+            own_row = tf.one_hot(
+                context.replica_id_in_sync_group, context.num_replicas_in_sync
+            )
+            return context.all_reduce(
+                tf.distribute.ReduceOp.SUM, own_row[:, None] * values
+            )
+
+        rows = strategy.experimental_local_results(strategy.run(replica_gather))
+        # All replicas of a process give the same.
+        return rows[0][:: len(rows)]
+
+    rows = gather(tf.constant(numbers, tf.float32)).numpy()
+    return [tuple(map(int, row)) for row in rows]
+
+
 def _mirrored(num_cpu_devices):
     if num_cpu_devices is None:
         if not tf.config.list_logical_devices("GPU"):
