@@ -26,6 +26,7 @@ configuration and vocabulary are taken, and training goes on with other text:
 
 import dataclasses
 import functools
+import itertools
 import os
 import sys
 
@@ -54,6 +55,7 @@ from bert_tf.training import preemption
 from bert_tf.training import pretraining_input
 from bert_tf.training import progress
 from bert_tf.training import schedule
+from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
 from bert_tf.training.lamb import LambOptimizer
 from bert_tf.training.loss_scale import LossScaleOptimizer
@@ -406,9 +408,41 @@ def _train(model, start, sources, strategy, evaluate):
             _OUTPUT_DIR.value,
             description,
             _KEEP_CHECKPOINT_MAX.value,
+            _run_settings(sources, model.dtype_policy.name, strategy),
         )
     with state.hold(strategies.is_chief(strategy)):
         return _go_on(state, start, sources, strategy, evaluate)
+
+
+def _run_settings(sources, policy, strategy):
+    """Returns what the weights are a function of, and may change on resuming.
+
+    Not the number of devices, nor what only saves memory.
+    """
+    parts = [phase for phase, _ in _phases()]
+    flag_holders = (
+        _LEARNING_RATE,
+        _NUM_WARMUP_STEPS,
+        _LEARNING_RATE_DECAY,
+        _LEARNING_RATE_POWER,
+        _LEARNING_RATE_DROP,
+        _LAYERWISE_LEARNING_RATE_DECAY,
+        _RANDOM_SEED,
+    )
+    return {
+        "records": [
+            f"{len(source.paths)} files ({source.digest[:8]})"
+            for source in sources
+        ],
+        "train_batch_size": [part.train_batch_size for part in parts],
+        "phase_ends": list(
+            itertools.accumulate(part.num_steps for part in parts[:-1])
+        ),
+        "num_train_steps": _num_train_steps(),
+        "input_shares": _INPUT_SHARES.value or strategies.num_hosts(strategy),
+        "mixed_precision": policy,
+        **{holder.name: holder.value for holder in flag_holders},
+    }
 
 
 def _phases():
@@ -471,6 +505,12 @@ def _go_on(state, start, sources, strategy, evaluate):
     # its own last checkpoint.
     if state.restore():
         logging.info("Going on from step %d.", state.step)
+        changes = state.settings.changes()
+        if changes:
+            is_meant = settings.is_longer_only(changes)
+            (logging.info if is_meant else logging.warning)(
+                "%s", settings.describe(changes, state.step, state.example)
+            )
     elif start.init_checkpoint is not None:
         checkpoints.load_weights(start.init_checkpoint, model)
     else:

@@ -21,7 +21,8 @@ FLOORS = [
         1,
         r"bert_tf/training/"
         r"(optimizer|schedule|strategy|checkpointing|objective|randomness"
-        r"|progress|accumulation|lamb|lock|health|loss_scale|preemption|__init__)\.py",
+        r"|progress|accumulation|lamb|lock|health|loss_scale|preemption"
+        r"|settings|__init__)\.py",
     ),
     (2, r"bert_tf/(models|text)/"),
     (3, r"bert_tf/checkpoints/"),

@@ -103,12 +103,35 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         ),
     )
     assert "Going on from step 2" in second.stderr
+    # Devices and intervals are not named: the schedule alone is another.
+    assert (
+        "Resuming from step 2 with other settings: num_train_steps 2 -> 4. "
+        "The learning rate follows the new schedule from step 2 on.\n"
+    ) in second.stderr
     assert "step 3/4  loss " in second.stderr
     assert "step 2/4" not in second.stderr
     assert "model_flops_utilization" in second.stderr
     output = folder / "output"
     summary = json.loads((output / "summary.json").read_text("utf-8"))
     assert (summary["step"], summary["num_train_steps"]) == (4, 4)
+    entries = json.loads((output / "train" / "settings.json").read_text())
+    assert [entry["from_step"] for entry in entries] == [0, 2]
+    kept = entries[1]["settings"]
+    assert re.fullmatch(r"1 files \([0-9a-f]{8}\)", kept.pop("records")[0])
+    assert kept == {
+        "train_batch_size": [4],
+        "phase_ends": [],
+        "num_train_steps": 4,
+        "input_shares": 1,
+        "mixed_precision": "float32",
+        "learning_rate": 0.01,
+        "num_warmup_steps": 1,
+        "learning_rate_decay": "linear",
+        "learning_rate_power": None,
+        "learning_rate_drop": True,
+        "layerwise_learning_rate_decay": 1.0,
+        "random_seed": 12345,
+    }
     checkpoints_left = sorted(p.stem for p in output.glob("train/*.index"))
     assert checkpoints_left == ["state-3", "state-4"]
     results = read_results(output / "eval_results.txt")

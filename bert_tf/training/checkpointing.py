@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.training import lock
+from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
 
 FOLDER = "train"
@@ -57,10 +58,13 @@ class TrainingState:
         description: A JSON-able dictionary of what the model is. A directory
             that holds the state of another one is refused.
         keep_checkpoint_max: Number of newest checkpoints to keep.
+        settings: A JSON-able dictionary of what else the run is a function
+            of; they may be others when it is resumed.
         may_differ: Names in the description of what may be another in the
             directory's; the next checkpoint then describes it anew.
 
     Attributes:
+        settings: A `settings.RunSettings` of them.
         step: Number of steps that the run has made.
         example: Number of examples that they have consumed.
 
@@ -75,6 +79,7 @@ class TrainingState:
         output_dir,
         description,
         keep_checkpoint_max=5,
+        settings=None,
         may_differ=(),
     ):
         if keep_checkpoint_max < 1:
@@ -90,6 +95,7 @@ class TrainingState:
         self.folder = f"{self.output_dir}/{FOLDER}"
         self.description = json.loads(json.dumps(description))
         self._check_description(may_differ)
+        self.settings = settings_lib.RunSettings(self.folder, settings or {})
         self._keep_checkpoint_max = keep_checkpoint_max
         self._step = tf.Variable(0, trainable=False, dtype=tf.int64)
         self._example = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -160,6 +166,7 @@ class TrainingState:
             self.step = int(self._step.numpy())
             self.example = int(self._example.numpy())
             self._workers_agree = False
+            self.settings.find(self.step)
             return True
         if failures:
             path, reason = failures[0]
@@ -224,6 +231,7 @@ class TrainingState:
         if read_description(self.output_dir) != self.description:
             text = json.dumps(self.description, indent=2) + "\n"
             files.write_text(f"{self.folder}/{_DESCRIPTION}", text)
+        self.settings.write()
         path = self._path(self.step)
         try:
             self._checkpoint.write(path)

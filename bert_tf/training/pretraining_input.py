@@ -1,6 +1,8 @@
 """Pre-training records: found, and held against the model before it trains."""
 
+import dataclasses
 import functools
+import hashlib
 from concurrent import futures
 
 import numpy as np
@@ -136,8 +138,13 @@ def pretraining_records(
             check_first_record, spec=source.spec, limits=source.limits
         )
         # The list lets the first error out.
-        list(pool.map(check, paths))
-    return source
+        records = list(pool.map(check, paths))
+        sizes = list(pool.map(files.size, paths))
+    digest = hashlib.sha256()
+    for path, size, record in zip(paths, sizes, records):
+        name = path.rsplit("/", 1)[-1]
+        digest.update(f"{name} {size} {len(record)} ".encode() + record)
+    return dataclasses.replace(source, digest=digest.hexdigest())
 
 
 def _mask(kind, config, vocabulary, max_predictions_per_seq):
@@ -191,12 +198,15 @@ def _kind(told):
 
 
 def check_first_record(path, spec, limits):
-    """Raises `ValueError` if the file's first record is not as wanted.
+    """Returns the file's first record, once it is held to be as wanted.
 
     Args:
         path: A TFRecord file.
         spec: {feature name: (dtype, shape)}.
         limits: {feature name: n}: the values must be in [0, n).
+
+    Raises:
+        ValueError: If it is not as wanted, or there is none.
     """
     try:
         record = next(tf.data.TFRecordDataset(path).as_numpy_iterator())
@@ -233,3 +243,4 @@ def check_first_record(path, spec, limits):
                 f"{path}: `{name}` must be in [0, {limit}). Received values "
                 f"from {min(given)} to {max(given)}."
             )
+    return record

@@ -44,6 +44,8 @@ class RecordSource:
             and takes its part of each batch.
         services: Addresses of the tf.data services that make the training
             batches; see `input_service`.
+        digest: Differs for other records, as far as names, sizes and first
+            records tell; not for a folder that was moved.
     """
 
     paths: tuple
@@ -54,6 +56,7 @@ class RecordSource:
     seed: int = 12345
     num_shares: int | None = None
     services: tuple = ()
+    digest: str = ""
 
     @functools.cached_property
     def num_examples(self):

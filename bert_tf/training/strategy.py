@@ -120,6 +120,16 @@ def is_multi_host(strategy):
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
+def num_hosts(strategy):
+    """Returns the number of machines that read the input."""
+    if is_tpu(strategy):
+        return strategy.extended.num_hosts
+    if is_multi_host(strategy):
+        jobs = strategy.cluster_resolver.cluster_spec().as_dict()
+        return len(jobs.get("chief", ())) + len(jobs["worker"])
+    return 1
+
+
 def make_agreement(strategy):
     """Returns a function by which the processes of a run agree.
 

@@ -1,0 +1,138 @@
+"""What a run was given, kept beside its checkpoints for those that resume it.
+
+The file settings.json is a list of {"from_step", "settings"}: a checkpoint was
+made with the settings of the last entry from a step before its own. A folder
+of an older release has none; its runs resume without a comparison.
+"""
+
+import json
+
+from bert_tf import files
+
+_FILE = "settings.json"
+
+# What follows where one of these differs.
+_CONSEQUENCES = (
+    (
+        {
+            "learning_rate",
+            "learning_rate_decay",
+            "learning_rate_drop",
+            "learning_rate_power",
+            "num_train_steps",
+            "num_warmup_steps",
+        },
+        "The learning rate follows the new schedule from step {step} on.",
+    ),
+    (
+        {"input_shares", "random_seed", "records"},
+        "The examples come in another order from number {example} on: some "
+        "of this epoch may come twice, others not at all.",
+    ),
+    (
+        {"train_batch_size"},
+        "The examples are read on from number {example} in the new batches.",
+    ),
+)
+
+
+class RunSettings:
+    """The settings of a run, and those that its checkpoints were made with.
+
+    Args:
+        folder: Path of the checkpoints.
+        settings: A JSON-able dictionary; if it is empty nothing is kept. A
+            list has what is of one phase of the run after the other.
+    """
+
+    def __init__(self, folder, settings):
+        self._path = f"{folder}/{_FILE}"
+        # As they come back from the file: tuples are lists there.
+        self._settings = json.loads(json.dumps(settings))
+        self._first_step = 0
+        self._entries = []
+        self._is_written = False
+
+    def find(self, step):
+        """Reads the settings that the checkpoint of this step was made with.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        self._first_step, self._entries, self._is_written = step, [], False
+        if not self._settings or not files.exists(self._path):
+            return
+        try:
+            for entry in files.read_json(self._path):
+                if entry["from_step"] < step:
+                    dict(entry["settings"])
+                    self._entries.append(entry)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{self._path}: not the settings of a run. Remove the file to "
+                "resume without a comparison."
+            ) from error
+
+    def changes(self):
+        """Returns {name: (old, new)} of the settings that are others now.
+
+        What only one of the two has is of another release, and left out; so
+        is a list that only has become longer.
+        """
+        old = self._entries[-1]["settings"] if self._entries else {}
+        return {
+            name: (old[name], value)
+            for name, value in self._settings.items()
+            if name in old and not _extends(value, old[name])
+        }
+
+    def write(self):
+        """Writes the file, before the first checkpoint that they make."""
+        if not self._settings or self._is_written:
+            return
+        entry = {"from_step": self._first_step, "settings": self._settings}
+        if not self._entries or self._entries[-1]["settings"] != self._settings:
+            self._entries.append(entry)
+        text = json.dumps(self._entries, indent=2) + "\n"
+        files.write_text(self._path, text)
+        self._is_written = True
+
+
+def _extends(value, old):
+    if isinstance(value, list) and isinstance(old, list):
+        return value[: len(old)] == old
+    return value == old
+
+
+def _text(value):
+    """Returns e.g. "8", or "8, 4" for two phases."""
+    values = value if isinstance(value, list) else [value]
+    return ", ".join(map(str, values)) or "none"
+
+
+def is_longer_only(changes):
+    """Returns whether the run is made longer, or shorter, and no more."""
+    return set(changes) == {"num_train_steps"}
+
+
+def describe(changes, step, example):
+    """Returns what differs and what follows, for the log.
+
+    Args:
+        changes: Not empty, as `RunSettings.changes` returns them.
+        step: Number of the step from which the run is resumed.
+        example: Number of its first example.
+    """
+    told = "; ".join(
+        f"{name} {_text(old)} -> {_text(new)}"
+        for name, (old, new) in changes.items()
+    )
+    sentences = [f"Resuming from step {step} with other settings: {told}."]
+    if not is_longer_only(changes):
+        sentences.append("The run no longer equals an unbroken one.")
+    sentences += [
+        text.format(step=step, example=example)
+        for names, text in _CONSEQUENCES
+        if names & changes.keys()
+    ]
+    return " ".join(sentences)

@@ -1,0 +1,100 @@
+"""What a resumed run changes of what it was given."""
+
+import json
+
+import pytest
+
+from bert_tf.training import settings
+from bert_tf.training.settings import RunSettings
+
+GIVEN = {
+    "records": ["4 files (0a1b2c3d)"],
+    "train_batch_size": [8],
+    "num_train_steps": 100,
+    "learning_rate": 1e-4,
+    "random_seed": 5,
+}
+
+
+def resume(folder, step, **changes):
+    """Returns the settings of a run that is resumed from a step."""
+    run = RunSettings(folder, GIVEN | changes)
+    run.find(step)
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    RunSettings(tmp_path, GIVEN).write()
+    return tmp_path
+
+
+def test_what_differs_is_named_with_what_follows(folder):
+    assert resume(folder, 60).changes() == {}
+    run = resume(folder, 60, train_batch_size=[16], learning_rate=5e-5)
+    assert settings.describe(run.changes(), 60, 480) == (
+        "Resuming from step 60 with other settings: train_batch_size 8 -> 16; "
+        "learning_rate 0.0001 -> 5e-05. The run no longer equals an unbroken "
+        "one. The learning rate follows the new schedule from step 60 on. The "
+        "examples are read on from number 480 in the new batches."
+    )
+    run = resume(folder, 60, records=["5 files (4d3c2b1a)"], random_seed=6)
+    text = settings.describe(run.changes(), 60, 480)
+    assert "records 4 files (0a1b2c3d) -> 5 files (4d3c2b1a); random_s" in text
+    assert "in another order from number 480 on" in text
+    assert "learning rate" not in text
+
+
+def test_a_longer_run_is_not_called_another(folder):
+    changes = resume(folder, 60, num_train_steps=200).changes()
+    assert settings.is_longer_only(changes)
+    text = settings.describe(changes, 60, 480)
+    assert "num_train_steps 100 -> 200. The learning rate follows" in text
+    assert "unbroken" not in text
+    # Nor is one with another phase; what was done is as it was.
+    changes = resume(
+        folder,
+        60,
+        num_train_steps=150,
+        train_batch_size=[8, 4],
+        records=[*GIVEN["records"], "2 files (11111111)"],
+    ).changes()
+    assert settings.is_longer_only(changes)
+
+
+def test_a_change_is_named_until_a_checkpoint_was_made_with_it(folder):
+    changed = {"learning_rate": (1e-4, 2e-4)}
+    for _ in range(2):
+        # The first is killed after it has written them, and before that.
+        run = resume(folder, 60, learning_rate=2e-4)
+        assert run.changes() == changed
+        run.write()
+    assert resume(folder, 61, learning_rate=2e-4).changes() == {}
+    # The newest checkpoint is damaged, and the one before was made otherwise.
+    assert resume(folder, 60, learning_rate=2e-4).changes() == changed
+    assert resume(folder, 61).changes() == {"learning_rate": (2e-4, 1e-4)}
+    entries = json.loads((folder / "settings.json").read_text())
+    assert [entry["from_step"] for entry in entries] == [0, 60]
+
+
+def test_older_folders_have_nothing_to_compare(tmp_path):
+    run = resume(tmp_path, 60, learning_rate=2e-4)
+    assert run.changes() == {}
+    run.write()
+    assert resume(tmp_path, 61).changes() == {"learning_rate": (2e-4, 1e-4)}
+    # What another release does not know is no change.
+    assert resume(tmp_path, 61, learning_rate=2e-4, new=1).changes() == {}
+
+
+def test_without_settings_nothing_is_kept(tmp_path):
+    run = RunSettings(tmp_path, {})
+    run.find(60)
+    run.write()
+    assert run.changes() == {} and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["{", "3", "[3]", '[{"from_step": 1}]'])
+def test_a_damaged_file_is_named(tmp_path, text):
+    (tmp_path / "settings.json").write_text(text)
+    with pytest.raises(ValueError, match="settings.json: not the settings"):
+        resume(tmp_path, 60)
