@@ -338,7 +338,7 @@ def bad_later_record(kind, folder):
     [
         ("other_ids", r"`input_ids` must be in \[0, 37\)"),
         ("other_length", "Bad records: Key: .*values != expected"),
-        ("cut_short", "a file is damaged or cut short"),
+        ("cut_short", "a.tfrecord: the record at byte [1-9]"),
     ],
 )
 def test_bad_records_beyond_the_first_are_clear_errors(tmp_path, kind, message):
@@ -346,9 +346,66 @@ def test_bad_records_beyond_the_first_are_clear_errors(tmp_path, kind, message):
     records = make_records(tmp_path)
     with (
         pytest.raises(ValueError, match=message),
-        input_errors.clear_errors(),
+        input_errors.clear_errors(records.paths),
     ):
         list(records.evaluation_batches(3))
+    if kind == "cut_short":
+        # Its records are counted where no manifest tells their number.
+        with pytest.raises(ValueError, match=message):
+            _ = records.num_examples
+
+
+def flip_byte(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("place", "begin"),
+    [
+        # Of 3 x (12 + 5 + 4) bytes: a length, its checksum, data, theirs.
+        (21 + 2, 21),
+        (21 + 9, 21),
+        (21 + 14, 21),
+        (21 + 20, 21),
+        (0, 0),
+    ],
+)
+def test_the_damaged_one_of_many_files_is_named(tmp_path, place, begin):
+    paths = [tmp_path / f"{name}.tfrecord" for name in "abcd"]
+    for path, size in zip(paths, (3, 5, 5, 5)):
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for _ in range(3):
+                writer.write(b"x" * size)
+    flip_byte(paths[2], place)
+    names = [str(path) for path in paths]
+    message = rf"^Bad records: .*c\.tfrecord: the record at byte {begin} is dam"
+    with (
+        pytest.raises(ValueError, match=message) as raised,
+        input_errors.clear_errors(names),
+    ):
+        list(tf.data.TFRecordDataset(names))
+    assert "\n" not in str(raised.value)
+    # Cut short, in a header that says more than there is.
+    flip_byte(paths[2], place)
+    with open(paths[2], "r+b") as stream:
+        stream.truncate(21 + 15)
+    with (
+        pytest.raises(ValueError, match=message.replace(str(begin), "21")),
+        input_errors.clear_errors(names),
+    ):
+        list(tf.data.TFRecordDataset(names))
+
+
+def test_damage_that_is_not_found_again_is_told_all_the_same(tmp_path):
+    error = tf.errors.DataLossError(None, None, "x\ny\ncorrupted record at 9\n")
+    for names in ((), (f"{tmp_path}/gone.tfrecord", "gone")):
+        with (
+            pytest.raises(ValueError, match="a file .*: corrupted record at 9"),
+            input_errors.clear_errors(names),
+        ):
+            raise error
 
 
 def write_manifest(folder, arrays=None, name="a", **changes):

@@ -4,13 +4,13 @@ Whoever made the records, google-research/bert's program included.
 """
 
 import collections
-import re
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import manifest as manifests
+from bert_tf.training import input_errors
 
 _BATCH_SIZE = 1024
 
@@ -39,9 +39,7 @@ def read(paths):
                 parsed = tf.io.parse_example(batch, parse)
                 yield {name: value.numpy() for name, value in parsed.items()}
         except (tf.errors.OpError, ValueError) as error:
-            # Without TensorFlow's names of nodes and operations round it.
-            reason = re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error))
-            raise ValueError(f"{path}: {reason}") from error
+            raise ValueError(f"{path}: {input_errors.reason(error)}") from error
     if parse is None:
         raise ValueError(f"There is no record in {', '.join(paths)}.")
 

@@ -40,7 +40,7 @@ def make_evaluation(
 
     def run():
         sums = None
-        with input_errors.clear_errors():
+        with input_errors.clear_errors(getattr(source, "paths", ())):
             batches = strategy.distribute_datasets_from_function(
                 lambda context: source.evaluation_batches(
                     batch_size, max_batches, context

@@ -170,7 +170,8 @@ def train(
     )
     watch = health.Health(num_skipped)
     # What cannot be read is told before anything is written.
-    with input_errors.clear_errors():
+    paths = getattr(source, "paths", ())
+    with input_errors.clear_errors(paths):
         batches = strategy.distribute_datasets_from_function(
             lambda context: source.training_batches(
                 config.train_batch_size, state.example, context
@@ -180,7 +181,7 @@ def train(
     agree = strategies.make_agreement(strategy)
     with (
         state.hold(is_chief),
-        input_errors.clear_errors(),
+        input_errors.clear_errors(paths),
         _summary_writer(state, is_chief) as writer,
         preemption.sigterm_noted() as told_to_stop,
         health.stalls_named(run_steps.waiting_since),

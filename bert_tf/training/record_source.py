@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf.text import dynamic_masking
 from bert_tf.training import batching
+from bert_tf.training import input_errors
 from bert_tf.training.input_errors import BAD_RECORDS
 
 # Files read at once, taken in turn, and records shuffled together. Files form
@@ -109,7 +110,8 @@ class RecordSource:
     def _count(self, path):
         if path not in self.counts:
             records = tf.data.TFRecordDataset(path)
-            self.counts[path] = int(records.reduce(0, lambda n, _: n + 1))
+            with input_errors.clear_errors([path]):
+                self.counts[path] = int(records.reduce(0, lambda n, _: n + 1))
         return self.counts[path]
 
     def _check_shares(self, batch_size, context):
