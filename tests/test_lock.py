@@ -20,12 +20,32 @@ with lock.hold(sys.argv[1]):
 """
 
 
+class Clock:
+    """Time that goes by only where it is waited for."""
+
+    def __init__(self, meanwhile=lambda: None):
+        self.seconds = 0.0
+        self._meanwhile = meanwhile
+
+    def monotonic(self):
+        return self.seconds
+
+    def sleep(self, seconds):
+        self.seconds += seconds
+        self._meanwhile()
+
+
+def wait_until(is_so):
+    """Waits as long as it takes on a machine that is busy."""
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 @pytest.fixture
-def remote(monkeypatch):
-    """A folder of TensorFlow's file system in memory; beats of 0.1 s."""
-    monkeypatch.setattr(lock, "_BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(lock, "_DEAD_SECONDS", 0.6)
-    monkeypatch.setattr(lock, "_SETTLE_SECONDS", 0.05)
+def remote():
+    """A folder of TensorFlow's file system in memory."""
     return f"ram://{uuid.uuid4().hex}/run/train"
 
 
@@ -62,61 +82,111 @@ def test_all_goes_with_an_error_but_what_was_there_or_written(tmp_path):
     assert list(folder.iterdir()) == [folder / "written"]
 
 
-def test_a_remote_folder_whose_holder_is_alive_is_refused(remote):
-    with lock.hold(remote) as check:
-        start = time.monotonic()
+def test_a_remote_folder_whose_holder_is_alive_is_refused(remote, monkeypatch):
+    path = f"{remote}/{lock.NAME}"
+    monkeypatch.setattr(lock, "_BEAT_SECONDS", 0.01)
+
+    def wait_for_a_beat():
+        before = lock._read(path)
+        wait_until(lambda: lock._read(path) != before)
+
+    clock = Clock(wait_for_a_beat)
+    with lock.hold(remote, Clock()) as check:
         with (
             pytest.raises(lock.HeldError, match="run is in use"),
-            lock.hold(remote),
+            lock.hold(remote, clock),
         ):
             pass
         # Refused at the first sign of life.
-        assert time.monotonic() - start < 0.5
+        assert clock.seconds == 0.001
         check()
     assert files.list_folder(remote) == []
-    with lock.hold(remote) as check:
+    with lock.hold(remote, Clock()) as check:
         check()
 
 
 def test_a_dead_holders_remote_folder_is_taken_over(remote, caplog):
-    files.write_text(f"{remote}/{lock.NAME}", lock._describe("killed"))
-    start = time.monotonic()
-    with lock.hold(remote) as check:
-        assert time.monotonic() - start >= 0.6
-        check()
-    assert "watched for 1 seconds" in caplog.text
-    assert "its writer is dead; taken over" in caplog.text
-
-
-def test_who_lost_the_remote_folder_learns_it_before_it_writes(remote):
     path = f"{remote}/{lock.NAME}"
-    with lock.hold(remote) as check:
+    files.write_text(path, lock._describe("killed"))
+    clock = Clock()
+    with lock.hold(remote, clock) as check:
+        # Watched for three beats, then settled.
+        assert clock.seconds == 62
         check()
-        files.write_text(path, lock._describe("another"))
+    assert "watched for 60 seconds" in caplog.text
+    assert "its writer is dead; taken over" in caplog.text
+    # One that was slow, but is alive before they are over.
+    files.write_text(path, lock._describe("slow"))
+
+    def beat_late():
+        if clock.seconds == 58:
+            files.write_text(path, lock._describe("slow"))
+
+    clock = Clock(beat_late)
+    with (
+        pytest.raises(lock.HeldError, match="run is in use"),
+        lock.hold(remote, clock),
+    ):
+        pass
+    assert clock.seconds == 58
+
+
+def test_who_lost_the_remote_folder_learns_it_before_it_writes(
+    remote, monkeypatch
+):
+    path = f"{remote}/{lock.NAME}"
+    monkeypatch.setattr(lock, "_BEAT_SECONDS", 0.01)
+    is_own = lock._is_own
+    beat_found_another = threading.Event()
+
+    def watched_is_own(path, own):
+        found = is_own(path, own)
+        if not found and threading.current_thread() is not main:
+            beat_found_another.set()
+        return found
+
+    main = threading.current_thread()
+    monkeypatch.setattr(lock, "_is_own", watched_is_own)
+    with lock.hold(remote, Clock()) as check:
+        check()
+        # A beat that has looked before may still write over it.
+        wait_until(lambda: take(path) or beat_found_another.wait(0.1))
         with pytest.raises(lock.HeldError, match="run is in use"):
             check()
-        # And does not write over it, then or later.
-        time.sleep(0.3)
-        assert "another" in files.read_text(path)
+    # And did not write over it, then or at its end.
     assert "another" in files.read_text(path)
 
 
-def test_of_two_at_once_one_gets_the_remote_folder(remote):
-    barrier = threading.Barrier(2)
+def take(path):
+    files.write_text(path, lock._describe("another"))
+
+
+def test_of_two_at_once_one_gets_the_remote_folder(remote, monkeypatch):
+    # Both find nothing there, and both have written before either looks.
+    both = threading.Barrier(2, timeout=60)
+    read = lock._read
+    have_read = set()
     results = []
 
-    def take():
-        barrier.wait()
+    def read_together(path):
+        found = read(path)
+        if threading.get_ident() not in have_read:
+            have_read.add(threading.get_ident())
+            both.wait()
+        return found
+
+    monkeypatch.setattr(lock, "_read", read_together)
+
+    def hold():
         try:
-            with lock.hold(remote):
+            with lock.hold(remote, Clock(both.wait)):
                 results.append("held")
-                done.wait(5)
+                both.wait()
         except lock.HeldError:
             results.append("refused")
-            done.set()
+            both.wait()
 
-    done = threading.Event()
-    threads = [threading.Thread(target=take) for _ in range(2)]
+    threads = [threading.Thread(target=hold) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

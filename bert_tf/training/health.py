@@ -23,6 +23,7 @@ _WAITING_SHARE = 0.2
 # Seconds after which an input that sends nothing is named, and then named
 # again after twice as many, and so on.
 _STALL_SECONDS = 60.0
+_LOOK_SECONDS = 15.0
 
 
 class NotFiniteError(ValueError):
@@ -127,24 +128,25 @@ def warn_if_waiting(input_share):
 
 
 @contextlib.contextmanager
-def stalls_named(waiting_since):
+def stalls_named(waiting_since, now=time.time):
     """Warns, while the block runs, of an input that sends no batch.
 
     The step itself cannot: it waits inside TensorFlow.
 
     Args:
         waiting_since: A function that returns since when a batch is waited
-            for, as `time.time`, or 0 while none is.
+            for, as `now` tells it, or 0 while none is.
+        now: The clock.
     """
     ends = threading.Event()
 
     def watch():
         named, limit = 0.0, _STALL_SECONDS
-        while not ends.wait(_STALL_SECONDS / 4):
+        while not ends.wait(_LOOK_SECONDS):
             start = waiting_since()
             if start != named:
                 named, limit = start, _STALL_SECONDS
-            seconds = time.time() - start
+            seconds = now() - start
             if start and seconds > limit:
                 _logger.warning(
                     "The input is stalled: no batch has come for %.0f seconds. "

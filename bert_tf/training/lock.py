@@ -38,11 +38,12 @@ class HeldError(ValueError):
 
 
 @contextlib.contextmanager
-def hold(folder):
+def hold(folder, clock=time):
     """Holds a folder, which is made if it is not there, inside the block.
 
     Args:
         folder: Path, local or remote.
+        clock: Has `monotonic` and `sleep`, by which another holder is watched.
 
     Yields:
         A function to call before anything is written: it raises `HeldError`
@@ -53,7 +54,7 @@ def hold(folder):
     """
     folder = str(folder).rstrip("/")
     if files.is_remote(folder):
-        with _hold_object(f"{folder}/{NAME}") as check:
+        with _hold_object(f"{folder}/{NAME}", clock) as check:
             yield check
         return
     made = [
@@ -106,13 +107,13 @@ def _open_locked(path):
 
 
 @contextlib.contextmanager
-def _hold_object(path):
+def _hold_object(path, clock):
     own = uuid.uuid4().hex
     found = _read(path)
     if found is not None:
-        _wait_until_dead(path, found)
+        _wait_until_dead(path, found, clock)
     files.write_text(path, _describe(own))
-    time.sleep(_SETTLE_SECONDS)
+    clock.sleep(_SETTLE_SECONDS)
     lost = threading.Event()
     stop = threading.Event()
 
@@ -144,7 +145,7 @@ def _hold_object(path):
                 files.remove(path)
 
 
-def _wait_until_dead(path, found):
+def _wait_until_dead(path, found, clock):
     """Returns when the object's writer is dead; raises if it is alive."""
     _logger.warning(
         "%s is there (%s); it is watched for %.0f seconds, to see whether its "
@@ -153,9 +154,9 @@ def _wait_until_dead(path, found):
         found.strip(),
         _DEAD_SECONDS,
     )
-    end = time.monotonic() + _DEAD_SECONDS
-    while time.monotonic() < end:
-        time.sleep(_BEAT_SECONDS / 10)
+    end = clock.monotonic() + _DEAD_SECONDS
+    while clock.monotonic() < end:
+        clock.sleep(_BEAT_SECONDS / 10)
         now = _read(path)
         if now is None:
             return
