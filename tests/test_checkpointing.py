@@ -295,7 +295,7 @@ def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
         change()
         with pytest.raises(
             ValueError,
-            match=r"`output_dir` must be one folder that all of them share, .*"
+            match=r"`output_dir` must be a folder that they share, .*"
             r"step 0 \(weights \w+\) at worker 0, 1; step \d+ .* worker 2\.",
         ):
             check_as_another_worker()

@@ -216,7 +216,7 @@ def test_workers_without_a_shared_folder_all_stop(records, tmp_path):
         for worker in workers:
             worker.wait(1)
             assert re.search(
-                r"error: All workers must begin with the same state: .* "
+                r"error: All workers must begin with the same state\. .* "
                 r"step 8 \(weights \w+\) at worker 0; "
                 r"step 0 \(weights \w+\) at worker 1\.",
                 worker.log[-1],

@@ -209,9 +209,9 @@ class TrainingState:
                 for (step, high, low), places in workers.items()
             )
             raise ValueError(
-                "All workers must begin with the same state: `output_dir` "
-                "must be one folder that all of them share, e.g. on NFS or "
-                "gs://, and so must an initial checkpoint, or be the same. "
+                "All workers must begin with the same state. `output_dir` "
+                "must be a folder that they share, e.g. on NFS or gs://, and "
+                "an initial checkpoint must be the same for all. "
                 f"Received: {told}."
             )
         self._workers_agree = True
