@@ -1,15 +1,22 @@
 """The check finds differences, and people can read its tables."""
 
+import contextlib
 import dataclasses
+import pathlib
+import subprocess
 
 import numpy as np
 import pytest
 import serving_models
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.serving import caller
 from bert_tf.serving import check
+from bert_tf.serving import chunks
 from bert_tf.serving import report
 from bert_tf.serving import saved_model
+from bert_tf.serving import source as source_lib
 from bert_tf.serving import texts as texts_lib
 
 
@@ -61,6 +68,258 @@ def test_differences_of_large_numbers_are_relative():
     found, where, _ = check._difference(answer, expected, [(b"a",), (b"b",)])
     assert found == pytest.approx(1e-5, rel=0.1)
     assert where == "scores of b'a'"
+
+
+@pytest.fixture
+def compare(monkeypatch):
+    """Returns a function: the check of an export that answers in this process.
+
+    `change(signature, answers)` returns what is answered instead.
+    """
+
+    def run(kind, texts, change=lambda name, answers: answers, **arguments):
+        source = source_lib.read(serving_models.model_dir(kind))
+        signatures = serving_models.loaded(kind).signatures
+
+        @contextlib.contextmanager
+        def calling(path, requests, *arguments, **others):
+            answered = []
+            for name, inputs in requests:
+                answers = signatures[name](
+                    **{key: tf.constant(value) for key, value in inputs.items()}
+                )
+                answers = {key: each.numpy() for key, each in answers.items()}
+                answered.append(change(name, answers))
+            yield tf.__version__, iter(answered)
+
+        monkeypatch.setattr(caller, "calling", calling)
+        path = arguments.get("path", serving_models.exported(kind))
+        _, comparisons = check.compare(path, source, texts)
+        return {each.signature: each for each in comparisons}
+
+    return run
+
+
+TEXTS = [
+    (b"lorem " * count, b"the quick"[:count])
+    for count in range(chunks.CHUNK_SIZE + 1)
+]
+
+
+def test_all_signatures_of_an_equal_export_are_equal(compare):
+    found = compare("pair", TEXTS)
+    assert set(found) == {"serving_default", "ids", "examples", "classify"}
+    assert all(comparison.is_equal for comparison in found.values())
+
+
+def test_a_missing_output_is_a_difference(compare):
+    def change(name, answers):
+        if name == "examples":
+            del answers["probabilities"]
+        return answers
+
+    found = compare("pair", TEXTS[:2], change)
+    different = [name for name in found if not found[name].is_equal]
+    assert different == ["examples"]
+    assert found["examples"].worst == "probabilities: missing"
+
+
+def test_an_output_that_is_not_known_is_a_difference(compare):
+    found = compare(
+        "pair", TEXTS[:2], lambda _, answers: answers | {"x": np.zeros(2)}
+    )
+    assert not any(comparison.is_equal for comparison in found.values())
+    assert found["ids"].worst == "x: no such output is known"
+
+
+def test_a_missing_signature_is_a_difference(compare, tmp_path):
+    path = serving_models.exported("pair")
+    stored = saved_model_pb2.SavedModel()
+    graph = pathlib.Path(path, saved_model.FILE).read_bytes()
+    stored.ParseFromString(graph)
+    del stored.meta_graphs[0].signature_def["classify"]
+    (tmp_path / saved_model.FILE).write_bytes(stored.SerializeToString())
+    extra = f"{saved_model.EXTRA_FOLDER}/{saved_model.SETTINGS_FILE}"
+    (tmp_path / saved_model.EXTRA_FOLDER).mkdir()
+    (tmp_path / extra).write_text(pathlib.Path(path, extra).read_text())
+    found = compare("pair", TEXTS[:2], path=str(tmp_path))
+    assert [name for name in found if not found[name].is_equal] == ["classify"]
+    assert found["classify"].worst == "the signature is missing"
+    table = report.comparisons_table("2.0", list(found.values()))
+    assert "the signature is missing" in table
+
+
+def test_a_wrong_second_chunk_is_a_difference(compare):
+    def change(name, answers):
+        scores = answers["probabilities" if name != "classify" else "scores"]
+        scores[chunks.CHUNK_SIZE :] = scores[: -chunks.CHUNK_SIZE]
+        return answers
+
+    found = compare("pair", TEXTS, change)
+    assert not any(comparison.is_equal for comparison in found.values())
+
+
+@pytest.mark.parametrize(
+    "kind, contents",
+    [
+        *((kind, "text") for kind in ("pair", "squad", "tagger", "choice")),
+        *((kind, "text") for kind in ("encoder", "regression")),
+        *((kind, "ids") for kind in ("pair", "encoder", "regression")),
+    ],
+)
+def test_what_exports_have_is_what_the_check_wants(kind, contents):
+    source = source_lib.read(serving_models.model_dir(kind))
+    described = saved_model.read_signatures(
+        serving_models.exported(kind, contents)
+    )
+    wanted = source.servable.outputs(contents == saved_model.TEXT)
+    assert {name: set(described[name].outputs) for name in described} == {
+        name: set(outputs) for name, outputs in wanted.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["fill_mask", "embedding", "preprocessor"])
+def test_what_other_kinds_have_is_what_the_check_wants(kind):
+    model, name, settings, _ = serving_models.EXPORTS[kind]
+    described = saved_model.read_signatures(serving_models.exported(kind))
+    wanted = source_lib.make_servable(name, settings).outputs(has_text=True)
+    assert {name: set(described[name].outputs) for name in described} == {
+        name: set(outputs) for name, outputs in wanted.items()
+    }
+
+
+def in_bfloat16(monkeypatch):
+    settings = saved_model.read_settings
+    monkeypatch.setattr(
+        saved_model,
+        "read_settings",
+        lambda path: settings(path) | {"precision": source_lib.BFLOAT16},
+    )
+
+
+def test_other_labels_in_bfloat16_are_bounded(compare, monkeypatch):
+    in_bfloat16(monkeypatch)
+    # Without its shortest text: the model is sure of all these.
+    texts = TEXTS[1:] * 3
+    others = dict(zip(serving_models.PAIR_TASK.labels, ("ja", "nein", "ja")))
+    others = {old.encode(): new.encode() for old, new in others.items()}
+
+    def change_rows(num_rows):
+        def change(name, answers):
+            if name == "serving_default":
+                labels = answers["labels"]
+                wrong = [others[label] for label in labels[:num_rows]]
+                answers["labels"][:num_rows] = wrong
+            return answers
+
+        return change
+
+    # One of each batch, two of 24 texts; then all.
+    found = compare("pair", texts, change_rows(1))
+    assert found["serving_default"].is_equal
+    assert found["serving_default"].num_wrong == 2
+    table = report.comparisons_table("2.0", list(found.values()))
+    assert "2 changed (8.3%)" in table
+    found = compare("pair", texts, change_rows(24))
+    assert [name for name in found if not found[name].is_equal] == [
+        "serving_default"
+    ]
+    assert found["serving_default"].num_changed == 24
+    assert found["serving_default"].worst.startswith("24 texts")
+    assert found["ids"].num_changed == 0
+
+
+def test_labels_that_the_model_cannot_tell_are_counted_only():
+    trained = {
+        "labels": np.array([b"nein", b"ja", b"ja"], object),
+        "probabilities": np.array(
+            [[0.36, 0.3, 0.34], [0.2, 0.7, 0.1], [0.0, 1.0, 0.0]]
+        ),
+    }
+    source = source_lib.read(serving_models.model_dir("pair"))
+    answer = trained | {
+        "labels": np.array(["vielleicht¿".encode(), b"nein", b"?"], object)
+    }
+    settled = source.servable.settle_ties(source, [], trained, answer, 0.1)
+    assert settled["labels"].tolist() == [
+        "vielleicht¿".encode(),
+        b"ja",
+        b"ja",
+    ]
+    found = check._compare_batch(
+        source, [(b"",)] * 3, trained, answer, (), check.BFLOAT16_TOLERANCE
+    )
+    assert found == (0.0, "labels of b''", 2, 3)
+
+
+def test_a_tagger_that_finds_nothing_is_equal(monkeypatch, compare):
+    module = serving_models.loaded("tagger")
+    source = source_lib.read(serving_models.model_dir("tagger"))
+    monkeypatch.setattr(source_lib, "read", lambda path: source)
+    here = source.model.classification_head.dense.bias
+    (there,) = (
+        variable
+        for variable in module.variables
+        if variable.shape == here.shape and np.array_equal(variable, here.value)
+    )
+    before = there.numpy()
+    outside = before + np.float32([99.0, 0, 0, 0, 0])
+    try:
+        here.assign(outside)
+        there.assign(outside)
+        found = compare("tagger", [(text,) for text, _ in TEXTS])
+    finally:
+        there.assign(before)
+    assert all(comparison.is_equal for comparison in found.values())
+
+
+def test_other_entities_in_bfloat16_are_counted(compare, monkeypatch):
+    in_bfloat16(monkeypatch)
+    texts = [(b"the quick lorem, the.",)] + [(b"",)] * 10
+
+    def change(name, answers):
+        # The first entity is lost, and the place that it had.
+        if name == "serving_default":
+            assert answers["num_entities"][0] > 0
+            answers["num_entities"][0] -= 1
+            for key in ("labels", "starts", "limits", "scores"):
+                answers[key] = answers[key][:, 1:]
+        return answers
+
+    found = compare("tagger", texts, change)["serving_default"]
+    assert found.is_equal
+    assert (found.num_changed, found.num_wrong) == (1, 1)
+
+
+def test_a_process_that_hangs_is_an_error_of_one_line(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nsleep 300 & echo $! > {tmp_path}/pid; wait")
+    python.chmod(0o755)
+    with pytest.raises(ValueError, match="none in 0.5 seconds") as error:
+        caller.call("/servable", [], str(python), timeout_seconds=0.5)
+    assert str(error.value).startswith("/servable must be loaded")
+    assert "\n" not in str(error.value)
+    # What it had started is gone too.
+    pid = (tmp_path / "pid").read_text().strip()
+    state = pathlib.Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_the_time_limit_is_that_of_one_answer(tmp_path, monkeypatch):
+    answers = tmp_path / "answers"
+    clock = iter(range(100))
+    monkeypatch.setattr(caller.time, "monotonic", lambda: next(clock))
+    waits = []
+
+    class Process:
+        def wait(self, timeout):
+            waits.append(timeout)
+            if len(waits) <= 20:
+                answers.write_bytes(b"x" * len(waits))
+            raise subprocess.TimeoutExpired("python", timeout)
+
+    caller._wait(Process(), str(answers), 5)
+    assert len(waits) == 25
 
 
 def test_another_process_that_fails_is_an_error_with_its_last_words():

@@ -7,6 +7,7 @@ from bert_tf.checkpoints import hugging_face
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import signatures
 from bert_tf.serving.servable import Servable
+from bert_tf.serving.servable import are_as_good
 from bert_tf.tasks.glue import GlueTask
 
 
@@ -22,6 +23,11 @@ class Classification(Servable):
     def __init__(self, task):
         self.task = task
         self.text_features = task.text_features
+        self.outputs_of_ids = self.outputs_of_strings = (
+            ("labels", "probabilities", "classes")
+            if task.labels
+            else ("scores",)
+        )
 
     def load(self, model_dir, dtype=None):
         return checkpoints.load(
@@ -30,6 +36,14 @@ class Classification(Servable):
             num_labels=self.task.num_outputs,
             dtype=dtype,
         )
+
+    def outputs(self, has_text):
+        method = (
+            {signatures.CLASSIFY: ("classes", "scores")}
+            if self.task.labels
+            else {signatures.REGRESS: ("outputs",)}
+        )
+        return super().outputs(has_text) | method
 
     def make_signatures(self, module, source):
         return signatures.task_signatures(module, self.task)
@@ -45,6 +59,23 @@ class Classification(Servable):
         return answers | {
             "classes": np.array([names] * len(texts), object),
             "scores": answers["probabilities"],
+        }
+
+    def settle_ties(self, source, texts, trained, answers, tolerance):
+        labels = answers.get("labels")
+        if labels is None or labels.shape != trained["labels"].shape:
+            return trained
+        numbers = {
+            label.encode(): number
+            for number, label in enumerate(self.task.labels)
+        }
+        is_as_good = are_as_good(
+            np.array([numbers.get(label, -1) for label in labels]),
+            trained["probabilities"],
+            tolerance,
+        )
+        return trained | {
+            "labels": np.where(is_as_good, labels, trained["labels"])
         }
 
 

@@ -39,6 +39,7 @@ class Embedding(Servable):
     SETTINGS = ("embedding", "normalize")
     # The Hub's, so that its preprocessor may stand before.
     input_names = INPUT_NAMES
+    outputs_of_ids = outputs_of_strings = (OUTPUT,)
 
     def __init__(self, embedding=MEAN, normalize=False):
         if embedding not in EMBEDDINGS:

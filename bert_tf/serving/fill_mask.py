@@ -9,6 +9,9 @@ from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks import fill_mask
 
+# The largest difference between equal probabilities.
+_TIE = 1e-5
+
 
 class FillMask(Servable):
     """Of each mask the likeliest tokens, and the text with each in its place.
@@ -22,6 +25,8 @@ class FillMask(Servable):
 
     KIND = "fill_mask"
     SETTINGS = ("top_k",)
+    outputs_of_ids = ("tokens", "ids", "scores", "num_masks")
+    outputs_of_strings = (*outputs_of_ids, "sequences")
 
     def __init__(self, top_k=5):
         if top_k < 1:
@@ -94,15 +99,21 @@ class FillMask(Servable):
         scores = np.take_along_axis(trained["probabilities"], ids, axis=2)
         place = np.arange(ids.shape[1])[:, np.newaxis]
         is_mask = place < trained["num_masks"][:, np.newaxis, np.newaxis]
+        # Of many tokens all are unlikely: a coarse tolerance is a share.
+        tolerance = np.minimum(
+            tolerance, np.maximum(_TIE, tolerance * trained["scores"])
+        )
         is_as_good = np.abs(scores - trained["scores"]) <= tolerance
-        if not np.all(is_as_good | ~is_mask):
-            return trained
+        is_row = np.all(is_as_good | ~is_mask, axis=(1, 2), keepdims=True)
+        is_mask = is_mask & is_row
         spelled = np.array(
             [token.encode() for token in source.preprocessor.vocabulary.tokens]
         )
         settled = trained | {
             "ids": np.where(is_mask, ids, trained["ids"]),
-            "tokens": np.where(is_mask, spelled[ids], b"").astype(object),
+            "tokens": np.where(
+                is_mask, spelled[ids].astype(object), trained["tokens"]
+            ),
         }
         filled = fill_mask.fill(_column(texts), settled).numpy()
         return settled | {"sequences": filled}

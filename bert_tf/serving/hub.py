@@ -29,6 +29,10 @@ class Encoder(Servable):
 
     KIND = "encoder"
     input_names = INPUT_NAMES
+    outputs_of_ids = outputs_of_strings = (
+        *("pooled_output", "default", "sequence_output", "encoder_outputs"),
+        features.INPUT_MASK,
+    )
 
     def load(self, model_dir, dtype=None):
         with reader.open_checkpoint(model_dir) as checkpoint:

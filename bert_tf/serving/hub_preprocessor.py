@@ -20,6 +20,13 @@ class Preprocessing(Servable):
 
     KIND = "preprocessor"
     input_names = INPUT_NAMES
+    outputs_of_strings = tuple(INPUT_NAMES.values())
+
+    def outputs(self, has_text):
+        outputs = super().outputs(has_text)
+        # Ids are what it makes.
+        outputs.pop(signatures.IDS, None)
+        return outputs
 
     def load(self, model_dir, dtype=None):
         return None

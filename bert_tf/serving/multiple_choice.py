@@ -1,5 +1,6 @@
 """Multiple choice as it is served: which of its choices a context has."""
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
@@ -9,6 +10,7 @@ from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
+from bert_tf.serving.servable import are_as_good
 from bert_tf.tasks import multiple_choice_source
 from bert_tf.text import packing
 
@@ -39,6 +41,7 @@ class MultipleChoice(Servable):
 
     KIND = "task"
     MODULE = MultipleChoiceModule
+    outputs_of_ids = outputs_of_strings = ("choice", "probabilities")
 
     def __init__(self, task):
         self.task = task
@@ -46,6 +49,12 @@ class MultipleChoice(Servable):
 
     def load(self, model_dir, dtype=None):
         return checkpoints.load(model_dir, BertMultipleChoice, dtype=dtype)
+
+    def outputs(self, has_text):
+        outputs = super().outputs(has_text)
+        if not has_text:
+            del outputs[signatures.EXAMPLES]
+        return outputs
 
     def make_signatures(self, module, source):
         def answer(inputs):
@@ -76,6 +85,15 @@ class MultipleChoice(Servable):
     def trained_answers(self, source, inputs, texts):
         answers = self.task.decode(source.model(inputs))
         return {name: value.numpy() for name, value in answers.items()}
+
+    def settle_ties(self, source, texts, trained, answers, tolerance):
+        choice = answers.get("choice")
+        if choice is None or choice.shape != trained["choice"].shape:
+            return trained
+        is_as_good = are_as_good(choice, trained["probabilities"], tolerance)
+        return trained | {
+            "choice": np.where(is_as_good, choice, trained["choice"])
+        }
 
     def hard_texts(self, num_strings):
         # Each hard string as context and, one further on, as every choice.

@@ -51,9 +51,20 @@ class QuestionAnswering(Servable):
 
     KIND = "task"
     text_features = (QUESTION, CONTEXT)
+    outputs_of_ids = (
+        *("start_logits", "end_logits", "token_starts", "token_ends"),
+        *("token_scores", "null_scores"),
+    )
+    SCORES_OF_CHOICES = ("scores",)
 
     def __init__(self, task):
         self.task = task
+        names = (*_NBEST, "scores")
+        self.outputs_of_strings = (
+            *names,
+            *(f"nbest_{name}" for name in names),
+            *(("null_odds",) if task.version_2_with_negative else ()),
+        )
 
     def load(self, model_dir, dtype=None):
         return checkpoints.load(model_dir, BertSpanPredictor, dtype=dtype)

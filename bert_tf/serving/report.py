@@ -13,7 +13,12 @@ def comparisons_table(version, comparisons):
     is_exact = tolerance == check.TOLERANCE
     rows = [("signature", "texts", "max difference", "", "at")]
     for comparison in comparisons:
-        verdict = "equal" if is_exact else f"{comparison.num_changed} changed"
+        share = comparison.num_changed / max(comparison.num_texts, 1)
+        verdict = (
+            "equal"
+            if is_exact
+            else f"{comparison.num_changed} changed ({share:.1%})"
+        )
         if not comparison.is_equal:
             verdict = "DIFFERENT"
         # What bfloat16 costs is worth knowing where it is in bounds too.

@@ -7,8 +7,10 @@ warm-up and the check know no more of a kind than is here.
 
 import abc
 
+import numpy as np
 import tensorflow as tf
 
+from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.module import ServingModule
 
@@ -25,6 +27,11 @@ class Servable(abc.ABC):
         SETTINGS: Names of the arguments that an exporter's user can give,
             which are attributes too.
         MODULE: The class of the root object of the SavedModel.
+        outputs_of_ids: Names of what is answered to ids.
+        outputs_of_strings: Names of what is answered to strings.
+        SCORES_OF_CHOICES: Of the outputs the numbers that belong to the
+            strings and integers beside them: where another is chosen they
+            are another's.
     """
 
     KIND = None
@@ -32,6 +39,9 @@ class Servable(abc.ABC):
     SETTINGS = ()
     text_features = None
     input_names = {}
+    outputs_of_ids = ()
+    outputs_of_strings = ()
+    SCORES_OF_CHOICES = ()
 
     @property
     def settings(self):
@@ -73,6 +83,23 @@ class Servable(abc.ABC):
     @abc.abstractmethod
     def make_signatures(self, module, source):
         """Returns {name: ConcreteFunction} of what `make_module` returned."""
+
+    def outputs(self, has_text):
+        """Returns what an export must have: {signature: names of outputs}.
+
+        Args:
+            has_text: Whether it takes strings, or ids only.
+        """
+        if not has_text:
+            return {
+                signatures.DEFAULT: self.outputs_of_ids,
+                signatures.EXAMPLES: self.outputs_of_ids,
+            }
+        return {
+            signatures.IDS: self.outputs_of_ids,
+            signatures.DEFAULT: self.outputs_of_strings,
+            signatures.EXAMPLES: self.outputs_of_strings,
+        }
 
     @abc.abstractmethod
     def trained_answers(self, source, inputs, texts):
@@ -125,3 +152,18 @@ class Servable(abc.ABC):
     def hard_texts(self, num_strings):
         """Returns rows of strings that would show a difference."""
         return texts_lib.hard_texts(num_strings)
+
+
+def are_as_good(chosen, scores, tolerance):
+    """Returns whether what rows chose has their best score: bool `[B]`.
+
+    Args:
+        chosen: int `[B]`; what is out of range is not as good.
+        scores: `[B, C]`.
+        tolerance: As of `Servable.settle_ties`.
+    """
+    num_choices = scores.shape[1]
+    rows = np.arange(len(chosen))
+    found = scores[rows, np.clip(chosen, 0, num_choices - 1)]
+    is_choice = (chosen >= 0) & (chosen < num_choices)
+    return is_choice & (scores.max(axis=1) - found <= tolerance)

@@ -36,6 +36,8 @@ def main():
             request = _decode(record.numpy())
             signature = request.pop(SIGNATURE).numpy().decode("utf-8")
             writer.write(_encode(signatures[signature](**request)))
+            # Who waits sees that answers come.
+            writer.flush()
 
     unwanted = _modules_of("keras", "tf_keras") - keras_before
     unwanted |= _modules_of("bert_tf")

@@ -26,6 +26,8 @@ from bert_tf.text import tokenizer as tokenizer_lib
 # Of ids: the probabilities of every token's tags, [B, L, num_labels].
 TOKEN_PROBABILITIES = "token_probabilities"
 _BATCH_SIZE = 64
+# What stands beyond the entities of a row.
+_BEYOND = {"labels": b"", "starts": -1, "limits": -1, "scores": 0.0}
 
 
 class Tagging(Servable):
@@ -46,6 +48,15 @@ class Tagging(Servable):
     """
 
     KIND = "task"
+    outputs_of_ids = (TOKEN_PROBABILITIES, "classes")
+    outputs_of_strings = (
+        "num_entities",
+        "labels",
+        "starts",
+        "limits",
+        "scores",
+    )
+    SCORES_OF_CHOICES = ("scores",)
 
     def __init__(self, task):
         self.task = task
@@ -107,6 +118,20 @@ class Tagging(Servable):
             "classes": np.array([classes] * len(texts), object),
             features.INPUT_MASK: inputs[features.INPUT_MASK].numpy(),
             **_trained_entities(source, [text for (text,) in texts]),
+        }
+
+    def settle_ties(self, source, texts, trained, answers, tolerance):
+        # Not ties, but room for as many entities as were answered: the rows
+        # that have another number of them differ in that.
+        if "num_entities" not in answers:
+            return trained
+        most = answers["num_entities"].max(initial=0)
+        if answers["labels"].shape[1:] != (most,):
+            return trained
+        after = [(0, 0), (0, max(0, most - trained["labels"].shape[1]))]
+        return trained | {
+            name: np.pad(trained[name], after, constant_values=value)[:, :most]
+            for name, value in _BEYOND.items()
         }
 
 
@@ -217,17 +242,14 @@ def _trained_entities(source, texts):
             ]
         )
     most = max(map(len, rows))
+    dtypes = {"labels": object, "scores": np.float32}
     answers = {
-        "num_entities": np.array([len(row) for row in rows], np.int32),
-        "labels": np.full((len(rows), most), b"", object),
-        "starts": np.full((len(rows), most), -1, np.int32),
-        "limits": np.full((len(rows), most), -1, np.int32),
-        "scores": np.zeros((len(rows), most), np.float32),
-    }
-    names = ("labels", "starts", "limits", "scores")
+        name: np.full((len(rows), most), value, dtypes.get(name, np.int32))
+        for name, value in _BEYOND.items()
+    } | {"num_entities": np.array([len(row) for row in rows], np.int32)}
     for row, entities in enumerate(rows):
         for index, entity in enumerate(entities):
-            for name, value in zip(names, entity):
+            for name, value in zip(_BEYOND, entity):
                 answers[name][row, index] = value
     return answers
 
