@@ -273,7 +273,7 @@ def whole_folder(path, last=None):
     if is_remote(path):
         with tempfile.TemporaryDirectory() as temporary:
             yield temporary
-            _copy_folder(temporary, path, last)
+            copy_folder(temporary, path, last)
         return
     parent = os.path.dirname(path) or "."
     make_folder(parent)
@@ -289,7 +289,8 @@ def whole_folder(path, last=None):
         raise
 
 
-def _copy_folder(source, target, last):
+def copy_folder(source, target, last):
+    """Copies a local folder's files into a store, the one named `last` last."""
     names = [
         os.path.relpath(os.path.join(folder, name), source)
         for folder, _, in_folder in os.walk(source)

@@ -19,6 +19,7 @@ With --contents=ids it takes ids only, and needs no tensorflow_text.
 from absl import flags
 
 from bert_tf import program
+from bert_tf.serving import caller
 from bert_tf.serving import embedding
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
@@ -85,7 +86,7 @@ _SERVING_PRECISION = flags.DEFINE_enum(
     source.PRECISIONS,
     "Arithmetic of the layers and form of their weights. What bfloat16 costs "
     "is printed: the largest difference from float32 and how many texts get "
-    "another label.",
+    "another label; too many are an error.",
 )
 _FREEZE = flags.DEFINE_bool(
     "freeze",
@@ -112,6 +113,13 @@ _CHECK_FILE = flags.DEFINE_string(
     "Texts to check on as well, e.g. the dev.tsv or SQuAD's JSON that the "
     "model was tuned with; or a text a line, the two of a pair separated by a "
     "tab.",
+)
+_TIMEOUT_SECONDS = flags.DEFINE_integer(
+    "timeout_seconds",
+    caller.TIMEOUT_SECONDS,
+    "Of the check: longest wait for the SavedModel to be loaded, and for each "
+    "answer.",
+    lower_bound=1,
 )
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(
     "warmup_batch_sizes",
@@ -141,6 +149,7 @@ def main(_):
             is_frozen=_FREEZE.value,
             is_checked=_CHECK.value,
             check_file=_CHECK_FILE.value,
+            timeout_seconds=_TIMEOUT_SECONDS.value,
             warmup_batch_sizes=[
                 int(size) for size in _WARMUP_BATCH_SIZES.value
             ],

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import uuid
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import serving_models
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf import files
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import allowed_ops
 from bert_tf.serving import exporter
@@ -44,9 +46,13 @@ def fast_save(monkeypatch):
 
 
 def export(tmp_path, **arguments):
+    return export_to(tmp_path / "name", **arguments)
+
+
+def export_to(export_dir, **arguments):
     return exporter.export(
         serving_models.model_dir("encoder"),
-        tmp_path / "name",
+        export_dir,
         **({"is_checked": False} | arguments),
     )
 
@@ -85,6 +91,66 @@ def test_versions_count_up_and_none_is_overwritten(tmp_path, fast_save):
     assert len(fast_save) == 3
     assert saved_model.newest(tmp_path / "name").endswith("/8")
     assert saved_model.newest(tmp_path / "name" / "7").endswith("/7")
+
+
+@pytest.fixture(params=["local", "remote"])
+def export_dir(request, tmp_path):
+    if request.param == "local":
+        return str(tmp_path / "name")
+    return f"ram://{uuid.uuid4().hex}/name"
+
+
+def test_exports_at_once_get_a_version_each(export_dir, fast_save, monkeypatch):
+    save = exporter.save
+    inner = []
+
+    def save_while_another_exports(*arguments):
+        save(*arguments)
+        if not inner:
+            inner.append(None)
+            inner[0] = export_to(export_dir, keep_versions=1)
+
+    export_to(export_dir)
+    monkeypatch.setattr(exporter, "save", save_while_another_exports)
+    outer = export_to(export_dir, keep_versions=1)
+    assert inner[0].path == f"{export_dir}/2"
+    assert inner[0].pruned == (1,)
+    assert outer.path == f"{export_dir}/3"
+    # Neither removes what the other made.
+    assert outer.pruned == ()
+    assert files.list_folder(export_dir) == ["2", "3"]
+    for version in ("2", "3"):
+        assert files.exists(f"{export_dir}/{version}/saved_model.pb")
+
+
+def test_a_given_version_that_another_exporter_took(
+    export_dir, fast_save, monkeypatch
+):
+    save = exporter.save
+
+    def save_after_another(*arguments):
+        save(*arguments)
+        files.write_text(f"{export_dir}/007/saved_model.pb", "another's")
+
+    monkeypatch.setattr(exporter, "save", save_after_another)
+    with pytest.raises(ValueError, match="version=7; .* another's by now"):
+        export_to(export_dir, version=7)
+    assert files.list_folder(export_dir) == ["007"]
+
+
+def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):
+    for name in ("0001", "9" * 20):
+        files.write_text(f"{export_dir}/{name}/saved_model.pb", "old")
+    assert saved_model.versions(export_dir) == [1]
+    assert saved_model.newest(export_dir) == f"{export_dir}/0001"
+    with pytest.raises(ValueError, match="version=1; in .*: 1"):
+        export_to(export_dir, version=1)
+    with pytest.raises(ValueError, match="of 63 bits"):
+        export_to(export_dir, version=2**63)
+    exported = export_to(export_dir, keep_versions=1)
+    assert exported.path == f"{export_dir}/2"
+    assert exported.pruned == (1,)
+    assert files.list_folder(export_dir) == ["2", "9" * 20]
 
 
 def test_a_failing_save_leaves_nothing(tmp_path, monkeypatch):

@@ -8,7 +8,9 @@ import tempfile
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.serving import caller
 from bert_tf.serving import check
+from bert_tf.serving import publishing
 from bert_tf.serving import report
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
@@ -83,10 +85,13 @@ def export(
     is_frozen=False,
     is_checked=True,
     check_file=None,
+    timeout_seconds=caller.TIMEOUT_SECONDS,
     warmup_batch_sizes=(),
     keep_versions=None,
 ):
     """Writes `export_dir/version/` from a model folder.
+
+    Others may export into the same folder meanwhile: each gets a version.
 
     Args:
         model_dir: A model folder: a fine-tuned one becomes what its task
@@ -103,6 +108,7 @@ def export(
             compared with the trained model's.
         check_file: None, or a file of texts to compare on as well; see
             `check.read_texts`.
+        timeout_seconds: Of the check, as of `caller.calling`.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
             request a signature; needs tensorflow-serving-api.
         keep_versions: How many versions stay, the newest ones by number and
@@ -122,12 +128,13 @@ def export(
         )
     export_dir = os.fspath(export_dir).rstrip("/")
     present = saved_model.versions(export_dir)
-    if version is None:
-        version = max(present, default=0) + 1
-    if version < 0 or version in present:
+    # Where it is not given its number is found when it is whole.
+    number = publishing.next_version(export_dir) if version is None else version
+    if not 0 <= number <= saved_model.MAX_VERSION or number in present:
         raise ValueError(
-            "`version` must be a number from 0 that is not there yet. "
-            f"Received: version={version}; in {export_dir}: "
+            "`version` must be a number from 0, of 63 bits, that is not there "
+            "yet. "
+            f"Received: version={number}; in {export_dir}: "
             f"{', '.join(map(str, present)) or 'none'}."
         )
     if keep_versions is not None and keep_versions < 1:
@@ -151,8 +158,7 @@ def export(
     texts = source.servable.hard_texts(len(source.text_features))
     if check_file is not None:
         texts = texts + check.read_texts(check_file, source)
-    path = f"{export_dir}/{version}"
-    with files.whole_folder(path, last=saved_model.FILE) as temporary:
+    with publishing.work_folder(export_dir) as temporary:
         save(source, temporary, contents)
         if warmup_batch_sizes:
             warmup.write_requests(
@@ -166,18 +172,27 @@ def export(
             trained = source
             if precision != source_lib.FLOAT32:
                 trained = check.source_of(temporary, model_dir)
-            release, comparisons = check.compare(temporary, trained, texts)
+            release, comparisons = check.compare(
+                temporary, trained, texts, timeout_seconds=timeout_seconds
+            )
             table = report.comparisons_table(release, comparisons)
             if not all(comparison.is_equal for comparison in comparisons):
                 raise ValueError(
                     f"The SavedModel does not answer as {model_dir} does; "
                     f"nothing was exported.\n{table}"
                 )
-        exported = _describe(path, temporary, table)
-    if keep_versions is None:
-        return exported
-    pruned = saved_model.prune(export_dir, keep_versions, keep=version)
-    return dataclasses.replace(exported, pruned=tuple(pruned))
+        exported = _describe(temporary, table)
+        version = publishing.publish(temporary, export_dir, version)
+    pruned = ()
+    if keep_versions is not None:
+        pruned = tuple(
+            saved_model.prune(
+                export_dir, keep_versions, keep=version, among=present
+            )
+        )
+    return dataclasses.replace(
+        exported, path=f"{export_dir}/{version}", pruned=pruned
+    )
 
 
 def save(source, folder, contents=saved_model.TEXT):
@@ -225,11 +240,11 @@ def save(source, folder, contents=saved_model.TEXT):
     )
 
 
-def _describe(path, folder, check_table):
+def _describe(folder, check_table):
     text_ops, core_ops = saved_model.read_ops(folder)
     variables = f"{folder}/variables"
     return Export(
-        path=path,
+        path=folder,
         signatures=saved_model.read_signatures(folder),
         text_ops=text_ops,
         num_core_ops=len(core_ops),

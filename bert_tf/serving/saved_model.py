@@ -10,6 +10,8 @@ from bert_tf import files
 from bert_tf.serving import allowed_ops
 
 FILE = "saved_model.pb"
+# Servers read the number of a version into 64 bits.
+MAX_VERSION = 2**63 - 1
 # Beside the graph: files that TensorFlow Serving looks for, and ours.
 EXTRA_FOLDER = "assets.extra"
 SETTINGS_FILE = "bert_tf.json"
@@ -25,14 +27,19 @@ _INTERNAL_SIGNATURE_PREFIX = "__saved_model"
 
 def versions(export_dir):
     """Returns the version numbers in a servable's folder, ascending."""
+    return sorted({number for number, _ in _folders(export_dir)})
+
+
+def _folders(export_dir):
+    """Returns (number, name) of the versions: 0001 is number 1 to servers."""
     return sorted(
-        int(name)
+        (int(name), name)
         for name in files.list_folder(export_dir)
-        if name.isascii() and name.isdigit()
+        if name.isascii() and name.isdigit() and int(name) <= MAX_VERSION
     )
 
 
-def prune(export_dir, num_versions, keep):
+def prune(export_dir, num_versions, keep, among=None):
     """Removes all but the newest versions of a servable.
 
     Folders of other names, and of versions that are not whole, stay.
@@ -41,18 +48,26 @@ def prune(export_dir, num_versions, keep):
         export_dir: The servable's folder.
         num_versions: How many versions stay.
         keep: The number of a version that stays in any case, and counts.
+        among: Numbers of versions, the others of which stay too: those that
+            another exporter wrote since. None for all.
 
     Returns:
         The numbers of those removed.
     """
-    old = [
-        version
-        for version in versions(export_dir)
-        if version != keep and files.exists(f"{export_dir}/{version}/{FILE}")
-    ]
-    removed = old[: max(0, len(old) - (num_versions - 1))]
-    for version in removed:
-        files.remove(f"{export_dir}/{version}")
+    paths = {}
+    for number, name in _folders(export_dir):
+        path = f"{export_dir}/{name}"
+        is_old = number != keep and (among is None or number in among)
+        if is_old and files.exists(f"{path}/{FILE}"):
+            paths.setdefault(number, []).append(path)
+    removed = sorted(paths)[: max(0, len(paths) - (num_versions - 1))]
+    for path in (path for number in removed for path in paths[number]):
+        try:
+            files.remove(path)
+        except (OSError, tf.errors.NotFoundError):
+            # Two exporters may remove it at once.
+            if files.exists(path):
+                raise
     return removed
 
 
@@ -65,9 +80,9 @@ def newest(path):
     path = os.fspath(path).rstrip("/")
     if files.exists(f"{path}/{FILE}"):
         return path
-    for version in reversed(versions(path)):
-        if files.exists(f"{path}/{version}/{FILE}"):
-            return f"{path}/{version}"
+    for _, name in reversed(_folders(path)):
+        if files.exists(f"{path}/{name}/{FILE}"):
+            return f"{path}/{name}"
     raise ValueError(
         f"{path}: holds neither {FILE} nor a version's folder with one."
     )

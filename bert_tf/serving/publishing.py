@@ -1,0 +1,131 @@
+"""Exports get their place: a version's number is that of one exporter alone.
+
+A server takes any folder with a number as soon as it is there. On a local disk
+a folder gets its name when it is whole, and the system gives a name once. An
+object store copies the files one by one and gives a name to whoever writes it:
+there an exporter first claims the number, by an object of its own beside the
+versions, and has it if it then finds no other's claim. Where two find each
+other neither has it, and both try again.
+"""
+
+import contextlib
+import errno
+import os
+import random
+import re
+import shutil
+import tempfile
+import time
+import uuid
+
+from bert_tf import files
+from bert_tf.serving import saved_model
+
+_CLAIM = re.compile(r"\.([0-9]+)\.[0-9a-f]{32}\.claim")
+# Two who found each other's claims do not try again in one moment.
+_MAX_PAUSE_SECONDS = 2.0
+
+
+@contextlib.contextmanager
+def work_folder(export_dir):
+    """Yields a local folder to be published; what is left of it is removed."""
+    if files.is_remote(export_dir):
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+        return
+    files.make_folder(export_dir)
+    # On the same disk, and of a name that is no version's.
+    folder = tempfile.mkdtemp(prefix=".export.", dir=export_dir)
+    os.chmod(folder, 0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish(folder, export_dir, version=None):
+    """Makes a local folder a version of a servable.
+
+    Args:
+        folder: What `work_folder` yielded, with a SavedModel in it.
+        export_dir: The servable's folder.
+        version: Its number; the one after the highest there if None.
+
+    Returns:
+        The number.
+
+    Raises:
+        ValueError: If another exporter took or claims that `version`.
+    """
+    take = _copy if files.is_remote(export_dir) else _rename
+    while True:
+        number = next_version(export_dir) if version is None else version
+        is_free = number not in saved_model.versions(export_dir)
+        if is_free and take(folder, export_dir, number):
+            return number
+        if version is not None:
+            claims = _claims(export_dir, version)
+            raise ValueError(
+                "`version` must be a number that no other exporter takes. "
+                f"Received: version={version}; in {export_dir}: "
+                + (
+                    f"{', '.join(claims)}, to be removed if no exporter runs."
+                    if claims
+                    else "another's by now."
+                )
+            )
+
+
+def next_version(export_dir):
+    """Returns the number after the highest that is there or claimed."""
+    claimed = (
+        int(match[1])
+        for match in map(_CLAIM.fullmatch, files.list_folder(export_dir))
+        if match
+    )
+    return max((*saved_model.versions(export_dir), *claimed), default=0) + 1
+
+
+def _rename(folder, export_dir, number):
+    """Returns whether the folder has got the name."""
+    try:
+        os.rename(folder, f"{export_dir}/{number}")
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            return False
+        raise
+    return True
+
+
+def _copy(folder, export_dir, number):
+    """Returns whether the number was free, and the files are copied."""
+    claim = f"{export_dir}/.{number}.{uuid.uuid4().hex}.claim"
+    target = f"{export_dir}/{number}"
+    files.write_text(claim, "")
+    try:
+        if len(_claims(export_dir, number)) > 1:
+            time.sleep(random.uniform(0.0, _MAX_PAUSE_SECONDS))
+            return False
+        # Who had the number gave up its claim once all files were there.
+        if number in saved_model.versions(export_dir):
+            return False
+        try:
+            files.copy_folder(folder, target, last=saved_model.FILE)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                files.remove(target)
+            raise
+    finally:
+        # One that is left over costs a number, no more.
+        with contextlib.suppress(Exception):
+            files.remove(claim)
+    return True
+
+
+def _claims(export_dir, number):
+    """Returns the names of the claims to a number."""
+    return [
+        name
+        for name in files.list_folder(export_dir)
+        if (match := _CLAIM.fullmatch(name)) and int(match[1]) == number
+    ]

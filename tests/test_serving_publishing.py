@@ -1,0 +1,135 @@
+"""A version's number is that of one exporter, on disks and in object stores.
+
+The store is TensorFlow's in-memory file system, which like gs:// is reached
+through tf.io.gfile alone, and copies file by file.
+"""
+
+import os
+import uuid
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.serving import publishing
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(publishing, "_MAX_PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def store():
+    path = f"ram://{uuid.uuid4().hex}/name"
+    tf.io.gfile.makedirs(path)
+    return path
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Returns a function: a local folder with two files, to be published."""
+
+    def make(words):
+        folder = tmp_path / words
+        (folder / "variables").mkdir(parents=True)
+        (folder / "variables" / "data").write_text(words)
+        (folder / "saved_model.pb").write_text(words)
+        return str(folder)
+
+    return make
+
+
+def read(folder):
+    return [
+        files.read_text(f"{folder}/{name}")
+        for name in ("saved_model.pb", "variables/data")
+    ]
+
+
+def test_who_publishes_while_files_are_copied_takes_the_next_number(
+    store, make, monkeypatch
+):
+    copy = files.copy_folder
+    numbers = []
+
+    def copy_while_another_does(source, target, last):
+        monkeypatch.setattr(files, "copy_folder", copy)
+        assert not tf.io.gfile.exists(target)
+        numbers.append(publishing.publish(make("second"), store))
+        copy(source, target, last)
+
+    monkeypatch.setattr(files, "copy_folder", copy_while_another_does)
+    numbers.append(publishing.publish(make("first"), store))
+    assert numbers == [2, 1]
+    assert read(f"{store}/1") == ["first"] * 2
+    assert read(f"{store}/2") == ["second"] * 2
+    # No claim is left.
+    assert files.list_folder(store) == ["1", "2"]
+
+
+def test_two_who_claim_one_number_both_try_again(store, make, monkeypatch):
+    write = files.write_text
+    claims = []
+
+    def write_as_another_does(path, text):
+        write(path, text)
+        claims.append(path)
+        if len(claims) == 1:
+            write(path.replace(path[-38:-6], uuid.uuid4().hex), "")
+
+    monkeypatch.setattr(files, "write_text", write_as_another_does)
+    # The other's claim stays: that exporter was killed.
+    assert publishing.publish(make("first"), store) == 2
+    assert len(claims) == 2
+    assert not files.exists(f"{store}/1")
+    with pytest.raises(ValueError, match=r"version=1; .*\.1\..*\.claim, to be"):
+        publishing.publish(make("second"), store, 1)
+    assert publishing.publish(make("third"), store) == 3
+
+
+def test_a_number_given_up_between_two_looks_is_taken(store, make, monkeypatch):
+    claims = publishing._claims
+
+    def another_is_done(export_dir, number):
+        found = claims(export_dir, number)
+        monkeypatch.setattr(publishing, "_claims", claims)
+        files.write_text(f"{store}/{number}/saved_model.pb", "another's")
+        return found
+
+    monkeypatch.setattr(publishing, "_claims", another_is_done)
+    assert publishing.publish(make("first"), store) == 2
+    assert files.read_text(f"{store}/1/saved_model.pb") == "another's"
+
+
+def test_a_copy_that_fails_leaves_nothing(store, make, monkeypatch):
+    copy = tf.io.gfile.copy
+
+    def copy_the_first(source, target, overwrite):
+        if target.endswith("saved_model.pb"):
+            raise OSError("the store is gone")
+        copy(source, target, overwrite)
+
+    monkeypatch.setattr(tf.io.gfile, "copy", copy_the_first)
+    with pytest.raises(OSError, match="the store is gone"):
+        publishing.publish(make("first"), store)
+    assert files.list_folder(store) == []
+
+
+def test_a_name_that_another_gets_first_is_not_overwritten(
+    make, tmp_path, monkeypatch
+):
+    export_dir = tmp_path / "name"
+    rename = os.rename
+
+    def rename_after_another(source, target):
+        monkeypatch.setattr(os, "rename", rename)
+        rename(make("second"), target)
+        rename(source, target)
+
+    with publishing.work_folder(str(export_dir)) as folder:
+        files.write_text(f"{folder}/saved_model.pb", "first")
+        monkeypatch.setattr(os, "rename", rename_after_another)
+        assert publishing.publish(folder, str(export_dir)) == 2
+    assert read(export_dir / "1") == ["second"] * 2
+    assert files.list_folder(export_dir) == ["1", "2"]
