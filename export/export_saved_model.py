@@ -111,8 +111,8 @@ _CHECK_FILE = flags.DEFINE_string(
     "check_file",
     None,
     "Texts to check on as well, e.g. the dev.tsv or SQuAD's JSON that the "
-    "model was tuned with; or a text a line, the two of a pair separated by a "
-    "tab.",
+    "model was tuned with; a .tsv or .csv with a header that has the columns "
+    "--text_features; or a text a line, the two of a pair separated by a tab.",
 )
 _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "timeout_seconds",

@@ -1,5 +1,6 @@
 """The tasks: their files, losses, decoding and what task.json says."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -21,6 +22,12 @@ SCORE = GlueTask(
     name="score", text_features=("text",), metrics=("pearson", "spearman")
 )
 
+YES_NO = GlueTask(
+    name="t",
+    text_features=("text",),
+    labels=("no", "yes"),
+    metrics=("accuracy",),
+)
 # Of every GLUE task one row of train.tsv and one of test.tsv in the layout of
 # the benchmark, with the texts "A a" and "B b", and its header's column count.
 LAYOUTS = {
@@ -203,6 +210,58 @@ def test_quotes_line_ends_and_byte_order_mark(tmp_path):
     assert examples.texts == (['He said "no', "\"\u2028\x0c '"],)
     assert examples.labels.dtype == np.int32
     assert examples.labels.tolist() == [0, 1]
+
+
+def test_a_csv_is_read_by_its_own_rules(tmp_path):
+    path = tmp_path / "dev.csv"
+    path.write_bytes(
+        '\ufefftext,class\r\n"He said ""no"", twice:\r\nno",no\r\n'
+        'a\t"b,"yes "\r\n'.encode()
+    )
+    tsv_file = tsv.TsvFile(
+        name="dev.csv", text_columns=("text",), label_column="class"
+    )
+    examples = tsv.read_tsv(path, tsv_file, YES_NO)
+    assert examples.texts == (['He said "no", twice:\r\nno', 'a\t"b'],)
+    assert examples.labels.tolist() == [0, 1]
+    for rows, message in (
+        ('"a\nb",no\nc\n', "line 4: a row must have 2 columns. Received: 1"),
+        ('a,no\n"b,no\n', "line 3: unexpected end of data"),
+        ("", "no examples"),
+    ):
+        path.write_text("text,class\n" + rows)
+        with pytest.raises(ValueError, match=f"dev.csv.*{message}"):
+            tsv.read_tsv(path, tsv_file, YES_NO)
+
+
+def test_a_tsv_that_looks_like_a_csv_is_told(tmp_path, caplog):
+    path = write(
+        tmp_path / "dev.tsv", "text\tclass", '"a ""b"""\tno', '"a" b "c"\tno'
+    )
+    tsv_file = tsv.TsvFile(
+        name="dev.tsv", text_columns=("text",), label_column="class"
+    )
+    with caplog.at_level("INFO", logger="absl"):
+        examples = tsv.read_tsv(path, tsv_file, YES_NO)
+    assert examples.texts == (['"a ""b"""', '"a" b "c"'],)
+    assert "dev.tsv: 1 rows have fields in quotation marks" in caplog.text
+
+
+def test_blanks_round_labels_are_left_out_and_counted(tmp_path, caplog):
+    path = write(
+        tmp_path / "train.tsv", "t\tc", "a\tno", "b\t no", "c\tyes\u00a0"
+    )
+    tsv_file = glue_files.named_columns(["t"], "c")["train"]
+    with caplog.at_level("WARNING", logger="absl"):
+        assert tsv.find_labels(path, tsv_file) == ("no", "yes")
+        assert tsv.read_tsv(path, tsv_file, YES_NO).labels.tolist() == [0, 0, 1]
+    assert caplog.text.count("left out the blanks round 2 labels") == 2
+    # A model that was tuned to classes with blanks keeps them.
+    task = dataclasses.replace(YES_NO, labels=(" no", "no", "yes"))
+    assert tsv.read_tsv(path, tsv_file, task).labels.tolist() == [1, 0, 2]
+    write(path, "t\tc", "a\tno", "b\t ")
+    with pytest.raises(ValueError, match="line 3: the label is empty"):
+        tsv.find_labels(path, tsv_file)
 
 
 def test_last_line_needs_no_end(tmp_path):

@@ -411,3 +411,48 @@ def test_development_sets_are_read_as_the_task_reads_them(tmp_path):
     ]
     path.write_bytes(b"one text\nand\tanother\n")
     assert read_texts(path, "encoder") == [(b"one text",), (b"and\tanother",)]
+
+
+def test_columns_of_texts_are_found_by_the_header(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_bytes('\ufefftext\tlabel\nÄ "b"\tja\n'.encode())
+    assert read_texts(path, "encoder") == [('Ä "b"'.encode(),)]
+    path = tmp_path / "dev.csv"
+    path.write_bytes(b'class,label,sentence 1\n"B, b",ja,"""A"""\n')
+    assert read_texts(path, "pair") == [(b'"A"', b"B, b")]
+    path.write_bytes(b"text\none\n")
+    assert read_texts(path, "encoder") == [(b"one",)]
+    # GLUE's test files have other columns than the development sets.
+    path = tmp_path / "test.tsv"
+    path.write_bytes(b"index\tsentence\n0\tA\n")
+    assert read_texts(path, "glue", "sst-2", ("sentence",)) == [(b"A",)]
+    pair = ("question1", "question2")
+    path.write_bytes(
+        b"id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+        b"0\t1\t2\tA\tB\t0\n0\t1\t2\tA\n"
+    )
+    assert read_texts(path, "glue", "qqp", pair) == [(b"A", b"B")]
+
+
+@pytest.mark.parametrize(
+    "name, header, kind",
+    [
+        ("dev.tsv", "sentence\tlabel", "encoder"),
+        ("dev.TSV", "id\tq\tclass", "pair"),
+        ("dev.csv", "sentence,label", "encoder"),
+        ("dev.csv", "sentence", "encoder"),
+        ("dev.csv", "", "encoder"),
+    ],
+)
+def test_rows_of_unknown_columns_are_no_texts(tmp_path, name, header, kind):
+    path = tmp_path / name
+    path.write_text(f"{header}\na\tb\n")
+    with pytest.raises(ValueError, match=f"{name}, line 1: .*--text_features"):
+        read_texts(path, kind)
+
+
+def test_rows_of_another_set_are_not_taken_for_glues(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("id\tlabel\ttext\n7\t0\tA\n")
+    with pytest.raises(ValueError, match="must have the columns sentence: "):
+        read_texts(path, "glue", "sst-2", ("sentence",))

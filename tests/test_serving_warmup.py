@@ -83,15 +83,24 @@ def test_texts_are_as_long_as_can_be(folder):
 
     path = folder("pair")
     warmup.write_requests(path, source, [1], "name")
-    for record in tf.data.TFRecordDataset(
-        f"{path}/assets.extra/tf_serving_warmup_requests"
-    ):
-        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
-        if log.predict_log.request.model_spec.signature_name == "ids":
-            mask = log.predict_log.request.inputs["input_mask"]
-            assert tf.make_ndarray(mask).tolist() == [
-                [1] * serving_models.MAX_SEQ_LENGTH
-            ]
+    logs = [
+        prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        for record in tf.data.TFRecordDataset(
+            f"{path}/assets.extra/tf_serving_warmup_requests"
+        )
+    ]
+    requests = {
+        log.predict_log.request.model_spec.signature_name: (
+            log.predict_log.request.inputs
+        )
+        for log in logs
+    }
+    mask = tf.make_ndarray(requests["ids"]["input_mask"])
+    assert mask.tolist() == [[1] * serving_models.MAX_SEQ_LENGTH]
+    # The strings are as long: each has a word for every place.
+    for name in ("sentence_1", "class_"):
+        (text,) = tf.make_ndarray(requests["serving_default"][name])
+        assert text.split() == [b"the"] * serving_models.MAX_SEQ_LENGTH
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ MOST_CHANGED = 0.1
 # More than a chunk, and no multiple: what is computed in chunks is put together
 # again, the last one being shorter.
 _BATCH_SIZE = chunks.CHUNK_SIZE + 4
+# Tasks of GLUE whose files have a header that calls the texts otherwise.
+_UNNAMED = ("mrpc", "mnli")
 # Outputs with an axis of positions, which is cut to the longest text; values
 # at padding mean nothing. The number is that of the axis.
 _POSITION_AXES = {
@@ -217,8 +219,8 @@ def read_texts(path, source):
     """Reads the texts of a development set, as training read them.
 
     Args:
-        path: A file of the model's task: SQuAD's JSON; or a TSV file of
-            GLUE's columns, or with a header that names the text features.
+        path: A file of the model's task: SQuAD's JSON; or a TSV or CSV file
+            with a header that names the text features, or of GLUE's columns.
             Otherwise a text a line, the two of a pair separated by a tab.
         source: The model's `Source`.
 
@@ -226,8 +228,10 @@ def read_texts(path, source):
         Rows of one or two strings, bytes.
 
     Raises:
-        ValueError: If it is no such file; the message names file and line.
+        ValueError: If it is no such file, or by its name a TSV or CSV whose
+            columns of texts are not known; the message names file and line.
     """
+    path = str(path)
     texts = source.servable.read_texts(path)
     if texts is not None:
         return texts
@@ -240,16 +244,44 @@ def read_texts(path, source):
 
 def _tsv_file(path, source):
     """Returns where the file has the texts, None if it is no TSV."""
-    header = files.read_bytes(path).split(b"\n", 1)[0].decode(errors="replace")
-    names = header.strip("\r").split("\t")
+    is_csv = tsv.is_csv(path)
+    names = _first_row(path, is_csv)
+    text_features = source.text_features
     task_name = getattr(source.task, "name", None)
+    dev = None
     if task_name in glue_files.GLUE_TASKS:
         dev = glue_files.glue_task(task_name).splits[glue_files.DEV]
-        if len(names) > max(*dev.text_columns, dev.label_column):
-            return dataclasses.replace(dev, label_column=None)
-    if len(names) > 1 and set(source.text_features) <= set(names):
-        return tsv.TsvFile(name=path, text_columns=source.text_features)
+    if {*text_features} <= {*names} and (is_csv or len(names) > 1):
+        return tsv.TsvFile(
+            name=path,
+            text_columns=text_features,
+            skip_bad_rows=dev is not None and dev.skip_bad_rows,
+        )
+    if (
+        len(names) == dev.num_columns
+        if dev and dev.num_columns
+        else task_name in _UNNAMED and len(names) > max(dev.text_columns)
+    ):
+        return dataclasses.replace(dev, label_column=None)
+    is_tsv = path.lower().endswith(".tsv")
+    if is_csv or (is_tsv and len(names) != len(text_features)):
+        columns = ", ".join(dict.fromkeys(text_features))
+        raise ValueError(
+            f"{path}, line 1: the header must have the columns {columns}: so "
+            "the strings of the model are called, which --text_features of the "
+            "export names where its task does not. (A file of a text a line must not be called .tsv or "
+            f".csv.) Received: {', '.join(names)[:100]}."
+        )
     return None
+
+
+def _first_row(path, is_csv):
+    if is_csv:
+        _, fields = next(tsv.csv_rows(path), (1, []))
+        return fields
+    # Texts need not be valid UTF-8.
+    line = files.read_bytes(path).split(b"\n", 1)[0].decode(errors="replace")
+    return line.removeprefix("\ufeff").removesuffix("\r").split("\t")
 
 
 def answer_texts(

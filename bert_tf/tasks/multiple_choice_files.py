@@ -10,15 +10,14 @@ Labels count from 0. A file to predict needs none: SWAG's then has no column
 `label`, CODAH's an empty last field, and an object no key "label".
 """
 
-import csv
 import dataclasses
-import io
 import json
 
 import numpy as np
 
 from bert_tf import files
 from bert_tf.tasks import class_names
+from bert_tf.tasks import tsv
 
 # How SWAG's endings are called: with a number from 0 at the end.
 _ENDING = "ending"
@@ -126,35 +125,31 @@ def write_predictions(path, answers):
 
 def _swag_rows(path):
     """Yields (line number, context, choices, label or None)."""
-    text = files.read_text(path).removeprefix("\ufeff")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = next(reader, [])
-        endings = []
-        while f"{_ENDING}{len(endings)}" in header:
-            endings.append(header.index(f"{_ENDING}{len(endings)}"))
-        for name in ("sent1", "sent2", f"{_ENDING}0"):
-            if name not in header:
-                raise ValueError(
-                    f"{path}, line 1: the header must have a column {name!r}. "
-                    f"Received: {', '.join(header)}."
-                )
-        first, second = header.index("sent1"), header.index("sent2")
-        label = header.index("label") if "label" in header else None
-        for row in reader:
-            if len(row) != len(header):
-                raise ValueError(
-                    f"{path}, line {reader.line_num}: a row must have "
-                    f"{len(header)} columns. Received: {len(row)}."
-                )
-            yield (
-                reader.line_num,
-                row[first],
-                [f"{row[second]} {row[ending]}".strip() for ending in endings],
-                None if label is None else row[label],
+    rows = tsv.csv_rows(path)
+    _, header = next(rows, (1, []))
+    endings = []
+    while f"{_ENDING}{len(endings)}" in header:
+        endings.append(header.index(f"{_ENDING}{len(endings)}"))
+    for name in ("sent1", "sent2", f"{_ENDING}0"):
+        if name not in header:
+            raise ValueError(
+                f"{path}, line 1: the header must have a column {name!r}. "
+                f"Received: {', '.join(header)}."
             )
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}.") from error
+    first, second = header.index("sent1"), header.index("sent2")
+    label = header.index("label") if "label" in header else None
+    for line, row in rows:
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path}, line {line}: a row must have "
+                f"{len(header)} columns. Received: {len(row)}."
+            )
+        yield (
+            line,
+            row[first],
+            [f"{row[second]} {row[ending]}".strip() for ending in endings],
+            None if label is None else row[label],
+        )
 
 
 def _codah_rows(path):

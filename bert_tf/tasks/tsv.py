@@ -1,10 +1,16 @@
-"""Reads texts and labels from TSV files.
+"""Reads texts and labels from TSV files, and from CSV files.
 
-Fields are separated by tabs and never quoted: a quotation mark is a character
-like any other, as GLUE's files have them. A line ends at LF or CR LF.
+What a file is its name tells. In a .csv commas separate the fields, and those
+in quotation marks may hold commas, line ends and, doubled, quotation marks
+(RFC 4180). In any other, tabs do, and fields are never quoted: a quotation mark
+is a character like any other, as GLUE's files have them; a line ends at LF or
+CR LF.
 """
 
+import csv
 import dataclasses
+import io
+import itertools
 import math
 
 import numpy as np
@@ -54,6 +60,9 @@ class TsvFile:
 def read_tsv(path, tsv_file, task):
     """Reads a file's texts and labels.
 
+    Blanks round the name of a class are left out, with a warning; but not of
+    one that the task has with its blanks.
+
     Raises:
         ValueError: If the file is missing, not UTF-8 or without examples, or
             a line has another number of columns than the header, or a label
@@ -61,11 +70,16 @@ def read_tsv(path, tsv_file, task):
     """
     texts = tuple([] for _ in tsv_file.text_columns)
     labels = []
+    num_stripped = 0
     for line, texts_of_row, label in _rows(path, tsv_file):
         for column, text in zip(texts, texts_of_row):
             column.append(text)
         if label is not None:
+            if task.labels and label not in task.labels:
+                num_stripped += label != label.strip()
+                label = label.strip()
             labels.append(_parse_label(path, line, label, task))
+    _warn_of_blanks(path, num_stripped)
     if tsv_file.label_column is None:
         return Examples(texts=texts, labels=None)
     dtype = np.int32 if task.labels else np.float32
@@ -73,16 +87,20 @@ def read_tsv(path, tsv_file, task):
 
 
 def find_labels(path, tsv_file):
-    """Returns the distinct labels of a file, sorted.
+    """Returns the distinct labels of a file, sorted, without blanks round them.
 
     Raises:
         ValueError: As `read_tsv` does, and if there are fewer than two.
     """
     labels = set()
+    num_stripped = 0
     for line, _, label in _rows(path, tsv_file):
+        num_stripped += label != label.strip()
+        label = label.strip()
         if not label:
             raise ValueError(f"{path}, line {line}: the label is empty.")
         labels.add(label)
+    _warn_of_blanks(path, num_stripped)
     if len(labels) < 2:
         raise ValueError(
             f"{path}: a classification needs two labels or more. "
@@ -91,17 +109,49 @@ def find_labels(path, tsv_file):
     return tuple(sorted(labels))
 
 
-def _rows(path, tsv_file):
-    """Yields (line number, [text of each feature], label or None)."""
+def is_csv(path):
+    """Returns whether a file's name says that it is a CSV."""
+    return str(path).lower().endswith(".csv")
+
+
+def csv_rows(path):
+    """Yields (number of its first line, fields) of every row of a CSV.
+
+    Raises:
+        ValueError: If the file is missing, not UTF-8, or no CSV; the message
+            names file and line.
+    """
+    text = files.read_text(path).removeprefix("\ufeff")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for fields in reader:
+            yield line, fields
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {error}.") from error
+
+
+def _tsv_rows(path):
+    """Yields (line number, fields)."""
     lines = files.read_text(path).removeprefix("\ufeff").split("\n")
     # Not splitlines(): a sentence may hold U+2028 or a form feed.
-    lines = [line.removesuffix("\r") for line in lines]
-    if not lines[-1]:
+    if not lines[-1].removesuffix("\r"):
         lines.pop()
-    first = 0 if tsv_file.num_columns else 1
-    if len(lines) <= first:
+    for line, text in enumerate(lines, start=1):
+        yield line, text.removesuffix("\r").split("\t")
+
+
+def _rows(path, tsv_file):
+    """Yields (line number, [text of each feature], label or None)."""
+    has_quoting = is_csv(path)
+    rows = csv_rows(path) if has_quoting else _tsv_rows(path)
+    first = next(rows, None)
+    if first is None:
         raise ValueError(f"{path}: there are no examples in the file.")
-    header = lines[0].split("\t")
+    _, header = first
+    if tsv_file.num_columns:
+        rows = itertools.chain([first], rows)
     num_columns = tsv_file.num_columns or len(header)
     text_indices = [
         _column_index(path, column, header) for column in tsv_file.text_columns
@@ -110,9 +160,10 @@ def _rows(path, tsv_file):
     if tsv_file.label_column is not None:
         label_index = _column_index(path, tsv_file.label_column, header)
 
-    num_skipped = 0
-    for number, line in enumerate(lines[first:], start=first + 1):
-        fields = line.split("\t")
+    indices = text_indices + ([] if label_index is None else [label_index])
+    num_rows = num_skipped = num_quoted = 0
+    for number, fields in rows:
+        num_rows += 1
         if len(fields) != num_columns:
             if tsv_file.skip_bad_rows:
                 num_skipped += 1
@@ -121,20 +172,47 @@ def _rows(path, tsv_file):
                 f"{path}, line {number}: a row must have {num_columns} "
                 f"columns. Received: {len(fields)}."
             )
+        if not has_quoting:
+            num_quoted += any(_is_quoted(fields[index]) for index in indices)
         yield (
             number,
             [fields[index] for index in text_indices],
             None if label_index is None else fields[label_index],
         )
-    if num_skipped == len(lines) - first:
+    if not num_rows:
+        raise ValueError(f"{path}: there are no examples in the file.")
+    if num_skipped == num_rows:
         raise ValueError(f"{path}: no row has {num_columns} columns.")
     if num_skipped:
         logging.warning(
             "%s: left out %d of %d rows, which do not have %d columns.",
             path,
             num_skipped,
-            len(lines) - first,
+            num_rows,
             num_columns,
+        )
+    if num_quoted:
+        logging.info(
+            "%s: %d rows have fields in quotation marks, which are part of "
+            "the text: only a file called .csv has quoting.",
+            path,
+            num_quoted,
+        )
+
+
+def _is_quoted(field):
+    """Returns whether a field is one that a CSV has in quotation marks."""
+    return (
+        len(field) > 1
+        and field[0] == field[-1] == '"'
+        and '"' not in field[1:-1].replace('""', "")
+    )
+
+
+def _warn_of_blanks(path, num_labels):
+    if num_labels:
+        logging.warning(
+            "%s: left out the blanks round %d labels.", path, num_labels
         )
 
 
