@@ -133,9 +133,19 @@ def test_a_given_version_that_another_exporter_took(
         files.write_text(f"{export_dir}/007/saved_model.pb", "another's")
 
     monkeypatch.setattr(exporter, "save", save_after_another)
-    with pytest.raises(ValueError, match="version=7; .* another's by now"):
+    with pytest.raises(ValueError, match="version=7, which .* has by now"):
         export_to(export_dir, version=7)
     assert files.list_folder(export_dir) == ["007"]
+
+
+def test_a_claimed_version_is_refused_at_once(fast_save):
+    export_dir = f"ram://{uuid.uuid4().hex}"
+    claim = f".7.{uuid.uuid4().hex}.claim"
+    files.write_text(f"{export_dir}/{claim}", "")
+    with pytest.raises(ValueError, match=f"version=7; .*{claim}, to be"):
+        export_to(export_dir, version=7)
+    assert fast_save == []
+    assert export_to(export_dir).path == f"{export_dir}/8"
 
 
 def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
@@ -101,8 +100,6 @@ def _run(command, folder, timeout_seconds):
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                # `python` may be a script: what it starts ends with it.
-                start_new_session=True,
             )
         except OSError as error:
             raise ValueError(
@@ -113,7 +110,7 @@ def _run(command, folder, timeout_seconds):
         finally:
             is_over = process.poll() is not None
             if not is_over:
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
                 process.wait()
     if not is_over:
         raise ValueError(
@@ -122,7 +119,7 @@ def _run(command, folder, timeout_seconds):
             f"({command[0]})."
         )
     printed, complaints = (file.read_text(errors="replace") for file in words)
-    if process.returncode != 0:
+    if process.returncode != 0 or not printed.strip():
         raise ValueError(
             f"{path} could not be loaded and called in a process of its "
             f"own ({command[0]}):\n{_last_words(complaints)}"

@@ -269,8 +269,9 @@ def _tsv_file(path, source):
         raise ValueError(
             f"{path}, line 1: the header must have the columns {columns}: so "
             "the strings of the model are called, which --text_features of the "
-            "export names where its task does not. (A file of a text a line must not be called .tsv or "
-            f".csv.) Received: {', '.join(names)[:100]}."
+            "export names where its task does not. (A file of a text a line "
+            "must not be called .tsv or .csv.) "
+            f"Received: {', '.join(names)[:100]}."
         )
     return None
 

@@ -137,6 +137,8 @@ def export(
             f"Received: version={number}; in {export_dir}: "
             f"{', '.join(map(str, present)) or 'none'}."
         )
+    if version is not None:
+        publishing.check_unclaimed(export_dir, version)
     if keep_versions is not None and keep_versions < 1:
         raise ValueError(
             "`keep_versions` must be at least 1. "

@@ -64,16 +64,22 @@ def publish(folder, export_dir, version=None):
         if is_free and take(folder, export_dir, number):
             return number
         if version is not None:
-            claims = _claims(export_dir, version)
+            check_unclaimed(export_dir, version)
             raise ValueError(
                 "`version` must be a number that no other exporter takes. "
-                f"Received: version={version}; in {export_dir}: "
-                + (
-                    f"{', '.join(claims)}, to be removed if no exporter runs."
-                    if claims
-                    else "another's by now."
-                )
+                f"Received: version={version}, which {export_dir} has by now."
             )
+
+
+def check_unclaimed(export_dir, version):
+    """Raises `ValueError` if an exporter has claimed that number."""
+    claims = _claims(export_dir, version)
+    if claims:
+        raise ValueError(
+            "`version` must be a number that no other exporter claims. "
+            f"Received: version={version}; in {export_dir}: "
+            f"{', '.join(claims)}, to be removed if no exporter runs."
+        )
 
 
 def next_version(export_dir):

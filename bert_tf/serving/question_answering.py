@@ -55,7 +55,7 @@ class QuestionAnswering(Servable):
         *("start_logits", "end_logits", "token_starts", "token_ends"),
         *("token_scores", "null_scores"),
     )
-    SCORES_OF_CHOICES = ("scores",)
+    SCORES_OF_CHOICES = ("scores", "nbest_scores")
 
     def __init__(self, task):
         self.task = task
