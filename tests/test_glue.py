@@ -255,7 +255,7 @@ def test_blanks_round_labels_are_left_out_and_counted(tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         assert tsv.find_labels(path, tsv_file) == ("no", "yes")
         assert tsv.read_tsv(path, tsv_file, YES_NO).labels.tolist() == [0, 0, 1]
-    assert caplog.text.count("left out the blanks round 2 labels") == 2
+    assert caplog.text.count("2 labels had blanks around them") == 2
     # A model that was tuned to classes with blanks keeps them.
     task = dataclasses.replace(YES_NO, labels=(" no", "no", "yes"))
     assert tsv.read_tsv(path, tsv_file, task).labels.tolist() == [1, 0, 2]

@@ -17,6 +17,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf.tasks import class_names
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ class TsvFile:
 def read_tsv(path, tsv_file, task):
     """Reads a file's texts and labels.
 
-    Blanks round the name of a class are left out, with a warning; but not of
+    Blanks around the name of a class are left out, with a warning; but not of
     one that the task has with its blanks.
 
     Raises:
@@ -79,7 +80,7 @@ def read_tsv(path, tsv_file, task):
                 num_stripped += label != label.strip()
                 label = label.strip()
             labels.append(_parse_label(path, line, label, task))
-    _warn_of_blanks(path, num_stripped)
+    class_names.log_stripped(path, num_stripped)
     if tsv_file.label_column is None:
         return Examples(texts=texts, labels=None)
     dtype = np.int32 if task.labels else np.float32
@@ -87,7 +88,7 @@ def read_tsv(path, tsv_file, task):
 
 
 def find_labels(path, tsv_file):
-    """Returns the distinct labels of a file, sorted, without blanks round them.
+    """Returns the distinct labels of a file, sorted, blanks around them off.
 
     Raises:
         ValueError: As `read_tsv` does, and if there are fewer than two.
@@ -100,7 +101,7 @@ def find_labels(path, tsv_file):
         if not label:
             raise ValueError(f"{path}, line {line}: the label is empty.")
         labels.add(label)
-    _warn_of_blanks(path, num_stripped)
+    class_names.log_stripped(path, num_stripped)
     if len(labels) < 2:
         raise ValueError(
             f"{path}: a classification needs two labels or more. "
@@ -207,13 +208,6 @@ def _is_quoted(field):
         and field[0] == field[-1] == '"'
         and '"' not in field[1:-1].replace('""', "")
     )
-
-
-def _warn_of_blanks(path, num_labels):
-    if num_labels:
-        logging.warning(
-            "%s: left out the blanks round %d labels.", path, num_labels
-        )
 
 
 def _column_index(path, column, header):
