@@ -58,6 +58,10 @@ _REQUIRED_VALUES = {
 }
 _HUGGING_FACE_ONLY = ("architectures", "layer_norm_eps", "transformers_version")
 
+# Ids and sizes are int32, and other numbers float32.
+_LARGEST_INT = 2**31 - 1
+_LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BertConfig:
@@ -107,14 +111,14 @@ class BertConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int:
-                valid = type(value) is int and value > 0
-                expected = "a positive integer"
+                valid = type(value) is int and 0 < value <= _LARGEST_INT
+                expected = "a positive integer of 32 bits"
             elif field.type is bool:
                 valid = type(value) is bool
                 expected = "True or False"
             elif field.name in ("initializer_range", "layer_norm_eps"):
-                valid = _is_number(value) and value > 0
-                expected = "a positive number"
+                valid = _is_number(value) and 0 < value <= _LARGEST_FLOAT
+                expected = "a positive, finite number"
             elif field.type is float:
                 valid = _is_number(value) and 0 <= value < 1
                 expected = "a number in [0, 1)"
@@ -124,7 +128,7 @@ class BertConfig:
             if not valid:
                 raise ValueError(
                     f"`{field.name}` must be {expected}. "
-                    f"Received: {field.name}={value!r}."
+                    f"Received: {field.name}={files.shortened(value)}."
                 )
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -182,13 +186,13 @@ class BertConfig:
         if values.get("model_type", "bert") != "bert":
             raise ValueError(
                 "`model_type` must be 'bert'. Received: "
-                f"model_type={values['model_type']!r}."
+                f"model_type={files.shortened(values['model_type'])}."
             )
         for key, allowed in _REQUIRED_VALUES.items():
             if values.get(key, allowed[0]) not in allowed:
                 raise ValueError(
                     f"`{key}` must be {allowed[0]!r} in a BERT encoder. "
-                    f"Received: {key}={values[key]!r}."
+                    f"Received: {key}={files.shortened(values[key])}."
                 )
         names = {field.name for field in dataclasses.fields(cls)}
         unknown = (
@@ -197,7 +201,7 @@ class BertConfig:
         if unknown:
             raise ValueError(
                 "Unknown keys in the BERT configuration: "
-                f"{', '.join(sorted(unknown))}. Known keys: "
+                f"{files.shortened(sorted(unknown))}. Known keys: "
                 f"{', '.join(sorted(names))}."
             )
         if "vocab_size" not in values:
@@ -214,8 +218,9 @@ class BertConfig:
     @classmethod
     def from_json(cls, path):
         """Reads the file at `path` as `from_dict` does; errors name it."""
+        values = files.read_json(path, files.MAX_FOLDER_TEXT)
         try:
-            return cls.from_dict(files.read_json(path))
+            return cls.from_dict(values)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 

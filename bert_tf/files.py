@@ -12,6 +12,8 @@ import io
 import json
 import lzma
 import os
+import re
+import reprlib
 import shutil
 import tempfile
 import uuid
@@ -19,6 +21,12 @@ import zlib
 
 _DECOMPRESSORS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _READ_AHEAD = 1 << 20
+# The most that a text file of a model folder may hold; vocabularies of half a
+# million entries have 10 MB.
+MAX_FOLDER_TEXT = 1 << 25
+# JSON may escape half of a pair, which is no character and has no UTF-8.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MAX_SHOWN = 80
 # What is raised where a compressed file is none, or cut short.
 DAMAGE_ERRORS = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
@@ -177,10 +185,20 @@ class _RemoteBytes(io.RawIOBase):
         super().close()
 
 
-def read_bytes(path):
-    """Raises ValueError, naming the path, if there is no such file."""
+def read_bytes(path, max_bytes=None):
+    """Reads a whole file.
+
+    Raises:
+        ValueError: If there is no such file, or it holds more than
+            `max_bytes`, if given; the message names the path.
+    """
     if not exists(path) or is_folder(path):
         raise ValueError(f"There is no file {path}.")
+    if max_bytes is not None and size(path) > max_bytes:
+        raise ValueError(
+            f"{path}: must hold at most {max_bytes:,} bytes. "
+            f"Received: {size(path):,}."
+        )
     if is_remote(path):
         with _gfile().GFile(path, "rb") as stream:
             return stream.read()
@@ -188,14 +206,14 @@ def read_bytes(path):
         return stream.read()
 
 
-def read_text(path):
+def read_text(path, max_bytes=None):
     """Reads UTF-8 text, line ends untouched.
 
     Raises:
-        ValueError: If the file is missing or not UTF-8; the message names
-            the line of the first bad byte.
+        ValueError: As of `read_bytes`, or if the file is not UTF-8; the
+            message names the line of the first bad byte.
     """
-    data = read_bytes(path)
+    data = read_bytes(path, max_bytes)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -205,11 +223,46 @@ def read_text(path):
         ) from error
 
 
-def read_json(path):
+def read_json(path, max_bytes=None):
+    """Raises ValueError, naming the path, as `read_text` or if no JSON."""
+    return parse_json(read_text(path, max_bytes), path)
+
+
+def read_object(path):
+    """Returns the contents of a JSON file of a model folder, a dictionary.
+
+    Raises:
+        ValueError: If it is missing, damaged, too large or no JSON object; the
+            message names it.
+    """
+    values = read_json(path, MAX_FOLDER_TEXT)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: must be a JSON object.")
+    return values
+
+
+def parse_json(text, place):
+    """Returns the value of JSON text; errors begin with its `place`.
+
+    Raises:
+        ValueError: If it is not JSON, is nested too deeply, or has a number
+            or a string that cannot be held.
+    """
     try:
-        return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not JSON: {error}") from error
+        value = json.loads(text)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise ValueError(f"{place}: JSON is nested too deeply.") from None
+    except ValueError as error:
+        raise ValueError(f"{place}: not JSON: {error}") from error
+    return value
+
+
+def shortened(value):
+    """Returns a value as messages show it: in one line, cut where long."""
+    text = reprlib.repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def write_text(path, text):

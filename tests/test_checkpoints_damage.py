@@ -112,9 +112,10 @@ def test_a_wrong_index_is_an_error(tmp_path, index, match):
 
 @pytest.mark.parametrize("step", [np.ones(2, "int64"), np.float32(3)])
 def test_a_global_step_that_is_none_is_an_error(tmp_path, step):
-    peer.write_folder(tmp_path, "BertModel")
+    peer.write_folder(tmp_path / "a", "BertModel")
     safetensors.numpy.save_file(
-        {"global_step": np.asarray(step)}, tmp_path / "optimizer.safetensors"
+        {"global_step": np.asarray(step)}, tmp_path / "a/optimizer.safetensors"
     )
     with pytest.raises(ValueError, match="optimizer.*global_step must be one"):
-        checkpoints.load(tmp_path, BertEncoder)
+        checkpoints.convert(tmp_path / "a", tmp_path / "b", "bert_tf")
+    assert not (tmp_path / "b").exists()

@@ -174,10 +174,10 @@ def damage(*keys, value=None):
     [
         ([], r"the whole must be an object. Received: \[\]"),
         (damage("data"), "data is missing"),
-        (damage("data", value={"a": 1}), 'data must be a list. Received: {"a"'),
+        (damage("data", value={"a": 1}), "data must be a list. Received: {'a'"),
         (
             damage("data", 1, "paragraphs", value=["x" * 99]),
-            r"data\[1\].paragraphs\[0\] must be an object. Rec.*xxx\.\.\.\.",
+            r"data\[1\].paragraphs\[0\] must be an object. Rec.*xxx\.\.\.xxx",
         ),
         (
             damage("data", 0, "paragraphs", 1, "context", value=3),
@@ -195,7 +195,7 @@ def damage(*keys, value=None):
             ),
             r"data\[0\].paragraphs\[0\].qas\[0\].answers\[1\].answer_start "
             "must be an integer. "
-            'Received: "0"',
+            "Received: '0'",
         ),
         (
             damage("data", 1, "paragraphs", 0, "qas", 0, "id", value="q2"),

@@ -66,7 +66,7 @@ def convert(
     target = str(target).rstrip("/")
     if files.list_folder(target):
         raise ValueError(f"{target} is there already and is not empty.")
-    with reader.open_checkpoint(source) as checkpoint:
+    with reader.open_checkpoint(source, allow_partial) as checkpoint:
         config = checkpoint.config
         if config is None:
             raise ValueError(f"{source}: must have a {google.CONFIG_FILE}.")

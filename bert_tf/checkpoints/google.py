@@ -40,6 +40,9 @@ _READER_ERRORS = (
     ValueError,
 )
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# What TF1's Saver keeps beside its checkpoints: their names.
+_STATE_FILE = "checkpoint"
+_MAX_STATE_BYTES = 1 << 20
 
 
 class GoogleCheckpoint:
@@ -54,7 +57,6 @@ class GoogleCheckpoint:
     Attributes:
         config: The `BertConfig` of the file beside it, or None.
         slots: {name: shape} of Adam's moments.
-        global_step: The number of training steps, or None.
 
     Raises:
         ValueError: If it is no such checkpoint; the message names the file.
@@ -93,17 +95,11 @@ class GoogleCheckpoint:
                 "Give a model folder."
             )
         self.shapes, self.slots, self.ignored = {}, {}, {}
-        self.global_step = None
+        self._step_dtype = dtypes.get(GLOBAL_STEP)
         for name in sorted(shapes):
             shape = tuple(shapes[name])
             if name == GLOBAL_STEP:
-                if shape:
-                    raise ValueError(
-                        f"{self.prefix}: the tensor {name} must be one number. "
-                        f"Received: the shape {list(shape)}."
-                    )
                 self.ignored[name] = shape
-                self.global_step = int(self._read(name))
             elif name.endswith(names.SLOTS):
                 self.ignored[name] = self.slots[name] = shape
             elif dtypes[name].is_floating:
@@ -118,9 +114,26 @@ class GoogleCheckpoint:
         pass
 
     @property
+    def global_step(self):
+        """The number of training steps, or None if nothing tells it.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        if self._step_dtype is None:
+            return None
+        shape = self.ignored[GLOBAL_STEP]
+        if shape or not self._step_dtype.is_integer:
+            raise ValueError(
+                f"{self.prefix}: the tensor {GLOBAL_STEP} must be one integer. "
+                f"Received: {self._step_dtype.name} {list(shape)}."
+            )
+        return int(self._read(GLOBAL_STEP))
+
+    @property
     def num_labels(self):
         """Outputs of the classifier, or None without one."""
-        return self.shapes.get("output_weights", (None,))[0]
+        return next(iter(self.shapes.get("output_weights", ())), None)
 
     def file_of(self, name):
         """Returns the prefix: a checkpoint is one logical file."""
@@ -154,7 +167,8 @@ def find_prefix(path):
     """Returns the prefix of the checkpoint that `path` names or holds.
 
     Of several in one folder it is bert_model.ckpt, or else the one that the
-    file "checkpoint" calls the newest.
+    file "checkpoint" calls the newest. Only the end of the path there counts,
+    which is another folder's where a training run was moved.
 
     Raises:
         ValueError: If there is none, or no telling which.
@@ -170,13 +184,28 @@ def find_prefix(path):
         return f"{path}/{PREFIX}"
     if len(found) == 1:
         return f"{path}/{found[0]}"
-    newest = tf.train.latest_checkpoint(path) if found else None
+    newest = _newest(path) if found else None
     if newest is None:
         raise ValueError(
             f"{path}: must hold one checkpoint, or be the prefix of one. "
             f"Found: {', '.join(found) or 'none'}."
         )
-    return newest
+    if newest not in found:
+        raise ValueError(
+            f"{path}/{_STATE_FILE}: must name a checkpoint of its folder, "
+            f"{', '.join(found)}. Received: {files.shortened(newest)}."
+        )
+    return f"{path}/{newest}"
+
+
+def _newest(folder):
+    """Returns the name of the newest checkpoint, or None if nothing tells."""
+    path = f"{folder}/{_STATE_FILE}"
+    if not files.exists(path):
+        return None
+    files.read_text(path, _MAX_STATE_BYTES)
+    state = tf.train.get_checkpoint_state(folder)
+    return state and state.model_checkpoint_path.rpartition("/")[2]
 
 
 def config_values(config):

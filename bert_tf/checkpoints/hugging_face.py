@@ -1,6 +1,7 @@
 """Hugging Face's files: config.json, model.safetensors, and its shards."""
 
 import contextlib
+import functools
 import re
 
 import numpy as np
@@ -50,8 +51,6 @@ class HuggingFaceCheckpoint:
         parts: The parts which that class has; only the encoder if unknown.
         shapes: {name of the table: shape} of what the files hold.
         ignored: {name in the file: shape} of buffers, which are no weights.
-        slots: {name: shape} of Adam's moments, if the folder holds them.
-        global_step: The number of training steps, if it does, or None.
 
     Raises:
         ValueError: If files are missing, corrupt, or only pickles; the
@@ -63,8 +62,8 @@ class HuggingFaceCheckpoint:
     def __init__(self, folder):
         self.path = folder
         self.folder = folder
-        self.config_values = files.read_json(f"{folder}/{CONFIG_FILE}")
         self.config = BertConfig.from_json(f"{folder}/{CONFIG_FILE}")
+        self.config_values = read_config_values(folder)
         architectures = self.config_values.get("architectures") or ()
         self.architecture = next(
             (name for name in architectures if name in names.ARCHITECTURES),
@@ -75,16 +74,12 @@ class HuggingFaceCheckpoint:
         )
         self.shapes = {}
         self.ignored = {}
-        self.slots = {}
         self.slots_path = f"{folder}/{SLOTS_FILE}"
-        self.global_step = None
         self._stack = contextlib.ExitStack()
         self._sources = {}  # {name: (open file, its path, name in it)}
         try:
             for path, expected in self._weight_files():
                 self._open(path, expected)
-            if files.exists(self.slots_path):
-                self._open_slots(self.slots_path)
         except BaseException:
             self._stack.close()
             raise
@@ -99,7 +94,7 @@ class HuggingFaceCheckpoint:
     def num_labels(self):
         """Outputs of the (token) classifier, or None without one."""
         if self.architecture is None:
-            return self.shapes.get("classifier.weight", (None,))[0]
+            return next(iter(self.shapes.get("classifier.weight", ())), None)
         if {names.CLASSIFIER, names.TOKEN_CLASSIFIER} & set(self.parts):
             return num_labels(self.config_values)
         return None
@@ -109,6 +104,52 @@ class HuggingFaceCheckpoint:
         """Dropout in front of the classifier."""
         dropout = self.config_values.get("classifier_dropout")
         return self.config.hidden_dropout_prob if dropout is None else dropout
+
+    @property
+    def slots(self):
+        """{name: shape} of Adam's moments, if the folder holds them."""
+        if self._slots_file is None:
+            return {}
+        shapes = dict(self._slots_file.shapes)
+        shapes.pop(GLOBAL_STEP, None)
+        return shapes
+
+    @property
+    def global_step(self):
+        """The number of training steps, or None if nothing tells it.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        source = self._slots_file
+        if source is None or GLOBAL_STEP not in source.shapes:
+            return None
+        shape = source.shapes[GLOBAL_STEP]
+        dtype = source.dtype_name(GLOBAL_STEP)
+        if shape or dtype != "I64":
+            raise ValueError(
+                f"{self.slots_path}: the tensor {GLOBAL_STEP} must be one I64. "
+                f"Received: {dtype} {list(shape)}."
+            )
+        return int(source.read(GLOBAL_STEP))
+
+    @functools.cached_property
+    def _slots_file(self):
+        """The open file of the optimizer, or None.
+
+        It is opened for those who ask only: a model answers without it.
+        """
+        if not files.exists(self.slots_path):
+            return None
+        source = self._open_file(self.slots_path)
+        for name in source.shapes:
+            if name != GLOBAL_STEP and not name.endswith(names.SLOTS):
+                raise ValueError(
+                    f"{self.slots_path}: the tensor {name} is none of an "
+                    "optimizer's."
+                )
+            self._sources[name] = (source, self.slots_path, name)
+        return source
 
     def file_of(self, name):
         """Returns the path of the file that holds the tensor."""
@@ -146,20 +187,20 @@ class HuggingFaceCheckpoint:
             yield self.weights_path, None
         elif files.exists(f"{folder}/{INDEX_FILE}"):
             self.weights_path = f"{folder}/{INDEX_FILE}"
-            index = files.read_json(self.weights_path)
+            index = files.read_json(self.weights_path, files.MAX_FOLDER_TEXT)
             weight_map = isinstance(index, dict) and index.get("weight_map")
             if not isinstance(weight_map, dict) or not weight_map:
                 raise ValueError(f"{self.weights_path}: has no `weight_map`.")
+            shards = {}
             for name, shard in weight_map.items():
                 if not isinstance(shard, str) or "/" in shard:
                     raise ValueError(
                         f"{self.weights_path}: the file of the tensor {name} "
-                        f"must be one of the folder. Received: {shard!r}."
+                        "must be one of the folder. "
+                        f"Received: {files.shortened(shard)}."
                     )
-            for shard in sorted(set(weight_map.values())):
-                expected = [
-                    name for name, file in weight_map.items() if file == shard
-                ]
+                shards.setdefault(shard, []).append(name)
+            for shard, expected in sorted(shards.items()):
                 yield f"{folder}/{shard}", expected
         else:
             raise ValueError(_missing_weights(folder, self.architecture))
@@ -185,27 +226,13 @@ class HuggingFaceCheckpoint:
             self.shapes[name] = shape
             self._sources[name] = (source, path, name_in_file)
 
-    def _open_slots(self, path):
-        source = self._open_file(path)
-        for name, shape in source.shapes.items():
-            self._sources[name] = (source, path, name)
-            if name == GLOBAL_STEP:
-                if shape or source.dtype_name(name) != "I64":
-                    raise ValueError(
-                        f"{path}: the tensor {name} must be one I64. Received: "
-                        f"{source.dtype_name(name)} {list(shape)}."
-                    )
-                self.global_step = int(source.read(name))
-            else:
-                self.slots[name] = shape
-
     def _open_file(self, path):
         local = self._stack.enter_context(files.local_copy(path))
         try:
             return self._stack.enter_context(
                 safetensors_file.SafetensorsFile(local)
             )
-        except (safetensors.SafetensorError, OSError) as error:
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: is truncated or no safetensors file: {error}"
             ) from error
@@ -231,12 +258,60 @@ def file_name(name, architecture):
     return name
 
 
+def read_config_values(folder):
+    """Returns the contents of a folder's config.json, a dictionary.
+
+    Raises:
+        ValueError: If what tells the class, the labels or their layer is of
+            another kind than transformers writes; the message names the file.
+    """
+    path = f"{folder}/{CONFIG_FILE}"
+    values = files.read_object(path)
+    for key, (is_good, expected) in _CHECKS.items():
+        value = values.get(key)
+        if value is not None and not is_good(value):
+            raise ValueError(
+                f"{path}: `{key}` must be {expected}. "
+                f"Received: {key}={files.shortened(value)}."
+            )
+    return values
+
+
+# {key of config.json: whether a value is good, and what a good one is}
+_CHECKS = {
+    "architectures": (
+        lambda value: (
+            isinstance(value, list)
+            and all(isinstance(name, str) for name in value)
+        ),
+        "a list of names",
+    ),
+    "classifier_dropout": (
+        lambda value: type(value) in (int, float) and 0 <= value < 1,
+        "a number in [0, 1)",
+    ),
+    "id2label": (
+        lambda value: (
+            isinstance(value, dict)
+            and not any(
+                isinstance(name, (dict, list)) for name in value.values()
+            )
+        ),
+        "an object of names",
+    ),
+    "num_labels": (
+        lambda value: type(value) is int and value > 0,
+        "a positive integer",
+    ),
+}
+
+
 def num_labels(config_values):
     """Returns the number of labels that a config.json declares."""
     labels = config_values.get("id2label")
     if labels is None:
         # transformers does not write its default.
-        return config_values.get("num_labels", 2)
+        return config_values.get("num_labels") or 2
     return len(labels)
 
 
@@ -249,13 +324,13 @@ def label_names(config_values):
     labels = config_values.get("id2label")
     if labels is None:
         return None
-    by_id = {int(label_id): name for label_id, name in labels.items()}
-    if sorted(by_id) != list(range(len(by_id))):
+    ids = [str(index) for index in range(len(labels))]
+    if labels.keys() != set(ids):
         raise ValueError(
             "`id2label` must have the ids 0, 1, 2, ... Received: "
-            f"id2label={labels}."
+            f"id2label={files.shortened(labels)}."
         )
-    return tuple(by_id[label_id] for label_id in range(len(by_id)))
+    return tuple(labels[label_id] for label_id in ids)
 
 
 def make_config(

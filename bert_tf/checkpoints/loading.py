@@ -59,7 +59,7 @@ def load(
         ValueError: If the files are missing, corrupt, or do not fit together
             or the model; the message names the file and the tensor.
     """
-    with reader.open_checkpoint(path) as checkpoint:
+    with reader.open_checkpoint(path, allow_partial) as checkpoint:
         config = checkpoint.config
         if config is None:
             raise ValueError(
@@ -105,7 +105,7 @@ def load_weights(path, model, *, allow_partial=False, extend_positions=False):
             tensor turned out to be unreadable.
     """
     with (
-        reader.open_checkpoint(path) as checkpoint,
+        reader.open_checkpoint(path, allow_partial) as checkpoint,
         _TensorReader(checkpoint) as tensors,
     ):
         return _fill(
@@ -380,7 +380,7 @@ def is_tied(checkpoint, stored_name):
     hold them twice. Where the two differ, the model is none of BERT's.
     """
     original = hugging_face.TIED_NAMES.get(stored_name)
-    if original is None or original not in checkpoint.shapes:
+    if checkpoint.shapes[stored_name] != checkpoint.shapes.get(original):
         return False
     return np.array_equal(
         checkpoint.read(stored_name), checkpoint.read(original)

@@ -202,11 +202,11 @@ def read_config(folder):
 
 def read_label_names(folder):
     """Returns the label names of a model folder in order, or None."""
-    path = f"{folder}/{CONFIG_FILE}"
+    values = hugging_face.read_config_values(folder)
     try:
-        return hugging_face.label_names(files.read_json(path))
+        return hugging_face.label_names(values)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{folder}/{CONFIG_FILE}: {error}") from error
 
 
 def read_task(folder):
@@ -214,7 +214,7 @@ def read_task(folder):
     path = f"{folder}/{TASK_FILE}"
     if not files.exists(path):
         return None
-    return files.read_json(path)
+    return files.read_object(path)
 
 
 def check_vocabulary(folder, config):
@@ -293,7 +293,11 @@ def _check_same_model(folder, texts):
                 "another folder."
             )
     path = f"{folder}/{VOCABULARY_FILE}"
-    if files.exists(path) and files.read_text(path) != texts[VOCABULARY_FILE]:
+    if (
+        files.exists(path)
+        and files.read_text(path, files.MAX_FOLDER_TEXT)
+        != texts[VOCABULARY_FILE]
+    ):
         raise ValueError(
             f"{path}: is another vocabulary than the model's. Give another "
             "folder."
@@ -301,7 +305,8 @@ def _check_same_model(folder, texts):
     path = f"{folder}/{CONFIG_FILE}"
     if not files.exists(path):
         return
-    old, new = _identity(files.read_json(path)), _identity(texts[CONFIG_FILE])
+    old = _identity(hugging_face.read_config_values(folder))
+    new = _identity(json.loads(texts[CONFIG_FILE]))
     for key in old:
         if old[key] != new[key]:
             raise ValueError(
@@ -320,8 +325,6 @@ def _check_same_model(folder, texts):
 
 def _identity(values):
     """Returns what makes two configurations one and the same model's."""
-    if isinstance(values, str):
-        values = json.loads(values)
     config = BertConfig.from_dict(values)
     return {field: getattr(config, field) for field in ARCHITECTURE_FIELDS} | {
         "max_position_embeddings": config.max_position_embeddings,

@@ -37,7 +37,7 @@ def load_optimizer(path, model, optimizer):
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
     slots = _slots_of(optimizer, matched)
-    with reader.open_checkpoint(path) as checkpoint:
+    with reader.open_checkpoint(path, allow_partial=True) as checkpoint:
         if checkpoint.global_step is None:
             raise ValueError(
                 f"{path}: must hold the state of an optimizer. Received: a "

@@ -1,5 +1,9 @@
 """One door to checkpoints of every form, and tensors in Keras's layout."""
 
+import contextlib
+import dataclasses
+import math
+
 import numpy as np
 
 from bert_tf import files
@@ -7,20 +11,37 @@ from bert_tf.checkpoints import google
 from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import names
 
+# A configuration may describe so many times what the files hold. Less than
+# this, every tensor that is missing is named.
+_MOST_TIMES = 2
 
-def open_checkpoint(path):
+
+def open_checkpoint(path, allow_partial=False):
     """Returns a reader of what lies at `path`; a context manager.
 
     Args:
         path: A folder of Hugging Face's form (ours is one), a folder of
             Google's, or the prefix of a TF1 checkpoint.
+        allow_partial: Whether the configuration may describe a model of any
+            size. If not a model made of it takes memory and time in
+            proportion to the files.
 
     Returns:
         A `HuggingFaceCheckpoint` or a `GoogleCheckpoint`.
 
     Raises:
-        ValueError: If it is nothing that can be read.
+        ValueError: If it is nothing that can be read, or far less than what
+            the configuration describes.
     """
+    with contextlib.ExitStack() as stack:
+        checkpoint = stack.enter_context(_open(path))
+        if checkpoint.config is not None and not allow_partial:
+            _check_size(checkpoint)
+        stack.pop_all()
+    return checkpoint
+
+
+def _open(path):
     path = str(path).rstrip("/")
     if files.exists(f"{path}.index"):
         return google.GoogleCheckpoint(path)
@@ -36,6 +57,40 @@ def open_checkpoint(path):
         "release of Google's with bert_model.ckpt.index, or the prefix of a "
         f"TF1 checkpoint. Found: {', '.join(found) or 'nothing'}."
     )
+
+
+def _check_size(checkpoint):
+    """Raises `ValueError` where far more is configured than the files hold."""
+    config = checkpoint.config
+    first = names.tensor_names(
+        dataclasses.replace(config, num_hidden_layers=1), (names.ENCODER,)
+    )
+    layer = [name for name in first if name.keras.startswith("layer_0/")]
+    num_more = config.num_hidden_layers - 1
+    num_tensors = len(first) + num_more * len(layer)
+    num_weights = (
+        _num_weights(name.shape for name in first)
+        + num_more * _num_weights(name.shape for name in layer)
+        + (checkpoint.num_labels or 0) * config.hidden_size
+    )
+    num_stored = len(checkpoint.shapes)
+    num_stored_weights = _num_weights(checkpoint.shapes.values())
+    if (
+        num_tensors > _MOST_TIMES * num_stored
+        or num_weights > _MOST_TIMES * num_stored_weights
+    ):
+        raise ValueError(
+            f"{checkpoint.weights_path}: must hold what its configuration "
+            f"describes, {num_weights:,} weights in {num_tensors:,} tensors "
+            f"(num_hidden_layers={config.num_hidden_layers}, "
+            f"hidden_size={config.hidden_size}, "
+            f"vocab_size={config.vocab_size}, ...). Received: "
+            f"{num_stored_weights:,} in {num_stored:,}."
+        )
+
+
+def _num_weights(shapes):
+    return sum(map(math.prod, shapes))
 
 
 def read_tensor(checkpoint, name, slot=""):

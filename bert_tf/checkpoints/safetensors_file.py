@@ -1,9 +1,14 @@
 """A safetensors file, whose weights are read without a copy of them."""
 
+import collections
 import json
 
 import numpy as np
 import safetensors
+
+from bert_tf import files
+
+_MAX_NAME = 256
 
 
 class SafetensorsFile:
@@ -16,16 +21,25 @@ class SafetensorsFile:
         shapes: {name: shape}, in the order of the file.
 
     Raises:
-        safetensors.SafetensorError, OSError: If it is damaged.
+        safetensors.SafetensorError, OSError, ValueError: If it is damaged.
     """
 
     def __init__(self, path):
+        with open(path, "rb") as stream:
+            size = int.from_bytes(stream.read(8), "little")
+        if size > files.MAX_FOLDER_TEXT:
+            raise ValueError(
+                f"its header must hold at most {files.MAX_FOLDER_TEXT:,} "
+                f"bytes. Received: {size:,}."
+            )
         # The library checks all of the header: every tensor begins where
         # another ends and is as long as its shape says, to the file's end.
+        # But of a name that is there twice it takes the last one.
         self._file = safetensors.safe_open(path, framework="numpy")
         self._data = np.memmap(path, np.uint8, mode="r")
-        size = int(self._data[:8].view("<u8")[0])
-        self._header = json.loads(self._data[8 : 8 + size].tobytes())
+        self._header = json.loads(
+            self._data[8 : 8 + size].tobytes(), object_pairs_hook=_unique
+        )
         self._start = 8 + size
         self.shapes = {
             name: tuple(self._header[name]["shape"])
@@ -57,3 +71,21 @@ class SafetensorsFile:
     def dtype_name(self, name):
         """Returns the format's name of a tensor's type, e.g. "F32"."""
         return self._header[name]["dtype"]
+
+
+def _unique(pairs):
+    """Returns the dictionary of an object in the header."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        counts = collections.Counter(name for name, _ in pairs)
+        name = counts.most_common(1)[0][0]
+        raise ValueError(
+            f"the name {files.shortened(name)} is there more than once."
+        )
+    for name in values:
+        if len(name) > _MAX_NAME or not name.isprintable():
+            raise ValueError(
+                f"a name must be of at most {_MAX_NAME} characters that can "
+                f"be printed. Received: {files.shortened(name)}."
+            )
+    return values

@@ -220,8 +220,10 @@ def _written_servable(model_dir):
     values = model_folder.read_task(model_dir)
     if values is None:
         return None
-    family = values.get("family") if isinstance(values, dict) else None
-    task_class, servable_class = _OF_FAMILY.get(family, _OF_FAMILY[glue.FAMILY])
+    family = values.get("family")
+    if not isinstance(family, str) or family not in _OF_FAMILY:
+        family = glue.FAMILY
+    task_class, servable_class = _OF_FAMILY[family]
     try:
         return servable_class(task_class.from_dict(values))
     except ValueError as error:

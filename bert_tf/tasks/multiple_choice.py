@@ -21,6 +21,8 @@ from bert_tf.tasks import starting_point
 from bert_tf.training.objective import Objective
 
 FAMILY = "multiple_choice"
+# Each is a sequence of its own in every step and every request.
+_MOST_CHOICES = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class MultipleChoiceTask:
     """Of how many choices a model takes one.
 
     Args:
-        num_choices: At least two.
+        num_choices: From 2 to 1,000.
 
     Raises:
         ValueError: If the value is out of its range.
@@ -37,9 +39,12 @@ class MultipleChoiceTask:
     num_choices: int
 
     def __post_init__(self):
-        if type(self.num_choices) is not int or self.num_choices < 2:
+        if (
+            type(self.num_choices) is not int
+            or not 2 <= self.num_choices <= _MOST_CHOICES
+        ):
             raise ValueError(
-                "`num_choices` must be two or more. "
+                f"`num_choices` must be from 2 to {_MOST_CHOICES:,}. "
                 f"Received: num_choices={self.num_choices!r}."
             )
 

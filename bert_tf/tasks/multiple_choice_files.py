@@ -11,7 +11,6 @@ Labels count from 0. A file to predict needs none: SWAG's then has no column
 """
 
 import dataclasses
-import json
 
 import numpy as np
 
@@ -127,17 +126,20 @@ def _swag_rows(path):
     """Yields (line number, context, choices, label or None)."""
     rows = tsv.csv_rows(path)
     _, header = next(rows, (1, []))
+    columns = {}
+    for index, name in enumerate(header):
+        columns.setdefault(name, index)
     endings = []
-    while f"{_ENDING}{len(endings)}" in header:
-        endings.append(header.index(f"{_ENDING}{len(endings)}"))
+    while f"{_ENDING}{len(endings)}" in columns:
+        endings.append(columns[f"{_ENDING}{len(endings)}"])
     for name in ("sent1", "sent2", f"{_ENDING}0"):
-        if name not in header:
+        if name not in columns:
             raise ValueError(
                 f"{path}, line 1: the header must have a column {name!r}. "
                 f"Received: {', '.join(header)}."
             )
-    first, second = header.index("sent1"), header.index("sent2")
-    label = header.index("label") if "label" in header else None
+    first, second = columns["sent1"], columns["sent2"]
+    label = columns.get("label")
     for line, row in rows:
         if len(row) != len(header):
             raise ValueError(
@@ -167,10 +169,7 @@ def _codah_rows(path):
 def _json_rows(path):
     for line, text in _lines(path):
         where = f"{path}, line {line}"
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{where}: not JSON: {error}") from error
+        row = files.parse_json(text, where)
         is_good = (
             isinstance(row, dict)
             and isinstance(row.get("context"), str)
@@ -197,13 +196,13 @@ def _lines(path):
 def _parse_label(where, label, num_choices):
     try:
         number = int(label)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         number = -1
     # JSON's true and 1.5 are no numbers of choices.
     if not 0 <= number < num_choices or str(label) != str(number):
         raise ValueError(
             f"{where}: the label must be a choice's number, from 0 to "
-            f"{num_choices - 1}. Received: {label!r}."
+            f"{num_choices - 1}. Received: {files.shortened(label)}."
         )
     return number
 

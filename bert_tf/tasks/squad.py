@@ -61,9 +61,9 @@ class SquadTask:
     def __post_init__(self):
         for field in _SIZES:
             value = getattr(self, field)
-            if type(value) is not int or value < 1:
+            if type(value) is not int or not 1 <= value < 2**31:
                 raise ValueError(
-                    f"`{field}` must be a positive integer. "
+                    f"`{field}` must be a positive integer of 32 bits. "
                     f"Received: {field}={value!r}."
                 )
         if type(self.version_2_with_negative) is not bool:
@@ -72,7 +72,8 @@ class SquadTask:
                 f"version_2_with_negative={self.version_2_with_negative!r}."
             )
         threshold = self.null_score_diff_threshold
-        if type(threshold) not in (int, float) or not math.isfinite(threshold):
+        # As a number of float32, which the answers' scores are.
+        if type(threshold) not in (int, float) or not abs(threshold) < 2**127:
             raise ValueError(
                 "`null_score_diff_threshold` must be a finite number. "
                 f"Received: null_score_diff_threshold={threshold!r}."

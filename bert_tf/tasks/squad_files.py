@@ -137,7 +137,8 @@ class _Reader:
         text = _get(question, "question", str, place)
         if name in self._rows:
             raise _FormError(
-                f"{place}.id must be there once. Received: id={name!r}."
+                f"{place}.id must be there once. "
+                f"Received: id={files.shortened(name)}."
             )
         is_impossible = (
             self._may_lack_answer
@@ -231,7 +232,7 @@ def _get(value, key, kind, place):
     if not isinstance(value, dict):
         raise _FormError(
             f"{place or 'the whole'} must be an object. "
-            f"Received: {_shortened(value)}."
+            f"Received: {files.shortened(value)}."
         )
     path = f"{place}.{key}" if place else key
     if key not in value:
@@ -239,11 +240,6 @@ def _get(value, key, kind, place):
     if type(value[key]) is not kind:
         raise _FormError(
             f"{path} must be {_KINDS[kind]}. "
-            f"Received: {_shortened(value[key])}."
+            f"Received: {files.shortened(value[key])}."
         )
     return value[key]
-
-
-def _shortened(value):
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

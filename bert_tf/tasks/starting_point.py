@@ -168,7 +168,9 @@ def find(
     config, vocabulary, stored_do_lower_case = None, None, None
     if init_checkpoint is not None:
         init_checkpoint = str(init_checkpoint).rstrip("/")
-        with reader.open_checkpoint(init_checkpoint) as checkpoint:
+        with reader.open_checkpoint(
+            init_checkpoint, allow_partial
+        ) as checkpoint:
             config = checkpoint.config
         folder = init_checkpoint
         if not files.is_folder(folder):
@@ -256,8 +258,15 @@ def check_task(values, family, keys):
     if not isinstance(values, dict) or set(values) != set(keys):
         raise ValueError(
             f"A task must have the keys {', '.join(keys)}. "
-            f"Received: {values!r}."
+            f"Received: {files.shortened(values)}."
         )
+    for key, value in values.items():
+        items = value if isinstance(value, list) else [value]
+        if any(isinstance(item, (dict, list)) for item in items):
+            raise ValueError(
+                f"`{key}` must be one value or a list of them. "
+                f"Received: {key}={files.shortened(value)}."
+            )
     if values["family"] != family:
         raise ValueError(
             f"`family` must be {family!r}. "

@@ -43,7 +43,7 @@ class TaggingTask:
     labels: tuple[str, ...]
 
     def __post_init__(self):
-        if self.scheme not in entity_tags.SCHEMES:
+        if self.scheme not in tuple(entity_tags.SCHEMES):
             raise ValueError(
                 f"`scheme` must be one of {', '.join(entity_tags.SCHEMES)}. "
                 f"Received: scheme={self.scheme!r}."
@@ -100,9 +100,8 @@ class TaggingTask:
 
     def takes_head_of(self, values):
         """Returns whether a head tuned to that task is one for this."""
-        return (
-            values.get("family") == FAMILY
-            and tuple(values.get("labels", ())) == self.labels
+        return values.get("family") == FAMILY and values.get("labels") == list(
+            self.labels
         )
 
     def loss(self):

@@ -77,15 +77,8 @@ class Preprocessor(tf.Module):
         do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
         _check_settings(folder, settings, do_lower_case)
         longest = settings.get("model_max_length", _RELEASED_MAX_LENGTH)
-        config_path = f"{folder}/config.json"
-        config = (
-            files.read_json(config_path) if files.exists(config_path) else {}
-        )
         # Hugging Face writes 10^30 for a length that it does not know.
-        longest = min(
-            int(longest),
-            config.get("max_position_embeddings", _RELEASED_MAX_LENGTH),
-        )
+        longest = min(int(longest), _num_positions(f"{folder}/config.json"))
         try:
             return cls(
                 vocabulary,
@@ -131,6 +124,19 @@ class Preprocessor(tf.Module):
         return inputs
 
 
+def _num_positions(config_path):
+    """Returns the longest sequence that a configuration, if any, allows."""
+    values = files.read_object(config_path) if files.exists(config_path) else {}
+    length = values.get("max_position_embeddings", _RELEASED_MAX_LENGTH)
+    if type(length) is not int or length < 1:
+        raise ValueError(
+            f"{config_path}: `max_position_embeddings` must be a positive "
+            "integer. Received: "
+            f"max_position_embeddings={files.shortened(length)}."
+        )
+    return length
+
+
 def _to_segments(texts):
     is_batch = not isinstance(texts, (tuple, list)) or (
         isinstance(texts, list)
@@ -156,5 +162,5 @@ def _check_settings(folder, settings, do_lower_case):
             raise ValueError(
                 f"{folder}: the tokenizer's `{name}` must be "
                 f"{values[0]!r}, as in BERT's tokenizer. "
-                f"Received: {name}={settings[name]!r}."
+                f"Received: {name}={files.shortened(settings[name])}."
             )

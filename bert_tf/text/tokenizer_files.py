@@ -6,6 +6,8 @@ tokenizer.json           all of it, the one file that transformers has written
                          since version 5 in the place of vocab.txt
 """
 
+import math
+
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
 
@@ -18,6 +20,18 @@ _NORMALIZER_SETTINGS = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
+}
+# {setting: whether a value is good, and what a good one is}
+_CHECKS = {
+    "do_lower_case": (
+        lambda value: type(value) is bool,
+        "true or false",
+    ),
+    # transformers writes 10^30 for a length that it does not know.
+    "model_max_length": (
+        lambda value: type(value) in (int, float) and 0 < value < math.inf,
+        "a positive number",
+    ),
 }
 
 
@@ -41,7 +55,9 @@ def read_vocabulary(folder):
     if path.endswith(VOCABULARY_FILE):
         return vocabulary_lib.load_vocabulary(path)
     try:
-        return vocabulary_lib.Vocabulary(tokens=_tokens(_read_object(path)))
+        return vocabulary_lib.Vocabulary(
+            tokens=_tokens(files.read_object(path))
+        )
     except ValueError as error:
         message = str(error)
         if path not in message:
@@ -62,11 +78,11 @@ def read_settings(folder):
     settings = {}
     path = f"{folder}/{SETTINGS_FILE}"
     if files.exists(path):
-        settings = _read_object(path)
+        settings = _checked(path, files.read_object(path))
     path = f"{folder}/{TOKENIZER_FILE}"
     if "do_lower_case" in settings or not files.exists(path):
         return settings
-    normalizer = _read_object(path).get("normalizer")
+    normalizer = files.read_object(path).get("normalizer")
     if (
         not isinstance(normalizer, dict)
         or normalizer.get("type") != "BertNormalizer"
@@ -74,20 +90,27 @@ def read_settings(folder):
         raise ValueError(
             f"{path}: `normalizer` must be a BertNormalizer, or "
             f"{SETTINGS_FILE} must tell `do_lower_case`. Received: "
-            f"normalizer={normalizer!r}."
+            f"normalizer={files.shortened(normalizer)}."
         )
-    return {
+    found = {
         name: normalizer[its_name]
         for name, its_name in _NORMALIZER_SETTINGS.items()
         if its_name in normalizer
-    } | settings
+    }
+    return _checked(path, found) | settings
 
 
-def _read_object(path):
-    values = files.read_json(path)
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: must be a JSON object.")
-    return values
+def _checked(path, settings):
+    """Returns settings without those of the value null, which say nothing."""
+    for name, (is_good, expected) in _CHECKS.items():
+        if settings.get(name) is None:
+            settings.pop(name, None)
+        elif not is_good(settings[name]):
+            raise ValueError(
+                f"{path}: `{name}` must be {expected}. "
+                f"Received: {name}={files.shortened(settings[name])}."
+            )
+    return settings
 
 
 def _tokens(tokenizer):
@@ -100,21 +123,28 @@ def _tokens(tokenizer):
         received = model.get("type") if isinstance(model, dict) else model
         raise ValueError(
             "`model` must be of the type WordPiece, as BERT's is. Received: "
-            f"{received!r}."
+            f"{files.shortened(received)}."
         )
     prefix = model.get("continuing_subword_prefix", vocabulary_lib.CONTINUATION)
     if prefix != vocabulary_lib.CONTINUATION:
         raise ValueError(
             "`continuing_subword_prefix` must be "
-            f"{vocabulary_lib.CONTINUATION!r}. Received: {prefix!r}."
+            f"{vocabulary_lib.CONTINUATION!r}. "
+            f"Received: {files.shortened(prefix)}."
         )
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict):
         raise ValueError("`model` must have a `vocab`, tokens and their ids.")
     ids = dict(vocabulary)
-    for token in tokenizer.get("added_tokens") or ():
-        ids.setdefault(token["content"], token["id"])
-    by_id = {index: token for token, index in ids.items()}
+    added = tokenizer.get("added_tokens") or []
+    if not isinstance(added, list) or not all(
+        isinstance(token, dict) and isinstance(token.get("content"), str)
+        for token in added
+    ):
+        raise ValueError("`added_tokens` must be a list of tokens and ids.")
+    for token in added:
+        ids.setdefault(token["content"], token.get("id"))
+    by_id = {index: token for token, index in ids.items() if type(index) is int}
     if by_id.keys() != set(range(len(ids))):
         raise ValueError(
             "the ids of the vocabulary must be 0, 1, 2, ..., each once."

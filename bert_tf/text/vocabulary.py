@@ -48,18 +48,19 @@ class Vocabulary:
             if not isinstance(token, str):
                 raise ValueError(
                     f"line {line}: an entry must be a string. "
-                    f"Received: {token!r}."
+                    f"Received: {files.shortened(token)}."
                 )
             if not _ENTRY.fullmatch(token):
                 raise ValueError(
-                    f"line {line}: the entry {token!r} holds white space."
+                    f"line {line}: the entry {files.shortened(token)} holds "
+                    "white space."
                     if _ENTRY.search(token)
                     else f"line {line}: the entry is blank."
                 )
             if token in lines:
                 raise ValueError(
-                    f"line {line}: the entry {token!r} is there already, in "
-                    f"line {lines[token]}."
+                    f"line {line}: the entry {files.shortened(token)} is "
+                    f"there already, in line {lines[token]}."
                 )
             lines[token] = line
         missing = [token for token in SPECIAL_TOKENS if token not in lines]
@@ -124,11 +125,12 @@ def load_vocabulary(path):
     """Reads a vocabulary file and checks it.
 
     Raises:
-        ValueError: If the file is missing, not UTF-8, has Windows line ends
+        ValueError: If the file is missing, larger than
+            `files.MAX_FOLDER_TEXT`, not UTF-8, has Windows line ends
             or a byte order mark, or its entries make no `Vocabulary`. The
             message names the file and the line.
     """
-    text = files.read_text(path)
+    text = files.read_text(path, files.MAX_FOLDER_TEXT)
     if text.startswith("\ufeff"):
         raise ValueError(f"{path}, line 1: begins with a byte order mark.")
     # Not splitlines(): it would also split at U+2028, which is an entry.
