@@ -55,6 +55,8 @@ setup(
             "ruff==0.17.5",
             # The models' other Keras backend.
             "jax>=0.4.30",
+            # Files that are damaged in all ways.
+            "hypothesis>=6.100",
             # The oracle of correlations.
             "scipy>=1.11",
             # The oracle of entities' scores.

@@ -26,7 +26,12 @@ _READ_AHEAD = 1 << 20
 MAX_FOLDER_TEXT = 1 << 25
 # JSON may escape half of a pair, which is no character and has no UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_MAX_SHOWN = 80
+# How messages show what was received.
+_SHOWN = reprlib.Repr()
+_SHOWN.maxlist = 20
+_SHOWN.maxlevel = 3
+_SHOWN.maxstring = 60
+_MAX_SHOWN = 200
 # What is raised where a compressed file is none, or cut short.
 DAMAGE_ERRORS = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
@@ -261,7 +266,7 @@ def parse_json(text, place):
 
 def shortened(value):
     """Returns a value as messages show it: in one line, cut where long."""
-    text = reprlib.repr(value)
+    text = _SHOWN.repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 

@@ -44,6 +44,14 @@ def test_pieces_of_a_known_example():
     assert {"lower", "newest", "widest"} <= set(learned)
 
 
+def test_no_piece_is_too_long_to_be_looked_up():
+    # Thai and others are written without blanks, three bytes a letter.
+    vocabulary = vocabulary_learner.learn_vocabulary({"กขคง" * 50: 9}, 100)
+
+    longest = max(len(token.encode()) for token in vocabulary.tokens)
+    assert 128 < longest <= 256
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_pieces_equal_those_of_counting_anew(seed):
     words = random_words(seed, 60)

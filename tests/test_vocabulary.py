@@ -63,7 +63,7 @@ def test_last_line_needs_no_end(write):
 
 def test_lines_end_at_newlines_only(write):
     # Google's Chinese vocabulary has the line separator as an entry.
-    tokens = (*SPECIAL, "\u2028", "a\u0085b", "c\u2029", "\x0c")
+    tokens = (*SPECIAL, "\u2028", "a\u0085b", "c\u2029", "\x0c", "é" * 128)
 
     vocabulary = vocabulary_lib.load_vocabulary(write("\n".join(tokens)))
 
@@ -79,6 +79,8 @@ def test_lines_end_at_newlines_only(write):
         ((*SPECIAL, "a", "b", ""), "line 8: the entry is blank"),
         ((*SPECIAL, "a", "b c"), "line 7: .*'b c' holds white space"),
         ((*SPECIAL, "a", "b\t17"), "line 7: .* holds white space"),
+        ((*SPECIAL, "a", "b\0c"), "line 7: .* holds white space or NUL"),
+        ((*SPECIAL, "##" + "é" * 129), "line 6: .* at most 256 bytes.*é"),
         (("[PAD]\r", "[UNK]\r"), "line 1: ends in CR LF"),
         ((*SPECIAL, "a\r"), "line 6: ends in CR LF"),
         (("\ufeff[PAD]", *SPECIAL), "line 1: .*byte order mark"),

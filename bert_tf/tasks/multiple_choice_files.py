@@ -136,7 +136,7 @@ def _swag_rows(path):
         if name not in columns:
             raise ValueError(
                 f"{path}, line 1: the header must have a column {name!r}. "
-                f"Received: {', '.join(header)}."
+                f"Received: {files.shortened(header)}."
             )
     first, second = columns["sent1"], columns["sent2"]
     label = columns.get("label")

@@ -77,7 +77,7 @@ class TaggingExamples:
                 raise ValueError(
                     f"{self.path}, line {index + 1}: the tag must be one of "
                     f"those in training, {', '.join(labels)}. "
-                    f"Received: {tag!r}."
+                    f"Received: {files.shortened(tag)}."
                 )
         return np.array([ids[tag] for tag in self.tags], np.int32)
 
@@ -230,7 +230,7 @@ class _Layout:
             if first and self._tag_index == self._token_index:
                 raise ValueError(
                     f"{path}: the column of tags must be another than that of "
-                    f"the words. Received a row: {first!r}."
+                    f"the words. Received a row: {files.shortened(first)}."
                 )
 
     def row(self, index):
@@ -259,7 +259,7 @@ class _Layout:
         if not is_row:
             raise ValueError(
                 f"{where} the tag must be O, or B-, I-, E- or S- with a type. "
-                f"Received: {tag!r}."
+                f"Received: {files.shortened(tag)}."
             )
         raise ValueError(f"{where} the word is empty.")
 
@@ -284,7 +284,7 @@ class _Layout:
             if header.count(column) != 1:
                 raise ValueError(
                     f"{self._path}, line 1: the header must have a column "
-                    f"{column!r}, once. Received: {', '.join(header)}."
+                    f"{column!r}, once. Received: {files.shortened(header)}."
                 )
             return header.index(column)
         if not -self._num_columns <= column < self._num_columns:

@@ -215,7 +215,7 @@ def _column_index(path, column, header):
         if header.count(column) != 1:
             raise ValueError(
                 f"{path}, line 1: the header must have a column {column!r}, "
-                f"once. Received: {', '.join(header)}."
+                f"once. Received: {files.shortened(header)}."
             )
         return header.index(column)
     if not -len(header) <= column < len(header):
@@ -231,7 +231,8 @@ def _parse_label(path, line, label, task):
         if label not in task.labels:
             raise ValueError(
                 f"{path}, line {line}: the label must be one of "
-                f"{', '.join(task.labels)}. Received: {label!r}."
+                f"{', '.join(task.labels)}. "
+                f"Received: {files.shortened(label)}."
             )
         return task.labels.index(label)
     try:
@@ -241,6 +242,6 @@ def _parse_label(path, line, label, task):
     if not math.isfinite(score):
         raise ValueError(
             f"{path}, line {line}: the score must be a number. "
-            f"Received: {label!r}."
+            f"Received: {files.shortened(label)}."
         )
     return score

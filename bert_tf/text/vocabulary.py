@@ -24,7 +24,9 @@ CONTINUATION = "##"
 _MIN_LATIN_ENTRIES = 1000
 # Other white space than ASCII's is left alone: Google's Chinese vocabulary
 # has an entry that is a line separator, U+2028.
-_ENTRY = re.compile(r"[^ \t\r\n]+")
+_ENTRY = re.compile(r"[^\0 \t\r\n]+")
+# Of an entry without "##"; longer ones tensorflow_text cannot look up.
+MAX_ENTRY_BYTES = 256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,8 +37,9 @@ class Vocabulary:
         tokens: All entries, special tokens included, each once.
 
     Raises:
-        ValueError: If an entry is empty, holds white space or is there twice,
-            or a special token is missing. The message names the line.
+        ValueError: If an entry is empty, too long, holds white space or NUL or
+            is there twice, or a special token is missing. The message names
+            the line.
     """
 
     tokens: tuple[str, ...]
@@ -53,7 +56,7 @@ class Vocabulary:
             if not _ENTRY.fullmatch(token):
                 raise ValueError(
                     f"line {line}: the entry {files.shortened(token)} holds "
-                    "white space."
+                    "white space or NUL."
                     if _ENTRY.search(token)
                     else f"line {line}: the entry is blank."
                 )
@@ -61,6 +64,13 @@ class Vocabulary:
                 raise ValueError(
                     f"line {line}: the entry {files.shortened(token)} is "
                     f"there already, in line {lines[token]}."
+                )
+            piece = token.removeprefix(CONTINUATION)
+            if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
+                raise ValueError(
+                    f"line {line}: an entry must have at most "
+                    f"{MAX_ENTRY_BYTES} bytes. "
+                    f"Received: {files.shortened(token)}."
                 )
             lines[token] = line
         missing = [token for token in SPECIAL_TOKENS if token not in lines]

@@ -279,6 +279,9 @@ def _learn_pieces(words, characters, num_pieces):
                 heapq.heappush(queue, entry(pair))
             continue
         token = left_token + right_token.removeprefix(continuation)
+        size = len(token.removeprefix(continuation).encode("utf-8"))
+        if size > vocabulary_lib.MAX_ENTRY_BYTES:
+            continue
         # Two different pairs may spell one piece.
         if token not in ids:
             ids[token] = len(tokens)

@@ -1,0 +1,459 @@
+"""Files that a machine thinks of: `ValueError`, in little time and memory.
+
+BERT_TF_FUZZ=100 tries a hundred times as many. What was found so stands as a
+plain test beside the code: tests/test_hostile_folders.py and others.
+"""
+
+import json
+import os
+import struct
+import time
+import tracemalloc
+
+import pytest
+import reference_checkpoints as peer
+from hypothesis import HealthCheck
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from bert_tf.checkpoints import hugging_face
+from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import reader
+from bert_tf.config import BertConfig
+from bert_tf.serving import source
+from bert_tf.tasks import glue_files
+from bert_tf.tasks import multiple_choice_files
+from bert_tf.tasks import squad_files
+from bert_tf.tasks import tagging_files
+from bert_tf.tasks import tsv
+from bert_tf.text import tokenizer_files
+from bert_tf.text import vocabulary as vocabulary_lib
+
+TIMES = int(os.environ.get("BERT_TF_FUZZ", "1"))
+# Of one example, a few kilobytes; the machine may be slow.
+MOST_SECONDS = 3
+MOST_BYTES = 1 << 26
+
+CLASSIFIER = "BertForSequenceClassification"
+
+
+def fuzz(num_examples, **strategies):
+    """Returns a decorator: the same examples every time, and none kept."""
+
+    def decorate(test):
+        return settings(
+            max_examples=num_examples * TIMES,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )(given(**strategies)(test))
+
+    return decorate
+
+
+def read(function, *args):
+    """Returns what a function does, or None where it raises `ValueError`."""
+    tracemalloc.start()
+    start = time.process_time()
+    try:
+        return function(*args)
+    except ValueError as error:
+        assert len(str(error)) < 10_000
+        # Python's own say so; ours begin with the file.
+        assert not isinstance(error, UnicodeError)
+        return None
+    finally:
+        seconds = time.process_time() - start
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert seconds < MOST_SECONDS
+        assert peak < MOST_BYTES
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A classifier's folder, and what is put into it is taken away again."""
+    path = tmp_path_factory.mktemp("fuzz")
+    peer.write_folder(path, CLASSIFIER)
+    return path
+
+
+class Replaced:
+    """A file of other bytes, in a context."""
+
+    def __init__(self, path, data):
+        self.path = path
+        self.data = data
+
+    def __enter__(self):
+        self.old = self.path.read_bytes() if self.path.exists() else None
+        self.path.write_bytes(self.data)
+
+    def __exit__(self, *exception):
+        if self.old is None:
+            self.path.unlink()
+        else:
+            self.path.write_bytes(self.old)
+
+
+# Values of JSON, some of which no reader expects.
+NUMBERS = st.one_of(
+    st.integers(-2, 20),
+    st.sampled_from([2**31, 2**63, 2**70, -(2**31), 10**400]),
+    st.floats(),
+)
+SCALARS = st.one_of(
+    *(st.none(), st.booleans(), NUMBERS),
+    st.text(max_size=8),
+    st.sampled_from(["\ud800", "x" * 1000, "0", "O", "B-x"]),
+)
+VALUES = st.one_of(
+    SCALARS,
+    st.recursive(
+        SCALARS,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(st.text(max_size=4), inner, max_size=3),
+        ),
+        max_leaves=6,
+    ),
+)
+DEPTHS = st.sampled_from([0, 0, 0, 0, 100, 900, 950, 980, 990, 10_000])
+
+
+@st.composite
+def json_bytes(draw, value):
+    """Bytes of a file whose value is damaged in up to three places."""
+    value = json.loads(json.dumps(value))
+    for _ in range(draw(st.integers(0, 3))):
+        value = damaged(draw, value)
+    text = json.dumps(value, ensure_ascii=draw(st.booleans()))
+    depth = draw(DEPTHS)
+    if depth:
+        # In the place of some value.
+        place = draw(st.integers(0, text.count(":")))
+        parts = text.split(":")
+        text = ":".join(parts[:place])
+        text += ":" * bool(place) + "[" * depth + "]" * depth
+        text += "," * bool(parts[place:]) + '"x":'.join(["", *parts[place:]])
+    data = text.encode("utf-8", "surrogatepass")
+    return damaged_bytes(draw, data)
+
+
+def damaged(draw, value):
+    """Returns the value with one part replaced, removed or added."""
+    if isinstance(value, dict) and value and draw(st.integers(0, 9)):
+        key = draw(st.sampled_from(sorted(value)))
+        value = dict(value)
+        what = draw(st.integers(0, 9))
+        if what == 0:
+            del value[key]
+        elif what == 1:
+            value[draw(st.text(max_size=4))] = value[key]
+        else:
+            value[key] = damaged(draw, value[key])
+        return value
+    if isinstance(value, list) and value and draw(st.integers(0, 9)):
+        index = draw(st.integers(0, len(value) - 1))
+        value = list(value)
+        what = draw(st.integers(0, 9))
+        if what == 0:
+            del value[index]
+        elif what == 1:
+            value.append(value[index])
+        else:
+            value[index] = damaged(draw, value[index])
+        return value
+    return draw(VALUES)
+
+
+def damaged_bytes(draw, data):
+    """Returns bytes of which some, seldom, are others."""
+    if draw(st.integers(0, 4)):
+        return data
+    start = draw(st.integers(0, len(data)))
+    limit = draw(st.integers(start, min(len(data), start + 9)))
+    return data[:start] + draw(st.binary(max_size=9)) + data[limit:]
+
+
+def read_folder(folder):
+    """Reads all that a model is made of, but no weights."""
+    with reader.open_checkpoint(folder) as checkpoint:
+        reader.parts_of(checkpoint)
+        _ = checkpoint.num_labels, checkpoint.classifier_dropout
+        model_folder.check_vocabulary(folder, checkpoint.config)
+        hugging_face.label_names(checkpoint.config_values)
+    return checkpoint.config
+
+
+CONFIG = peer.config_values(CLASSIFIER) | {
+    "classifier_dropout": 0.1,
+    "hidden_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "num_labels": 4,
+    "pruned_heads": {},
+}
+
+
+@fuzz(100, data=json_bytes(CONFIG))
+def test_config_json(folder, data):
+    with Replaced(folder / "config.json", data):
+        config = read(read_folder, str(folder))
+        assert config is None or isinstance(config, BertConfig)
+
+
+@fuzz(
+    60, data=json_bytes({k: v for k, v in CONFIG.items() if k != "model_type"})
+)
+def test_bert_config_json(folder, data):
+    with Replaced(folder / "bert_config.json", data):
+        read(BertConfig.from_json, folder / "bert_config.json")
+
+
+TASKS = (
+    {
+        "family": "glue",
+        "name": "x",
+        "kind": "classification",
+        "text_features": ["a", "b"],
+        "labels": ["0", "1"],
+        "metrics": ["accuracy"],
+    },
+    {"family": "tagging", "scheme": "bio", "labels": ["O", "B-x"]},
+    {"family": "multiple_choice", "num_choices": 4},
+)
+
+
+@fuzz(70, data=st.sampled_from(TASKS).flatmap(json_bytes))
+def test_task_json(folder, data):
+    with Replaced(folder / "task.json", data):
+        read(source._written_servable, str(folder))
+
+
+TOKENIZER = {
+    "added_tokens": [
+        {"id": 0, "content": "[PAD]"},
+        {"id": 17, "content": "new"},
+    ],
+    "normalizer": {
+        "type": "BertNormalizer",
+        "handle_chinese_chars": True,
+        "strip_accents": None,
+        "lowercase": True,
+    },
+    "model": {
+        "type": "WordPiece",
+        "continuing_subword_prefix": "##",
+        "vocab": {token: index for index, token in enumerate(peer.TOKENS)},
+    },
+}
+
+
+@fuzz(70, data=json_bytes(TOKENIZER))
+def test_tokenizer_json(tmp_path_factory, data):
+    folder = tmp_path_factory.getbasetemp()
+    with Replaced(folder / "tokenizer.json", data):
+        read(tokenizer_files.read_vocabulary, folder)
+        read(tokenizer_files.read_settings, folder)
+
+
+@fuzz(40, data=json_bytes({"do_lower_case": True, "model_max_length": 9}))
+def test_tokenizer_config_json(tmp_path_factory, data):
+    folder = tmp_path_factory.getbasetemp()
+    with Replaced(folder / "tokenizer_config.json", data):
+        settings = read(tokenizer_files.read_settings, folder) or {}
+        assert settings.get("do_lower_case", True) in (True, False)
+        assert int(settings.get("model_max_length", 1)) >= 0
+
+
+HEADER = {
+    "__metadata__": {"format": "pt"},
+    "bert.pooler.dense.bias": {
+        "dtype": "F32",
+        "shape": [2],
+        "data_offsets": [0, 8],
+    },
+    "classifier.weight": {
+        "dtype": "BF16",
+        "shape": [2, 2],
+        "data_offsets": [8, 16],
+    },
+}
+
+
+@fuzz(
+    120,
+    header=json_bytes(HEADER),
+    size=st.one_of(st.none(), st.integers(0, 2**64 - 1)),
+    num_bytes=st.sampled_from([16, 16, 16, 0, 15, 99]),
+)
+def test_safetensors(folder, header, size, num_bytes):
+    size = len(header) if size is None else size
+    data = struct.pack("<Q", size) + header + bytes(num_bytes)
+    with Replaced(folder / "model.safetensors", data):
+        checkpoint = read(hugging_face.HuggingFaceCheckpoint, str(folder))
+        if checkpoint is None:
+            return
+        with checkpoint:
+            for name, shape in checkpoint.shapes.items():
+                array = read(checkpoint.read, name)
+                assert array is None or array.shape == shape
+
+
+@fuzz(40, data=json_bytes({"weight_map": {"a": "x", "b": "y"}}))
+def test_index_of_shards(folder, data):
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.unlink()
+    try:
+        with Replaced(folder / "model.safetensors.index.json", data):
+            read(hugging_face.HuggingFaceCheckpoint, str(folder))
+    finally:
+        weights.write_bytes(whole)
+
+
+@st.composite
+def lines_bytes(draw, lines, pieces):
+    """Bytes of a text file, of these lines and of others of these pieces."""
+    other = st.lists(st.sampled_from(pieces), max_size=6).map("".join)
+    line = st.one_of(st.sampled_from(lines), st.sampled_from(lines), other)
+    many = draw(st.lists(line, max_size=12))
+    text = draw(st.sampled_from(["\n", "\n", "\n", "\r\n"])).join(many)
+    if draw(st.booleans()):
+        text = "\n".join([*lines, text])
+    data = (text + draw(st.sampled_from(["", "\n"]))).encode("utf-8")
+    return damaged_bytes(draw, data)
+
+
+# What one reader or another has taken for something of its own.
+PIECES = [
+    *("\t", " ", ",", '"', "\r", "\0", "\x0c", "\ufeff", "\u2028", "\xa0"),
+    *("a", "é", "漢", "\u0301", "0", "1", "-1", "nan", "9" * 5000, "##"),
+    *("O", "B-x", "I-x", "-DOCSTART-", "#", "[CLS]", "x" * 300),
+]
+
+
+@fuzz(70, data=lines_bytes(list(peer.TOKENS), PIECES))
+def test_vocab_txt(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "vocab.txt"
+    path.write_bytes(data)
+    vocabulary = read(vocabulary_lib.load_vocabulary, path)
+    if vocabulary is not None:
+        read(vocabulary_lib.check_case, vocabulary, True)
+        # It is read as it was written.
+        assert vocabulary.to_text().rstrip("\n").encode() == data.rstrip(b"\n")
+
+
+@fuzz(
+    100,
+    data=lines_bytes(["sentence\tlabel", "good\t1", "bad\t0"], PIECES),
+    name=st.sampled_from(["tsv", "regression", "cola", "sst-2", "mrpc", "qqp"]),
+)
+def test_tsv(tmp_path_factory, data, name):
+    path = tmp_path_factory.getbasetemp() / "train.tsv"
+    path.write_bytes(data)
+    if name == "tsv":
+        task = glue_files.tsv_task(("sentence",), "label", labels=("0", "1"))
+        read(tsv.find_labels, path, task.splits["train"])
+    elif name == "regression":
+        task = glue_files.tsv_task(("sentence",), "label", regression=True)
+    else:
+        task = glue_files.glue_task(name)
+    examples = read(tsv.read_tsv, path, task.splits["train"], task.task)
+    assert examples is None or len(examples) == len(examples.labels) > 0
+
+
+@fuzz(
+    120,
+    data=lines_bytes(
+        ["-DOCSTART- O", "", "EU B-x", "of\tO", "EU NNP I-x", "# x", "a b"],
+        PIECES,
+    ),
+    columns=st.sampled_from(
+        [(0, -1), (0, None), (-1, 0), (1, 2), (5, -5), ("a", "b")]
+    ),
+)
+def test_conll(tmp_path_factory, data, columns):
+    folder = tmp_path_factory.getbasetemp()
+    path = folder / "train.conll"
+    path.write_bytes(data)
+    examples = read(tagging_files.read_columns, path, *columns)
+    if examples is None:
+        return
+    assert sum(examples.row_lengths) == len(examples.words) > 0
+    if examples.tags is not None:
+        examples.warn_of_breaches("bio")
+        tagging_files.write_predictions(folder / "out", examples, examples.tags)
+
+
+SQUAD = {
+    "version": "v2.0",
+    "data": [
+        {
+            "title": "t",
+            "paragraphs": [
+                {
+                    "context": "Paris is the  capital of France.",
+                    "qas": [
+                        {
+                            "id": "q0",
+                            "question": "What is Paris?",
+                            "is_impossible": False,
+                            "answers": [
+                                {"text": "the capital", "answer_start": 9},
+                                {"text": "capital", "answer_start": 14},
+                            ],
+                        },
+                        {
+                            "id": "q1",
+                            "question": "Who?",
+                            "is_impossible": True,
+                            "answers": [],
+                        },
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
+
+@fuzz(
+    120,
+    data=json_bytes(SQUAD),
+    may_lack_answer=st.booleans(),
+    is_training=st.booleans(),
+)
+def test_squad_json(tmp_path_factory, data, may_lack_answer, is_training):
+    path = tmp_path_factory.getbasetemp() / "squad.json"
+    path.write_bytes(data)
+    examples = read(squad_files.read_squad, path, may_lack_answer, is_training)
+    for index, start in enumerate(examples.answer_starts if examples else ()):
+        answer = examples.context(index)[start : examples.answer_limits[index]]
+        assert start == -1 or answer.strip() == answer != ""
+
+
+@fuzz(
+    100,
+    data=st.one_of(
+        lines_bytes(
+            [
+                "sent1,sent2,ending0,ending1,label",
+                'a,"b, ""c""",d,e,1',
+                "x\ta\tb\tc\t1",
+                '{"context": "a", "choices": ["b", "c"], "label": 0}',
+            ],
+            PIECES,
+        ),
+        json_bytes({"context": "a", "choices": ["b", "c"], "label": 0}),
+    ),
+    suffix=st.sampled_from([".csv", ".tsv", ".jsonl"]),
+    has_labels=st.booleans(),
+)
+def test_choices(tmp_path_factory, data, suffix, has_labels):
+    path = tmp_path_factory.getbasetemp() / f"train{suffix}"
+    path.write_bytes(data)
+    examples = read(multiple_choice_files.read_choices, path, has_labels)
+    assert examples is None or len(examples) == len(examples.choices) > 0
