@@ -1,8 +1,13 @@
 """Masked language modelling: what is chosen, and what becomes of it."""
 
+import collections
+import functools
+import itertools
+
 import numpy as np
 import pytest
 import reference_pretraining as reference
+import scipy.stats
 import tensorflow as tf
 
 from bert_tf import features
@@ -286,28 +291,74 @@ def test_spans_are_whole_words_up_to_the_limit():
     assert cut_words < 150
 
 
-def test_spans_have_geometric_lengths():
-    """On long sequences with one span each, far from the edges."""
-    num_rows, length = 4000, 64
-    ids = np.full((num_rows, length), VOCABULARY.index("w3"), np.int32)
+# The first span's length in words, from 1 to 10 (Joshi et al. 2020).
+SPAN_LENGTHS = [0.2 * 0.8**n / (1 - 0.8**10) for n in range(10)]
+
+
+def probability_of(words, num_words):
+    """Returns how likely these words are the ones that spans choose.
+
+    A span begins at a word that is not chosen, each as likely as another, and
+    is cut where the sentence ends or as many words are chosen as may be.
+
+    Args:
+        words: The numbers of all words that are chosen.
+        num_words: Words of the sentence.
+    """
+    words = frozenset(words)
+
+    @functools.cache
+    def finish(chosen):
+        if chosen == words:
+            return 1.0
+        total = 0.0
+        for anchor in words - chosen:
+            for length, share in enumerate(SPAN_LENGTHS, 1):
+                span = range(anchor, min(anchor + length, num_words))
+                new = [word for word in span if word not in chosen]
+                after = chosen.union(new[: len(words) - len(chosen)])
+                if after <= words:
+                    total += share / (num_words - len(chosen)) * finish(after)
+        return total
+
+    return finish(frozenset())
+
+
+def choose_words(num_rows, num_words, num_chosen, seed):
+    """Returns int [num_rows, num_chosen]: words that are chosen in spans."""
+    ids = np.full((num_rows, num_words + 2), VOCABULARY.index("w3"), np.int32)
     ids[:, 0], ids[:, -1] = VOCABULARY.cls_id, VOCABULARY.sep_id
-    seeds = np.random.default_rng(13).integers(0, 2**32, (num_rows, 2))
     masked = mask_tokens(
         ids,
         np.ones_like(ids),
-        seeds,
+        np.random.default_rng(seed).integers(0, 2**32, (num_rows, 2)),
         do_span_mask=True,
-        max_predictions_per_seq=11,
-        masked_lm_prob=0.17,
+        max_predictions_per_seq=num_chosen,
+        masked_lm_prob=1.0,
     )
-    weights = masked["masked_lm_weights"].sum(axis=1)
-    assert (weights == 11).all()
-    # A run of all 11 is of at least two spans: 10 is the longest. Runs that
-    # begin away from others have the first span's mean, 3.8 words, at least.
-    positions = masked["masked_lm_positions"]
-    breaks = 1 + (np.diff(positions, axis=1) > 1).sum(axis=1)
-    assert 2.5 < (11 / breaks).mean() < 6
-    assert (breaks == 11).mean() < 0.01
-    counts = np.bincount(positions.ravel(), minlength=length)[12:-1]
-    # Away from the front, every position is as likely.
-    assert counts.std() / counts.mean() < 0.1
+    assert masked["masked_lm_weights"].all()
+    return masked["masked_lm_positions"] - 1
+
+
+def test_spans_have_geometric_lengths_and_begin_anywhere():
+    chosen = choose_words(20_000, 9, 4, seed=13)
+    sets = list(itertools.combinations(range(9), 4))
+    expected = [probability_of(words, 9) for words in sets]
+    assert sum(expected) == pytest.approx(1)
+    found = collections.Counter(map(tuple, chosen.tolist()))
+    observed = [found[words] for words in sets]
+    test = scipy.stats.chisquare(observed, np.multiply(expected, 20_000))
+    assert test.pvalue > 0.001
+
+
+def test_spans_are_of_ten_words_at_most():
+    # Eleven neighbours are more than a span: were lengths not cut at 10, every
+    # tenth row would be such.
+    num_rows, num_words = 4000, 62
+    chosen = choose_words(num_rows, num_words, 11, seed=14)
+    # Apart from the sentence's end, it is the same everywhere.
+    runs = (chosen[:, -1] - chosen[:, 0] == 10) & (chosen[:, -1] < 61)
+    expected = 51 * probability_of(range(20, 31), num_words)
+    assert 0.002 < expected < 0.03
+    test = scipy.stats.binomtest(int(runs.sum()), num_rows, expected)
+    assert test.pvalue > 0.001
