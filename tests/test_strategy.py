@@ -125,3 +125,11 @@ class _Strategy:
 )
 def test_one_process_of_a_cluster_is_the_chief(place, is_chief):
     assert strategies.is_chief(_Strategy(*place)) == is_chief
+
+
+def test_every_process_of_a_cluster_is_a_host(monkeypatch):
+    assert strategies.num_hosts(strategies.make_strategy()) == 1
+    monkeypatch.setattr(strategies, "is_multi_host", lambda strategy: True)
+    assert strategies.num_hosts(_Strategy("worker", 0, ["worker"])) == 1
+    chief = _Strategy("worker", 0, ["chief", "worker"])
+    assert strategies.num_hosts(chief) == 2
