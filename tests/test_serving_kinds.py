@@ -8,6 +8,7 @@ import tensorflow as tf
 from serving_models import loaded
 
 from bert_tf import checkpoints
+from bert_tf import files
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import check
 from bert_tf.serving import report
@@ -374,6 +375,20 @@ def test_old_versions_are_removed(tmp_path, num_versions, keep, removed):
     assert saved_model.prune(tmp_path, num_versions, keep) == removed
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"2", "3", "4", "10", "5", "notes"} - set(map(str, removed))
+
+
+def test_a_version_that_another_exporter_removes_too(tmp_path, monkeypatch):
+    make_versions(tmp_path, [1, 2])
+    remove = files.remove
+
+    def remove_after_another(path):
+        monkeypatch.setattr(files, "remove", remove)
+        (tmp_path / "1" / saved_model.FILE).unlink()
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(files, "remove", remove_after_another)
+    assert saved_model.prune(tmp_path, 1, keep=2) == [1]
+    assert files.list_folder(tmp_path) == ["2"]
 
 
 def read_texts(path, kind, task_name=None, text_features=("text",)):

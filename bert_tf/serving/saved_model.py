@@ -1,5 +1,6 @@
 """The files of a SavedModel: versions, signatures, operations."""
 
+import contextlib
 import os
 
 import tensorflow as tf
@@ -62,12 +63,12 @@ def prune(export_dir, num_versions, keep, among=None):
             paths.setdefault(number, []).append(path)
     removed = sorted(paths)[: max(0, len(paths) - (num_versions - 1))]
     for path in (path for number in removed for path in paths[number]):
-        try:
-            files.remove(path)
-        except (OSError, tf.errors.NotFoundError):
-            # Two exporters may remove it at once.
-            if files.exists(path):
-                raise
+        # Two exporters may remove it at once, each some of its files.
+        while files.exists(path):
+            with contextlib.suppress(
+                FileNotFoundError, tf.errors.NotFoundError
+            ):
+                files.remove(path)
     return removed
 
 
