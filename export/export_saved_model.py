@@ -80,6 +80,27 @@ _TOP_K = flags.DEFINE_integer(
     "With --kind=fill_mask: tokens for each mask; 5 if not given.",
     lower_bound=1,
 )
+_MAX_TEXT_BYTES = flags.DEFINE_integer(
+    "max_text_bytes",
+    None,
+    "Bytes of a text that are read, the rest is cut; if not given 1,048,576, "
+    "and 16,384 with --kind=fill_mask.",
+    lower_bound=1,
+)
+_MAX_WINDOWS = flags.DEFINE_integer(
+    "max_windows",
+    None,
+    "Of question answering and taggers: windows of a text that are read, the "
+    "rest is cut; 256 if not given.",
+    lower_bound=1,
+)
+_MAX_MASKS = flags.DEFINE_integer(
+    "max_masks",
+    None,
+    "With --kind=fill_mask: masks of a text that are answered, its first; 128 "
+    "if not given.",
+    lower_bound=1,
+)
 _SERVING_PRECISION = flags.DEFINE_enum(
     "serving_precision",
     source.FLOAT32,
@@ -131,11 +152,13 @@ _WARMUP_BATCH_SIZES = flags.DEFINE_list(
 
 def main(_):
     program.require(model_dir=_MODEL_DIR.value, export_dir=_EXPORT_DIR.value)
-    settings = {
-        flag.name: flag.value
-        for flag in (_EMBEDDING, _NORMALIZE, _TOP_K)
-        if flag.value is not None
-    }
+    settings, bounds = (
+        {flag.name: flag.value for flag in group if flag.value is not None}
+        for group in (
+            (_EMBEDDING, _NORMALIZE, _TOP_K),
+            (_MAX_TEXT_BYTES, _MAX_WINDOWS, _MAX_MASKS),
+        )
+    )
     print(
         exporter.export(
             _MODEL_DIR.value,
@@ -147,6 +170,7 @@ def main(_):
             servable=source.make_servable(_KIND.value, settings),
             precision=_SERVING_PRECISION.value,
             is_frozen=_FREEZE.value,
+            bounds=bounds,
             is_checked=_CHECK.value,
             check_file=_CHECK_FILE.value,
             timeout_seconds=_TIMEOUT_SECONDS.value,

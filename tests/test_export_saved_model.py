@@ -25,6 +25,7 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
         "--embedding=cls",
         "--normalize",
         "--serving_precision=bfloat16",
+        "--max_text_bytes=70",
         f"--check_file={tmp_path}/dev.txt",
         "--keep_versions=2",
     )
@@ -35,6 +36,7 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
     assert "-> embeddings: float32 [?, 8]" in process.stdout
     settings = saved_model.read_settings(servable / "3")
     assert settings["settings"] == {"embedding": "cls", "normalize": True}
+    assert settings["bounds"] == {"max_text_bytes": 70}
     stored = tf.train.load_checkpoint(f"{servable}/3/variables/variables")
     dtypes = set(stored.get_variable_to_dtype_map().values())
     assert tf.bfloat16 in dtypes and tf.float32 not in dtypes
@@ -42,7 +44,7 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
     assert "tolerance 0.1" in process.stdout
     rows = [line.split() for line in process.stdout.splitlines()]
     rows = [row[1:5] for row in rows if "changed" in row]
-    assert len(rows) == 3
+    assert len(rows) == 4
     for num_texts, difference, num_changed, _ in rows:
         assert (num_texts, num_changed) == ("18", "0")
         assert 1e-4 < float(difference) < 0.1

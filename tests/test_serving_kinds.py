@@ -90,6 +90,7 @@ def test_fill_mask_signatures():
         "serving_default": {"text": "string [?]"},
         "examples": {"examples": "string [?]"},
         "ids": IDS,
+        "ids_examples": {"examples": "string [?]"},
     }
     answers = {
         "tokens": "string [?, ?, 3]",
@@ -97,11 +98,15 @@ def test_fill_mask_signatures():
         "scores": "float32 [?, ?, 3]",
         "num_masks": "int32 [?]",
     }
-    with_texts = answers | {"sequences": "string [?, ?, 3]"}
+    with_texts = answers | {
+        "sequences": "string [?, ?, 3]",
+        "is_cut": "bool [?]",
+    }
     assert outputs == {
         "serving_default": with_texts,
         "examples": with_texts,
         "ids": answers,
+        "ids_examples": answers,
     }
 
 
@@ -111,6 +116,7 @@ def test_fill_mask_answers_are_the_pretrainers(preprocessor, pretrainer):
         *fill_mask.predict(inputs, pretrainer, VOCABULARY), VOCABULARY, 3
     )
     wanted["sequences"] = fill_mask.fill(tf.constant(MASKED), wanted)
+    wanted["is_cut"] = [False] * 3
     np.testing.assert_array_equal(wanted["num_masks"], [2, 0, 1])
     of = loaded("fill_mask").signatures
     for answer in (

@@ -194,5 +194,6 @@ def test_module_without_text_has_no_preprocessor(
         pretrainer_source.preprocessor,
         str(path),
         takes_text=False,
+        max_text_bytes=9,
     )
     assert module.preprocessor is None

@@ -70,6 +70,7 @@ def test_classifier_signatures():
             predict,
         ),
         "ids": (ids, answers, predict),
+        "ids_examples": ({"examples": "string [?]"}, answers, predict),
         "examples": ({"examples": "string [?]"}, answers, predict),
         "classify": (
             {"inputs": "string [?]"},

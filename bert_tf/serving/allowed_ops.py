@@ -32,6 +32,7 @@ CORE_OPS = frozenset(
         "Cumsum",
         "DenseBincount",
         "DisableCopyOnRead",
+        "EnsureShape",
         "Equal",
         "Erf",
         "Erfc",

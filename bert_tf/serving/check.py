@@ -97,6 +97,8 @@ def source_of(path, model_dir):
         settings["max_seq_length"],
         settings["text_features"],
         source_lib.make_servable(settings["kind"], settings["settings"]),
+        # Exports of older releases have none.
+        bounds=settings.get("bounds"),
     )
 
 

@@ -48,33 +48,65 @@ def compute_in_chunks(inputs, compute, chunk_size, answer_shape):
     inputs = {
         name: tf.gather(inputs[name], order) for name in features.MODEL_INPUTS
     }
-    # Of no rows too there is a chunk: it knows the shape of an answer.
-    num_chunks = tf.maximum(-(-tf.size(order) // chunk_size), 1)
 
-    def compute_chunk(index, answers):
-        start = index * chunk_size
+    def compute_chunk(start):
         rows = {
             name: value[start : start + chunk_size]
             for name, value in inputs.items()
         }
-        answer = tf.cast(compute(packing.trim_padding(rows)), tf.float32)
-        return index + 1, answers.write(index, answer)
+        return [tf.cast(compute(packing.trim_padding(rows)), tf.float32)]
 
-    _, answers = tf.while_loop(
-        lambda index, _: index < num_chunks,
+    (answers,) = concat_chunks(
+        compute_chunk,
+        tf.size(order),
+        chunk_size,
+        [tf.TensorSpec([None, *answer_shape], tf.float32)],
+    )
+    answers = tf.gather(answers, tf.argsort(order))
+    answers.set_shape([None, *answer_shape])
+    return answers
+
+
+def concat_chunks(compute, count, chunk_size, specs):
+    """Puts together what is computed of so many rows, chunk by chunk.
+
+    Args:
+        compute: A function from the number of a chunk's first row to a list
+            of tensors `[rows, ...]`: those of `chunk_size` rows, or of as many
+            as there are from there.
+        count: The number of rows.
+        chunk_size: The most rows computed together.
+        specs: The `tf.TensorSpec` of each tensor.
+
+    Returns:
+        A list of tensors `[count, ...]`.
+    """
+    # Of no rows too there is a chunk: it knows the shape of an answer.
+    num_chunks = tf.maximum(-(-count // chunk_size), 1)
+
+    def compute_chunk(index, *arrays):
+        values = compute(index * chunk_size)
+        return index + 1, *(
+            array.write(index, value)
+            for array, value in zip(arrays, values, strict=True)
+        )
+
+    _, *arrays = tf.while_loop(
+        lambda index, *_: index < num_chunks,
         compute_chunk,
         (
             0,
-            tf.TensorArray(
-                tf.float32,
-                size=num_chunks,
-                infer_shape=False,
-                element_shape=[None, *answer_shape],
+            *(
+                tf.TensorArray(
+                    spec.dtype,
+                    size=num_chunks,
+                    infer_shape=False,
+                    element_shape=spec.shape,
+                )
+                for spec in specs
             ),
         ),
         # Or the memory would be that of several chunks.
         parallel_iterations=1,
     )
-    answers = tf.gather(answers.concat(), tf.argsort(order))
-    answers.set_shape([None, *answer_shape])
-    return answers
+    return [array.concat() for array in arrays]

@@ -64,7 +64,11 @@ class Embedding(Servable):
 
     def make_module(self, source, vocab_path, takes_text):
         return EmbeddingModule(
-            source, vocab_path, self._extraction, takes_text=takes_text
+            source,
+            vocab_path,
+            self._extraction,
+            takes_text=takes_text,
+            max_text_bytes=self.max_text_bytes,
         )
 
     def make_signatures(self, module, source):
@@ -91,11 +95,13 @@ class EmbeddingModule(ServingModule):
 
     Args:
         source: A `Source` of a `BertEncoder`.
-        vocab_path, takes_text: As of `ServingModule`.
+        vocab_path, takes_text, max_text_bytes: As of `ServingModule`.
         extraction: The `Extraction`.
     """
 
-    def __init__(self, source, vocab_path, extraction, *, takes_text):
+    def __init__(
+        self, source, vocab_path, extraction, *, takes_text, max_text_bytes
+    ):
         encoder = source.model
         super().__init__(
             encoder,
@@ -103,6 +109,7 @@ class EmbeddingModule(ServingModule):
             vocab_path,
             takes_text=takes_text,
             is_frozen=source.is_frozen,
+            max_text_bytes=max_text_bytes,
             # The pooler has no part in it.
             parts=(encoder.embeddings, *encoder.blocks),
             input_names=INPUT_NAMES,

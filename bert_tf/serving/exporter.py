@@ -83,6 +83,7 @@ def export(
     servable=None,
     precision=source_lib.FLOAT32,
     is_frozen=False,
+    bounds=None,
     is_checked=True,
     check_file=None,
     timeout_seconds=caller.TIMEOUT_SECONDS,
@@ -102,7 +103,8 @@ def export(
             is not linked.
         version: A number from 0; the one after the highest there if None.
         max_seq_length: Longest sequence; the folder's if None.
-        text_features, servable, precision, is_frozen: As of `source.read`.
+        text_features, servable, precision, is_frozen, bounds: As of
+            `source.read`.
         is_checked: Whether the SavedModel is loaded in a process of its own
             before it gets its place, and its answers to the hard texts are
             compared with the trained model's.
@@ -156,6 +158,7 @@ def export(
         servable,
         precision,
         is_frozen,
+        bounds,
     )
     texts = source.servable.hard_texts(len(source.text_features))
     if check_file is not None:
@@ -230,6 +233,7 @@ def save(source, folder, contents=saved_model.TEXT):
                 "contents": contents,
                 "kind": source.servable.KIND,
                 "settings": source.servable.settings,
+                "bounds": source.servable.bounds,
                 "precision": source.precision,
                 "is_frozen": source.is_frozen,
                 "max_seq_length": source.preprocessor.max_seq_length,

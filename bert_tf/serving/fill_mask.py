@@ -3,11 +3,17 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.serving import chunks
+from bert_tf.serving import inputs as inputs_lib
 from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks import fill_mask
+from bert_tf.text import packing
+
+# Masks whose probabilities of all words are computed together.
+_MASKS_OF_CHUNK = 64
 
 # The largest difference between equal probabilities.
 _TIE = 1e-5
@@ -17,7 +23,9 @@ class FillMask(Servable):
     """Of each mask the likeliest tokens, and the text with each in its place.
 
     The outputs are those of `fill_mask.decode`, and to strings `sequences` as
-    of `fill_mask.fill`; M is the batch's largest number of masks.
+    of `fill_mask.fill` and `is_cut` bool `[B]`: whether there are masks without
+    an answer, beyond `max_masks` or the longest sequence, or the text has an
+    end beyond `max_text_bytes`. M is the batch's largest number of masks.
 
     Args:
         top_k: K, tokens for each mask.
@@ -26,7 +34,11 @@ class FillMask(Servable):
     KIND = "fill_mask"
     SETTINGS = ("top_k",)
     outputs_of_ids = ("tokens", "ids", "scores", "num_masks")
-    outputs_of_strings = (*outputs_of_ids, "sequences")
+    outputs_of_strings = (*outputs_of_ids, "sequences", "is_cut")
+    BOUNDS = ("max_text_bytes", "max_masks")
+    # `sequences` has the text once for each of K tokens of each mask.
+    max_text_bytes = 2**14
+    max_masks = 128
 
     def __init__(self, top_k=5):
         if top_k < 1:
@@ -52,7 +64,7 @@ class FillMask(Servable):
             )
 
     def encode(self, preprocessor, texts):
-        return fill_mask.encode(_column(texts), preprocessor)
+        return fill_mask.encode(*self.columns(texts), preprocessor)
 
     def hard_texts(self, num_strings):
         return [
@@ -62,21 +74,31 @@ class FillMask(Servable):
         ]
 
     def make_module(self, source, vocab_path, takes_text):
-        return FillMaskModule(
-            source, vocab_path, takes_text=takes_text, top_k=self.top_k
-        )
+        return FillMaskModule(source, vocab_path, self, takes_text=takes_text)
 
     def make_signatures(self, module, source):
         (name,) = source.text_features
 
-        def add_sequences(texts, answers):
-            return answers | {"sequences": fill_mask.fill(texts[name], answers)}
+        def answer(inputs):
+            return module(inputs, training=False)
 
-        return signatures.make_signatures(
-            module,
-            lambda inputs: module(inputs, training=False),
-            source.text_features,
-            add_sequences,
+        def answer_texts(texts):
+            strings, is_cut = inputs_lib.cut_texts(
+                texts[name], self.max_text_bytes
+            )
+            inputs = packing.trim_padding(module.preprocessor(strings))
+            answers = answer(module.from_model_inputs(inputs))
+            is_cut |= fill_mask.count_masks(strings) > answers["num_masks"]
+            return answers | {
+                "sequences": fill_mask.fill(strings, answers),
+                "is_cut": is_cut,
+            }
+
+        of_ids = signatures.of_ids(module, answer)
+        if module.preprocessor is None:
+            return of_ids
+        return of_ids | signatures.of_strings(
+            answer_texts, source.text_features
         )
 
     def trained_answers(self, source, inputs, texts):
@@ -84,10 +106,17 @@ class FillMask(Servable):
         probabilities, num_masks = fill_mask.predict(
             inputs, source.model, vocabulary
         )
+        probabilities = probabilities[:, : self.max_masks]
+        num_masks = tf.minimum(num_masks, self.max_masks)
         answers = fill_mask.decode(
             probabilities, num_masks, vocabulary, self.top_k
         )
-        answers["sequences"] = fill_mask.fill(_column(texts), answers)
+        (strings,) = self.columns(texts)
+        is_long = [len(text) > self.max_text_bytes for (text,) in texts]
+        answers["sequences"] = fill_mask.fill(strings, answers)
+        answers["is_cut"] = is_long | (
+            fill_mask.count_masks(strings) > num_masks
+        )
         answers["probabilities"] = probabilities
         return {name: value.numpy() for name, value in answers.items()}
 
@@ -115,22 +144,23 @@ class FillMask(Servable):
                 is_mask, spelled[ids].astype(object), trained["tokens"]
             ),
         }
-        filled = fill_mask.fill(_column(texts), settled).numpy()
+        filled = fill_mask.fill(*self.columns(texts), settled).numpy()
         return settled | {"sequences": filled}
 
 
 class FillMaskModule(ServingModule):
     """A pre-trained model that answers what its masked-LM head says.
 
-    `__call__` returns `fill_mask.decode`'s dictionary.
+    `__call__` returns `fill_mask.decode`'s dictionary, of the first `max_masks`
+    of each row.
 
     Args:
         source: A `Source` of a `BertPretrainer`.
         vocab_path, takes_text: As of `ServingModule`.
-        top_k: K, tokens for each mask.
+        servable: The `FillMask`.
     """
 
-    def __init__(self, source, vocab_path, *, takes_text, top_k):
+    def __init__(self, source, vocab_path, servable, *, takes_text):
         model, preprocessor = source.model, source.preprocessor
         encoder = model.encoder
         super().__init__(
@@ -142,15 +172,53 @@ class FillMaskModule(ServingModule):
             # The pooler and the next-sentence head have no part in it.
             parts=(encoder.embeddings, *encoder.blocks, model.masked_lm_head),
             encode=lambda texts: fill_mask.encode(texts, preprocessor),
+            max_text_bytes=servable.max_text_bytes,
         )
-        self._call_model = lambda inputs, training: fill_mask.decode(
-            *fill_mask.predict(
-                inputs, model, preprocessor.vocabulary, training
-            ),
+        self._call_model = lambda inputs, training: _answer_masks(
+            inputs,
+            model,
             preprocessor.vocabulary,
-            top_k,
+            servable.top_k,
+            servable.max_masks,
+            training,
         )
 
 
-def _column(texts):
-    return tf.constant([text for (text,) in texts])
+def _answer_masks(inputs, model, vocabulary, top_k, max_masks, training):
+    """Returns `fill_mask.decode`'s answers to model inputs.
+
+    The vocabulary's probabilities are there for some masks at a time only.
+    Letters: T masks of all rows.
+    """
+    is_mask_BL = fill_mask.find_masks(inputs, vocabulary)
+    rank_BL = tf.cumsum(tf.cast(is_mask_BL, tf.int32), axis=1)
+    num_masks_B = tf.minimum(rank_BL[:, -1], max_masks)
+    hidden_TD = tf.boolean_mask(
+        model.encoder(inputs, training=training)["sequence_output"],
+        is_mask_BL & (rank_BL <= max_masks),
+    )
+
+    def answer_chunk(start):
+        logits_1TV = model.masked_lm_head(
+            hidden_TD[tf.newaxis, start : start + _MASKS_OF_CHUNK],
+            None,
+            model.encoder.embeddings.word_embeddings,
+        )
+        return tf.math.top_k(tf.nn.softmax(logits_1TV[0]), top_k)
+
+    shape = [None, top_k]
+    scores_TK, ids_TK = chunks.concat_chunks(
+        answer_chunk,
+        tf.shape(hidden_TD)[0],
+        _MASKS_OF_CHUNK,
+        [tf.TensorSpec(shape, tf.float32), tf.TensorSpec(shape, tf.int32)],
+    )
+    # Not none, nor the least of all integers, as an empty batch has it.
+    most = tf.maximum(tf.reduce_max(num_masks_B), 1)
+    scores_BMK, ids_BMK = (
+        tf.RaggedTensor.from_row_lengths(
+            values_TK, num_masks_B, validate=False
+        ).to_tensor(shape=tf.stack([-1, most, top_k]))
+        for values_TK in (scores_TK, ids_TK)
+    )
+    return fill_mask.spell(scores_BMK, ids_BMK, num_masks_B, vocabulary)

@@ -58,6 +58,7 @@ class Encoder(Servable):
             source.preprocessor,
             vocab_path,
             takes_text=takes_text,
+            max_text_bytes=self.max_text_bytes,
         )
 
     def make_signatures(self, module, source):
@@ -84,10 +85,19 @@ class HubEncoder(ServingModule):
 
     Args:
         model: A `BertEncoder` or a `BertPretrainer`.
-        preprocessor, vocab_path, takes_text: As of `ServingModule`.
+        preprocessor, vocab_path, takes_text, max_text_bytes: As of
+            `ServingModule`.
     """
 
-    def __init__(self, model, preprocessor, vocab_path, *, takes_text=True):
+    def __init__(
+        self,
+        model,
+        preprocessor,
+        vocab_path,
+        *,
+        max_text_bytes,
+        takes_text=True,
+    ):
         pretrainer = model if hasattr(model, "masked_lm_head") else None
         encoder = pretrainer.encoder if pretrainer else model
         super().__init__(
@@ -96,6 +106,7 @@ class HubEncoder(ServingModule):
             vocab_path,
             takes_text=takes_text,
             input_names=INPUT_NAMES,
+            max_text_bytes=max_text_bytes,
         )
         self._call_model = lambda inputs, training: _with_default(
             encoder(inputs, training=training)

@@ -7,6 +7,7 @@ its two halves, with pairs and a length of one's own.
 
 import tensorflow as tf
 
+from bert_tf.serving import inputs as inputs_lib
 from bert_tf.serving import signatures
 from bert_tf.serving.hub import INPUT_NAMES
 from bert_tf.serving.servable import Servable
@@ -23,10 +24,12 @@ class Preprocessing(Servable):
     outputs_of_strings = tuple(INPUT_NAMES.values())
 
     def outputs(self, has_text):
-        outputs = super().outputs(has_text)
         # Ids are what it makes.
-        outputs.pop(signatures.IDS, None)
-        return outputs
+        return {
+            name: outputs
+            for name, outputs in super().outputs(has_text).items()
+            if name not in (signatures.IDS, signatures.IDS_EXAMPLES)
+        }
 
     def load(self, model_dir, dtype=None):
         return None
@@ -37,7 +40,9 @@ class Preprocessing(Servable):
                 "`contents` must be text with the kind preprocessor. "
                 "Received: contents='ids'."
             )
-        return HubPreprocessor(source.preprocessor, vocab_path)
+        return HubPreprocessor(
+            source.preprocessor, vocab_path, self.max_text_bytes
+        )
 
     def make_signatures(self, module, source):
         text_features = source.text_features
@@ -73,16 +78,20 @@ class HubPreprocessor(AutoTrackable):
     Args:
         preprocessor: A `Preprocessor`.
         vocab_path: The vocabulary, a local file.
+        max_text_bytes: How many bytes of a text `__call__` reads; its two
+            halves take any length.
     """
 
-    def __init__(self, preprocessor, vocab_path):
+    def __init__(self, preprocessor, vocab_path, max_text_bytes):
         super().__init__()
         self.vocab_file = tf.saved_model.Asset(vocab_path)
         self.do_lower_case = tf.Variable(
             preprocessor.do_lower_case, trainable=False, name="do_lower_case"
         )
         self.tokenize = _Tokenize(preprocessor)
-        self._preprocess = lambda texts: preprocessor(texts)
+        self._preprocess = lambda texts: preprocessor(
+            inputs_lib.take_texts(texts, max_text_bytes)
+        )
         self._pack = lambda segments, seq_length: packing.pack(
             segments,
             preprocessor.max_seq_length if seq_length is None else seq_length,

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.serving import inputs as inputs_lib
 
 
 class ServingModule(tf.__internal__.tracking.AutoTrackable):
@@ -43,6 +44,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
             {name in `features.MODEL_INPUTS`: other name}.
         encode: What makes model inputs of strings `[B]`; None for the
             preprocessor, which takes pairs too.
+        max_text_bytes: How many bytes of a text are read.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         preprocessor,
         vocab_path,
         *,
+        max_text_bytes,
         takes_text=True,
         is_frozen=False,
         parts=None,
@@ -81,7 +84,9 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
             preprocessor.do_lower_case, trainable=False, name="do_lower_case"
         )
         self.preprocessor = (
-            TextModule(preprocessor, encode) if takes_text else None
+            TextModule(preprocessor, max_text_bytes, encode)
+            if takes_text
+            else None
         )
         self._input_names = input_names or {
             name: name for name in features.MODEL_INPUTS
@@ -118,6 +123,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
 
     @tf.function(autograph=False)
     def __call__(self, inputs, training=False):
+        inputs = inputs_lib.check_shapes(inputs, self.ids_spec())
         return self._call_model(self.to_model_inputs(inputs), training)
 
     @tf.function(autograph=False)
@@ -146,7 +152,7 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
 
     Args:
         preprocessor: A `Preprocessor`.
-        encode: As of `ServingModule`.
+        max_text_bytes, encode: As of `ServingModule`.
 
     Call arguments:
         texts: string `[B]`, or without `encode` a list of two of them.
@@ -155,9 +161,10 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
         The model inputs, int32 `[B, max_seq_length]`.
     """
 
-    def __init__(self, preprocessor, encode=None):
+    def __init__(self, preprocessor, max_text_bytes, encode=None):
         super().__init__()
         self.tokenizer = preprocessor.tokenizer
+        self._max_text_bytes = max_text_bytes
         self._preprocess = encode or (lambda texts: preprocessor(texts))
         strings = tf.TensorSpec([None], tf.string)
         self.__call__.get_concrete_function(strings)
@@ -166,4 +173,6 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
 
     @tf.function(autograph=False)
     def __call__(self, texts):
-        return self._preprocess(texts)
+        return self._preprocess(
+            inputs_lib.take_texts(texts, self._max_text_bytes)
+        )

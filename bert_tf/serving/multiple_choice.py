@@ -32,8 +32,8 @@ class MultipleChoice(Servable):
     """The number of the likeliest choice, and all probabilities.
 
     Strings are `context` `[B]` and `choices` `[B, C]`, ids `[B, C, L]`; the
-    answers are `MultipleChoiceTask.decode`'s. Examples hold strings: an export
-    of ids alone has no signature for them.
+    answers are `MultipleChoiceTask.decode`'s. In Examples the ids of the
+    choices, filled up to one length, stand one after the other.
 
     Args:
         task: The `MultipleChoiceTask` that the model was tuned to.
@@ -50,19 +50,13 @@ class MultipleChoice(Servable):
     def load(self, model_dir, dtype=None):
         return checkpoints.load(model_dir, BertMultipleChoice, dtype=dtype)
 
-    def outputs(self, has_text):
-        outputs = super().outputs(has_text)
-        if not has_text:
-            del outputs[signatures.EXAMPLES]
-        return outputs
-
     def make_signatures(self, module, source):
         def answer(inputs):
             return self.task.decode(module(inputs, training=False))
 
-        of_ids = signatures.of_ids(module, answer)
+        of_ids = signatures.of_ids(module, answer, self.task.num_choices)
         if module.preprocessor is None:
-            return {signatures.DEFAULT: of_ids}
+            return of_ids
 
         def answer_texts(texts):
             inputs = multiple_choice_source.make_inputs(
@@ -72,14 +66,12 @@ class MultipleChoice(Servable):
             )
             return answer(module.from_model_inputs(inputs))
 
-        return {signatures.IDS: of_ids} | signatures.of_strings(
-            answer_texts, self.text_features
-        )
+        return of_ids | signatures.of_strings(answer_texts, self.text_features)
 
     def encode(self, preprocessor, texts):
-        contexts, *choices = map(list, zip(*texts))
+        contexts, *choices = self.columns(texts)
         return multiple_choice_source.make_inputs(
-            preprocessor, tf.constant(contexts), tf.stack(choices, axis=1)
+            preprocessor, contexts, tf.stack(choices, axis=1)
         )
 
     def trained_answers(self, source, inputs, texts):

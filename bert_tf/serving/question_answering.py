@@ -12,6 +12,7 @@ from bert_tf import features
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving import answer_choice
 from bert_tf.serving import chunks
+from bert_tf.serving import inputs as inputs_lib
 from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.servable import Servable
@@ -39,7 +40,9 @@ class QuestionAnswering(Servable):
     `nbest_scores` `[B, K]`. Where there is no answer, and beyond the last
     entry, stand "", -1, -1 and, beyond, 0. Bytes that are not UTF-8 are no
     characters. Of a task whose questions may have no answer also `null_odds`
-    float32 `[B]`: by how much no answer scores higher than the best one.
+    float32 `[B]`: by how much no answer scores higher than the best one. And
+    `is_cut` bool `[B]`: whether the context has an end that was not read,
+    beyond `max_text_bytes` or `max_windows`.
 
     To ids `start_logits` and `end_logits` `[B, L]`, and of the best span
     `token_starts`, `token_ends` int32 `[B]`, its first and last token, and
@@ -50,6 +53,8 @@ class QuestionAnswering(Servable):
     """
 
     KIND = "task"
+    BOUNDS = ("max_text_bytes", "max_windows")
+    max_windows = 256
     text_features = (QUESTION, CONTEXT)
     outputs_of_ids = (
         *("start_logits", "end_logits", "token_starts", "token_ends"),
@@ -64,6 +69,7 @@ class QuestionAnswering(Servable):
             *names,
             *(f"nbest_{name}" for name in names),
             *(("null_odds",) if task.version_2_with_negative else ()),
+            "is_cut",
         )
 
     def load(self, model_dir, dtype=None):
@@ -74,23 +80,22 @@ class QuestionAnswering(Servable):
             outputs = module(inputs, training=False)
             return answer_choice.decode_ids(self.task, inputs, outputs)
 
+        of_ids = signatures.of_ids(module, answer_ids)
         if module.preprocessor is None:
-            return signatures.make_signatures(
-                module, answer_ids, self.text_features
-            )
-        maker = squad_windows.WindowMaker(source.preprocessor, self.task)
+            return of_ids
+        maker = self._maker(source)
 
         def answer_texts(texts):
-            return find_answers(
-                texts[QUESTION],
-                texts[CONTEXT],
-                maker,
-                module,
+            questions, _ = inputs_lib.cut_texts(
+                texts[QUESTION], self.max_text_bytes
             )
+            contexts, is_cut = inputs_lib.cut_texts(
+                texts[CONTEXT], self.max_text_bytes
+            )
+            answers = find_answers(questions, contexts, maker, module)
+            return answers | {"is_cut": answers["is_cut"] | is_cut}
 
-        return {
-            signatures.IDS: signatures.of_ids(module, answer_ids)
-        } | signatures.of_strings(answer_texts, self.text_features)
+        return of_ids | signatures.of_strings(answer_texts, self.text_features)
 
     def hard_texts(self, num_strings):
         # The question is the string before.
@@ -109,11 +114,10 @@ class QuestionAnswering(Servable):
     def trained_answers(self, source, inputs, texts):
         outputs = source.model(inputs)
         of_ids = answer_choice.decode_ids(self.task, inputs, outputs)
-        examples = _examples(texts)
-        windows = squad_windows.WindowSource(
-            examples=examples,
-            maker=squad_windows.WindowMaker(source.preprocessor, self.task),
-        )
+        columns = [column.numpy() for column in self.columns(texts)]
+        examples = _examples(list(zip(*columns)))
+        maker = self._maker(source)
+        windows = squad_windows.WindowSource(examples=examples, maker=maker)
         predict = squad_answers.stacked_outputs(
             source.model, source.preprocessor.max_seq_length
         )
@@ -127,8 +131,23 @@ class QuestionAnswering(Servable):
         return {
             **{name: value.numpy() for name, value in of_ids.items()},
             **_arrays(self.task, examples, found),
+            "is_cut": self._is_cut(texts, examples, maker),
             _SCORES: _scores_of_spans(self.task, windows, logits),
         }
+
+    def _maker(self, source):
+        return squad_windows.WindowMaker(
+            source.preprocessor, self.task, self.max_windows
+        )
+
+    def _is_cut(self, texts, examples, maker):
+        """Returns which contexts are not read to their ends."""
+        is_long = [len(text) > self.max_text_bytes for _, text in texts]
+        is_cut = maker.is_cut(
+            maker.num_pieces(tf.constant(examples.questions)),
+            maker.num_pieces(tf.constant(examples.contexts)),
+        )
+        return np.array(is_long) | is_cut.numpy()
 
     def settle_ties(self, source, texts, trained, answers, tolerance):
         if "nbest_answers" not in answers:
@@ -137,7 +156,8 @@ class QuestionAnswering(Servable):
         for name in _NBEST:
             settled[f"nbest_{name}"] = trained[f"nbest_{name}"].copy()
             settled[name] = trained[name].copy()
-        examples = _examples(texts)
+        columns = [column.numpy() for column in self.columns(texts)]
+        examples = _examples(list(zip(*columns)))
         for row, scores in enumerate(trained[_SCORES]):
             entries, wanted = (
                 _entries(found, row) for found in (answers, trained)
@@ -181,10 +201,11 @@ def find_answers(questions, contexts, maker, model):
     """
     contexts = _valid(contexts)
     question, context, offsets = maker.tokenize(questions, contexts)
-    num_windows = maker.num_windows(
-        tf.cast(question.row_lengths(), tf.int32),
-        tf.cast(context.row_lengths(), tf.int32),
-    )
+    counts = [
+        tf.cast(pieces.row_lengths(), tf.int32)
+        for pieces in (question, context)
+    ]
+    num_windows = maker.num_windows(*counts)
     row_of_window = tf.repeat(tf.range(tf.size(num_windows)), num_windows)
     window = tf.range(tf.size(row_of_window)) - tf.gather(
         tf.cumsum(num_windows, exclusive=True), row_of_window
@@ -200,9 +221,10 @@ def find_answers(questions, contexts, maker, model):
         chunks.CHUNK_SIZE,
         [None, 2],
     )
-    return answer_choice.choose(
+    answers = answer_choice.choose(
         maker.task, contexts, context, offsets, windows, row_of_window, logits
     )
+    return answers | {"is_cut": maker.is_cut(*counts)}
 
 
 def _valid(texts):

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import features
 from bert_tf.serving import signatures
 
 
@@ -15,35 +16,44 @@ def make_inputs(signature, source, texts, has_text):
         texts: Rows of one or two strings, bytes.
         has_text: Whether the SavedModel takes strings, or ids only.
     """
-    if signature == signatures.IDS or (
-        signature == signatures.DEFAULT and not has_text
-    ):
+    takes_ids = not has_text or signature in (
+        signatures.IDS,
+        signatures.IDS_EXAMPLES,
+    )
+    if signature in (signatures.DEFAULT, signatures.IDS):
+        if not takes_ids:
+            return strings(source.text_features, texts)
         names = source.servable.input_names
         return {
-            names.get(name, name): value.numpy()
+            names.get(name, name): value
             for name, value in _model_inputs(source, texts).items()
         }
-    if signature == signatures.DEFAULT:
-        return strings(source.text_features, texts)
     is_method = signature in signatures.METHOD_NAMES
     name = signatures.METHOD_INPUT if is_method else signatures.EXAMPLES
-    columns = (
-        _columns(source.text_features, texts)
-        if has_text
-        else {
-            name: value.numpy()
-            for name, value in _model_inputs(source, texts).items()
-        }
-    )
-    examples = [
-        _example({key: column[row] for key, column in columns.items()})
-        for row in range(len(texts))
-    ]
-    return {name: np.array(examples, object)}
+    if takes_ids:
+        rows = _rows_of_ids(_model_inputs(source, texts))
+    else:
+        columns = _columns(source.text_features, texts)
+        rows = (dict(zip(columns, row)) for row in zip(*columns.values()))
+    return {name: np.array([_example(row) for row in rows], object)}
 
 
 def _model_inputs(source, texts):
-    return source.servable.encode(source.preprocessor, texts)
+    inputs = source.servable.encode(source.preprocessor, texts)
+    return {name: value.numpy() for name, value in inputs.items()}
+
+
+def _rows_of_ids(inputs):
+    """Yields {name: array} of the rows, without their padding.
+
+    Of a row with choices `[C, L]` that at the end of all is left out.
+    """
+    for row, mask in enumerate(inputs[features.INPUT_MASK]):
+        length = mask.sum(axis=-1).max()
+        yield {
+            name: values[row][..., :length].reshape(-1)
+            for name, values in inputs.items()
+        }
 
 
 def strings(text_features, texts):

@@ -10,6 +10,7 @@ import abc
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.serving import inputs as inputs_lib
 from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.module import ServingModule
@@ -26,6 +27,9 @@ class Servable(abc.ABC):
             `features.MODEL_INPUTS`: other name}; {} where they keep theirs.
         SETTINGS: Names of the arguments that an exporter's user can give,
             which are attributes too.
+        BOUNDS: Names of the bounds of a request, which are attributes too. An
+            exporter's user can set them; what is beyond is cut.
+        max_text_bytes: How many bytes of a text are read.
         MODULE: The class of the root object of the SavedModel.
         outputs_of_ids: Names of what is answered to ids.
         outputs_of_strings: Names of what is answered to strings.
@@ -37,6 +41,8 @@ class Servable(abc.ABC):
     KIND = None
     MODULE = ServingModule
     SETTINGS = ()
+    BOUNDS = ("max_text_bytes",)
+    max_text_bytes = 2**20
     text_features = None
     input_names = {}
     outputs_of_ids = ()
@@ -47,6 +53,31 @@ class Servable(abc.ABC):
     def settings(self):
         """The arguments that it was made with, for JSON."""
         return {name: getattr(self, name) for name in self.SETTINGS}
+
+    @property
+    def bounds(self):
+        """The bounds of a request, for JSON."""
+        return {name: getattr(self, name) for name in self.BOUNDS}
+
+    def set_bounds(self, bounds):
+        """Sets bounds of a request: {name in `BOUNDS`: positive integer}.
+
+        Raises:
+            ValueError: If the kind does not have one of them, or its value.
+        """
+        for name, value in bounds.items():
+            if name not in self.BOUNDS:
+                raise ValueError(
+                    f"`{name}` must not be given with the kind {self.KIND}, "
+                    f"which has {', '.join(self.BOUNDS)}. "
+                    f"Received: {name}={value!r}."
+                )
+            if type(value) is not int or value < 1:
+                raise ValueError(
+                    f"`{name}` must be a positive integer. "
+                    f"Received: {name}={value!r}."
+                )
+            setattr(self, name, value)
 
     def check_text_features(self, text_features):
         """Raises `ValueError` unless the texts may be these, one or two."""
@@ -78,6 +109,7 @@ class Servable(abc.ABC):
             vocab_path,
             takes_text=takes_text,
             is_frozen=source.is_frozen,
+            max_text_bytes=self.max_text_bytes,
         )
 
     @abc.abstractmethod
@@ -97,6 +129,7 @@ class Servable(abc.ABC):
             }
         return {
             signatures.IDS: self.outputs_of_ids,
+            signatures.IDS_EXAMPLES: self.outputs_of_ids,
             signatures.DEFAULT: self.outputs_of_strings,
             signatures.EXAMPLES: self.outputs_of_strings,
         }
@@ -146,8 +179,15 @@ class Servable(abc.ABC):
             preprocessor: The trained model's.
             texts: Rows of one or two strings, bytes.
         """
-        columns = [tf.constant(column) for column in zip(*texts)]
+        columns = self.columns(texts)
         return preprocessor(columns[0] if len(columns) == 1 else columns)
+
+    def columns(self, texts):
+        """Returns what is read of rows of strings: a string `[B]` each."""
+        return [
+            inputs_lib.cut_texts(tf.constant(column), self.max_text_bytes)[0]
+            for column in zip(*texts)
+        ]
 
     def hard_texts(self, num_strings):
         """Returns rows of strings that would show a difference."""

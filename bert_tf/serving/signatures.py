@@ -1,15 +1,17 @@
 """Signatures: what a server's clients send, and what they get back.
 
-Three ways in, for every model:
+Four ways in, for every model:
 
     serving_default  raw strings, one input a text feature, string [B]
+    examples         serialized tf.Examples whose features are the strings
     ids              the model inputs, int32 [B, L], under the names that
                      the module gives them
-    examples         serialized tf.Examples whose features are the strings
+    ids_examples     serialized tf.Examples whose features are the model
+                     inputs, each row as long as it is
 
 A SavedModel without tensorflow_text has no strings: there `serving_default`
-is what is called `ids` here, and the Examples hold ids. All answers have the
-batch as their first axis, which a server's batching needs.
+is what is called `ids` here, and `examples` what is `ids_examples`. All
+answers have the batch as their first axis, which a server's batching needs.
 """
 
 import collections
@@ -21,11 +23,13 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.serving import chunks
+from bert_tf.serving import inputs as inputs_lib
 from bert_tf.text import packing
 
 DEFAULT = "serving_default"
 IDS = "ids"
 EXAMPLES = "examples"
+IDS_EXAMPLES = "ids_examples"
 CLASSIFY = "classify"
 REGRESS = "regress"
 
@@ -70,25 +74,21 @@ def task_signatures(module, task):
     parse = functools.partial(
         _parse_inputs, module, text_features=task.text_features
     )
-    serialized = tf.TensorSpec([None], tf.string, name=METHOD_INPUT)
-    if task.labels:
 
-        @tf.function(autograph=False)
-        def classify(inputs):
-            answers = answer(parse(inputs))
-            return {
-                "classes": answers["classes"],
-                "scores": answers["probabilities"],
-            }
+    def classify(serialized):
+        answers = answer(parse(serialized))
+        return {
+            "classes": answers["classes"],
+            "scores": answers["probabilities"],
+        }
 
-        signatures[CLASSIFY] = classify.get_concrete_function(serialized)
-    else:
+    def regress(serialized):
+        return {"outputs": answer(parse(serialized))["scores"]}
 
-        @tf.function(autograph=False)
-        def regress(inputs):
-            return {"outputs": answer(parse(inputs))["scores"]}
-
-        signatures[REGRESS] = regress.get_concrete_function(serialized)
+    method = CLASSIFY if task.labels else REGRESS
+    signatures[method] = _trace(
+        classify if task.labels else regress, _serialized_spec(METHOD_INPUT)
+    )
     return signatures
 
 
@@ -115,57 +115,52 @@ def encoder_signatures(module, text_features):
     return make_signatures(module, answer, text_features)
 
 
-def make_signatures(
-    module, answer, text_features, add_to_answer=None, answer_packed=None
-):
-    """Returns the three signatures of a model: {name: ConcreteFunction}.
+def make_signatures(module, answer, text_features, answer_packed=None):
+    """Returns the four signatures of a model: {name: ConcreteFunction}.
 
     Args:
         module: A `ServingModule`.
         answer: A function from the module's inputs to {output: tensor}, each
             with the batch as its first axis.
         text_features: Names of the strings.
-        add_to_answer: A function (texts, answers) to the answers where they
-            are to strings: texts is {name: string [B]}. None for no more than
-            `answer` returns.
         answer_packed: What computes the same of inputs that the preprocessor
             packed: padded at their ends, so that rows may be cut. `answer` if
             None.
     """
     answer_packed = answer_packed or answer
-    complete = add_to_answer or (lambda texts, answers: answers)
 
     def answer_texts(texts):
-        inputs = _preprocess(module, texts, text_features)
-        return complete(texts, answer_packed(inputs))
+        return answer_packed(_preprocess(module, texts, text_features))
 
-    ids = of_ids(module, answer)
-    if module.preprocessor is not None:
-        return {IDS: ids} | of_strings(answer_texts, text_features)
-
-    @tf.function(autograph=False)
-    def examples(serialized):
-        return answer(_parse_ids(module, serialized))
-
-    return {
-        DEFAULT: ids,
-        EXAMPLES: examples.get_concrete_function(_serialized_spec()),
-    }
+    signatures = of_ids(module, answer)
+    if module.preprocessor is None:
+        return signatures
+    return signatures | of_strings(answer_texts, text_features)
 
 
-def of_ids(module, answer):
-    """Returns the signature of ids, a ConcreteFunction.
+def of_ids(module, answer, num_choices=None):
+    """Returns the signatures of ids, and of Examples with ids.
+
+    They are `IDS` and `IDS_EXAMPLES`, or, where the module takes no strings,
+    `DEFAULT` and `EXAMPLES`.
 
     Args:
         module: A `ServingModule`.
         answer: A function from the module's inputs to {output: tensor}.
+        num_choices: C, where the ids are `[B, C, L]`; None for `[B, L]`.
     """
 
-    @tf.function(autograph=False)
-    def ids(inputs):
-        return answer(inputs)
+    def answer_examples(serialized):
+        inputs = parse_ids(serialized, num_choices)
+        return answer(module.from_model_inputs(inputs))
 
-    return ids.get_concrete_function(module.ids_spec())
+    takes_text = module.preprocessor is not None
+    return {
+        IDS if takes_text else DEFAULT: _trace(answer, module.ids_spec()),
+        IDS_EXAMPLES if takes_text else EXAMPLES: _trace(
+            answer_examples, _serialized_spec()
+        ),
+    }
 
 
 def of_strings(answer_texts, text_features):
@@ -177,18 +172,14 @@ def of_strings(answer_texts, text_features):
         text_features: Names of the strings; the strings of a name that is
             there C times are `[B, C]`.
     """
-
-    @tf.function(autograph=False)
-    def strings(texts):
-        return answer_texts(texts)
-
-    @tf.function(autograph=False)
-    def examples(serialized):
-        return answer_texts(parse_texts(serialized, text_features))
-
     return {
-        DEFAULT: strings.get_concrete_function(strings_spec(text_features)),
-        EXAMPLES: examples.get_concrete_function(_serialized_spec()),
+        DEFAULT: _trace(answer_texts, strings_spec(text_features)),
+        EXAMPLES: _trace(
+            lambda serialized: answer_texts(
+                parse_texts(serialized, text_features)
+            ),
+            _serialized_spec(),
+        ),
     }
 
 
@@ -211,6 +202,60 @@ def parse_texts(serialized, text_features):
     )
 
 
+def parse_ids(serialized, num_choices=None):
+    """Returns the model inputs of serialized Examples: {name: int32}.
+
+    A row may be of any length; it is filled up with zeros to the batch's
+    longest. The C rows of an example with choices are of one length, and stand
+    in each feature one after the other.
+
+    Args:
+        serialized: string `[B]`.
+        num_choices: C.
+
+    Returns:
+        {name: `[B, L]`, or with `num_choices` `[B, C, L]`}.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If an example's features are missing,
+            not of one length, or not of C rows, when the graph runs.
+    """
+    ragged = tf.io.parse_example(
+        serialized,
+        {name: tf.io.RaggedFeature(tf.int64) for name in features.MODEL_INPUTS},
+    )
+    counts = tf.stack([values.row_lengths() for values in ragged.values()])
+    counts = tf.cast(counts, tf.int32)
+    num_rows = num_choices or 1
+    names = ", ".join(f"`{name}`" for name in ragged)
+    is_right = (counts > 0) & tf.equal(counts % num_rows, 0)
+    is_right &= tf.equal(counts, counts[0])
+    is_wrong = tf.logical_not(tf.reduce_all(is_right, axis=0))
+    check = tf.debugging.Assert(
+        tf.reduce_all(is_right),
+        [
+            f"{names} of an Example must have one length, a positive multiple "
+            f"of {num_rows}. Received: lengths",
+            tf.transpose(tf.boolean_mask(counts, is_wrong, axis=1)),
+        ],
+    )
+    with tf.control_dependencies([] if check is None else [check]):
+        lengths = tf.repeat(counts[0] // num_rows, num_rows)
+    # An empty batch has no longest row; the pooler needs a first position.
+    longest = tf.maximum(tf.reduce_max(lengths), 1)
+    inputs = {}
+    for name, values in ragged.items():
+        rows = tf.RaggedTensor.from_row_lengths(
+            tf.cast(values.flat_values, tf.int32), lengths, validate=False
+        ).to_tensor(shape=tf.stack([-1, longest]))
+        if num_choices:
+            shape = [tf.size(serialized), num_choices, longest]
+            rows = tf.reshape(rows, tf.stack(shape))
+            rows.set_shape([None, num_choices, None])
+        inputs[name] = rows
+    return inputs
+
+
 def input_name(text_feature):
     """Returns a text feature's name as the input of a signature.
 
@@ -231,8 +276,18 @@ def _shapes(text_features):
     }
 
 
-def _serialized_spec():
-    return tf.TensorSpec([None], tf.string, name=EXAMPLES)
+def _trace(answer, spec):
+    """Returns a signature, which checks the shapes of its inputs."""
+
+    @tf.function(autograph=False)
+    def signature(inputs):
+        return answer(inputs_lib.check_shapes(inputs, spec))
+
+    return signature.get_concrete_function(spec)
+
+
+def _serialized_spec(name=EXAMPLES):
+    return tf.TensorSpec([None], tf.string, name=name)
 
 
 def _preprocess(module, texts, text_features):
@@ -244,21 +299,9 @@ def _preprocess(module, texts, text_features):
 def _parse_inputs(module, serialized, text_features):
     """Returns the module's inputs of serialized Examples."""
     if module.preprocessor is None:
-        return _parse_ids(module, serialized)
+        return module.from_model_inputs(parse_ids(serialized))
     texts = parse_texts(serialized, text_features)
     return _preprocess(module, texts, text_features)
-
-
-def _parse_ids(module, serialized):
-    # Any length, filled up with zeros to the batch's longest: ids that the
-    # mask hides need not be [PAD].
-    spec = {
-        name: tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)
-        for name in features.MODEL_INPUTS
-    }
-    inputs = tf.io.parse_example(serialized, spec)
-    inputs = {name: tf.cast(value, tf.int32) for name, value in inputs.items()}
-    return module.from_model_inputs(packing.trim_padding(inputs))
 
 
 def _repeat(names, batch_size):

@@ -106,6 +106,7 @@ def read(
     servable=None,
     precision=FLOAT32,
     is_frozen=False,
+    bounds=None,
 ):
     """Reads a model folder.
 
@@ -121,6 +122,7 @@ def read(
             else an encoder.
         precision: One of `PRECISIONS`.
         is_frozen: As of `Source`.
+        bounds: As of `Servable.set_bounds`; None for the kind's own.
 
     Returns:
         A `Source`.
@@ -136,6 +138,7 @@ def read(
         )
     if servable is None:
         servable = _servable_of(model_dir, text_features)
+    servable.set_bounds(bounds or {})
     if servable.text_features is None:
         text_features = text_features or DEFAULT_TEXT_FEATURES
         if len({*text_features}) != len(text_features) or text_features[2:]:

@@ -13,6 +13,7 @@ from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import chunks
+from bert_tf.serving import inputs as inputs_lib
 from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.servable import Servable
@@ -33,12 +34,14 @@ _BEYOND = {"labels": b"", "starts": -1, "limits": -1, "scores": 0.0}
 class Tagging(Servable):
     """Entities of strings, and the tags' probabilities of ids.
 
-    To strings, of which none is cut: `num_entities` int32 `[B]`, and `[B, E]`,
+    To strings: `num_entities` int32 `[B]`, and `[B, E]`,
     E the most of a string of the batch: `labels` string, the types of the
     entities in order; `starts` and `limits` int32, places in the string in
     characters, which are Unicode code points: the first one and that after
     the last; `scores` float32, the least probability of the entity's tags.
-    Beyond a string's entities stand "", -1, -1 and 0.
+    Beyond a string's entities stand "", -1, -1 and 0. And `is_cut` bool
+    `[B]`: whether the string has an end that was not read, beyond
+    `max_text_bytes` or `max_windows`.
 
     To ids `token_probabilities` float32 `[B, L, num_labels]`, and the tags in
     their order: `classes` string `[B, num_labels]`.
@@ -55,8 +58,11 @@ class Tagging(Servable):
         "starts",
         "limits",
         "scores",
+        "is_cut",
     )
     SCORES_OF_CHOICES = ("scores",)
+    BOUNDS = ("max_text_bytes", "max_windows")
+    max_windows = 256
 
     def __init__(self, task):
         self.task = task
@@ -86,26 +92,29 @@ class Tagging(Servable):
                 "classes": tf.tile(classes, [batch_size, 1]),
             }
 
+        of_ids = signatures.of_ids(module, answer_ids)
         if module.preprocessor is None:
-            return signatures.make_signatures(
-                module, answer_ids, source.text_features
-            )
+            return of_ids
         (name,) = source.text_features
-        maker = WindowMaker(source.preprocessor)
+        maker = WindowMaker(source.preprocessor, self.max_windows)
 
         def answer_texts(texts):
-            return find_entities(
-                texts[name],
+            strings, is_cut = inputs_lib.cut_texts(
+                texts[name], self.max_text_bytes
+            )
+            answers = find_entities(
+                strings,
                 maker,
                 self.task,
                 lambda inputs: module(
                     module.from_model_inputs(inputs), training=False
                 ),
             )
+            return answers | {"is_cut": answers["is_cut"] | is_cut}
 
-        return {
-            signatures.IDS: signatures.of_ids(module, answer_ids)
-        } | signatures.of_strings(answer_texts, source.text_features)
+        return of_ids | signatures.of_strings(
+            answer_texts, source.text_features
+        )
 
     def hard_texts(self, num_strings):
         return [(text,) for text in texts_lib.hard_uncut_texts()]
@@ -117,7 +126,7 @@ class Tagging(Servable):
             TOKEN_PROBABILITIES: probabilities.numpy(),
             "classes": np.array([classes] * len(texts), object),
             features.INPUT_MASK: inputs[features.INPUT_MASK].numpy(),
-            **_trained_entities(source, [text for (text,) in texts]),
+            **self._trained_entities(source, texts),
         }
 
     def settle_ties(self, source, texts, trained, answers, tolerance):
@@ -133,6 +142,13 @@ class Tagging(Servable):
             name: np.pad(trained[name], after, constant_values=value)[:, :most]
             for name, value in _BEYOND.items()
         }
+
+    def _trained_entities(self, source, texts):
+        (strings,) = self.columns(texts)
+        maker = WindowMaker(source.preprocessor, self.max_windows)
+        answers = _trained_entities(source, maker, strings)
+        is_long = [len(text) > self.max_text_bytes for (text,) in texts]
+        return answers | {"is_cut": answers["is_cut"] | np.array(is_long)}
 
 
 def find_entities(texts, maker, task, compute_logits):
@@ -177,7 +193,15 @@ def find_entities(texts, maker, task, compute_logits):
     first -= tf.gather(tf.cast(pieces.row_starts(), tf.int32), row_of_word)
     window, place = maker.place(first, tf.gather(num_pieces, row_of_word))
     window += tf.gather(windows_before, row_of_word)
-    logits_of_words = tf.gather_nd(logits, tf.stack([window, place], axis=1))
+    # What is in no window is outside of all entities.
+    is_read = (first < maker.max_pieces)[:, tf.newaxis]
+    index = tf.where(is_read, tf.stack([window, place], axis=1), 0)
+    outside = task.labels.index(entity_tags.OUTSIDE)
+    logits_of_words = tf.where(
+        is_read,
+        tf.gather_nd(logits, index),
+        tf.one_hot(outside, len(task.labels)),
+    )
     found = task.decode(
         tf.RaggedTensor.from_row_splits(
             logits_of_words, pieces_of_words.row_splits, validate=False
@@ -194,6 +218,7 @@ def find_entities(texts, maker, task, compute_logits):
         "starts": _look_up(starts_of_words, words_before, found["first_words"]),
         "limits": _look_up(limits_of_words, words_before, found["last_words"]),
         "scores": found["scores"],
+        "is_cut": num_pieces > maker.max_pieces,
     }
 
 
@@ -215,19 +240,20 @@ def _look_up(values, words_before, words):
     )
 
 
-def _trained_entities(source, texts):
+def _trained_entities(source, maker, texts):
     """Returns what strings are answered, found as training's evaluation does.
 
     Args:
         source: The `Source`.
-        texts: A list of strings, bytes.
+        maker: The `WindowMaker`.
+        texts: string `[B]`.
     """
     preprocessor = source.preprocessor
-    texts = tf.constant(texts)
     words = tokenizer_lib.split_words(texts, preprocessor.do_lower_case)
     _, offsets = preprocessor.tokenizer.tokenize_with_offsets(texts)
     starts, limits = offsets.starts.to_list(), offsets.limits.to_list()
-    tags, scores = _trained_tags(source, words)
+    tags, scores = _trained_tags(source, maker, words)
+    num_pieces = offsets.starts.merge_dims(1, 2).row_lengths().numpy()
     rows = []
     for row, tags_of_row in enumerate(tags):
         rows.append(
@@ -246,7 +272,10 @@ def _trained_entities(source, texts):
     answers = {
         name: np.full((len(rows), most), value, dtypes.get(name, np.int32))
         for name, value in _BEYOND.items()
-    } | {"num_entities": np.array([len(row) for row in rows], np.int32)}
+    } | {
+        "num_entities": np.array([len(row) for row in rows], np.int32),
+        "is_cut": num_pieces > maker.max_pieces,
+    }
     for row, entities in enumerate(rows):
         for index, entity in enumerate(entities):
             for name, value in zip(_BEYOND, entity):
@@ -254,11 +283,12 @@ def _trained_entities(source, texts):
     return answers
 
 
-def _trained_tags(source, words):
+def _trained_tags(source, maker, words):
     """Returns of each row the tags of its words, and their probabilities.
 
     Args:
         source: The `Source`.
+        maker: The `WindowMaker`.
         words: RaggedTensor string `[B, (words)]`.
     """
     if not tf.size(words.flat_values):
@@ -275,7 +305,7 @@ def _trained_tags(source, words):
     windows = TaggingSource(
         examples=examples,
         labels=source.task.labels,
-        maker=WindowMaker(source.preprocessor),
+        maker=maker,
     )
     batches = windows.evaluation_batches(_BATCH_SIZE)
     logits = np.concatenate([source.model(batch) for batch in batches])

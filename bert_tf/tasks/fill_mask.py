@@ -85,7 +85,7 @@ def check_texts(texts, source, preprocessor):
         inputs[features.INPUT_IDS], preprocessor.vocabulary.mask_id
     )
     num_left = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1).numpy()
-    num_masks = tf.strings.split(texts, MASK_TOKEN).row_lengths().numpy() - 1
+    num_masks = count_masks(texts).numpy()
     for line, (found, left) in enumerate(zip(num_masks, num_left), start=1):
         if not found:
             raise ValueError(
@@ -101,6 +101,18 @@ def check_texts(texts, source, preprocessor):
             )
 
 
+def count_masks(texts):
+    """Returns how often "[MASK]" stands in texts: string `[B]` to int32."""
+    parts = tf.strings.split(texts, MASK_TOKEN)
+    return tf.cast(parts.row_lengths(), tf.int32) - 1
+
+
+def find_masks(inputs, vocabulary):
+    """Returns where the model inputs have masks, bool `[B, L]`."""
+    is_mask_BL = tf.equal(inputs[features.INPUT_IDS], vocabulary.mask_id)
+    return is_mask_BL & tf.equal(inputs[features.INPUT_MASK], 1)
+
+
 def predict(inputs, model, vocabulary, training=False):
     """Returns the probabilities of all words in the place of every mask.
 
@@ -114,8 +126,7 @@ def predict(inputs, model, vocabulary, training=False):
         A pair: float32 `[B, M, V]`, where M is the largest number of masks in
         a row and at least 1, and int32 `[B]`, how many there are in each.
     """
-    is_mask_BL = tf.equal(inputs[features.INPUT_IDS], vocabulary.mask_id)
-    is_mask_BL &= tf.equal(inputs[features.INPUT_MASK], 1)
+    is_mask_BL = find_masks(inputs, vocabulary)
     num_masks_B = tf.reduce_sum(tf.cast(is_mask_BL, tf.int32), axis=1)
     # Not none, nor the least of all integers, as an empty batch has it.
     most = tf.maximum(tf.reduce_max(num_masks_B), 1)
@@ -146,8 +157,19 @@ def decode(probabilities, num_masks, vocabulary, top_k):
         `[B, M, K]`, the likeliest first, with "", the id of [PAD] and 0.0
         where there is no mask; and `num_masks` int32 `[B]`.
     """
-    scores, ids = tf.math.top_k(probabilities, top_k)
-    is_mask = _is_mask(num_masks, scores)
+    return spell(*tf.math.top_k(probabilities, top_k), num_masks, vocabulary)
+
+
+def spell(scores, ids, num_masks, vocabulary):
+    """Returns `decode`'s dictionary of the likeliest words.
+
+    Args:
+        scores: float32 `[B, M, K]`, the highest first.
+        ids: int32 `[B, M, K]`, the words that they are of.
+        num_masks: int32 `[B]`: how many of the M are masks of the row.
+        vocabulary: The `Vocabulary`.
+    """
+    is_mask = _is_mask(num_masks, scores)[..., tf.newaxis]
     return {
         "tokens": tf.where(
             is_mask, tf.gather(tf.constant(vocabulary.tokens), ids), ""
@@ -171,33 +193,39 @@ def fill(texts, answers):
     Returns:
         string `[B, M, K]`, "" where there is no mask.
     """
-    tokens = answers["tokens"]
     # As many masks as the answers have: what was cut off is not filled in.
-    num_masks = tf.shape(tokens)[1]
+    num_masks = tf.shape(answers["tokens"])[1]
     lengths = tf.strings.split(texts, MASK_TOKEN)
     lengths = lengths.with_values(tf.strings.length(lengths.values))
     lengths = lengths.to_tensor(shape=tf.stack([-1, num_masks]))
     size = len(MASK_TOKEN)
     starts = tf.cumsum(lengths, axis=1) + size * tf.range(num_masks)
-    # Rows with fewer masks than others have places beyond their end.
-    sizes = tf.strings.length(texts)[:, tf.newaxis]
-    starts, limits = tf.minimum(starts, sizes), tf.minimum(starts + size, sizes)
-    repeated = tf.repeat(texts[:, tf.newaxis], num_masks, axis=1)
-    before = tf.strings.substr(repeated, tf.zeros_like(starts), starts)
-    after = tf.strings.substr(repeated, limits, sizes - limits)
+
+    # From here on the masks of all texts: a text is repeated for its own.
+    index = tf.where(_is_mask(answers["num_masks"], starts))
+    texts = tf.gather(texts, index[:, 0])
+    starts = tf.gather_nd(starts, index)
+    limits = starts + size
+    before = tf.strings.substr(texts, tf.zeros_like(starts), starts)
+    after = tf.strings.substr(texts, limits, tf.strings.length(texts) - limits)[
+        :, tf.newaxis
+    ]
     joined = tf.strings.regex_replace(before, _WHITE_SPACE_AT_END, "")
 
+    tokens = tf.gather_nd(answers["tokens"], index)
     continues = tf.strings.regex_full_match(tokens, f"{CONTINUATION}.+")
-    before = tf.where(
-        continues, joined[..., tf.newaxis], before[..., tf.newaxis]
-    )
+    before = tf.where(continues, joined[:, tf.newaxis], before[:, tf.newaxis])
     spelled = tf.strings.regex_replace(tokens, f"^{CONTINUATION}(.)", r"\1")
-    after = tf.repeat(after[..., tf.newaxis], tf.shape(tokens)[2], axis=2)
-    filled = tf.strings.join([before, spelled, after])
-    return tf.where(_is_mask(answers["num_masks"], tokens), filled, "")
+    after = tf.repeat(after, tf.shape(tokens)[1], axis=1)
+    filled = tf.RaggedTensor.from_row_lengths(
+        tf.strings.join([before, spelled, after]),
+        answers["num_masks"],
+        validate=False,
+    )
+    return filled.to_tensor("", shape=tf.shape(answers["tokens"]))
 
 
 def _is_mask(num_masks, values):
-    """Returns bool `[B, M, 1]`: whether the row has so many masks."""
+    """Returns bool `[B, M]`: whether the row has so many masks."""
     place = tf.range(tf.shape(values)[1])
-    return (place < num_masks[:, tf.newaxis])[..., tf.newaxis]
+    return place < num_masks[:, tf.newaxis]

@@ -41,12 +41,14 @@ class WindowMaker(tf.Module):
     Args:
         preprocessor: A `Preprocessor`; its `max_seq_length` is L.
         task: A `SquadTask`.
+        max_windows: How many windows a text has at most, of which the last one
+            is where the text ends for all; None for any number.
 
     Raises:
         ValueError: If the longest question leaves no room for the text.
     """
 
-    def __init__(self, preprocessor, task):
+    def __init__(self, preprocessor, task, max_windows=None):
         super().__init__(name="window_maker")
         # [CLS] and two [SEP].
         if preprocessor.max_seq_length <= task.max_query_length + 3:
@@ -58,6 +60,7 @@ class WindowMaker(tf.Module):
         self.tokenizer = preprocessor.tokenizer
         self.vocabulary = preprocessor.vocabulary
         self.max_seq_length = preprocessor.max_seq_length
+        self.max_windows = max_windows
         self.task = task
         # Traced once, for all batch sizes and uses.
         strings = tf.TensorSpec([None], tf.string)
@@ -86,6 +89,22 @@ class WindowMaker(tf.Module):
         Returns:
             int32 `[B]`.
         """
+        count = self._all_windows(question_pieces, context_pieces)
+        if self.max_windows is None:
+            return count
+        return tf.minimum(count, self.max_windows)
+
+    def is_cut(self, question_pieces, context_pieces):
+        """Returns which texts have too many windows, bool `[B]`.
+
+        Args:
+            question_pieces, context_pieces: As of `num_windows`.
+        """
+        return self._all_windows(
+            question_pieces, context_pieces
+        ) > self.num_windows(question_pieces, context_pieces)
+
+    def _all_windows(self, question_pieces, context_pieces):
         room, step = self._room_and_step(question_pieces)
         left = tf.maximum(context_pieces - room, 0)
         return 1 + (left + step - 1) // step

@@ -31,12 +31,14 @@ class WindowMaker(tf.Module):
 
     Args:
         preprocessor: A `Preprocessor`; its `max_seq_length` is L.
+        max_windows: How many windows a sentence has at most; None for any
+            number. Words that begin beyond the last one are not tagged.
 
     Raises:
         ValueError: If there is no room for a piece.
     """
 
-    def __init__(self, preprocessor):
+    def __init__(self, preprocessor, max_windows=None):
         super().__init__(name="window_maker")
         # [CLS] and [SEP].
         self.room = preprocessor.max_seq_length - 2
@@ -46,6 +48,9 @@ class WindowMaker(tf.Module):
                 f"max_seq_length={preprocessor.max_seq_length}."
             )
         self.step = (self.room + 1) // 2
+        self.max_pieces = tf.int32.max
+        if max_windows is not None:
+            self.max_pieces = self.room + (max_windows - 1) * self.step
         self.tokenizer = preprocessor.tokenizer
         self.vocabulary = preprocessor.vocabulary
         self.max_seq_length = preprocessor.max_seq_length
@@ -72,6 +77,7 @@ class WindowMaker(tf.Module):
 
         One without any piece has one.
         """
+        num_pieces = tf.minimum(num_pieces, self.max_pieces)
         left = tf.maximum(num_pieces - self.room, 0)
         return 1 + (left + self.step - 1) // self.step
 
@@ -82,7 +88,8 @@ class WindowMaker(tf.Module):
         equals the first one.
 
         Args:
-            piece: int32 `[N]`: the piece's number in its sentence.
+            piece: int32 `[N]`: the piece's number in its sentence, less than
+                `max_pieces`.
             num_pieces: int32 `[N]`: how many that sentence has.
 
         Returns:
@@ -258,7 +265,8 @@ class TaggingSource:
 
         Returns:
             float32 `[W, num_labels]`, an array, and bool `[W]`: which words
-            have a piece. The logits of the others mean nothing.
+            have a piece that is in a window. The logits of the others mean
+            nothing.
         """
         num_pieces = self._pieces_of_words
         sentence = np.repeat(
@@ -268,12 +276,12 @@ class TaggingSource:
         pieces_before = np.cumsum(self._pieces_of_sentences)
         pieces_before -= self._pieces_of_sentences
         first -= pieces_before[sentence]
+        has_piece = (num_pieces > 0) & (first < self.maker.max_pieces)
         window, place = self.maker.place(
             tf.constant(first, tf.int32),
             tf.constant(self._pieces_of_sentences[sentence], tf.int32),
         )
         windows_before = np.cumsum(self.num_windows) - self.num_windows
-        has_piece = num_pieces > 0
         # A word without piece may come to lie after its sentence's end.
         place = np.where(has_piece, place, 0)
         row = windows_before[sentence] + np.where(has_piece, window, 0)

@@ -1,0 +1,92 @@
+"""What a request brings: shapes checked, and long texts cut.
+
+A wrong shape would fail somewhere inside the graph, or be broadcast; a long
+text would take the memory and the time of all requests. TensorFlow's
+operations, for eager calls and graphs.
+"""
+
+import tensorflow as tf
+
+
+def check_shapes(inputs, specs):
+    """Returns the inputs of a call if their shapes are those of the specs.
+
+    Those of one spec must have one shape, and all must have one batch size.
+    What goes on with the inputs must take those returned, as it would
+    otherwise run before the check.
+
+    Args:
+        inputs: A tensor, or a structure of tensors.
+        specs: The same of `tf.TensorSpec`, whose names errors give.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If not, when the graph runs.
+    """
+    specs = tf.nest.flatten(specs)
+    # Not an assertion, which TensorFlow removes as its input's shape is known
+    # to be right: a caller of the graph may give it another all the same.
+    tensors = [
+        tf.ensure_shape(tensor, spec.shape, name=spec.name)
+        for tensor, spec in zip(tf.nest.flatten(inputs), specs, strict=True)
+    ]
+    if len(tensors) > 1:
+        is_alike = all(spec.shape == specs[0].shape for spec in specs)
+        shapes = [tf.shape(tensor) for tensor in tensors]
+        compared = shapes if is_alike else [shape[:1] for shape in shapes]
+        names = ", ".join(f"`{spec.name}`" for spec in specs)
+        check = tf.debugging.Assert(
+            tf.reduce_all(tf.equal(tf.stack(compared), compared[0])),
+            [
+                f"{names} must have one {'shape' if is_alike else 'batch size'}"
+                ". Received: shapes",
+                *shapes,
+            ],
+        )
+        with tf.control_dependencies([] if check is None else [check]):
+            tensors = [tf.identity(tensor) for tensor in tensors]
+        if is_alike:
+            # A loaded callable sees the shapes before it runs, and no
+            # assertion: there it fails at this operation, of this name.
+            name = "_".join(spec.name for spec in specs)
+            tensors = tf.unstack(tf.stack(tensors, name=name), len(specs))
+    return tf.nest.pack_sequence_as(inputs, tensors)
+
+
+def take_texts(texts, max_bytes):
+    """Returns what a preprocessor is given of strings `[B]`, or of pairs.
+
+    Args:
+        texts: string `[B]`, or a list of two of them, of one batch size.
+        max_bytes: As of `cut_texts`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: As of `check_shapes`.
+    """
+    specs = tf.nest.map_structure(
+        lambda texts: tf.TensorSpec([None], tf.string, name="texts"), texts
+    )
+    return tf.nest.map_structure(
+        lambda texts: cut_texts(texts, max_bytes)[0],
+        check_shapes(texts, specs),
+    )
+
+
+def cut_texts(texts, max_bytes):
+    """Cuts the ends off long texts, between two characters.
+
+    Args:
+        texts: string, of any shape.
+        max_bytes: How many bytes of each stay at most.
+
+    Returns:
+        A pair of the same shape: the texts, and bool, which were cut.
+    """
+    is_cut = tf.strings.length(texts) > max_bytes
+    # With the first byte that is too many: all characters but the last of
+    # these have room.
+    head = tf.strings.substr(texts, 0, max_bytes + 1)
+    count = tf.maximum(tf.strings.length(head, unit="UTF8_CHAR") - 1, 0)
+    kept = tf.strings.substr(
+        head, tf.zeros_like(count), count, unit="UTF8_CHAR"
+    )
+    return tf.where(is_cut, kept, texts), is_cut
