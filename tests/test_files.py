@@ -45,6 +45,38 @@ def test_globs_are_sorted_and_named_when_empty(folder):
         files.expand_globs(" , ")
 
 
+def test_a_file_may_have_a_largest_size(folder):
+    files.write_text(f"{folder}/a.json", "[12]")
+    assert files.read_json(f"{folder}/a.json", max_bytes=4) == [12]
+    with pytest.raises(ValueError, match=r"a\.json: must hold at most 3 bytes"):
+        files.read_json(f"{folder}/a.json", max_bytes=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("[" * 10_000, "x: JSON is nested too deeply"),
+        ("9" * 5000, "x: not JSON: .*digits"),
+        (r'["\ud83d"]', "x: not JSON: .*surrogates"),
+        ("{", "x: not JSON: .*line 1"),
+    ],
+)
+def test_json_that_cannot_be_held_is_told_with_its_place(text, match):
+    with pytest.raises(ValueError, match=match):
+        files.parse_json(text, "x")
+
+
+def test_pairs_of_surrogates_are_characters():
+    assert files.parse_json(r'"\ud83d\ude00"', "x") == "😀"
+
+
+def test_a_value_is_shown_in_one_short_line():
+    assert files.shortened("a\nb") == r"'a\nb'"
+    assert files.shortened(["a"] * 3) == "['a', 'a', 'a']"
+    for value in ("x" * 10**6, [["x" * 99] * 99] * 99, 10**999):
+        assert len(files.shortened(value)) < 250
+
+
 def test_bad_utf8_names_the_line(folder):
     files.write_bytes(f"{folder}/bad.txt", b"one\ntwo \xff\n")
     with pytest.raises(ValueError, match=r"bad.txt, line 2: not UTF-8.*0xff"):

@@ -133,6 +133,12 @@ def test_blanks_around_labels_are_taken_off_and_counted(tmp_path, caplog):
             '{"context": "a", "choices": ["b", "c"], "label": true}',
             "line 1: the label .* True",
         ),
+        (
+            "a.jsonl",
+            '{"context": "a", "choices": ["b", "c"], "label": Infinity}',
+            "line 1: the label .* inf",
+        ),
+        ("a.jsonl", JSON_LINES + "[" * 9999, "line 3: .* nested too deeply"),
     ],
 )
 def test_bad_files_are_told_by_line(tmp_path, name, text, message):

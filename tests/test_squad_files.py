@@ -1,5 +1,6 @@
 import copy
 import json
+import time
 
 import numpy as np
 import pytest
@@ -155,6 +156,23 @@ def test_answers_not_in_the_text_are_left_out_and_counted(
     assert "9 questions are left out" in warnings[-1]
     # An answer to predict is none of ours to doubt.
     assert len(squad_files.read_squad(write(content), False, False)) == 10
+
+
+def test_text_without_blanks_is_not_searched_for_every_answer(write):
+    answer = {"text": "no such", "answer_start": 10**6 // 2}
+    questions = [
+        {"id": str(index), "question": "q", "answers": [answer]}
+        for index in range(300)
+    ]
+    questions[0] = questions[0] | {
+        "answers": [{"text": "x" * 9, "answer_start": 0}]
+    }
+    paragraph = {"context": "x" * 10**6, "qas": questions}
+    path = write({"data": [{"paragraphs": [paragraph]}]})
+    start = time.process_time()
+    assert len(squad_files.read_squad(path, False, True)) == 1
+    # It was 17 seconds.
+    assert time.process_time() - start < 5
 
 
 def damage(*keys, value=None):

@@ -10,6 +10,9 @@ from bert_tf import files
 
 # Warnings about single questions, before they are only counted.
 _MAX_WARNINGS = 5
+# Characters of a word, to either side, in which an answer is looked for. Text
+# without white space is one word, and may be as long as the file.
+_MAX_WORD = 10_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -200,9 +203,11 @@ def _find_answer(context, answer, start):
         return None
     if context[start:limit] == answer:
         return start, limit
-    while start > 0 and not context[start - 1].isspace():
+    first = max(0, start - _MAX_WORD)
+    last = min(len(context), limit + _MAX_WORD)
+    while start > first and not context[start - 1].isspace():
         start -= 1
-    while limit < len(context) and not context[limit].isspace():
+    while limit < last and not context[limit].isspace():
         limit += 1
     place = context.find(answer, start, limit)
     if place >= 0:
