@@ -83,4 +83,4 @@ $(VENV)/installed: setup.py
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* build dist *.egg-info demo_output
+	rm -rf $(VENV) .venv-* build dist *.egg-info demo_output .hypothesis

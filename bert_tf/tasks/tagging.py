@@ -100,9 +100,8 @@ class TaggingTask:
 
     def takes_head_of(self, values):
         """Returns whether a head tuned to that task is one for this."""
-        return values.get("family") == FAMILY and values.get("labels") == list(
-            self.labels
-        )
+        labels = values.get("labels")
+        return values.get("family") == FAMILY and labels == list(self.labels)
 
     def loss(self):
         """Returns the Keras loss of the logits: mean over the words."""
