@@ -1,29 +1,42 @@
 """What all tests share: quiet logs, four logical CPUs, programs to run."""
 
+import gc
 import os
 import subprocess
 import sys
 
-# Before TensorFlow is imported. A second test process on the same cores must
-# not start as many threads as there are cores.
+import program_server
+import pytest
+
+# Before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import keras  # noqa: E402
-import program_server  # noqa: E402
-import pytest  # noqa: E402
-import tensorflow as tf  # noqa: E402
 
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0],
-    [tf.config.LogicalDeviceConfiguration()] * 4,
-)
+def pytest_configure(config):
+    # Where workers run the tests, this process only waits for them.
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and config.getoption("numprocesses", None):
+        return
+    import tensorflow as tf
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * 4,
+    )
+
+
+def pytest_collection_finish():
+    # A million objects of libraries, which every full collection would visit.
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _fresh_keras():
     """Gives every test the same initial weights, names and dtype policy."""
+    import keras
+
     keras.utils.set_random_seed(20181011)
     # Without its garbage collection, which takes longer than most tests.
     keras.backend.clear_session(free_memory=False)

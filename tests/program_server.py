@@ -10,7 +10,15 @@ import os
 import runpy
 import sys
 
-_LIBRARIES = ["tensorflow", "keras", "tensorflow_text", "absl.app"]
+_LIBRARIES = [
+    "absl.app",
+    "keras",
+    "matplotlib.figure",
+    "safetensors.numpy",
+    "tensorflow",
+    "tensorflow_datasets",
+    "tensorflow_text",
+]
 
 
 def run(module, arguments, cwd, stdout, stderr, timeout):

@@ -159,17 +159,22 @@ def test_six_lines_of_a_notebook_learn_a_separable_problem(untuned_folder):
 
 
 @pytest.mark.parametrize(
-    ("task", "num_parts"),
-    [(COLOUR, 1), (WEIGHTED, 3), (WARMTH, 1)],
-    ids=lambda value: getattr(value, "name", str(value)),
+    ("task", "model_config", "num_parts"),
+    [(COLOUR, CONFIG, 1), (WEIGHTED, NO_DROPOUT, 3), (WARMTH, NO_DROPOUT, 1)],
+    ids=["dropout", "class_weights_in_parts", "regression"],
 )
-def test_fit_and_loop_give_equal_weights(tmp_path, task, num_parts):
+def test_fit_and_loop_give_equal_weights(
+    tmp_path, task, model_config, num_parts
+):
     source, config = make_source(task), make_config(iterations_per_loop=7)
-    fitted = make_state(task, tmp_path / "fit", one_device())
-    looped = make_state(task, tmp_path / "loop", one_device())
+    fitted, looped = (
+        make_state(task, tmp_path / name, one_device(), model_config)
+        for name in ("fit", "loop")
+    )
     assert_equal_weights(fitted, looped, atol=0)
     before = [variable.numpy() for variable in looped.model.variables]
     history = fine_tuning.fit(fitted, task, source, config, one_device())
+    config = dataclasses.replace(config, gradient_accumulation_steps=num_parts)
     reports = loop.train(looped, task.objective(), source, config, one_device())
     assert_equal_weights(fitted, looped)
     # Both report means since the report before.
@@ -184,17 +189,6 @@ def test_fit_and_loop_give_equal_weights(tmp_path, task, num_parts):
         for variable, old in zip(looped.model.variables, before)
     )
     assert moved > 1e-3
-
-
-def test_fit_and_loop_draw_the_same_dropout(tmp_path):
-    source, config = make_source(COLOUR), make_config(7)
-    states = [
-        make_state(COLOUR, tmp_path / name, one_device(), CONFIG)
-        for name in ("fit", "loop")
-    ]
-    fine_tuning.fit(states[0], COLOUR, source, config, one_device())
-    loop.train(states[1], COLOUR.objective(), source, config, one_device())
-    assert_equal_weights(*states)
 
 
 def test_two_mirrored_devices_make_the_steps_of_one(tmp_path):

@@ -195,8 +195,11 @@ def has_xla_kernel(kind):
     return any(kernel.device_type == "XLA_CPU_JIT" for kernel in found)
 
 
-@pytest.mark.parametrize("num_cores", [2, 8])
-@pytest.mark.parametrize("task", TASKS)
+# The tasks differ in their heads and losses, which see one core's rows: that
+# the sums are over all cores is the same code for every one.
+@pytest.mark.parametrize(
+    ("task", "num_cores"), [("pretraining", 8), *((task, 2) for task in TASKS)]
+)
 def test_steps_are_legal_on_tpu_cores(task, num_cores):
     traced, paths = trace(task, num_cores)
     # Tokens and spans are not told by the pooler: it has no gradient.
