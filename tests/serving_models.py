@@ -83,11 +83,19 @@ EXPORTS = {
     "preprocessor": ("encoder", "preprocessor", {}, {}),
     "bfloat16": ("pair", None, {}, {"precision": "bfloat16"}),
 }
-# The same and others with frozen weights.
+# The same and others with frozen weights, and bounds that cut.
+_BOUNDS = {
+    "squad": {"max_windows": 2},
+    "tagger": {"max_windows": 2},
+    "fill_mask": {"max_masks": 1},
+}
 EXPORTS |= {
     f"frozen_{kind}": (
         *EXPORTS.get(kind, (kind, None, {}, {}))[:3],
-        {"is_frozen": True},
+        {
+            "is_frozen": True,
+            "bounds": {"max_text_bytes": 40} | _BOUNDS.get(kind, {}),
+        },
     )
     for kind in ("pair", "choice", "squad", "tagger", "fill_mask", "embedding")
 }

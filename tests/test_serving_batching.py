@@ -268,6 +268,7 @@ class Ids:
     """As much of a module as signatures of ids need, without text."""
 
     preprocessor = None
+    max_length = 4
 
     def ids_spec(self):
         return {
@@ -317,6 +318,7 @@ def test_examples_of_choices_without_text():
         {"input_ids": [2, 3], "input_mask": [1, 1]},
         {"input_ids": [2, 3], "input_mask": [1, 1], "segment_ids": [0]},
         {"input_ids": [2], "input_mask": [1], "segment_ids": [0]},
+        dict.fromkeys(("input_ids", "input_mask", "segment_ids"), [1] * 10),
         {"text": [1]},
     ],
 )
@@ -324,8 +326,8 @@ def test_examples_whose_features_do_not_fit_are_refused(features):
     good = example(input_ids=[2, 3], input_mask=[1, 1], segment_ids=[0, 0])
     with pytest.raises(
         tf.errors.InvalidArgumentError,
-        match=r"`input_ids`, .* must have one length, a positive multiple of 2",
+        match=r"`input_ids`, .* must have one length, a multiple of 2 .* to 8",
     ):
         tf.function(signatures.parse_ids, autograph=False)(
-            tf.constant([good, example(**features)]), 2
+            tf.constant([good, example(**features)]), 4, 2
         )

@@ -89,6 +89,21 @@ def test_answers_are_those_of_python(program):
     assert len(answers) == 3 * len(first)
 
 
+def test_outputs_of_every_type_are_printed(program):
+    answers = answers_of(
+        run(
+            program,
+            f"--libraries={TEXT_OPS}",
+            serving_models.exported("fill_mask"),
+            "serving_default",
+            "text=the [MASK]",
+            f"text=[MASK]{' x' * 30}[MASK]",
+        )
+    )
+    assert [answers["is_cut", row] for row in (0, 1)] == [["0"], ["1"]]
+    assert [answers["num_masks", row] for row in (0, 1)] == [["1"], ["1"]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

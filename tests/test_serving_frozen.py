@@ -1,4 +1,4 @@
-"""SavedModels whose weights are constants of the graph."""
+"""SavedModels whose weights are constants, and that read bounded texts."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from bert_tf.serving import check
 from bert_tf.serving import exporter
+from bert_tf.serving import requests
 from bert_tf.serving import saved_model
 from bert_tf.serving import source as source_lib
 
@@ -24,6 +25,14 @@ def test_answers_are_those_of_the_trained_model(kind):
     assert {"serving_default", "ids", "examples"} <= set(found)
     for signature, (difference, where) in found.items():
         assert difference <= check.TOLERANCE, (signature, where)
+    assert source.servable.max_text_bytes == 40
+    strings = requests.strings(source.text_features, texts)
+    answers = serving_models.loaded(kind).signatures["serving_default"](
+        **{name: tf.constant(value) for name, value in strings.items()}
+    )
+    assert ("is_cut" in answers) == (len(source.servable.BOUNDS) > 1)
+    if "is_cut" in answers:
+        assert 0 < answers["is_cut"].numpy().sum() < len(texts)
 
 
 @pytest.mark.parametrize("contents", saved_model.CONTENTS)

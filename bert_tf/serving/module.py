@@ -75,6 +75,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
                 for variable in part.trainable_variables
             ]
         self._weights = lambda: model.weights
+        self.max_length = model.config.max_position_embeddings
         self.regularization_losses = []
         self._call_model = lambda inputs, training: model(
             inputs, training=training

@@ -114,8 +114,7 @@ class QuestionAnswering(Servable):
     def trained_answers(self, source, inputs, texts):
         outputs = source.model(inputs)
         of_ids = answer_choice.decode_ids(self.task, inputs, outputs)
-        columns = [column.numpy() for column in self.columns(texts)]
-        examples = _examples(list(zip(*columns)))
+        examples = _examples(*self.columns(texts))
         maker = self._maker(source)
         windows = squad_windows.WindowSource(examples=examples, maker=maker)
         predict = squad_answers.stacked_outputs(
@@ -156,8 +155,7 @@ class QuestionAnswering(Servable):
         for name in _NBEST:
             settled[f"nbest_{name}"] = trained[f"nbest_{name}"].copy()
             settled[name] = trained[name].copy()
-        columns = [column.numpy() for column in self.columns(texts)]
-        examples = _examples(list(zip(*columns)))
+        examples = _examples(*self.columns(texts))
         for row, scores in enumerate(trained[_SCORES]):
             entries, wanted = (
                 _entries(found, row) for found in (answers, trained)
@@ -234,18 +232,18 @@ def _valid(texts):
     )
 
 
-def _examples(texts):
-    """Returns rows of two strings, bytes, as `SquadExamples`."""
+def _examples(questions, contexts):
+    """Returns strings `[B]` as `SquadExamples`."""
     questions, contexts = (
-        tuple(text.decode() for text in _valid(tf.constant(column)).numpy())
-        for column in zip(*texts)
+        tuple(text.decode() for text in _valid(column).numpy())
+        for column in (questions, contexts)
     )
-    nowhere = np.full(len(texts), -1, np.int32)
+    nowhere = np.full(len(questions), -1, np.int32)
     return squad_files.SquadExamples(
-        ids=tuple(str(row) for row in range(len(texts))),
+        ids=tuple(str(row) for row in range(len(questions))),
         questions=questions,
         contexts=contexts,
-        context_indices=np.arange(len(texts), dtype=np.int32),
+        context_indices=np.arange(len(questions), dtype=np.int32),
         answer_starts=nowhere,
         answer_limits=nowhere,
         answers=None,

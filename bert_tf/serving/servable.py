@@ -60,7 +60,7 @@ class Servable(abc.ABC):
         return {name: getattr(self, name) for name in self.BOUNDS}
 
     def set_bounds(self, bounds):
-        """Sets bounds of a request: {name in `BOUNDS`: positive integer}.
+        """Sets bounds of a request: {name in `BOUNDS`: integer}.
 
         Raises:
             ValueError: If the kind does not have one of them, or its value.
@@ -72,9 +72,10 @@ class Servable(abc.ABC):
                     f"which has {', '.join(self.BOUNDS)}. "
                     f"Received: {name}={value!r}."
                 )
-            if type(value) is not int or value < 1:
+            # Places in a text are int32.
+            if type(value) is not int or not 0 < value < 2**31 - 1:
                 raise ValueError(
-                    f"`{name}` must be a positive integer. "
+                    f"`{name}` must be a positive integer less than 2^31 - 1. "
                     f"Received: {name}={value!r}."
                 )
             setattr(self, name, value)

@@ -151,7 +151,7 @@ def of_ids(module, answer, num_choices=None):
     """
 
     def answer_examples(serialized):
-        inputs = parse_ids(serialized, num_choices)
+        inputs = parse_ids(serialized, module.max_length, num_choices)
         return answer(module.from_model_inputs(inputs))
 
     takes_text = module.preprocessor is not None
@@ -202,7 +202,7 @@ def parse_texts(serialized, text_features):
     )
 
 
-def parse_ids(serialized, num_choices=None):
+def parse_ids(serialized, max_length, num_choices=None):
     """Returns the model inputs of serialized Examples: {name: int32}.
 
     A row may be of any length; it is filled up with zeros to the batch's
@@ -211,6 +211,7 @@ def parse_ids(serialized, num_choices=None):
 
     Args:
         serialized: string `[B]`.
+        max_length: The greatest L.
         num_choices: C.
 
     Returns:
@@ -218,7 +219,7 @@ def parse_ids(serialized, num_choices=None):
 
     Raises:
         tf.errors.InvalidArgumentError: If an example's features are missing,
-            not of one length, or not of C rows, when the graph runs.
+            not of one length, too long, or not of C rows, when the graph runs.
     """
     ragged = tf.io.parse_example(
         serialized,
@@ -229,13 +230,14 @@ def parse_ids(serialized, num_choices=None):
     num_rows = num_choices or 1
     names = ", ".join(f"`{name}`" for name in ragged)
     is_right = (counts > 0) & tf.equal(counts % num_rows, 0)
-    is_right &= tf.equal(counts, counts[0])
+    is_right &= tf.equal(counts, counts[0]) & (counts <= num_rows * max_length)
     is_wrong = tf.logical_not(tf.reduce_all(is_right, axis=0))
     check = tf.debugging.Assert(
         tf.reduce_all(is_right),
         [
-            f"{names} of an Example must have one length, a positive multiple "
-            f"of {num_rows}. Received: lengths",
+            f"{names} of an Example must have one length, a multiple of "
+            f"{num_rows} from {num_rows} to {num_rows * max_length}. Received: "
+            "lengths",
             tf.transpose(tf.boolean_mask(counts, is_wrong, axis=1)),
         ],
     )
@@ -299,7 +301,8 @@ def _preprocess(module, texts, text_features):
 def _parse_inputs(module, serialized, text_features):
     """Returns the module's inputs of serialized Examples."""
     if module.preprocessor is None:
-        return module.from_model_inputs(parse_ids(serialized))
+        inputs = parse_ids(serialized, module.max_length)
+        return module.from_model_inputs(inputs)
     texts = parse_texts(serialized, text_features)
     return _preprocess(module, texts, text_features)
 

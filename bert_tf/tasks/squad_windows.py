@@ -41,8 +41,8 @@ class WindowMaker(tf.Module):
     Args:
         preprocessor: A `Preprocessor`; its `max_seq_length` is L.
         task: A `SquadTask`.
-        max_windows: How many windows a text has at most, of which the last one
-            is where the text ends for all; None for any number.
+        max_windows: How many windows a text has at most: it ends with the
+            last of them. None for any number.
 
     Raises:
         ValueError: If the longest question leaves no room for the text.

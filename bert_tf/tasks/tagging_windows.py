@@ -50,7 +50,8 @@ class WindowMaker(tf.Module):
         self.step = (self.room + 1) // 2
         self.max_pieces = tf.int32.max
         if max_windows is not None:
-            self.max_pieces = self.room + (max_windows - 1) * self.step
+            longest = self.room + (max_windows - 1) * self.step
+            self.max_pieces = min(longest, tf.int32.max)
         self.tokenizer = preprocessor.tokenizer
         self.vocabulary = preprocessor.vocabulary
         self.max_seq_length = preprocessor.max_seq_length

@@ -189,6 +189,7 @@ static void print_element(const TF_Tensor* tensor, int64_t index) {
   switch (TF_TensorType(tensor)) {
     case TF_FLOAT: printf("%.9g", ((const float*)data)[index]); break;
     case TF_INT32: printf("%" PRId32, ((const int32_t*)data)[index]); break;
+    case TF_BOOL: printf("%d", ((const unsigned char*)data)[index]); break;
     case TF_INT64: printf("%" PRId64, ((const int64_t*)data)[index]); break;
     case TF_STRING: {
       const TF_TString* text = &((const TF_TString*)data)[index];
@@ -196,7 +197,7 @@ static void print_element(const TF_Tensor* tensor, int64_t index) {
              TF_StringGetDataPointer(text));
       break;
     }
-    default: fail("output", "is neither float32, int32, int64 nor string");
+    default: fail("output", "is of a type that is not printed");
   }
 }
 
