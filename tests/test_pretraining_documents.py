@@ -318,6 +318,24 @@ def test_lines_not_in_the_format_are_bad(
     assert reader.bad_lines.count == 1
 
 
+def test_a_long_bad_line_is_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 20)
+    (tmp_path / "a").write_bytes(b"one\n" + b"\xff" * 90 + b"\ntwo\n\xff\n")
+    paths = [str(tmp_path / "a")]
+    for size in (9, 30, 200):
+        reader = Reader(paths, max_bad_lines=2)
+        found = [
+            text.strip()
+            for part in all_parts(paths, size)
+            for _, text in reader.read(part)
+        ]
+        assert found == ["one", "two"]
+        assert [place[:2] for place in reader.bad_lines.places] == [
+            [0, 4],
+            [0, 99],
+        ]
+
+
 def test_document_is_not_lost_by_its_first_line(tmp_path):
     titles = [b"a\xff", b"&#" + b"9" * 9000, b'title="' * 100_000]
     lines = [

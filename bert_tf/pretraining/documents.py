@@ -374,6 +374,8 @@ class Reader:
                         break
             # Of the line, whose pieces have offsets of their own.
             begin = offset
+            # Where the last bad line began: one of many bad pieces is one.
+            last_bad = None
             rest = b""
             while line := rest + self._read_line(
                 stream, path, limit - len(rest)
@@ -398,8 +400,9 @@ class Reader:
                     reason = reason or bad_lines.not_utf_8(error)
                     text = line.decode("utf-8", "ignore")
                 is_within = is_first and part.has(begin)
-                if reason and is_within:
+                if reason and is_within and begin != last_bad:
                     self.bad_lines.add(number, offset, reason=reason)
+                    last_bad = begin
                 yield is_within, offset, text, reason is not None
                 offset += len(line) + num_skipped
                 if num_skipped or line.endswith(b"\n"):
