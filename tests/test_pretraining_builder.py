@@ -334,7 +334,7 @@ def test_folder_of_others_is_no_work_folder(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(3, seed=6))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter").write_text("mine")
-    with pytest.raises(OSError, match="`work_dir` must be empty"):
+    with pytest.raises(ValueError, match="`work_dir` must be empty"):
         builder.build(
             text,
             f"{tmp_path}/x",

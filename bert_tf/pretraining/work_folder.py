@@ -41,9 +41,9 @@ def local(work_dir, output_paths, work, parts):
         parts: The `documents.Part`s of it.
 
     Raises:
-        ValueError: If the records are remote and there is no `work_dir`.
-        OSError: If the folder is somebody else's or another process works in
-            it.
+        ValueError: If the records are remote and there is no `work_dir`, or
+            the folder is somebody else's.
+        OSError: If another process works in it.
     """
     output_dir, _, name = output_paths[0].rpartition("/")
     if not work_dir:
@@ -94,7 +94,8 @@ def _prepare(folder, work, parts):
     }
     told = _read_work(folder)
     if names and told is None:
-        raise FileExistsError(
+        # No OSError: to run again would be of no use.
+        raise ValueError(
             "`work_dir` must be empty, or of an earlier run. "
             f"Received: work_dir={folder!r}."
         )
