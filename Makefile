@@ -15,8 +15,8 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test parity-check serving-check serving-endurance survival-check \
-	beam-check tpu-check bench clean
+.PHONY: demo test test-times parity-check serving-check serving-endurance \
+	survival-check beam-check tpu-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -24,7 +24,11 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
-	$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES)
+	$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
+
+# The same tests, and where their processor time goes: a table by file and kind.
+test-times: $(VENV)/installed
+	$(VENV)/bin/python benchmarks/suite_times.py --num_processes=$(TEST_PROCESSES)
 
 # Against transformers, in .venv-peers, which the test makes. Minutes.
 parity-check: $(VENV)/installed

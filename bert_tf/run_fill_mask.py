@@ -78,7 +78,7 @@ def main(_):
     fill_mask.check_texts(texts, name, preprocessor)
     model = fill_mask.load_model(_MODEL_DIR.value)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(autograph=False, reduce_retracing=True)
     def answer(texts):
         inputs = packing.trim_padding(fill_mask.encode(texts, preprocessor))
         answers = fill_mask.decode(

@@ -37,7 +37,8 @@ def run(module, arguments, cwd, stdout, stderr, timeout):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_LIBRARIES)
     process = context.Process(
-        target=_run_as_main, args=(module, arguments, cwd, stdout, stderr)
+        target=_run_as_main,
+        args=(module, arguments, cwd, stdout, stderr, dict(os.environ)),
     )
     process.start()
     process.join(timeout)
@@ -48,7 +49,10 @@ def run(module, arguments, cwd, stdout, stderr, timeout):
     return process.exitcode
 
 
-def _run_as_main(module, arguments, cwd, stdout, stderr):
+def _run_as_main(module, arguments, cwd, stdout, stderr, environment):
+    # The server has what it was when it began.
+    os.environ.clear()
+    os.environ.update(environment)
     for path, descriptor in ((stdout, 1), (stderr, 2)):
         with open(path, "wb") as stream:
             os.dup2(stream.fileno(), descriptor)

@@ -132,7 +132,7 @@ class Extractor:
         # The shapes of TPU programs do not change.
         self._is_trimmed = not strategies.is_tpu(strategy)
 
-        @tf.function(reduce_retracing=True)
+        @tf.function(autograph=False, reduce_retracing=True)
         def encode(texts):
             tokenize = preprocessor.tokenizer.tokenize
             segments = [tokenize(text).merge_dims(1, 2) for text in texts]
@@ -148,7 +148,7 @@ class Extractor:
                 outputs["encoder_outputs"], inputs[features.INPUT_MASK]
             )
 
-        @tf.function(reduce_retracing=True)
+        @tf.function(autograph=False, reduce_retracing=True)
         def run_step(inputs):
             return strategy.run(vectors_of, args=(inputs,))
 

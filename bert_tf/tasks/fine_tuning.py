@@ -121,7 +121,7 @@ class Predictor:
 
         # It takes the iterator, whose type is always the same: batches of
         # several lengths are then one trace.
-        @tf.function
+        @tf.function(autograph=False)
         def run_step(iterator):
             return strategy.run(
                 lambda inputs: model(inputs, training=False),
@@ -225,7 +225,7 @@ class _KeepState(keras.callbacks.Callback):
         self.history = []
         states = randomness.seed_states(state.model)
 
-        @tf.function
+        @tf.function(autograph=False)
         def set_seeds(step):
             strategy.run(randomness.set_seeds, args=(states, config.seed, step))
 

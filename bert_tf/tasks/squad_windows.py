@@ -66,6 +66,7 @@ class WindowMaker(tf.Module):
         strings = tf.TensorSpec([None], tf.string)
         self._make = tf.function(
             self._make_windows,
+            autograph=False,
             input_signature=[
                 strings,
                 strings,
@@ -404,6 +405,7 @@ class WindowSource:
         indices = tf.constant(examples.context_indices)
         spans = tf.stack([examples.answer_starts, examples.answer_limits], 1)
 
+        @tf.autograph.experimental.do_not_convert
         def make(batch):
             question = batch.pop("question")
             made = self.maker(

@@ -59,6 +59,7 @@ class WindowMaker(tf.Module):
         ragged = functools.partial(tf.RaggedTensorSpec, [None, None])
         self._make = tf.function(
             self._make_windows,
+            autograph=False,
             input_signature=[
                 ragged(tf.string),
                 ragged(tf.int32),
@@ -366,6 +367,7 @@ class TaggingSource:
         )
         has_labels = self.examples.tags is not None
 
+        @tf.autograph.experimental.do_not_convert
         def make(batch):
             sentence = batch.pop("sentence")
             made = self.maker(

@@ -106,6 +106,7 @@ class StringSource(abc.ABC):
     def _map(self, batches):
         names = tuple(self.strings())
 
+        @tf.autograph.experimental.do_not_convert
         def preprocess(batch):
             strings = {name: batch.pop(name) for name in names}
             return self.preprocess(strings) | batch

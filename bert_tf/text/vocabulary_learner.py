@@ -66,6 +66,7 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
     """
     split = tf.function(
         lambda texts: tokenizer.split_words(texts, do_lower_case).flat_values,
+        autograph=False,
         input_signature=[tf.TensorSpec([None], tf.string)],
     )
     bad = bad_lines.BadLines(

@@ -1,4 +1,8 @@
-"""Orders that are functions of numbers, and batches shared among replicas."""
+"""Orders that are functions of numbers, and batches shared among replicas.
+
+No function of the input pipelines has Python control flow on tensors, so none
+is given to AutoGraph, which would take longer than tracing it.
+"""
 
 import numpy as np
 import tensorflow as tf
@@ -57,6 +61,7 @@ def training_batches(
     numbers = start_example + np.arange(batch_size).reshape(shape)[own]
     has_all = len(parts) * part_size == batch_size
 
+    @tf.autograph.experimental.do_not_convert
     def own_rows(index, *rows):
         rows = tf.reshape(tf.concat(rows, axis=0), [-1, shape[1]])
         return rows[own] if has_all else rows, index * batch_size + numbers
@@ -66,7 +71,10 @@ def training_batches(
 
     def make_batches(steps):
         rows = steps.map(own_rows).unbatch()
-        return rows.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+        return rows.map(
+            tf.autograph.experimental.do_not_convert(make_batch),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
 
     if services:
         batches = input_service.distribute(
@@ -95,6 +103,7 @@ def evaluation_batches(examples, batch_size, max_batches, context, make_batch):
     """
     shape, own = _replica_shape(batch_size, context)
 
+    @tf.autograph.experimental.do_not_convert
     def pad_and_split(index, rows):
         num_rows = tf.shape(rows)[0]
         numbers = index * batch_size + tf.range(num_rows, dtype=tf.int64)

@@ -31,7 +31,7 @@ def make_evaluation(
         model.
     """
 
-    @tf.function
+    @tf.function(autograph=False)
     def run_step(batch):
         results = strategy.run(
             step_lib.eval_step, args=(model, objective, batch)

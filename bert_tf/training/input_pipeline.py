@@ -71,6 +71,7 @@ class ArraySource:
     def _shuffled_rows(self, start_example):
         epoch, skipped = divmod(start_example, self.num_examples)
 
+        @tf.autograph.experimental.do_not_convert
         def rows_of_epoch(epoch):
             return tf.data.Dataset.from_tensor_slices(
                 batching.shuffled(self.num_examples, (self.seed, epoch))
@@ -88,6 +89,7 @@ class ArraySource:
         # Beyond all lengths: an epoch's examples come before the next's.
         step = int(np.max(self.lengths)) + 1
 
+        @tf.autograph.experimental.do_not_convert
         def sort(window, rows):
             epochs = (window * size + tf.range(size, dtype=tf.int64)) // (
                 self.num_examples

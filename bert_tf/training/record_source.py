@@ -160,6 +160,7 @@ class RecordSource:
         # A share's last groups are empty where it has fewer files.
         num_groups = -(-len(self.paths) // _GROUP_SIZE)
 
+        @tf.autograph.experimental.do_not_convert
         def records(index, block=0):
             epoch, group = index // num_groups, index % num_groups
             key = (self.seed, epoch, group)
@@ -278,6 +279,7 @@ def _shuffled_records(paths, firsts, counts, key, first_block):
         deterministic=True,
     )
 
+    @tf.autograph.experimental.do_not_convert
     def shuffle(block, rows):
         order = batching.shuffled(tf.size(rows), (*key, block))
         return tf.gather(rows, order)

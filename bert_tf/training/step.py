@@ -132,15 +132,10 @@ def compile_steps(model, objective, optimizer, config):
         structure = tf.nest.map_structure(lambda _: None, results)
         return tf.stack(tf.nest.flatten(results))
 
-    @tf.function
+    # AutoGraph would take longer to read the model's code than tracing takes.
+    @tf.function(autograph=False)
     def run_in_graph(strategy, iterator, step, count):
-        rows = tf.TensorArray(tf.float32, count, infer_shape=False)
-        waited = tf.constant(0.0, tf.float64)
-        for index in tf.range(count):
-            # One step after the other: else waiting for the next batch could
-            # not be told from the step that goes on meanwhile. The batches
-            # themselves are made ahead.
-            tf.autograph.experimental.set_loop_options(parallel_iterations=1)
+        def run_step(index, rows, waited):
             start = tf.timestamp()
             with tf.control_dependencies([waiting_since.assign(start)]):
                 batch = next(iterator)
@@ -160,9 +155,22 @@ def compile_steps(model, objective, optimizer, config):
                         index == count - 1,
                     ),
                 )
-            rows = rows.write(
-                index, as_row(on_first_replica(strategy, results))
-            )
+            row = as_row(on_first_replica(strategy, results))
+            return index + 1, rows.write(index, row), waited
+
+        # One step after the other: else waiting for the next batch could not
+        # be told from the step that goes on meanwhile. The batches themselves
+        # are made ahead.
+        _, rows, waited = tf.while_loop(
+            lambda index, *_: index < count,
+            run_step,
+            (
+                tf.constant(0),
+                tf.TensorArray(tf.float32, count, infer_shape=False),
+                tf.constant(0.0, tf.float64),
+            ),
+            parallel_iterations=1,
+        )
         return rows.stack(), waited
 
     def run_steps(strategy, iterator, step, count):

@@ -140,7 +140,7 @@ def make_agreement(strategy):
     if not is_multi_host(strategy):
         return lambda is_told, number: (is_told, number)
 
-    @tf.function
+    @tf.function(autograph=False)
     def add(values):
         def replica_add():
             context = tf.distribute.get_replica_context()
@@ -175,7 +175,7 @@ def gather_from_processes(strategy, numbers):
     if not is_multi_host(strategy):
         return [tuple(numbers)]
 
-    @tf.function
+    @tf.function(autograph=False)
     def gather(values):
         def replica_gather():
             context = tf.distribute.get_replica_context()
