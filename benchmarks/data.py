@@ -64,7 +64,7 @@ def make_records(text, vocab_file, folder, num_workers):
     from bert_tf.pretraining import corpus
     from bert_tf.pretraining import records
     from bert_tf.pretraining import stages
-    from bert_tf.text.tokenizer import WordpieceTokenizer
+    from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
     from bert_tf.text.vocabulary import load_vocabulary
 
     seconds = collections.Counter()
@@ -243,7 +243,7 @@ def measure_memory():
 def learn(path, vocab_size, held_out, vocab_file):
     """Learns a vocabulary; returns it beside another one, as numbers."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    from bert_tf.text import vocabulary_learner
+    from bert_tf.text.learners import wordpiece
     from bert_tf.text.vocabulary import load_vocabulary
 
     def peak_megabytes():
@@ -252,8 +252,8 @@ def learn(path, vocab_size, held_out, vocab_file):
     before = peak_megabytes()
     start = time.perf_counter()
     cpu_start = cpu_seconds()
-    counts = vocabulary_learner.count_words([path], do_lower_case=True)
-    ours = vocabulary_learner.learn_vocabulary(counts, vocab_size)
+    counts = wordpiece.count_words([path], do_lower_case=True)
+    ours = wordpiece.learn_vocabulary(counts, vocab_size)
     row = {
         "seconds": time.perf_counter() - start,
         "CPU seconds": cpu_seconds() - cpu_start,
@@ -261,13 +261,13 @@ def learn(path, vocab_size, held_out, vocab_file):
         "MB at start": before,
     }
     del counts
-    words = vocabulary_learner.count_words([held_out], do_lower_case=True)
+    words = wordpiece.count_words([held_out], do_lower_case=True)
     rows = {}
     for name, vocabulary, numbers in (
         ("learned", ours, row),
         ("given", load_vocabulary(vocab_file), {}),
     ):
-        pieces, unknown = vocabulary_learner.measure(vocabulary, words)
+        pieces, unknown = wordpiece.measure(vocabulary, words)
         rows[name] = numbers | {
             "entries": len(vocabulary),
             "pieces a word": pieces,

@@ -7,14 +7,14 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.config import BertConfig
+from bert_tf.input import array_source
+from bert_tf.input import pretraining
 from bert_tf.models import pretrainer
+from bert_tf.models.objective import Objective
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.text.vocabulary import load_vocabulary
-from bert_tf.training import input_pipeline
-from bert_tf.training import pretraining_input
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
-from bert_tf.training.objective import Objective
-from bert_tf.training.optimizer import BertOptimizer
 
 
 def random_rows(job, config):
@@ -37,7 +37,7 @@ def random_rows(job, config):
         else:
             arrays[name] = np.ones(shape)
         arrays[name] = arrays[name].astype(dtype.replace("int64", "int32"))
-    return input_pipeline.ArraySource(arrays=arrays)
+    return array_source.ArraySource(arrays=arrays)
 
 
 def main():
@@ -46,7 +46,7 @@ def main():
     if job["files"] is None:
         source = random_rows(job, config)
     else:
-        source = pretraining_input.pretraining_records(
+        source = pretraining.pretraining_records(
             job["files"],
             config,
             load_vocabulary(job["vocab_file"]),

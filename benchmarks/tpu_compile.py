@@ -36,11 +36,11 @@ from jax.extend.mlir import ir  # noqa: E402
 from bert_tf import features  # noqa: E402
 from bert_tf.config import BertConfig  # noqa: E402
 from bert_tf.models import pretrainer  # noqa: E402
+from bert_tf.models.objective import Objective  # noqa: E402
+from bert_tf.optimizers.bert import BertOptimizer  # noqa: E402
 from bert_tf.training import health  # noqa: E402
 from bert_tf.training import randomness  # noqa: E402
 from bert_tf.training import step as step_lib  # noqa: E402
-from bert_tf.training.objective import Objective  # noqa: E402
-from bert_tf.training.optimizer import BertOptimizer  # noqa: E402
 
 
 def lower_step(config, length, num_predictions, batch_size):

@@ -41,26 +41,26 @@ from bert_tf import manifest
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.checkpoints import model_folder
+from bert_tf.input import data_service
+from bert_tf.input import pretraining
 from bert_tf.models import pretrainer
+from bert_tf.models.objective import Objective
+from bert_tf.optimizers import schedule
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.lamb import LambOptimizer
+from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
 from bert_tf.text.vocabulary import check_case
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import health
-from bert_tf.training import input_service
 from bert_tf.training import loop
 from bert_tf.training import phases
 from bert_tf.training import preemption
-from bert_tf.training import pretraining_input
 from bert_tf.training import progress
-from bert_tf.training import schedule
 from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
-from bert_tf.training.lamb import LambOptimizer
-from bert_tf.training.loss_scale import LossScaleOptimizer
-from bert_tf.training.objective import Objective
-from bert_tf.training.optimizer import BertOptimizer
 
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
@@ -358,14 +358,14 @@ def _check_flags():
             "trained there. Choose another output directory, and give the "
             "model as --init_checkpoint to begin with it."
         )
-    input_service.check_addresses(_TF_DATA_SERVICE.value)
+    data_service.check_addresses(_TF_DATA_SERVICE.value)
     _phases()
     _schedule()
     _profile_steps()
 
 
 def _records(start, max_seq_length, patterns, flag="input_file"):
-    return pretraining_input.pretraining_records(
+    return pretraining.pretraining_records(
         patterns,
         start.config,
         start.vocabulary,

@@ -26,7 +26,7 @@ from bert_tf.pretraining import record_set
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
 from bert_tf.pretraining import tfds_text
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import load_vocabulary
 
 _INPUT_FILE = flags.DEFINE_string(

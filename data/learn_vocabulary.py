@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.text import vocabulary_learner
+from bert_tf.text.learners import wordpiece
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
@@ -57,7 +57,7 @@ def main(argv):
     with tqdm(
         desc="count words", total=num_bytes, unit="B", unit_scale=True
     ) as bar:
-        word_counts = vocabulary_learner.count_words(
+        word_counts = wordpiece.count_words(
             paths,
             _DO_LOWER_CASE.value,
             # Compressed files hold more than their size.
@@ -65,9 +65,7 @@ def main(argv):
             max_bad_lines=_MAX_BAD_LINES.value,
         )
     print(f"Learning from {len(word_counts):,} different words.", flush=True)
-    vocabulary = vocabulary_learner.learn_vocabulary(
-        word_counts, _VOCAB_SIZE.value
-    )
+    vocabulary = wordpiece.learn_vocabulary(word_counts, _VOCAB_SIZE.value)
     files.write_text(_OUTPUT_FILE.value, vocabulary.to_text())
     _print_table(vocabulary, word_counts, time.monotonic() - start)
 
@@ -88,7 +86,7 @@ def _check_output_file(output_file, paths):
 
 
 def _print_table(vocabulary, word_counts, seconds):
-    pieces_a_word, unknown = vocabulary_learner.measure(vocabulary, word_counts)
+    pieces_a_word, unknown = wordpiece.measure(vocabulary, word_counts)
     for name, value in (
         ("entries", f"{len(vocabulary):,}"),
         ("words", f"{sum(word_counts.values()):,}"),

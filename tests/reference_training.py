@@ -6,8 +6,8 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.models import pretrainer
+from bert_tf.models.objective import Objective
 from bert_tf.text import vocabulary as vocabulary_lib
-from bert_tf.training.objective import Objective
 
 LENGTH = 11
 PREDICTIONS = 3

@@ -14,12 +14,12 @@ import tempfile
 import reference_training as reference
 import tensorflow as tf
 
+from bert_tf.input import pretraining
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.training import loop
-from bert_tf.training import pretraining_input
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 from bert_tf.training.strategy import make_strategy
 
 NUM_STEPS = 50
@@ -30,7 +30,7 @@ def main(records, history_path, name, num_devices, parts):
     strategy = make_strategy(
         name, num_cpu_devices=int(num_devices) if name == "mirrored" else None
     )
-    source = pretraining_input.pretraining_records(
+    source = pretraining.pretraining_records(
         records,
         reference.tiny_config(),
         reference.vocabulary(),

@@ -7,14 +7,14 @@ import reference_training as reference
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.input import array_source
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training import accumulation
-from bert_tf.training import input_pipeline
+from bert_tf.optimizers import accumulation
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 from bert_tf.training.strategy import make_strategy
 
 NUM_STEPS = 8
@@ -84,7 +84,7 @@ def train(folder, strategy, parts):
     history = loop.train(
         state,
         reference.pretraining_objective(),
-        input_pipeline.ArraySource(arrays=arrays),
+        array_source.ArraySource(arrays=arrays),
         loop.TrainingConfig(
             num_train_steps=NUM_STEPS,
             train_batch_size=12,

@@ -10,10 +10,10 @@ import reference_training as reference
 import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.training import lock
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.strategy import make_strategy
 
 DESCRIPTION = {"hidden_size": 12, "layers": [1, 2]}

@@ -17,7 +17,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
-from bert_tf.training.optimizer import BertOptimizer
+from bert_tf.optimizers.bert import BertOptimizer
 
 CONFIG = {
     "vocab_size": 17,

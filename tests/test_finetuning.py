@@ -12,6 +12,8 @@ from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import glue
 from bert_tf.tasks import starting_point
@@ -24,8 +26,6 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 from bert_tf.training.strategy import make_strategy
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")

@@ -27,8 +27,8 @@ from bert_tf.tasks import multiple_choice_files
 from bert_tf.tasks import squad_files
 from bert_tf.tasks import tagging_files
 from bert_tf.tasks import tsv
-from bert_tf.text import tokenizer_files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import files as tokenizer_files
 
 TIMES = int(os.environ.get("BERT_TF_FUZZ", "1"))
 # Of one example, a few kilobytes; the machine may be slow.

@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.config import BertConfig
+from bert_tf.input import array_source
+from bert_tf.models.objective import Objective
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.training import health
-from bert_tf.training import input_pipeline
 from bert_tf.training import loop
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.objective import Objective
-from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.strategy import make_strategy
 
 
@@ -123,7 +123,7 @@ OBJECTIVE = Objective(
 )
 
 
-class InOrder(input_pipeline.ArraySource):
+class InOrder(array_source.ArraySource):
     """Examples in their order, each batch after a call of `wait`."""
 
     wait = None

@@ -9,34 +9,24 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bert_tf"
 
-# The table of the README's "How it is built": a module may import modules of
-# its own floor's packages below, never above. First match wins.
-FLOORS = [
-    (
-        0,
-        r"bert_tf/(__init__|config|features|files|manifest|philox|program)\.py",
-    ),
-    (1, r"bert_tf/layers/"),
-    (
-        1,
-        r"bert_tf/training/"
-        r"(optimizer|schedule|strategy|checkpointing|objective|randomness"
-        r"|progress|accumulation|lamb|lock|health|loss_scale|preemption"
-        r"|settings|__init__)\.py",
-    ),
-    (2, r"bert_tf/(models|text)/"),
-    (3, r"bert_tf/checkpoints/"),
-    (
-        3,
-        r"bert_tf/training/"
-        r"(batching|input_\w+|record_source|pretraining_input)\.py",
-    ),
-    (4, r"bert_tf/training/(loop|step|evaluation|phases)\.py"),
-    (4, r"bert_tf/(tasks|pretraining)/"),
-    (5, r"bert_tf/serving/"),
-    (6, r"bert_tf/(run_\w+|extract_features|(fine_tuning|training)_flags)\.py"),
-    (6, r"(data|export)/"),
-]
+# A line of the README's table: a floor, if it is another than the line's
+# before, and a folder, or "programs", or on the lowest floor modules.
+_LINE = re.compile(r"(\d| )  ((?:\w+/|programs)(?= )|config .*)")
+
+
+def read_floors():
+    """Returns {folder, module of the package, or "programs": its floor}."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    table = text.split("## How it is built")[1].split("```")[1]
+    floors, floor = {}, None
+    for digit, names in _LINE.findall(table):
+        floor = int(digit) if digit.strip() else floor
+        for name in names.split():
+            floors[name.rstrip("/")] = floor
+    return floors
+
+
+FLOORS = read_floors()
 # What programs import beside the library: flags that they share.
 FLAG_MODULES = ("training_flags.py", "fine_tuning_flags.py")
 SOURCES = sorted(
@@ -46,11 +36,20 @@ SOURCES = sorted(
 )
 
 
+def room_of(path):
+    """Returns the name in the README's table of what a file belongs to."""
+    package, *folders, _ = path.parts
+    if package != "bert_tf":
+        return "programs"
+    if folders:
+        return folders[0]
+    if path.stem == "__init__":
+        return "config"
+    return path.stem if path.stem in FLOORS else "programs"
+
+
 def floor_of(path):
-    for floor, pattern in FLOORS:
-        if re.match(pattern, path.as_posix()):
-            return floor
-    raise AssertionError(f"{path} stands on no floor.")
+    return FLOORS[room_of(path)]
 
 
 def imports_of(path):
@@ -95,7 +94,30 @@ def test_nothing_imports_a_program(path):
     for name in imports_of(path):
         target = module_file(name) if name.startswith("bert_tf") else None
         if target is not None and target.name not in FLAG_MODULES:
-            assert floor_of(target) < 6, f"{path} imports the program {name}"
+            assert room_of(target) != "programs", (
+                f"{path} imports the program {name}"
+            )
+
+
+def test_no_two_folders_of_a_floor_import_each_other():
+    pairs = {
+        (room_of(path), room_of(module_file(name)))
+        for path in SOURCES
+        for name in imports_of(path)
+        if name.startswith("bert_tf.")
+    }
+    for room, other in pairs:
+        assert room == other or (other, room) not in pairs, (
+            f"{room} and {other} import each other."
+        )
+
+
+def test_the_table_of_floors_is_of_what_there_is():
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    modules = {path.stem for path in PACKAGE.glob("*.py")}
+    assert folders == {name for name in FLOORS if name in folders}
+    assert {*FLOORS} <= folders | modules | {"programs"}
+    assert sorted({*FLOORS.values()}) == list(range(8))
 
 
 @pytest.mark.parametrize(

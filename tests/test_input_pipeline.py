@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import manifest
+from bert_tf.input import array_source
+from bert_tf.input import errors
+from bert_tf.input import pretraining
+from bert_tf.input import record_source
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
-from bert_tf.training import input_errors
-from bert_tf.training import input_pipeline
-from bert_tf.training import pretraining_input
-from bert_tf.training import record_source
 
 SIZES = (7, 1, 12, 5, 9)
 NUM_EXAMPLES = sum(SIZES)
@@ -43,7 +43,7 @@ def small_groups(monkeypatch):
 
 
 def make_records(folder, **options):
-    return pretraining_input.pretraining_records(
+    return pretraining.pretraining_records(
         f"{folder}/*.tfrecord",
         **{
             "config": reference.tiny_config(),
@@ -64,9 +64,7 @@ def make_source(kind, folder, seed=3, num_shares=None):
         return make_records(folder, seed=seed, num_shares=num_shares)
     ids = np.zeros((NUM_EXAMPLES, reference.LENGTH), "int32")
     ids[:, 0] = range(NUM_EXAMPLES)
-    return input_pipeline.ArraySource(
-        arrays={features.INPUT_IDS: ids}, seed=seed
-    )
+    return array_source.ArraySource(arrays={features.INPUT_IDS: ids}, seed=seed)
 
 
 def first_ids(batches, num_batches=None):
@@ -346,7 +344,7 @@ def test_bad_records_beyond_the_first_are_clear_errors(tmp_path, kind, message):
     records = make_records(tmp_path)
     with (
         pytest.raises(ValueError, match=message),
-        input_errors.clear_errors(records.paths),
+        errors.clear_errors(records.paths),
     ):
         list(records.evaluation_batches(3))
     if kind == "cut_short":
@@ -383,7 +381,7 @@ def test_the_damaged_one_of_many_files_is_named(tmp_path, place, begin):
     message = rf"^Bad records: .*c\.tfrecord: the record at byte {begin} is dam"
     with (
         pytest.raises(ValueError, match=message) as raised,
-        input_errors.clear_errors(names),
+        errors.clear_errors(names),
     ):
         list(tf.data.TFRecordDataset(names))
     assert "\n" not in str(raised.value)
@@ -393,7 +391,7 @@ def test_the_damaged_one_of_many_files_is_named(tmp_path, place, begin):
         stream.truncate(21 + 15)
     with (
         pytest.raises(ValueError, match=message.replace(str(begin), "21")),
-        input_errors.clear_errors(names),
+        errors.clear_errors(names),
     ):
         list(tf.data.TFRecordDataset(names))
 
@@ -403,7 +401,7 @@ def test_damage_that_is_not_found_again_is_told_all_the_same(tmp_path):
     for names in ((), (f"{tmp_path}/gone.tfrecord", "gone")):
         with (
             pytest.raises(ValueError, match="a file .*: corrupted record at 9"),
-            input_errors.clear_errors(names),
+            errors.clear_errors(names),
         ):
             raise error
 
@@ -461,7 +459,7 @@ def test_records_that_a_manifest_tells_to_be_others_are_refused(
 )
 def test_arrays_must_be_of_one_length(arrays):
     with pytest.raises(ValueError, match="as many in each"):
-        input_pipeline.ArraySource(arrays=arrays)
+        array_source.ArraySource(arrays=arrays)
 
 
 DYNAMIC = {
@@ -732,7 +730,7 @@ def test_windows_sorted_by_length(window_batches):
     num_examples, batch_size = 23, 4
     lengths = np.random.default_rng(2).integers(1, 30, num_examples)
     rows = np.arange(num_examples)
-    plain = input_pipeline.ArraySource(arrays={"row": rows}, seed=5)
+    plain = array_source.ArraySource(arrays={"row": rows}, seed=5)
     source = dataclasses.replace(
         plain, lengths=lengths, window_batches=window_batches
     )

@@ -7,9 +7,9 @@ import pytest
 import reference_training as reference
 import tensorflow as tf
 
-from bert_tf.training import input_errors
-from bert_tf.training import input_service
-from bert_tf.training import pretraining_input
+from bert_tf.input import data_service
+from bert_tf.input import errors
+from bert_tf.input import pretraining
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def source(tmp_path_factory):
             folder / f"{name}.tfrecord",
             reference.pretraining_arrays(size, seed=size),
         )
-    records = pretraining_input.pretraining_records(
+    records = pretraining.pretraining_records(
         f"{folder}/*.tfrecord",
         reference.tiny_config(),
         reference.vocabulary(),
@@ -34,9 +34,9 @@ def source(tmp_path_factory):
 
 
 def test_services_make_the_batches_of_the_source(source):
-    started = [input_service.start(0, "localhost") for _ in range(2)]
+    started = [data_service.start(0, "localhost") for _ in range(2)]
     addresses = tuple(f"grpc://localhost:{port}" for port, _ in started)
-    input_service.check_addresses(addresses)
+    data_service.check_addresses(addresses)
     served = dataclasses.replace(source, services=addresses)
     # The second of two hosts, of three replicas each.
     context = tf.distribute.InputContext(2, 1, 6)
@@ -65,7 +65,7 @@ def test_a_service_of_two_workers_is_refused(source):
     served = dataclasses.replace(source, services=(dispatcher.target,))
     with (
         pytest.raises(ValueError, match="must have one worker. Received: tf_"),
-        input_errors.clear_errors(),
+        errors.clear_errors(),
     ):
         # The second worker may come in late: many more than are needed.
         for _ in served.training_batches(6).take(100_000):
@@ -82,11 +82,11 @@ def test_a_service_of_two_workers_is_refused(source):
 )
 def test_addresses_without_a_service_are_named(address, message):
     with pytest.raises(ValueError, match=message):
-        input_service.check_addresses([address])
+        data_service.check_addresses([address])
 
 
 def test_a_port_in_use_is_refused():
-    port, servers = input_service.start(0)
+    port, servers = data_service.start(0)
     with pytest.raises(ValueError, match=f"Received: port={port}"):
-        input_service.start(port)
+        data_service.start(port)
     del servers

@@ -6,9 +6,9 @@ import reference_training as reference
 import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers.lamb import LambOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.lamb import LambOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 from bert_tf.training.strategy import make_strategy
 
 # Of five variables, what is decayed and scaled by its norm.

@@ -6,7 +6,7 @@ import re
 import pytest
 import reference_text
 
-from bert_tf.text import vocabulary_learner
+from bert_tf.text.learners import wordpiece
 from bert_tf.text.vocabulary import load_vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -30,7 +30,7 @@ def random_words(seed, count):
 
 
 def test_pieces_of_a_known_example():
-    vocabulary = vocabulary_learner.learn_vocabulary(WORDS, 100)
+    vocabulary = wordpiece.learn_vocabulary(WORDS, 100)
 
     assert vocabulary.tokens[:5] == SPECIAL
     # The commonest characters first. No word has an "l" but at its beginning.
@@ -46,7 +46,7 @@ def test_pieces_of_a_known_example():
 
 def test_no_piece_is_too_long_to_be_looked_up():
     # Thai and others are written without blanks, three bytes a letter.
-    vocabulary = vocabulary_learner.learn_vocabulary({"กขคง" * 50: 9}, 100)
+    vocabulary = wordpiece.learn_vocabulary({"กขคง" * 50: 9}, 100)
 
     longest = max(len(token.encode()) for token in vocabulary.tokens)
     assert 128 < longest <= 256
@@ -56,7 +56,7 @@ def test_no_piece_is_too_long_to_be_looked_up():
 def test_pieces_equal_those_of_counting_anew(seed):
     words = random_words(seed, 60)
 
-    vocabulary = vocabulary_learner.learn_vocabulary(words, 10_000)
+    vocabulary = wordpiece.learn_vocabulary(words, 10_000)
 
     learned = [t for t in vocabulary.tokens[5:] if len(t.strip("#")) > 1]
     assert learned == reference_text.learn_pieces(words, 10_000)
@@ -67,7 +67,7 @@ def test_most_used_of_the_surplus_stay():
     num_characters = 2 * 4
     size = 5 + num_characters + 20
 
-    vocabulary = vocabulary_learner.learn_vocabulary(words, size)
+    vocabulary = wordpiece.learn_vocabulary(words, size)
 
     assert len(vocabulary) == size
     learned = reference_text.learn_pieces(words, 25)
@@ -82,16 +82,16 @@ def test_most_used_of_the_surplus_stay():
 
 def test_order_of_the_counts_changes_nothing():
     words = list(random_words(5, 80).items())
-    one = vocabulary_learner.learn_vocabulary(dict(words), 60)
+    one = wordpiece.learn_vocabulary(dict(words), 60)
     random.Random(6).shuffle(words)
 
-    other = vocabulary_learner.learn_vocabulary(dict(words), 60)
+    other = wordpiece.learn_vocabulary(dict(words), 60)
 
     assert one == other
 
 
 def test_any_word_of_the_characters_has_pieces():
-    vocabulary = vocabulary_learner.learn_vocabulary(
+    vocabulary = wordpiece.learn_vocabulary(
         {"abc": 3, "ca": 2, "中": 1, ".": 9}, 50
     )
 
@@ -106,10 +106,10 @@ def test_rare_characters_give_way():
     # "é" is in less than a millionth of the text, and there is no room.
     words = {"ab": 2_000_000, "ba": 1_000_000, "aé": 1}
 
-    vocabulary = vocabulary_learner.learn_vocabulary(words, 12)
+    vocabulary = wordpiece.learn_vocabulary(words, 12)
     assert "é" not in vocabulary.tokens
     assert {"ab", "ba"} <= set(vocabulary.tokens)
-    assert "é" in vocabulary_learner.learn_vocabulary(words, 200).tokens
+    assert "é" in wordpiece.learn_vocabulary(words, 200).tokens
 
 
 @pytest.mark.parametrize("vocab_size", [-1, 5, 16])
@@ -117,18 +117,18 @@ def test_vocabulary_without_room_for_the_characters_is_refused(vocab_size):
     words = {"abc": 3, "cab": 2, "def": 2, "x": 1}  # 6 + 5 characters' pieces.
 
     with pytest.raises(ValueError) as error:
-        vocabulary_learner.learn_vocabulary(words, vocab_size)
+        wordpiece.learn_vocabulary(words, vocab_size)
 
     assert "`vocab_size` must be at least 17" in str(error.value)
     assert f"vocab_size={vocab_size}" in str(error.value)
-    vocabulary_learner.learn_vocabulary(words, 17)
+    wordpiece.learn_vocabulary(words, 17)
 
 
 def test_measure_counts_pieces_and_unknown_words():
-    vocabulary = vocabulary_learner.learn_vocabulary({"ab": 9, "ba": 1}, 10)
+    vocabulary = wordpiece.learn_vocabulary({"ab": 9, "ba": 1}, 10)
     assert vocabulary.tokens[5:] == ("a", "##a", "b", "##b", "ab")
 
-    measured = vocabulary_learner.measure(
+    measured = wordpiece.measure(
         vocabulary, {"ab": 3, "abba": 2, "xa": 4, "a": 1}
     )
 
@@ -141,15 +141,13 @@ def test_measure_counts_pieces_and_unknown_words():
 def test_words_are_counted_as_the_tokenizer_splits(
     tmp_path, monkeypatch, block_bytes, do_lower_case
 ):
-    monkeypatch.setattr(vocabulary_learner, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(wordpiece, "_BLOCK_BYTES", block_bytes)
     one, two = tmp_path / "one.txt", tmp_path / "two.txt"
     one.write_text(TEXT, "utf-8")
     two.write_text(f"{'y' * 200} {'z' * 201} the end", "utf-8")
     done = []
 
-    counts = vocabulary_learner.count_words(
-        [one, two], do_lower_case, done.append
-    )
+    counts = wordpiece.count_words([one, two], do_lower_case, done.append)
 
     want = collections.Counter(reference_text.split_words(TEXT, do_lower_case))
     want.update(["y" * 200, "the", "end"])
@@ -161,12 +159,12 @@ def test_words_are_counted_as_the_tokenizer_splits(
 def test_rare_words_are_forgotten_where_there_are_too_many(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(vocabulary_learner, "_BLOCK_BYTES", 16)
-    monkeypatch.setattr(vocabulary_learner, "_MAX_COUNTED_WORDS", 20)
+    monkeypatch.setattr(wordpiece, "_BLOCK_BYTES", 16)
+    monkeypatch.setattr(wordpiece, "_MAX_COUNTED_WORDS", 20)
     path = tmp_path / "text.txt"
     path.write_text("".join(f"a b a w{i}\n" for i in range(200)), "utf-8")
 
-    counts = vocabulary_learner.count_words([path], True)
+    counts = wordpiece.count_words([path], True)
 
     assert counts["a"] == 400
     assert counts["b"] == 200
@@ -175,25 +173,25 @@ def test_rare_words_are_forgotten_where_there_are_too_many(
 
 @pytest.mark.parametrize("block_bytes", [8, 2**20])
 def test_line_that_is_not_utf_8_is_named(tmp_path, monkeypatch, block_bytes):
-    monkeypatch.setattr(vocabulary_learner, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(wordpiece, "_BLOCK_BYTES", block_bytes)
     path = tmp_path / "text.txt"
     path.write_bytes("one\ntwé\n\nfour fo".encode() + b"\xe9 or\nfive\n")
 
     with pytest.raises(ValueError, match="line 4: not UTF-8 .*0xe9") as error:
-        vocabulary_learner.count_words([path], True)
+        wordpiece.count_words([path], True)
 
     assert str(path) in str(error.value)
 
 
 def test_bad_lines_are_left_out_and_told(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(vocabulary_learner, "_BLOCK_BYTES", 8)
+    monkeypatch.setattr(wordpiece, "_BLOCK_BYTES", 8)
     path = tmp_path / "text.txt"
     path.write_bytes(b"a\xff b\na c\n" + b"\xe9\n" * 4 + b"\xc3\xa9\n")
 
     with pytest.raises(ValueError, match=r"line 6: .*max_bad_lines=4"):
-        vocabulary_learner.count_words([path], True, max_bad_lines=4)
+        wordpiece.count_words([path], True, max_bad_lines=4)
     assert not caplog.records
-    counts = vocabulary_learner.count_words([path], True, max_bad_lines=5)
+    counts = wordpiece.count_words([path], True, max_bad_lines=5)
 
     assert counts == {"a": 1, "c": 1, "e": 1}
     (record,) = caplog.records
@@ -206,11 +204,11 @@ def test_bad_lines_are_left_out_and_told(tmp_path, monkeypatch, caplog):
 
 @pytest.mark.parametrize("text", ["中é" * 4000, "x" * 9000, "the end\t" * 900])
 def test_text_without_lines_is_read_in_blocks(tmp_path, monkeypatch, text):
-    monkeypatch.setattr(vocabulary_learner, "_BLOCK_BYTES", 1001)
+    monkeypatch.setattr(wordpiece, "_BLOCK_BYTES", 1001)
     path = tmp_path / "text.txt"
     path.write_text(f"{text}\n{text}", "utf-8")
 
-    blocks = [block for _, block in vocabulary_learner._read_blocks(path)]
+    blocks = [block for _, block in wordpiece._read_blocks(path)]
 
     assert b"".join(blocks) == path.read_bytes()
     assert max(map(len, blocks)) <= 2 * 1001
@@ -218,7 +216,7 @@ def test_text_without_lines_is_read_in_blocks(tmp_path, monkeypatch, text):
         block.decode("utf-8")
     if text[0] != "x":
         want = collections.Counter(reference_text.split_words(text * 2, True))
-        assert vocabulary_learner.count_words([path], True) == want
+        assert wordpiece.count_words([path], True) == want
 
 
 @pytest.mark.parametrize(
@@ -230,7 +228,7 @@ def test_text_without_words_is_refused(tmp_path, content, message):
     path.write_text(content, "utf-8")
 
     with pytest.raises(ValueError, match=message) as error:
-        vocabulary_learner.count_words([path], True)
+        wordpiece.count_words([path], True)
 
     assert str(path) in str(error.value)
 
@@ -249,14 +247,14 @@ def test_program(run_program, tmp_path):
 
     vocabulary = load_vocabulary(out)
     counts = collections.Counter(reference_text.split_words(TEXT * 4, True))
-    assert vocabulary == vocabulary_learner.learn_vocabulary(counts, 70)
+    assert vocabulary == wordpiece.learn_vocabulary(counts, 70)
     assert {"the", "lower", "cafe"} <= set(vocabulary.tokens)
     table = dict(
         line.rsplit(maxsplit=1)
         for line in process.stdout.splitlines()
         if not line.endswith(".")
     )
-    pieces_a_word, _ = vocabulary_learner.measure(vocabulary, counts)
+    pieces_a_word, _ = wordpiece.measure(vocabulary, counts)
     assert {name.strip(): value for name, value in table.items()} == {
         "entries": "70",
         "words": str(sum(counts.values())),
@@ -312,9 +310,9 @@ def test_compressed_text_is_read(tmp_path):
     plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.xz"
     plain.write_text(TEXT)
     packed.write_bytes(lzma.compress(TEXT.encode()))
-    assert vocabulary_learner.count_words(
-        [str(packed)], True
-    ) == vocabulary_learner.count_words([str(plain)], True)
+    assert wordpiece.count_words([str(packed)], True) == wordpiece.count_words(
+        [str(plain)], True
+    )
     packed.write_bytes(lzma.compress(TEXT.encode())[:-9])
     with pytest.raises(ValueError, match=r"a\.txt\.xz: .*damaged or cut"):
-        vocabulary_learner.count_words([str(packed)], True)
+        wordpiece.count_words([str(packed)], True)

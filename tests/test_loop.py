@@ -14,21 +14,21 @@ import reference_training as reference
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.input import array_source
+from bert_tf.input import pretraining
+from bert_tf.models.objective import Objective
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.loss_scale import LossScaleOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.training import evaluation
 from bert_tf.training import health
-from bert_tf.training import input_pipeline
 from bert_tf.training import loop
 from bert_tf.training import preemption
-from bert_tf.training import pretraining_input
 from bert_tf.training import progress
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.loss_scale import LossScaleOptimizer
-from bert_tf.training.objective import Objective
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 from bert_tf.training.strategy import make_strategy
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "losses_tiny.txt"
@@ -58,7 +58,7 @@ def records(tmp_path_factory):
             folder / f"{name}.tfrecord",
             reference.pretraining_arrays(size, seed=size),
         )
-    return pretraining_input.pretraining_records(
+    return pretraining.pretraining_records(
         f"{folder}/*.tfrecord",
         reference.tiny_config(),
         reference.vocabulary(),
@@ -455,7 +455,7 @@ def test_records_that_turn_bad_are_a_clear_error(tmp_path, records):
     arrays = reference.pretraining_arrays(8)
     arrays[features.INPUT_IDS][5, 1] = reference.VOCAB_SIZE + 4
     reference.write_records(tmp_path / "bad.tfrecord", arrays)
-    source = pretraining_input.pretraining_records(
+    source = pretraining.pretraining_records(
         str(tmp_path / "bad.tfrecord"),
         reference.tiny_config(),
         reference.vocabulary(),
@@ -501,7 +501,7 @@ def test_fit_and_the_loop_end_with_the_same_weights(tmp_path):
     x = random.normal(size=(40, 6)).astype("float32")
     y = random.integers(0, 3, 40).astype("int32")
     mask = np.ones((40, 6), "int32")
-    source = input_pipeline.ArraySource(
+    source = array_source.ArraySource(
         arrays={"x": x, "y": y, features.INPUT_MASK: mask}
     )
     strategy = make_strategy()

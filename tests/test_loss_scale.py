@@ -6,12 +6,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.training import input_pipeline
+from bert_tf.input import array_source
+from bert_tf.models.objective import Objective
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.loss_scale import LossScaleOptimizer
-from bert_tf.training.objective import Objective
-from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.strategy import make_strategy
 
 OBJECTIVE = Objective(
@@ -49,7 +49,7 @@ def train(folder, x, strategy, **options):
         state = TrainingState(model, optimizer, folder, {})
     x = np.array(x, "float32").reshape(-1, 1)
 
-    class InOrder(input_pipeline.ArraySource):
+    class InOrder(array_source.ArraySource):
         def training_batches(self, batch_size, start_example=0, context=None):
             rows = tf.data.Dataset.from_tensor_slices(self.arrays).repeat()
             num_replicas = context.num_replicas_in_sync if context else 1

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import multiple_choice_files
 from bert_tf.tasks.multiple_choice import MultipleChoiceTask
@@ -20,7 +21,6 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
 
 TASK = MultipleChoiceTask(num_choices=3)
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_tf.training.objective import Objective
+from bert_tf.models.objective import Objective
 
 
 def make_objective(weight_epsilon=0.0):

@@ -10,7 +10,7 @@ import reference_squad
 import reference_text
 import tensorflow as tf
 
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 GOLDEN = json.loads(

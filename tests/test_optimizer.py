@@ -9,9 +9,9 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.lamb import LambOptimizer
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.lamb import LambOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.training.strategy import make_strategy
 
 

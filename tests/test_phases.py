@@ -11,14 +11,14 @@ import reference_training as reference
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.training import input_pipeline
+from bert_tf.input import array_source
+from bert_tf.models.objective import Objective
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.training import loop
 from bert_tf.training import phases
 from bert_tf.training import preemption
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.objective import Objective
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 from bert_tf.training.strategy import make_strategy
 
 PHASES = phases.parse_phases("8:4:6,11:3:4")
@@ -69,7 +69,7 @@ OBJECTIVE = Objective(
 def make_sources():
     random = np.random.default_rng(5)
     return [
-        input_pipeline.ArraySource(
+        array_source.ArraySource(
             arrays={
                 "x": random.normal(size=(30, length)).astype("float32"),
                 features.INPUT_MASK: np.ones((30, length), "int32"),
@@ -139,7 +139,7 @@ def test_a_run_goes_on_across_the_boundary_as_if_unbroken(tmp_path):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Noting(input_pipeline.ArraySource):
+class Noting(array_source.ArraySource):
     """Notes in `read` which batches are asked of it: (size, first example)."""
 
     read: list

@@ -14,7 +14,7 @@ from bert_tf.pretraining import documents
 from bert_tf.pretraining import record_set
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.pretraining import stages
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 pytest.importorskip("apache_beam")
 

@@ -8,7 +8,7 @@ import pytest
 
 from bert_tf.pretraining import corpus
 from bert_tf.pretraining import sentence_pairs
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

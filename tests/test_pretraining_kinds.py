@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import reference_training as reference
 
+from bert_tf.input import pretraining
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.pretraining import builder
 from bert_tf.pretraining import stages
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.training import evaluation
 from bert_tf.training import loop
-from bert_tf.training import pretraining_input
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.strategy import make_strategy
 
 # What is not in plain records, in few sets.
@@ -85,7 +85,7 @@ def test_a_resumed_run_on_records_of_a_kind_equals_an_unbroken_one(
         settings,
     )
     # Lengths come from the manifest.
-    source = pretraining_input.pretraining_records(
+    source = pretraining.pretraining_records(
         records, reference.tiny_config(), reference.vocabulary()
     )
     # Three steps go beyond the first epoch.

@@ -13,7 +13,7 @@ from bert_tf.pretraining import stages
 from bert_tf.pretraining.corpus import Corpus
 from bert_tf.pretraining.sentence_pairs import PairSettings
 from bert_tf.text import dynamic_masking
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(

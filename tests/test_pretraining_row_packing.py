@@ -14,7 +14,7 @@ from bert_tf.pretraining import builder
 from bert_tf.pretraining import record_rules
 from bert_tf.pretraining import row_packing
 from bert_tf.pretraining import stages
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 
 def assign(lengths, predictions=None, length=10, most=9, sequences=3):

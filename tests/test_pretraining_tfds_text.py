@@ -12,7 +12,7 @@ from bert_tf.pretraining import builder
 from bert_tf.pretraining import documents
 from bert_tf.pretraining import stages
 from bert_tf.pretraining import tfds_text
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import reference_training as reference
 
+from bert_tf.input import array_source
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training import input_pipeline
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.strategy import make_strategy
 
 
@@ -33,7 +33,7 @@ def train(folder, strategy, rematerialize, parts=1):
         history = loop.train(
             state,
             reference.pretraining_objective(),
-            input_pipeline.ArraySource(arrays=arrays),
+            array_source.ArraySource(arrays=arrays),
             loop.TrainingConfig(
                 num_train_steps=3,
                 train_batch_size=8,

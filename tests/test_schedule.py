@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import reference_training as reference
 
-from bert_tf.training.schedule import WarmupCosineDecay
-from bert_tf.training.schedule import WarmupLinearDecay
-from bert_tf.training.schedule import WarmupPolynomialDecay
-from bert_tf.training.schedule import make_schedule
+from bert_tf.optimizers.schedule import WarmupCosineDecay
+from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.optimizers.schedule import WarmupPolynomialDecay
+from bert_tf.optimizers.schedule import make_schedule
 
 
 def warmup_decay(step, peak, total, warmup, *, drop, decay, power=1.0):

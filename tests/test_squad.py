@@ -13,6 +13,8 @@ from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import squad
 from bert_tf.tasks import squad_answers
@@ -26,8 +28,6 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *"abcdef?"))
 CONFIG = BertConfig(

@@ -13,6 +13,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import tagging_windows
 from bert_tf.tasks.tagging import TaggingTask
@@ -24,7 +25,6 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.optimizer import BertOptimizer
 from bert_tf.training.strategy import make_strategy
 
 TOKENS = (*SPECIAL_TOKENS, *"abc.,'", "##a", "##b", "ab", "e", "x")

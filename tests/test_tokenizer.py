@@ -12,8 +12,8 @@ import pytest
 import reference_text
 import tensorflow as tf
 
-from bert_tf.text import tokenizer as tokenizer_lib
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers import wordpiece as tokenizer_lib
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 GOLDEN = json.loads(

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bert_tf.text import tokenizer_files
+from bert_tf.text.tokenizers import files as tokenizer_files
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s")
 IDS = {token: index for index, token in enumerate(TOKENS)}

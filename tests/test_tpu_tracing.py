@@ -19,19 +19,19 @@ import reference_training as reference
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.input import array_source
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.multiple_choice import MultipleChoiceTask
 from bert_tf.tasks.squad import OUTPUTS
 from bert_tf.tasks.squad import SquadTask
 from bert_tf.tasks.tagging import TaggingTask
-from bert_tf.training import input_pipeline
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
-from bert_tf.training.optimizer import BertOptimizer
 
 pytestmark = pytest.mark.skipif(
     not tf.__version__.startswith(("2.20.", "2.21.")),
@@ -257,7 +257,7 @@ def test_many_steps_a_call_on_eight_cores(cores):
         name: value.astype("int32") if value.dtype == np.int64 else value
         for name, value in reference.pretraining_arrays(17).items()
     }
-    source = input_pipeline.ArraySource(arrays=arrays)
+    source = array_source.ArraySource(arrays=arrays)
 
     @tf.function
     def run():
@@ -288,7 +288,7 @@ def test_predictions_of_eight_cores_are_gathered(cores):
         name: np.ones((21, reference.LENGTH), "int32")
         for name in features.MODEL_INPUTS
     }
-    source = input_pipeline.ArraySource(arrays=inputs)
+    source = array_source.ArraySource(arrays=inputs)
 
     @tf.function
     def run():

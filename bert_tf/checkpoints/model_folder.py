@@ -17,8 +17,8 @@ from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints import optimizer_state
 from bert_tf.config import BertConfig
-from bert_tf.text import tokenizer_files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import files as tokenizer_files
 
 CONFIG_FILE = hugging_face.CONFIG_FILE
 WEIGHTS_FILE = hugging_face.WEIGHTS_FILE

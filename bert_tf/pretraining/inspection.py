@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import manifest as manifests
-from bert_tf.training import input_errors
+from bert_tf.input import errors
 
 _BATCH_SIZE = 1024
 
@@ -39,7 +39,7 @@ def read(paths):
                 parsed = tf.io.parse_example(batch, parse)
                 yield {name: value.numpy() for name, value in parsed.items()}
         except (tf.errors.OpError, ValueError) as error:
-            raise ValueError(f"{path}: {input_errors.reason(error)}") from error
+            raise ValueError(f"{path}: {errors.reason(error)}") from error
     if parse is None:
         raise ValueError(f"There is no record in {', '.join(paths)}.")
 

@@ -26,7 +26,7 @@ from bert_tf.pretraining import records
 from bert_tf.pretraining import row_packing
 from bert_tf.pretraining import sentence_pairs
 from bert_tf.text import masking
-from bert_tf.text.tokenizer import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 INPUT_FORMATS = (*documents.FORMATS, "tfds")

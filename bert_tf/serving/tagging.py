@@ -22,7 +22,7 @@ from bert_tf.tasks.tagging_files import TaggingExamples
 from bert_tf.tasks.tagging_windows import TaggingSource
 from bert_tf.tasks.tagging_windows import WindowMaker
 from bert_tf.text import packing
-from bert_tf.text import tokenizer as tokenizer_lib
+from bert_tf.text.tokenizers import wordpiece as tokenizer_lib
 
 # Of ids: the probabilities of every token's tags, [B, L, num_labels].
 TOKEN_PROBABILITIES = "token_probabilities"

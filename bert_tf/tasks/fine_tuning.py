@@ -134,7 +134,7 @@ class Predictor:
         """Returns the logits, a float32 array `[N, num_outputs]`.
 
         Args:
-            source: A source of batches; see `training.input_pipeline`.
+            source: A source of batches; see `input.array_source`.
             batch_size: Examples a step, over all replicas.
         """
         batches = self._strategy.distribute_datasets_from_function(

@@ -29,11 +29,11 @@ class FineTuningConfig:
             share of a batch; see `training.loop.TrainingConfig`.
         learning_rate: At the end of the warmup.
         bucket_window_batches: 0, or sort so many batches by length, so that
-            they hold less padding; see `input_pipeline.ArraySource`.
+            they hold less padding; see `array_source.ArraySource`.
         num_train_epochs: Times that the examples are gone through.
         warmup_proportion: Share of the steps in which the rate rises.
         learning_rate_drop: Whether the rate drops where the warmup ends; see
-            `training.schedule.WarmupLinearDecay`.
+            `optimizers.schedule.WarmupLinearDecay`.
         bias_correction: Of Adam's moments; see `BertOptimizer`.
         layerwise_learning_rate_decay: Learning rate of a layer as a share of
             the next one's; see `BertOptimizer`. 1 for one rate.

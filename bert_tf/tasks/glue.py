@@ -16,11 +16,11 @@ from keras import ops
 from bert_tf import features
 from bert_tf.checkpoints import model_folder
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.objective import Objective
 from bert_tf.tasks import metrics
 from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.class_weights import WeightedCrossEntropy
-from bert_tf.training.objective import Objective
 
 FAMILY = "glue"
 CLASSIFICATION = "classification"

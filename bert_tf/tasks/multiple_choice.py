@@ -15,10 +15,10 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.objective import Objective
 from bert_tf.tasks import metrics
 from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
-from bert_tf.training.objective import Objective
 
 FAMILY = "multiple_choice"
 # Each is a sequence of its own in every step and every request.

@@ -15,10 +15,10 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf.models.objective import Objective
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
-from bert_tf.training.objective import Objective
 
 FAMILY = "squad"
 START_LOGITS = "start_logits"

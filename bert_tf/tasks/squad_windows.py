@@ -17,11 +17,11 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
+from bert_tf.input import array_source
 from bert_tf.tasks import squad
 from bert_tf.tasks.squad_files import SquadExamples
 from bert_tf.text import packing
 from bert_tf.text.offsets import Offsets
-from bert_tf.training import input_pipeline
 
 # Where the pieces of a window come from: int32 [B, L], in characters of the
 # text, -1 outside the window.
@@ -274,7 +274,7 @@ class WindowMaker(tf.Module):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WindowSource:
-    """Windows as `training.input_pipeline` describes a source.
+    """Windows as `input.array_source` describes a source.
 
     An example of the source is a window. The order of training is a function
     of (seed, epoch). The batches are dictionaries of the model inputs, int32
@@ -288,7 +288,7 @@ class WindowSource:
         is_trimmed: Whether L is the length of the batch's longest sequence.
             If not, it is the maker's, as TPUs need it.
         window_batches: 0, or sort so many batches by length; see
-            `input_pipeline.ArraySource`.
+            `array_source.ArraySource`.
     """
 
     examples: SquadExamples
@@ -376,14 +376,14 @@ class WindowSource:
 
     @functools.cached_property
     def _lengths(self):
-        return input_pipeline.example_lengths(self)
+        return array_source.example_lengths(self)
 
     @functools.cached_property
     def _rows(self):
         question = np.repeat(np.arange(len(self.examples)), self.num_windows)
         first = np.cumsum(self.num_windows) - self.num_windows
         window = np.arange(len(question)) - first[question]
-        return input_pipeline.ArraySource(
+        return array_source.ArraySource(
             arrays={
                 "question": question.astype(np.int32),
                 "window": window.astype(np.int32),

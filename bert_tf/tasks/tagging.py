@@ -15,12 +15,12 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.checkpoints import model_folder
+from bert_tf.models.objective import Objective
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import entity_scores
 from bert_tf.tasks import entity_tags
 from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
-from bert_tf.training.objective import Objective
 
 FAMILY = "tagging"
 # The label of a token that is no word's first piece.

@@ -16,10 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.input import array_source
 from bert_tf.tasks import tagging
 from bert_tf.tasks.tagging_files import TaggingExamples
 from bert_tf.text import packing
-from bert_tf.training import input_pipeline
 
 _COUNTING_BATCH = 8192
 # Logits of places beyond a trimmed batch.
@@ -190,7 +190,7 @@ class WindowMaker(tf.Module):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingSource:
-    """Windows as `training.input_pipeline` describes a source.
+    """Windows as `input.array_source` describes a source.
 
     An example of the source is a window. The order of training is a function
     of (seed, epoch). The batches are dictionaries of the model inputs and, if
@@ -204,7 +204,7 @@ class TaggingSource:
         is_trimmed: Whether L is the length of the batch's longest sequence.
             If not, it is the maker's, as TPUs need it.
         window_batches: 0, or sort so many batches by length; see
-            `input_pipeline.ArraySource`.
+            `array_source.ArraySource`.
 
     Raises:
         ValueError: If an example's tag is none of the task's.
@@ -349,7 +349,7 @@ class TaggingSource:
         lengths = np.minimum(
             lengths - window * self.maker.step, self.maker.room
         )
-        return input_pipeline.ArraySource(
+        return array_source.ArraySource(
             arrays={
                 "sentence": sentence.astype(np.int32),
                 "window": window.astype(np.int32),

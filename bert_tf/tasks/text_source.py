@@ -7,14 +7,14 @@ import functools
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.input import array_source
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
-from bert_tf.training import input_pipeline
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StringSource(abc.ABC):
-    """Examples of strings, as `training.input_pipeline` describes a source.
+    """Examples of strings, as `input.array_source` describes a source.
 
     Batches run on from one epoch into the next, as in google-research/bert:
     all are full. The order of training is a function of (seed, epoch).
@@ -27,7 +27,7 @@ class StringSource(abc.ABC):
             not, it is the preprocessor's, as TPUs need it. Without dropout
             both give the same steps.
         window_batches: 0, or sort so many batches by length; see
-            `input_pipeline.ArraySource`.
+            `array_source.ArraySource`.
     """
 
     examples: object
@@ -87,7 +87,7 @@ class StringSource(abc.ABC):
         if not self.window_batches:
             return None
         # The longest of an example's sequences, where it has several.
-        lengths = input_pipeline.example_lengths(self)
+        lengths = array_source.example_lengths(self)
         return lengths.reshape(self.num_examples, -1).max(axis=1)
 
     def _rows(self, lengths=None):
@@ -96,7 +96,7 @@ class StringSource(abc.ABC):
         }
         if self.examples.labels is not None:
             arrays[features.LABELS] = tf.constant(self.examples.labels)
-        return input_pipeline.ArraySource(
+        return array_source.ArraySource(
             arrays=arrays,
             seed=self.seed,
             lengths=lengths,

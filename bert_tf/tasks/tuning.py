@@ -21,6 +21,9 @@ import math
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.loss_scale import LossScaleOptimizer
+from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.tasks import encoder_layers
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
@@ -28,9 +31,6 @@ from bert_tf.tasks.epoch_record import EpochRecord
 from bert_tf.training import checkpointing
 from bert_tf.training import loop
 from bert_tf.training import strategy as strategies
-from bert_tf.training.loss_scale import LossScaleOptimizer
-from bert_tf.training.optimizer import BertOptimizer
-from bert_tf.training.schedule import WarmupLinearDecay
 
 # A resumed run may have more of them than it began with.
 _EPOCHS = "num_train_epochs"
@@ -83,7 +83,7 @@ def tune(
         model: A new model, of `StartingPoint.new_model`, made in the
             strategy's scope.
         task: What it is tuned to.
-        source: A source of labelled examples; see `training.input_pipeline`.
+        source: A source of labelled examples; see `input.array_source`.
         config: A `FineTuningConfig`.
         start: The `StartingPoint` that the model was made from.
         strategy: The `tf.distribute.Strategy`.

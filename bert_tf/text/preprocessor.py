@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.text import packing
-from bert_tf.text import tokenizer as tokenizer_lib
-from bert_tf.text import tokenizer_files
+from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers import wordpiece as tokenizer_lib
 
 # The number of positions of every released BERT.
 _RELEASED_MAX_LENGTH = 512

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from bert_tf.training import input_errors
+from bert_tf.input import errors
 from bert_tf.training import progress
 from bert_tf.training import step as step_lib
 
@@ -17,7 +17,7 @@ def make_evaluation(
     Args:
         model: A `keras.Model`.
         objective: An `Objective`.
-        source: A source of batches; see `input_pipeline`.
+        source: A source of batches; see `input.array_source`.
         batch_size: Examples a step, over all replicas.
         strategy: The `tf.distribute.Strategy` that the model was made in.
         max_batches: If given, the largest number of batches.
@@ -40,7 +40,7 @@ def make_evaluation(
 
     def run():
         sums = None
-        with input_errors.clear_errors(getattr(source, "paths", ())):
+        with errors.clear_errors(getattr(source, "paths", ())):
             batches = strategy.distribute_datasets_from_function(
                 lambda context: source.evaluation_batches(
                     batch_size, max_batches, context

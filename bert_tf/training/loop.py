@@ -11,8 +11,8 @@ import logging
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.input import errors
 from bert_tf.training import health
-from bert_tf.training import input_errors
 from bert_tf.training import preemption
 from bert_tf.training import progress
 from bert_tf.training import step as step_lib
@@ -107,7 +107,7 @@ def train(
         state: A `TrainingState`, restored or new, made in the strategy's
             scope.
         objective: An `Objective`.
-        source: A source of batches; see `input_pipeline`.
+        source: A source of batches; see `input.array_source`.
         config: A `TrainingConfig`.
         strategy: The `tf.distribute.Strategy`.
         on_save: If given, called after each checkpoint, without arguments, on
@@ -171,7 +171,7 @@ def train(
     watch = health.Health(num_skipped)
     # What cannot be read is told before anything is written.
     paths = getattr(source, "paths", ())
-    with input_errors.clear_errors(paths):
+    with errors.clear_errors(paths):
         batches = strategy.distribute_datasets_from_function(
             lambda context: source.training_batches(
                 config.train_batch_size, state.example, context
@@ -181,7 +181,7 @@ def train(
     agree = strategies.make_agreement(strategy)
     with (
         state.hold(is_chief),
-        input_errors.clear_errors(paths),
+        errors.clear_errors(paths),
         _summary_writer(state, is_chief) as writer,
         preemption.sigterm_noted() as told_to_stop,
         health.stalls_named(run_steps.waiting_since),

@@ -5,7 +5,7 @@ import functools
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.training import accumulation
+from bert_tf.optimizers import accumulation
 from bert_tf.training import randomness
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.training import batching
+from bert_tf.input import batching
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
+from bert_tf.input import errors
+from bert_tf.input.record_source import RecordSource
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
-from bert_tf.training import input_errors
-from bert_tf.training.record_source import RecordSource
 
 # What a manifest's settings tell of the kind of its records, and what records
 # without a manifest are: google-research/bert's.
@@ -215,8 +215,7 @@ def check_first_record(path, spec, limits):
         raise ValueError(f"{path}: there is no record in the file.") from None
     except tf.errors.OpError as error:
         raise ValueError(
-            f"{path}: not a TFRecord file, or cut short: "
-            f"{input_errors.reason(error)}"
+            f"{path}: not a TFRecord file, or cut short: {errors.reason(error)}"
         ) from error
     try:
         values = tf.train.Example.FromString(record).features.feature

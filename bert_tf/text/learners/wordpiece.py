@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.text import bad_lines
-from bert_tf.text import tokenizer
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import wordpiece
 
 _BLOCK_BYTES = 4 * 2**20
 # Bounds of the memory: words whose counts are kept, and words learned from.
@@ -38,7 +38,7 @@ _SURPLUS = 1.25
 _MIN_PAIR_COUNT = 2
 
 # Longer words the tokenizer does not know in any vocabulary.
-_MAX_WORD_BYTES = 4 * tokenizer.MAX_CHARS_PER_WORD
+_MAX_WORD_BYTES = 4 * wordpiece.MAX_CHARS_PER_WORD
 
 _logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
             UTF-8 (it names file and line), or no file holds a word.
     """
     split = tf.function(
-        lambda texts: tokenizer.split_words(texts, do_lower_case).flat_values,
+        lambda texts: wordpiece.split_words(texts, do_lower_case).flat_values,
         autograph=False,
         input_signature=[tf.TensorSpec([None], tf.string)],
     )
@@ -91,7 +91,7 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
     words = collections.Counter()
     for word, count in counts.items():
         word = word.decode("utf-8")
-        if len(word) <= tokenizer.MAX_CHARS_PER_WORD:
+        if len(word) <= wordpiece.MAX_CHARS_PER_WORD:
             words[word] = count
     return words
 

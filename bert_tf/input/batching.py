@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.training import input_service
+from bert_tf.input import data_service
 
 
 def shuffled(size, numbers):
@@ -77,7 +77,7 @@ def training_batches(
         )
 
     if services:
-        batches = input_service.distribute(
+        batches = data_service.distribute(
             steps, make_batches, services, len(numbers)
         )
     else:

@@ -10,7 +10,7 @@ import socket
 
 import tensorflow as tf
 
-from bert_tf.training.input_errors import BAD_RECORDS
+from bert_tf.input.errors import BAD_RECORDS
 
 _SECONDS_TO_ANSWER = 10.0
 

@@ -3,11 +3,11 @@
 import keras
 from keras import ops
 
-from bert_tf.training import optimizer
+from bert_tf.optimizers import bert
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class LambOptimizer(optimizer.BertOptimizer):
+class LambOptimizer(bert.BertOptimizer):
     """Layer-wise adaptive moments for batch training (You et al., 2019).
 
     Algorithm 2 of arXiv 1904.00962, with its identity for phi. With the

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.input import batching
+from bert_tf.input import errors
+from bert_tf.input.errors import BAD_RECORDS
 from bert_tf.text import dynamic_masking
-from bert_tf.training import batching
-from bert_tf.training import input_errors
-from bert_tf.training.input_errors import BAD_RECORDS
 
 # Files read at once, taken in turn, and records shuffled together. Files form
 # groups and records of a group form blocks, so that a resumed run can skip
@@ -44,7 +44,7 @@ class RecordSource:
             None: as many as there are hosts. 1: every host reads all files,
             and takes its part of each batch.
         services: Addresses of the tf.data services that make the training
-            batches; see `input_service`.
+            batches; see `input.data_service`.
         digest: Differs for other records, as far as names, sizes and first
             records tell; not for a folder that was moved.
     """
@@ -110,7 +110,7 @@ class RecordSource:
     def _count(self, path):
         if path not in self.counts:
             records = tf.data.TFRecordDataset(path)
-            with input_errors.clear_errors([path]):
+            with errors.clear_errors([path]):
                 self.counts[path] = int(records.reduce(0, lambda n, _: n + 1))
         return self.counts[path]
 
