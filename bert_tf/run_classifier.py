@@ -37,6 +37,7 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
+from bert_tf.input import prepared_sets
 from bert_tf.tasks import class_weights
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import glue
@@ -191,7 +192,7 @@ def _find_data_set():
         raise ValueError("--data_dir must not be given with --tfds_name.")
     if not _TFDS_NAME.value.startswith("glue/"):
         program.require(task_name=_TASK_NAME.value)
-    return tfds_examples.open_builder(_TFDS_NAME.value, _TFDS_DATA_DIR.value)
+    return prepared_sets.open_builder(_TFDS_NAME.value, _TFDS_DATA_DIR.value)
 
 
 def _task_name():

@@ -29,6 +29,7 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
+from bert_tf.input import prepared_sets
 from bert_tf.tasks import entity_tags
 from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import tagging
@@ -36,7 +37,6 @@ from bert_tf.tasks import tagging_files
 from bert_tf.tasks import tagging_report
 from bert_tf.tasks import tagging_tfds
 from bert_tf.tasks import tagging_windows
-from bert_tf.tasks import tfds_examples
 from bert_tf.tasks import tuning
 from bert_tf.tasks.tagging import TaggingTask
 from bert_tf.tasks.tagging_windows import TaggingSource
@@ -190,7 +190,7 @@ def _find_data_set():
             raise ValueError(
                 f"--{flag.name} must not be given with --tfds_name."
             )
-    return tfds_examples.open_builder(_TFDS_NAME.value, _TFDS_DATA_DIR.value)
+    return prepared_sets.open_builder(_TFDS_NAME.value, _TFDS_DATA_DIR.value)
 
 
 def _read(split, builder):

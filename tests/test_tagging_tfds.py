@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from bert_tf.input import prepared_sets
 from bert_tf.tasks import tagging_files
 from bert_tf.tasks import tagging_tfds
-from bert_tf.tasks import tfds_examples
 
 NAMES = ["O", "B-x", "I-x"]
 ROWS = {
@@ -55,7 +55,7 @@ def stored(tmp_path_factory):
 
 
 def read(name, folder, *arguments, **options):
-    builder = tfds_examples.open_builder(name, folder)
+    builder = prepared_sets.open_builder(name, folder)
     return tagging_tfds.read(builder, *arguments, **options)
 
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from bert_tf.input import prepared_sets
 from bert_tf.tasks import glue_files
 from bert_tf.tasks import tfds_examples
 
@@ -77,7 +78,7 @@ def shuffled(tmp_path_factory):
 def test_rows_are_in_the_order_before_they_were_shuffled(
     shuffled, split, caplog
 ):
-    builder = tfds_examples.open_builder("like_cola", shuffled)
+    builder = prepared_sets.open_builder("like_cola", shuffled)
     task = glue_files.glue_task("CoLA").task
     with caplog.at_level("WARNING", logger="absl"):
         examples = tfds_examples.read(builder, split, task)
@@ -97,7 +98,7 @@ def test_rows_are_in_the_order_before_they_were_shuffled(
 
 
 def test_answers_in_a_lost_order_are_told(shuffled, caplog):
-    builder = tfds_examples.open_builder("like_cola", shuffled)
+    builder = prepared_sets.open_builder("like_cola", shuffled)
     del builder.info.features._feature_dict["idx"]
     task = glue_files.glue_task("CoLA").task
     with caplog.at_level("WARNING", logger="absl"):
@@ -106,7 +107,7 @@ def test_answers_in_a_lost_order_are_told(shuffled, caplog):
 
 
 def test_stored_set_with_names_of_classes(stored, caplog):
-    builder = tfds_examples.open_builder("tickets", stored)
+    builder = prepared_sets.open_builder("tickets", stored)
     assert tfds_examples.label_names(builder, "team") == ("it", "law", "sales")
     # The task's classes in another order.
     task = glue_files.tsv_task(["subject"], "team", ("sales", "law", "it")).task
@@ -130,7 +131,7 @@ def test_stored_set_with_names_of_classes(stored, caplog):
 
 
 def test_stored_set_with_scores(stored):
-    builder = tfds_examples.open_builder("tickets", stored)
+    builder = prepared_sets.open_builder("tickets", stored)
     task = glue_files.tsv_task(["subject"], "urgency", regression=True).task
     for split in ("train", "dev"):
         examples = tfds_examples.read(builder, split, task, "urgency")
@@ -168,7 +169,7 @@ def test_stored_set_with_scores(stored):
     ],
 )
 def test_bad_sets_are_told(stored, columns, label, labels, split, message):
-    builder = tfds_examples.open_builder("tickets", stored)
+    builder = prepared_sets.open_builder("tickets", stored)
     task = glue_files.tsv_task([columns], label, tuple(labels)).task
     with pytest.raises(ValueError, match=message):
         tfds_examples.read(builder, split, task, label)
@@ -176,9 +177,9 @@ def test_bad_sets_are_told(stored, columns, label, labels, split, message):
 
 def test_sets_that_are_not_there_are_told(tmp_path):
     with pytest.raises(ValueError, match="--tfds_name=no_such_set"):
-        tfds_examples.open_builder("no_such_set", tmp_path)
+        prepared_sets.open_builder("no_such_set", tmp_path)
     with pytest.raises(ValueError, match="tfds build glue/mrpc"):
-        tfds_examples.open_builder("glue/mrpc", tmp_path)
+        prepared_sets.open_builder("glue/mrpc", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,9 @@ class TfdsText:
     @functools.cached_property
     def _builder(self):
         # Only who reads such a set waits for the import behind it.
-        from bert_tf.tasks import tfds_examples
+        from bert_tf.input import prepared_sets
 
-        return tfds_examples.open_builder(self.name, self.data_dir)
+        return prepared_sets.open_builder(self.name, self.data_dir)
 
     @functools.cached_property
     def _ranges(self):

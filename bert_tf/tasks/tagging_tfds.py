@@ -25,7 +25,7 @@ def read(builder, split, token_column=None, tag_column=None, has_tags=True):
     """Reads a split of a prepared set.
 
     Args:
-        builder: Of `tfds_examples.open_builder`.
+        builder: Of `prepared_sets.open_builder`.
         split: `tagging_files.TRAIN`, `DEV` or `TEST`.
         token_column: The feature of words: a sequence of strings. `tokens` if
             None.

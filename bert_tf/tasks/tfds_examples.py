@@ -25,31 +25,6 @@ _SPLITS = {
 _PLACE = "idx"
 
 
-def open_builder(name, data_dir):
-    """Returns the builder of a prepared data set.
-
-    Args:
-        name: E.g. "glue/mrpc".
-        data_dir: Folder of prepared data sets, or None for
-            ~/tensorflow_datasets.
-
-    Raises:
-        ValueError: If there is no such data set, or it is not prepared there.
-    """
-    try:
-        builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
-        is_prepared = bool(builder.info.splits)
-    except (tfds.core.registered.DatasetNotFoundError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise ValueError(f"--tfds_name={name}: {reason}") from error
-    if not is_prepared:
-        raise ValueError(
-            f"--tfds_name={name} is not prepared in {builder.data_dir}. Where "
-            f"there is a network: tfds build {name} --data_dir=..."
-        )
-    return builder
-
-
 def label_names(builder, feature):
     """Returns the names of the classes of a feature.
 
@@ -75,7 +50,7 @@ def read(builder, split, task, label_feature="label"):
     order in which they are stored.
 
     Args:
-        builder: What `open_builder` returned.
+        builder: What `input.prepared_sets.open_builder` returned.
         split: One of `glue_files`: `TRAIN`, `DEV`, ...
         task: A `GlueTask`; its text features are the data set's.
         label_feature: Name of the feature of classes or scores. Classes are
