@@ -6,79 +6,52 @@ Letters in tensor names: B batch, L position, D hidden size.
 import keras
 from keras import ops
 
-from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.layer_norm import LayerNorm
+from bert_tf.layers.configured import ConfiguredLayer
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertEmbeddings(keras.layers.Layer):
+class BertEmbeddings(ConfiguredLayer):
     """Sum of three embeddings, LayerNorm, dropout (Devlin et al., fig. 2).
 
     Args:
-        vocab_size: Number of words.
-        hidden_size: Width of the embeddings.
-        max_positions: The longest sequence.
-        num_segments: Number of segment ids.
-        dropout: Fraction of the sum's elements dropped in training.
-        init_stddev: Standard deviation of the initial embeddings.
-        layer_norm_eps: Added to the variance in LayerNorm.
+        config: A `BertConfig`.
 
     Call arguments:
         input_ids: int32 `[batch, length]` in `[0, vocab_size)`.
-        segment_ids: int32 `[batch, length]` in `[0, num_segments)`.
-        position_ids: int32 `[batch, length]` in `[0, max_positions)`; None
-            counts from 0 in every row.
+        segment_ids: int32 `[batch, length]` in `[0, type_vocab_size)`.
+        position_ids: int32 `[batch, length]` in
+            `[0, max_position_embeddings)`: each token's place in its own
+            sequence; None counts from 0 in every row.
 
     Returns:
         float `[batch, length, hidden]`.
     """
 
-    def __init__(
-        self,
-        vocab_size,
-        hidden_size,
-        max_positions=512,
-        num_segments=2,
-        dropout=0.1,
-        init_stddev=0.02,
-        layer_norm_eps=1e-12,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.max_positions = max_positions
-        self.num_segments = num_segments
-        self.dropout = dropout
-        self.init_stddev = init_stddev
-        self.layer_norm_eps = layer_norm_eps
-
     def build(self, *input_shapes):
-        self.word_embeddings = self._table("word_embeddings", self.vocab_size)
+        config = self.config
+        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.position_embeddings = self._table(
-            "position_embeddings", self.max_positions
+            "position_embeddings", config.max_position_embeddings
         )
         self.segment_embeddings = self._table(
-            "segment_embeddings", self.num_segments
+            "segment_embeddings", config.type_vocab_size
         )
-        self.layer_norm = LayerNorm(
-            epsilon=self.layer_norm_eps,
-            dtype=self.dtype_policy,
-            name="layer_norm",
-        )
-        self.layer_norm.build((None, None, self.hidden_size))
-        self.output_dropout = Dropout(
-            self.dropout, dtype=self.dtype_policy, name="output_dropout"
+        self.layer_norm = self.make_layer_norm("layer_norm")
+        self.output_dropout = self.make_dropout(
+            config.hidden_dropout_prob, "output_dropout"
         )
 
     def call(self, input_ids, segment_ids, position_ids=None, training=None):
-        length = input_ids.shape[1]
+        length, longest = (
+            input_ids.shape[1],
+            self.config.max_position_embeddings,
+        )
         counts_on = position_ids is None and length is not None
-        if counts_on and length > self.max_positions:
+        if counts_on and length > longest:
             raise ValueError(
-                "The sequence must not be longer than `max_positions`. "
-                f"Received: length={length}, "
-                f"max_positions={self.max_positions}."
+                "The sequence must not be longer than "
+                "`max_position_embeddings`. Received: "
+                f"length={length}, max_position_embeddings={longest}."
             )
         # Keras's `fit` on mirrored devices builds a model from the mean of
         # the devices' first batches, which makes floats of ids (Keras 3.15).
@@ -87,37 +60,26 @@ class BertEmbeddings(keras.layers.Layer):
         # Summed in float32, also where the tables are of fewer bits.
         x_BLD = _float32(ops.take(self.word_embeddings, input_ids, axis=0))
         if position_ids is None:
-            positions = self.position_embeddings[: ops.shape(input_ids)[1]]
+            places = self.position_embeddings[: ops.shape(input_ids)[1]]
         else:
-            positions = ops.take(self.position_embeddings, position_ids, axis=0)
-        x_BLD += _float32(positions)
+            places = ops.take(self.position_embeddings, position_ids, axis=0)
+        x_BLD += _float32(places)
         # A product with few rows: cheaper than a gather, and its gradient
         # than a scatter with every row hit many times.
-        segments = ops.one_hot(segment_ids, self.num_segments, dtype="float32")
+        segments = ops.one_hot(
+            segment_ids, self.config.type_vocab_size, dtype="float32"
+        )
         x_BLD += ops.matmul(segments, _float32(self.segment_embeddings))
         x_BLD = self.layer_norm(x_BLD, training=training)
         return self.output_dropout(x_BLD, training=training)
 
     def compute_output_shape(self, input_ids_shape, *other_shapes):
-        return (*input_ids_shape, self.hidden_size)
-
-    def get_config(self):
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "max_positions": self.max_positions,
-            "num_segments": self.num_segments,
-            "dropout": self.dropout,
-            "init_stddev": self.init_stddev,
-            "layer_norm_eps": self.layer_norm_eps,
-        }
+        return (*input_ids_shape, self.config.hidden_size)
 
     def _table(self, name, num_rows):
         return self.add_weight(
-            shape=(num_rows, self.hidden_size),
-            initializer=keras.initializers.TruncatedNormal(
-                stddev=self.init_stddev
-            ),
+            shape=(num_rows, self.config.hidden_size),
+            initializer=self.make_kernel_initializer(),
             # The few rows that are picked, and their gradients, are summed
             # in float32 under every dtype policy; a cast would be of all.
             autocast=False,

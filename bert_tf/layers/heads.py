@@ -8,17 +8,16 @@ import keras
 from keras import ops
 
 from bert_tf.layers.activations import apply_activation
-from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.gathering import gather_positions
-from bert_tf.layers.layer_norm import LayerNorm
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class Pooler(keras.layers.Layer):
+class Pooler(ConfiguredLayer):
     """A dense tanh layer over the vector of a sequence's first token.
 
     Args:
-        init_stddev: Standard deviation of the initial kernel.
+        config: A `BertConfig`.
 
     Call arguments:
         sequence: float `[batch, length, hidden]`.
@@ -29,21 +28,9 @@ class Pooler(keras.layers.Layer):
         float `[batch, hidden]`, or `[batch, sequences, hidden]`.
     """
 
-    def __init__(self, init_stddev=0.02, **kwargs):
-        super().__init__(**kwargs)
-        self.init_stddev = init_stddev
-
     def build(self, sequence_shape, first_positions_shape=None):
-        hidden_size = sequence_shape[-1]
-        self.dense = keras.layers.Dense(
-            hidden_size,
-            activation="tanh",
-            kernel_initializer=keras.initializers.TruncatedNormal(
-                stddev=self.init_stddev
-            ),
-            dtype=self.dtype_policy,
-            name="dense",
-        )
+        hidden_size = self.config.hidden_size
+        self.dense = self.make_dense(hidden_size, "dense", activation="tanh")
         self.dense.build((None, hidden_size))
 
     def call(self, sequence, first_positions=None):
@@ -51,66 +38,34 @@ class Pooler(keras.layers.Layer):
             return self.dense(sequence[:, 0])
         return self.dense(gather_positions(sequence, first_positions))
 
-    def get_config(self):
-        return super().get_config() | {"init_stddev": self.init_stddev}
-
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class MaskedLMHead(keras.layers.Layer):
+class MaskedLMHead(ConfiguredLayer):
     """Scores every word of the vocabulary at the given positions.
 
     Dense, activation, LayerNorm, then the product with the word embeddings,
     which it does not own, and a bias (Devlin et al. 2018, section 3.1).
 
     Args:
-        vocab_size: Number of words.
-        activation: Name of the activation, one of `config.ACTIVATIONS`.
-        init_stddev: Standard deviation of the initial kernel.
-        layer_norm_eps: Added to the variance in LayerNorm.
+        config: A `BertConfig`.
 
     Call arguments:
         sequence: float `[batch, length, hidden]`.
         positions: int32 `[batch, predictions]` in `[0, length)`, or None for
-            all places.
+            all positions.
         word_embeddings: float `[vocab_size, hidden]`.
 
     Returns:
         float32 logits `[batch, predictions, vocab_size]`.
     """
 
-    def __init__(
-        self,
-        vocab_size,
-        activation="gelu_new",
-        init_stddev=0.02,
-        layer_norm_eps=1e-12,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.vocab_size = vocab_size
-        self.activation = activation
-        self.init_stddev = init_stddev
-        self.layer_norm_eps = layer_norm_eps
-
     def build(self, sequence_shape, *other_shapes):
-        hidden_size = sequence_shape[-1]
-        self.transform = keras.layers.Dense(
-            hidden_size,
-            kernel_initializer=keras.initializers.TruncatedNormal(
-                stddev=self.init_stddev
-            ),
-            dtype=self.dtype_policy,
-            name="transform",
-        )
+        hidden_size = self.config.hidden_size
+        self.transform = self.make_dense(hidden_size, "transform")
         self.transform.build((None, None, hidden_size))
-        self.layer_norm = LayerNorm(
-            epsilon=self.layer_norm_eps,
-            dtype=self.dtype_policy,
-            name="layer_norm",
-        )
-        self.layer_norm.build((None, None, hidden_size))
+        self.layer_norm = self.make_layer_norm("layer_norm")
         self.output_bias = self.add_weight(
-            shape=(self.vocab_size,),
+            shape=(self.config.vocab_size,),
             initializer="zeros",
             # In 16 bits 10.03 is 10.
             autocast=False,
@@ -121,10 +76,10 @@ class MaskedLMHead(keras.layers.Layer):
         x_BPD = sequence
         if positions is not None:
             x_BPD = gather_positions(sequence, positions)
-        batch_size, num_places, hidden_size = ops.shape(x_BPD)
+        batch_size, num_predictions, hidden_size = ops.shape(x_BPD)
         # TensorFlow fuses the product of two matrices with the bias.
         x_ND = ops.reshape(x_BPD, (-1, hidden_size))
-        x_ND = apply_activation(self.activation, self.transform(x_ND))
+        x_ND = apply_activation(self.config.hidden_act, self.transform(x_ND))
         x_ND = self.layer_norm(x_ND)
         words_VD = ops.cast(word_embeddings, self.compute_dtype)
         logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
@@ -133,31 +88,25 @@ class MaskedLMHead(keras.layers.Layer):
             ops.cast(logits_NV, "float32"),
             ops.cast(self.output_bias, "float32"),
         )
-        return ops.reshape(logits_NV, (batch_size, num_places, self.vocab_size))
-
-    def compute_output_spec(self, sequence, positions, word_embeddings):
-        places = sequence if positions is None else positions
-        return keras.KerasTensor(
-            (*places.shape[:2], self.vocab_size), dtype="float32"
+        return ops.reshape(
+            logits_NV, (batch_size, num_predictions, self.config.vocab_size)
         )
 
-    def get_config(self):
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "activation": self.activation,
-            "init_stddev": self.init_stddev,
-            "layer_norm_eps": self.layer_norm_eps,
-        }
+    def compute_output_spec(self, sequence, positions, word_embeddings):
+        at = sequence if positions is None else positions
+        return keras.KerasTensor(
+            (*at.shape[:2], self.config.vocab_size), dtype="float32"
+        )
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class ClassificationHead(keras.layers.Layer):
+class ClassificationHead(ConfiguredLayer):
     """Dropout and a linear layer: next sentence, classes, a regression.
 
     Args:
+        config: A `BertConfig`.
         num_labels: Number of outputs.
         dropout: Fraction of the input dropped in training.
-        init_stddev: Standard deviation of the initial kernel.
 
     Call arguments:
         inputs: float `[..., hidden]`.
@@ -166,8 +115,8 @@ class ClassificationHead(keras.layers.Layer):
         float32 logits `[..., num_labels]`.
     """
 
-    def __init__(self, num_labels, dropout=0.0, init_stddev=0.02, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, config, num_labels, dropout=0.0, **kwargs):
+        super().__init__(config, **kwargs)
         if num_labels < 1:
             raise ValueError(
                 "`num_labels` must be a positive integer. "
@@ -175,21 +124,11 @@ class ClassificationHead(keras.layers.Layer):
             )
         self.num_labels = num_labels
         self.dropout = dropout
-        self.init_stddev = init_stddev
 
     def build(self, inputs_shape):
-        self.input_dropout = Dropout(
-            self.dropout, dtype=self.dtype_policy, name="input_dropout"
-        )
-        self.dense = _DenseLogits(
-            self.num_labels,
-            kernel_initializer=keras.initializers.TruncatedNormal(
-                stddev=self.init_stddev
-            ),
-            dtype=self.dtype_policy,
-            name="dense",
-        )
-        self.dense.build(inputs_shape)
+        self.input_dropout = self.make_dropout(self.dropout, "input_dropout")
+        self.dense = self.make_dense(self.num_labels, "dense", _DenseLogits)
+        self.dense.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
         return self.dense(self.input_dropout(inputs, training=training))
@@ -203,7 +142,6 @@ class ClassificationHead(keras.layers.Layer):
         return super().get_config() | {
             "num_labels": self.num_labels,
             "dropout": self.dropout,
-            "init_stddev": self.init_stddev,
         }
 
 

@@ -2,13 +2,14 @@
 
 import keras
 
+from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import as_bidirectional_config
+from bert_tf.models.encoder import check_bidirectional
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertClassifier(keras.Model):
+class BertClassifier(Configured, keras.Model):
     """Classes of a sequence or a pair (Devlin et al. 2018, section 4.1).
 
     Args:
@@ -26,17 +27,17 @@ class BertClassifier(keras.Model):
     """
 
     def __init__(self, config, num_labels=2, dropout=0.1, **kwargs):
-        super().__init__(**kwargs)
-        self.config = as_bidirectional_config(config)
+        super().__init__(config, **kwargs)
+        check_bidirectional(self.config)
         self.num_labels = num_labels
         self.dropout = dropout
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"
         )
         self.classification_head = ClassificationHead(
+            self.config,
             num_labels,
             dropout,
-            self.config.initializer_range,
             dtype=self.dtype_policy,
             name="classifier",
         )
@@ -53,7 +54,6 @@ class BertClassifier(keras.Model):
 
     def get_config(self):
         return super().get_config() | {
-            "config": self.config.to_dict(),
             "num_labels": self.num_labels,
             "dropout": self.dropout,
         }

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from bert_tf import features
-from bert_tf.config import BertConfig
 from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.configured import Configured
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.heads import Pooler
@@ -13,7 +13,7 @@ from bert_tf.layers.rematerialization import call_rematerialized
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertEncoder(keras.Model):
+class BertEncoder(Configured, keras.Model):
     """Embeddings, a stack of encoder blocks, and a pooler.
 
     Its weights exist as soon as it is constructed: their shapes depend on the
@@ -27,9 +27,9 @@ class BertEncoder(keras.Model):
             `input_ids`, `input_mask`, `segment_ids` `[B, L]`; for rows that
             hold several sequences also `position_ids`, `sequence_ids`
             `[B, L]` and `first_positions` `[B, S]`.
-        positions: None, or int32 `[B, P]` in `[0, L)`: the only places whose
-            `sequence_output` is wanted. What the last block computes of a
-            place alone is then computed at these and where it is pooled,
+        positions: None, or int32 `[B, P]` in `[0, L)`: the only ones whose
+            `sequence_output` is wanted. What the last block computes of each
+            position alone is then computed at these and where it is pooled,
             which in a model of few blocks is a large part of the whole.
 
     Returns:
@@ -48,39 +48,19 @@ class BertEncoder(keras.Model):
     """
 
     def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.config = as_config(config)
-        config = self.config
-
-        # === Layers ===
+        super().__init__(config, **kwargs)
         self.embeddings = BertEmbeddings(
-            vocab_size=config.vocab_size,
-            hidden_size=config.hidden_size,
-            max_positions=config.max_position_embeddings,
-            num_segments=config.type_vocab_size,
-            dropout=config.hidden_dropout_prob,
-            init_stddev=config.initializer_range,
-            layer_norm_eps=config.layer_norm_eps,
-            dtype=self.dtype_policy,
-            name="embeddings",
+            self.config, dtype=self.dtype_policy, name="embeddings"
         )
         self.blocks = [
             EncoderBlock(
-                num_heads=config.num_attention_heads,
-                intermediate_size=config.intermediate_size,
-                activation=config.hidden_act,
-                dropout=config.hidden_dropout_prob,
-                attention_dropout=config.attention_probs_dropout_prob,
-                init_stddev=config.initializer_range,
-                layer_norm_eps=config.layer_norm_eps,
-                dtype=self.dtype_policy,
-                name=f"layer_{index}",
+                self.config, dtype=self.dtype_policy, name=f"layer_{index}"
             )
-            for index in range(config.num_hidden_layers)
+            for index in range(self.config.num_hidden_layers)
         ]
         self.rematerialize = False
         self.pooler = Pooler(
-            config.initializer_range, dtype=self.dtype_policy, name="pooler"
+            self.config, dtype=self.dtype_policy, name="pooler"
         )
         self.build()
 
@@ -119,14 +99,14 @@ class BertEncoder(keras.Model):
                 "pooled_output": self.pooler(x, first_positions),
                 "encoder_outputs": encoder_outputs,
             }
-        # The places that are pooled stand before the others.
+        # The positions that are pooled stand before the others.
         pooled = first_positions
         if pooled is None:
             pooled = ops.zeros((ops.shape(positions)[0], 1), "int32")
-        places = ops.concatenate(
+        wanted = ops.concatenate(
             [ops.cast(pooled, "int32"), ops.cast(positions, "int32")], axis=1
         )
-        x = self._call_block(last, x, attention_mask, places, training)
+        x = self._call_block(last, x, attention_mask, wanted, training)
         num_pooled = ops.shape(pooled)[1]
         if first_positions is not None:
             first_positions = ops.broadcast_to(
@@ -151,29 +131,17 @@ class BertEncoder(keras.Model):
             )
         return block(x, attention_mask, positions, training=training)
 
-    def get_config(self):
-        return super().get_config() | {"config": self.config.to_dict()}
 
-
-def as_config(config):
-    """Returns a `BertConfig` from one, or from the dictionary of one."""
-    if isinstance(config, BertConfig):
-        return config
-    return BertConfig.from_dict(config)
-
-
-def as_bidirectional_config(config):
-    """Returns `as_config` for a model of the pooled output.
+def check_bidirectional(config):
+    """Checks that a model of the pooled output has a config for it.
 
     Raises:
         ValueError: If the model goes from left to right: the first token,
             which is pooled, then sees nothing but itself.
     """
-    config = as_config(config)
     if config.is_decoder:
         raise ValueError(
             "`is_decoder` must be False in a model of the pooled output: from "
             "left to right, the first token sees nothing but itself. "
             "Received: is_decoder=True."
         )
-    return config

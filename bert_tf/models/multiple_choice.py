@@ -4,13 +4,14 @@ import keras
 from keras import ops
 
 from bert_tf import features
+from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import as_bidirectional_config
+from bert_tf.models.encoder import check_bidirectional
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertMultipleChoice(keras.Model):
+class BertMultipleChoice(Configured, keras.Model):
     """Scores of choices (Devlin et al. 2018, section 4.4).
 
     Each choice is a sequence of its own, packed with the context; a vector
@@ -31,16 +32,16 @@ class BertMultipleChoice(keras.Model):
     """
 
     def __init__(self, config, dropout=0.1, **kwargs):
-        super().__init__(**kwargs)
-        self.config = as_bidirectional_config(config)
+        super().__init__(config, **kwargs)
+        check_bidirectional(self.config)
         self.dropout = dropout
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"
         )
         self.choice_head = ClassificationHead(
+            self.config,
             1,
             dropout,
-            self.config.initializer_range,
             dtype=self.dtype_policy,
             name="multiple_choice",
         )
@@ -63,6 +64,5 @@ class BertMultipleChoice(keras.Model):
 
     def get_config(self):
         return super().get_config() | {
-            "config": self.config.to_dict(),
             "dropout": self.dropout,
         }

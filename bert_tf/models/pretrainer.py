@@ -4,14 +4,14 @@ import keras
 from keras import ops
 
 from bert_tf import features
+from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import MaskedLMHead
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import as_config
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertPretrainer(keras.Model):
+class BertPretrainer(Configured, keras.Model):
     """Masked-LM and next-sentence prediction (Devlin et al., section 3.1).
 
     Args:
@@ -27,22 +27,18 @@ class BertPretrainer(keras.Model):
     """
 
     def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.config = as_config(config)
+        super().__init__(config, **kwargs)
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"
         )
         self.masked_lm_head = MaskedLMHead(
-            self.config.vocab_size,
-            self.config.hidden_act,
-            self.config.initializer_range,
-            self.config.layer_norm_eps,
+            self.config,
             dtype=self.dtype_policy,
             name="masked_lm",
         )
         self.next_sentence_head = ClassificationHead(
+            self.config,
             2,
-            init_stddev=self.config.initializer_range,
             dtype=self.dtype_policy,
             name="next_sentence",
         )
@@ -68,9 +64,6 @@ class BertPretrainer(keras.Model):
                 outputs["pooled_output"], training=training
             ),
         }
-
-    def get_config(self):
-        return super().get_config() | {"config": self.config.to_dict()}
 
 
 def pretraining_weights(batch):

@@ -2,13 +2,13 @@
 
 import keras
 
+from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import as_config
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertSpanPredictor(keras.Model):
+class BertSpanPredictor(Configured, keras.Model):
     """Where an answer starts and ends (Devlin et al. 2018, section 4.2).
 
     The pooler takes no part: it is not trained.
@@ -25,15 +25,14 @@ class BertSpanPredictor(keras.Model):
     """
 
     def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.config = as_config(config)
+        super().__init__(config, **kwargs)
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"
         )
         self.encoder.pooler.trainable = False
         self.span_head = ClassificationHead(
+            self.config,
             2,
-            init_stddev=self.config.initializer_range,
             dtype=self.dtype_policy,
             name="span",
         )
@@ -53,6 +52,3 @@ class BertSpanPredictor(keras.Model):
             "start_logits": logits_BLK[..., 0],
             "end_logits": logits_BLK[..., 1],
         }
-
-    def get_config(self):
-        return super().get_config() | {"config": self.config.to_dict()}

@@ -2,13 +2,13 @@
 
 import keras
 
+from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import as_config
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertTokenClassifier(keras.Model):
+class BertTokenClassifier(Configured, keras.Model):
     """Classes of every token: tagging (Devlin et al. 2018, section 5.3).
 
     The pooler takes no part: it is not trained.
@@ -27,8 +27,7 @@ class BertTokenClassifier(keras.Model):
     """
 
     def __init__(self, config, num_labels, dropout=0.1, **kwargs):
-        super().__init__(**kwargs)
-        self.config = as_config(config)
+        super().__init__(config, **kwargs)
         self.num_labels = num_labels
         self.dropout = dropout
         self.encoder = BertEncoder(
@@ -36,9 +35,9 @@ class BertTokenClassifier(keras.Model):
         )
         self.encoder.pooler.trainable = False
         self.classification_head = ClassificationHead(
+            self.config,
             num_labels,
             dropout,
-            self.config.initializer_range,
             dtype=self.dtype_policy,
             name="token_classifier",
         )
@@ -57,7 +56,6 @@ class BertTokenClassifier(keras.Model):
 
     def get_config(self):
         return super().get_config() | {
-            "config": self.config.to_dict(),
             "num_labels": self.num_labels,
             "dropout": self.dropout,
         }

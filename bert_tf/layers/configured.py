@@ -1,0 +1,56 @@
+"""What every layer and model with a `BertConfig` has."""
+
+import keras
+
+from bert_tf.config import BertConfig
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.layer_norm import LayerNorm
+
+
+class Configured:
+    """A layer or model of a configuration; it goes before Keras's class.
+
+    Args:
+        config: A `BertConfig`, or the dictionary of one.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(config, BertConfig):
+            config = BertConfig.from_dict(config)
+        self.config = config
+
+    def get_config(self):
+        return super().get_config() | {"config": self.config.to_dict()}
+
+
+class ConfiguredLayer(Configured, keras.layers.Layer):
+    """A layer, and the sublayers that BERT is made of, as configured."""
+
+    def make_kernel_initializer(self):
+        # A new instance each time: a shared one repeats its values.
+        return keras.initializers.TruncatedNormal(
+            stddev=self.config.initializer_range
+        )
+
+    def make_dense(self, units, name, dense_class=keras.layers.Dense, **kwargs):
+        return dense_class(
+            units,
+            kernel_initializer=self.make_kernel_initializer(),
+            dtype=self.dtype_policy,
+            name=name,
+            **kwargs,
+        )
+
+    def make_dropout(self, rate, name):
+        return Dropout(rate, dtype=self.dtype_policy, name=name)
+
+    def make_layer_norm(self, name):
+        """Returns a `LayerNorm` that has its weights."""
+        layer_norm = LayerNorm(
+            epsilon=self.config.layer_norm_eps,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer_norm.build((None, None, self.config.hidden_size))
+        return layer_norm
