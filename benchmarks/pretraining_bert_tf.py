@@ -9,8 +9,8 @@ from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.input import array_source
 from bert_tf.input import pretraining
+from bert_tf.models import objectives
 from bert_tf.models import pretrainer
-from bert_tf.models.objective import Objective
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.text.vocabulary import load_vocabulary
 from bert_tf.training import randomness
@@ -59,12 +59,7 @@ def main():
     )
     optimizer = BertOptimizer(1e-4)
     optimizer.build(model.trainable_variables)
-    objective = Objective(
-        weights=pretrainer.pretraining_weights,
-        losses=pretrainer.pretraining_losses,
-        metrics=pretrainer.pretraining_metrics,
-        weight_epsilon=1e-5,
-    )
+    objective = objectives.PRETRAINING
     states = randomness.seed_states(model)
     batches = iter(source.training_batches(job["batch_size"]))
 

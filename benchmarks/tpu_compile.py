@@ -35,8 +35,8 @@ from jax.extend.mlir import ir  # noqa: E402
 
 from bert_tf import features  # noqa: E402
 from bert_tf.config import BertConfig  # noqa: E402
+from bert_tf.models import objectives  # noqa: E402
 from bert_tf.models import pretrainer  # noqa: E402
-from bert_tf.models.objective import Objective  # noqa: E402
 from bert_tf.optimizers.bert import BertOptimizer  # noqa: E402
 from bert_tf.training import health  # noqa: E402
 from bert_tf.training import randomness  # noqa: E402
@@ -48,12 +48,7 @@ def lower_step(config, length, num_predictions, batch_size):
     model = pretrainer.BertPretrainer(config, dtype="mixed_bfloat16")
     optimizer = BertOptimizer(1e-4)
     optimizer.build(model.trainable_variables)
-    objective = Objective(
-        weights=pretrainer.pretraining_weights,
-        losses=pretrainer.pretraining_losses,
-        metrics=pretrainer.pretraining_metrics,
-        weight_epsilon=1e-5,
-    )
+    objective = objectives.PRETRAINING
     states = randomness.seed_states(model)
 
     @tf.function(jit_compile=True)

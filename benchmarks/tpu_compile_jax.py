@@ -38,6 +38,7 @@ from jax.sharding import PartitionSpec  # noqa: E402
 
 from bert_tf import features  # noqa: E402
 from bert_tf.config import BertConfig  # noqa: E402
+from bert_tf.models import objectives  # noqa: E402
 from bert_tf.models import pretrainer  # noqa: E402
 
 
@@ -48,8 +49,8 @@ def make_step(model, optimizer):
         outputs, rest = model.stateless_call(
             trainable, rest, batch, training=True
         )
-        totals = pretrainer.pretraining_losses(outputs, batch)
-        weights = pretrainer.pretraining_weights(batch)
+        totals = objectives.PRETRAINING.losses(outputs, batch)
+        weights = objectives.PRETRAINING.weights(batch)
         # Sums over all chips: the batch is one, though divided.
         return sum(totals[n] / (weights[n] + 1e-5) for n in totals), rest
 

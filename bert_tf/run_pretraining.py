@@ -43,8 +43,8 @@ from bert_tf import training_flags
 from bert_tf.checkpoints import model_folder
 from bert_tf.input import data_service
 from bert_tf.input import pretraining
+from bert_tf.models import objectives
 from bert_tf.models import pretrainer
-from bert_tf.models.objective import Objective
 from bert_tf.optimizers import schedule
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
@@ -266,13 +266,6 @@ _RANDOM_SEED = flags.DEFINE_integer(
 )
 
 _EVAL_RESULTS = "eval_results.txt"
-_OBJECTIVE = Objective(
-    weights=pretrainer.pretraining_weights,
-    losses=pretrainer.pretraining_losses,
-    metrics=pretrainer.pretraining_metrics,
-    # As in google-research/bert.
-    weight_epsilon=1e-5,
-)
 
 
 def main(argv):
@@ -325,7 +318,7 @@ def main(argv):
 
     evaluate = evaluation.make_evaluation(
         model,
-        _OBJECTIVE,
+        objectives.PRETRAINING,
         eval_source,
         _EVAL_BATCH_SIZE.value,
         strategy,
@@ -543,7 +536,7 @@ def _go_on(state, start, sources, strategy, evaluate):
     try:
         phases.train(
             state,
-            _OBJECTIVE,
+            objectives.PRETRAINING,
             [phase for phase, _ in _phases()],
             [_config(start.config, records) for records in sources],
             sources,

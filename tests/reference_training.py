@@ -5,8 +5,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.config import BertConfig
-from bert_tf.models import pretrainer
-from bert_tf.models.objective import Objective
+from bert_tf.models import objectives
 from bert_tf.text import vocabulary as vocabulary_lib
 
 LENGTH = 11
@@ -35,12 +34,7 @@ def vocabulary():
 
 
 def pretraining_objective():
-    return Objective(
-        weights=pretrainer.pretraining_weights,
-        losses=pretrainer.pretraining_losses,
-        metrics=pretrainer.pretraining_metrics,
-        weight_epsilon=1e-5,
-    )
+    return objectives.PRETRAINING
 
 
 def pretraining_arrays(num_examples, seed=7):

@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.input import array_source
-from bert_tf.models.objective import Objective
+from bert_tf.models.objectives import Objective
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.training import health
 from bert_tf.training import loop

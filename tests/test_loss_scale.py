@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.input import array_source
-from bert_tf.models.objective import Objective
+from bert_tf.models.objectives import Objective
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.training import loop

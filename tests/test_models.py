@@ -18,10 +18,8 @@ from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.objectives import PRETRAINING
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.models.pretrainer import pretraining_losses
-from bert_tf.models.pretrainer import pretraining_metrics
-from bert_tf.models.pretrainer import pretraining_weights
 
 CONFIG = BertConfig(
     vocab_size=11,
@@ -205,22 +203,22 @@ def test_packed_rows_equal_rows_of_their_own():
     packed_outputs = {**model(packed), **model.encoder(packed)}
     check_packed_outputs(outputs, packed_outputs, batch, packed)
 
-    for function in (pretraining_weights, pretraining_losses):
-        arguments = () if function is pretraining_weights else (outputs,)
+    for function in (PRETRAINING.weights, PRETRAINING.losses):
+        arguments = () if function is PRETRAINING.weights else (outputs,)
         packed_arguments = arguments and (packed_outputs,)
         expected = function(*arguments, batch)
         assert set(expected) == {"masked_lm_loss", "next_sentence_loss"}
         for name, value in function(*packed_arguments, packed).items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-5)
-    assert pretraining_weights(packed)["next_sentence_loss"] == 6
-    expected = pretraining_metrics(outputs, batch)
-    for name, (total, weight) in pretraining_metrics(
+    assert PRETRAINING.weights(packed)["next_sentence_loss"] == 6
+    expected = PRETRAINING.metrics(outputs, batch)
+    for name, (total, weight) in PRETRAINING.metrics(
         packed_outputs, packed
     ).items():
         assert (total, weight) == expected[name]
     # The last row only fills the batch.
     filled = packed | {"example_weights": np.array([1, 1, 0], "float32")}
-    assert pretraining_weights(filled)["next_sentence_loss"] == 4
+    assert PRETRAINING.weights(filled)["next_sentence_loss"] == 4
 
 
 def test_without_labels_there_is_no_next_sentence_loss():
@@ -270,11 +268,11 @@ def _pretraining_numbers(batch):
     to_floats = lambda sums: {k: float(v) for k, v in sums.items()}  # noqa: E731
     return (
         {name: np.array(value) for name, value in outputs.items()},
-        to_floats(pretraining_weights(batch)),
-        to_floats(pretraining_losses(outputs, batch)),
+        to_floats(PRETRAINING.weights(batch)),
+        to_floats(PRETRAINING.losses(outputs, batch)),
         {
             name: (float(total), float(weight))
-            for name, (total, weight) in pretraining_metrics(
+            for name, (total, weight) in PRETRAINING.metrics(
                 outputs, batch
             ).items()
         },
@@ -314,7 +312,7 @@ def test_the_gradient_of_the_losses_is_softmax_less_the_label():
     }
     with tf.GradientTape() as tape:
         tape.watch(logits)
-        loss = sum(pretraining_losses(logits, BATCH).values())
+        loss = sum(PRETRAINING.losses(logits, BATCH).values())
     gradients = tape.gradient(loss, logits)
     for name, labels, weights in (
         ("masked_lm_logits", "masked_lm_ids", BATCH["masked_lm_weights"]),
@@ -337,7 +335,7 @@ def test_of_equal_scores_the_first_counts():
         "masked_lm_logits": np.zeros((3, 2, 11), "float32"),
         "next_sentence_logits": np.zeros((3, 2), "float32"),
     }
-    metrics = pretraining_metrics(logits, BATCH)
+    metrics = PRETRAINING.metrics(logits, BATCH)
     assert float(metrics["masked_lm_accuracy"][0]) == 0
     assert float(metrics["next_sentence_accuracy"][0]) == 1
 
@@ -484,6 +482,7 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
         "import jax\n"
         "import numpy as np\n"
         "from bert_tf.config import BertConfig\n"
+        "from bert_tf.models import objectives\n"
         "from bert_tf.models import pretrainer\n"
         f"config = BertConfig.from_dict({config.to_dict()})\n"
         "model = pretrainer.BertPretrainer(config)\n"
@@ -492,7 +491,7 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
         "@jax.jit\n"
         "def run(batch):\n"
         "    outputs = model(batch)\n"
-        "    return outputs | pretrainer.pretraining_losses(outputs, batch)\n"
+        "    return outputs | objectives.PRETRAINING.losses(outputs, batch)\n"
         "for name in ('own', 'packed'):\n"
         "    outputs = run(dict(np.load(f'{name}.npz')))\n"
         "    np.savez(f'{name}-outputs.npz', **outputs)\n"
@@ -512,7 +511,7 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
     check_packed_outputs(*outputs.values(), *batches.values())
     for name, batch in batches.items():
         expected = model(batch)
-        expected |= pretraining_losses(expected, batch)
+        expected |= PRETRAINING.losses(expected, batch)
         for key, value in expected.items():
             np.testing.assert_allclose(
                 outputs[name][key], value, rtol=1e-5, atol=5e-5

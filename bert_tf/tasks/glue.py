@@ -15,10 +15,10 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.checkpoints import model_folder
+from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
-from bert_tf.models.objective import Objective
+from bert_tf.models.objectives import Objective
 from bert_tf.tasks import metrics
-from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.class_weights import WeightedCrossEntropy
 
@@ -201,32 +201,18 @@ class GlueTask:
         fill the batch.
         """
 
-        def weights(batch):
-            return {"loss": ops.sum(objectives.example_weights(batch))}
-
         def losses(outputs, batch):
             labels_B = batch[features.LABELS]
             losses_B = self.example_losses(outputs, labels_B)
             if self.class_weights:
                 weights_K = ops.convert_to_tensor(self.class_weights, "float32")
                 losses_B = losses_B * ops.take(weights_K, labels_B)
-            return {
-                "loss": ops.sum(objectives.example_weights(batch) * losses_B)
-            }
+            return losses_B
 
-        def metrics_of_batch(outputs, batch):
-            if not self.labels:
-                return {}
-            return {
-                "accuracy": objectives.accuracy(
-                    outputs,
-                    batch[features.LABELS],
-                    objectives.example_weights(batch),
-                )
-            }
-
-        return Objective(
-            weights=weights, losses=losses, metrics=metrics_of_batch
+        return Objective.of_elements(
+            objectives.example_weights,
+            losses,
+            "accuracy" if self.labels else None,
         )
 
     def example_losses(self, logits, labels):

@@ -11,13 +11,12 @@ import dataclasses
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
 from bert_tf import features
+from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
-from bert_tf.models.objective import Objective
+from bert_tf.models.objectives import Objective
 from bert_tf.tasks import metrics
-from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
 
 FAMILY = "multiple_choice"
@@ -102,26 +101,12 @@ class MultipleChoiceTask:
         fill the batch.
         """
 
-        def weights(batch):
-            return {"loss": ops.sum(objectives.example_weights(batch))}
-
-        def losses(outputs, batch):
-            losses_B = self.example_losses(outputs, batch[features.LABELS])
-            return {
-                "loss": ops.sum(objectives.example_weights(batch) * losses_B)
-            }
-
-        def metrics_of_batch(outputs, batch):
-            return {
-                "accuracy": objectives.accuracy(
-                    outputs,
-                    batch[features.LABELS],
-                    objectives.example_weights(batch),
-                )
-            }
-
-        return Objective(
-            weights=weights, losses=losses, metrics=metrics_of_batch
+        return Objective.of_elements(
+            objectives.example_weights,
+            lambda outputs, batch: self.example_losses(
+                outputs, batch[features.LABELS]
+            ),
+            "accuracy",
         )
 
     def example_losses(self, logits, labels):

@@ -15,9 +15,9 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
-from bert_tf.models.objective import Objective
+from bert_tf.models import objectives
+from bert_tf.models.objectives import Objective
 from bert_tf.models.span_predictor import BertSpanPredictor
-from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
 
 FAMILY = "squad"
@@ -137,24 +137,14 @@ class SquadTask:
         `[B]`, 0 for windows that only fill the batch.
         """
 
-        def weights(batch):
-            return {"loss": ops.sum(objectives.example_weights(batch))}
-
         def losses(outputs, batch):
             labels = batch[features.LABELS]
-            losses_B = sum(
+            return sum(
                 _half_cross_entropy(labels[name], outputs[name])
                 for name in OUTPUTS
             )
-            return {
-                "loss": ops.sum(objectives.example_weights(batch) * losses_B)
-            }
 
-        return Objective(
-            weights=weights,
-            losses=losses,
-            metrics=lambda outputs, batch: {},
-        )
+        return Objective.of_elements(objectives.example_weights, losses)
 
     def decode(self, outputs, is_candidate):
         """Finds the best span of every window, in TensorFlow's operations.

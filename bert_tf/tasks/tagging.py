@@ -15,11 +15,11 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.checkpoints import model_folder
-from bert_tf.models.objective import Objective
+from bert_tf.models import objectives
+from bert_tf.models.objectives import Objective
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import entity_scores
 from bert_tf.tasks import entity_tags
-from bert_tf.tasks import objectives
 from bert_tf.tasks import starting_point
 
 FAMILY = "tagging"
@@ -120,22 +120,12 @@ class TaggingTask:
         `[B]`, 0 for windows that only fill the batch.
         """
 
-        def weights(batch):
-            return {"loss": ops.sum(_word_weights(batch))}
-
-        def losses(outputs, batch):
-            losses_BL = _cross_entropy(outputs, batch[features.LABELS])
-            return {"loss": ops.sum(_word_weights(batch) * losses_BL)}
-
-        def metrics_of_batch(outputs, batch):
-            return {
-                "token_accuracy": objectives.accuracy(
-                    outputs, batch[features.LABELS], _word_weights(batch)
-                )
-            }
-
-        return Objective(
-            weights=weights, losses=losses, metrics=metrics_of_batch
+        return Objective.of_elements(
+            _word_weights,
+            lambda outputs, batch: _cross_entropy(
+                outputs, batch[features.LABELS]
+            ),
+            "token_accuracy",
         )
 
     def decode(self, logits):

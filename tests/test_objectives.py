@@ -1,0 +1,91 @@
+"""Objectives: terms over their weights, and losses of more than examples."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.models.objectives import Objective
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.training import step
+
+
+def make_objective(weight_epsilon=0.0):
+    return Objective(
+        weights=lambda batch: {"a": batch["weight"]},
+        losses=lambda outputs, batch: {"a": outputs},
+        metrics=lambda outputs, batch: {},
+        weight_epsilon=weight_epsilon,
+    )
+
+
+def test_terms_are_totals_over_weights():
+    objective = make_objective(weight_epsilon=0.5)
+    terms = objective.loss_terms({"a": 6.0, "b": 1.0}, {"a": 2.5, "b": 0.0})
+    assert set(terms) == {"a", "b"}
+    np.testing.assert_allclose(terms["a"], 2.0)
+    np.testing.assert_allclose(terms["b"], 2.0)
+
+
+def test_a_term_without_weight_is_zero():
+    terms = make_objective().loss_terms({"a": 3.0}, {"a": 0.0})
+    np.testing.assert_allclose(terms["a"], 0.0)
+
+
+def test_names_must_agree():
+    with pytest.raises(ValueError, match=r"losses=\['a'\], weights=\['b'\]"):
+        make_objective().loss_terms({"a": 3.0}, {"b": 1.0})
+
+
+class Line(keras.Model):
+    """y = slope * x, of batches {"x": float32 [B]}."""
+
+    def __init__(self, slope):
+        super().__init__()
+        self.slope = self.add_weight(
+            shape=(), initializer=keras.initializers.Constant(slope)
+        )
+        self.built = True
+
+    def call(self, batch, training=None):
+        return self.slope * batch["x"]
+
+
+def test_a_loss_may_be_over_pairs_of_the_batch_and_of_two_models():
+    teacher = Line(3.0)
+
+    def losses(outputs, batch):
+        differences = outputs[:, None] - outputs[None, :]
+        errors = outputs - tf.stop_gradient(teacher(batch))
+        return {
+            "pairs": tf.reduce_sum(differences**2),
+            "teacher": tf.reduce_sum(errors**2),
+        }
+
+    def weights(batch):
+        size = tf.cast(tf.size(batch["x"]), tf.float32)
+        return {"pairs": size**2, "teacher": size}
+
+    model = Line(2.0)
+    optimizer = BertOptimizer(0.1)
+    optimizer.build(model.trainable_variables)
+    x = np.array([1.0, -2.0, 4.0, 0.5], "float32")
+    values = step.train_step(
+        model,
+        Objective(
+            weights=weights,
+            losses=losses,
+            metrics=lambda outputs, batch: {},
+        ),
+        optimizer,
+        {"x": tf.constant(x), "input_mask": tf.ones([4, 1], tf.int32)},
+    )["values"]
+    # With y = w x: w^2 mean (x_i - x_j)^2 and (w - 3)^2 mean x^2.
+    pairs = np.mean((x[:, None] - x[None, :]) ** 2)
+    squares = np.mean(x**2)
+    np.testing.assert_allclose(values["pairs"], 4 * pairs, rtol=1e-6)
+    np.testing.assert_allclose(values["teacher"], squares, rtol=1e-6)
+    np.testing.assert_allclose(
+        values["gradient_norm"], abs(4 * pairs - 2 * squares), rtol=1e-6
+    )
+    assert float(teacher.slope) == 3.0
