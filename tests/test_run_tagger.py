@@ -82,6 +82,7 @@ def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
     assert "## Worst errors" in report
     assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
     task = {
+        "format_version": 1,
         "family": "tagging",
         "scheme": "bio",
         "labels": ["O", "B-x", "I-x", "B-y", "I-y"],

@@ -286,7 +286,7 @@ def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
     )
     task = model_folder.read_task(checkpoint.folder)
     return {
-        model_folder.TASK_FILE: task and model_folder.to_json(task),
+        model_folder.TASK_FILE: task and model_folder.task_json(task),
         model_folder.TOKENIZER_FILE: model_folder.to_json(
             model_folder.tokenizer_config(vocabulary, do_lower_case, length)
         ),

@@ -13,6 +13,7 @@ import json
 import keras
 
 from bert_tf import files
+from bert_tf import formats
 from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints import optimizer_state
@@ -92,7 +93,7 @@ def save(
         _check_label_names(label_names, num_labels)
     texts = {
         # In this order; readers look for the configuration, the last.
-        TASK_FILE: None if task is None else to_json(task),
+        TASK_FILE: None if task is None else task_json(task),
         TOKENIZER_FILE: to_json(
             tokenizer_config(vocabulary, do_lower_case, max_seq_length)
         ),
@@ -210,11 +211,20 @@ def read_label_names(folder):
 
 
 def read_task(folder):
-    """Returns the contents of task.json, or None where there is none."""
+    """Returns the contents of task.json, or None where there is none.
+
+    Raises:
+        ValueError: If the file is damaged, or of a later version.
+    """
     path = f"{folder}/{TASK_FILE}"
     if not files.exists(path):
         return None
-    return files.read_object(path)
+    return formats.unstamped(path, files.read_object(path), formats.TASK)
+
+
+def task_json(task):
+    """Returns the text of task.json, of what `read_task` returns."""
+    return to_json(formats.stamped(task, formats.TASK))
 
 
 def check_vocabulary(folder, config):

@@ -8,6 +8,7 @@ import tempfile
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import formats
 from bert_tf.serving import caller
 from bert_tf.serving import check
 from bert_tf.serving import publishing
@@ -229,17 +230,20 @@ def save(source, folder, contents=saved_model.TEXT):
     files.write_text(
         f"{extra}/{saved_model.SETTINGS_FILE}",
         json.dumps(
-            {
-                "contents": contents,
-                "kind": source.servable.KIND,
-                "settings": source.servable.settings,
-                "bounds": source.servable.bounds,
-                "precision": source.precision,
-                "is_frozen": source.is_frozen,
-                "max_seq_length": source.preprocessor.max_seq_length,
-                "text_features": list(source.text_features),
-                "tensorflow": tf.__version__,
-            },
+            formats.stamped(
+                {
+                    "contents": contents,
+                    "kind": source.servable.KIND,
+                    "settings": source.servable.settings,
+                    "bounds": source.servable.bounds,
+                    "precision": source.precision,
+                    "is_frozen": source.is_frozen,
+                    "max_seq_length": source.preprocessor.max_seq_length,
+                    "text_features": list(source.text_features),
+                    "tensorflow": tf.__version__,
+                },
+                formats.EXPORT,
+            ),
             indent=2,
         )
         + "\n",

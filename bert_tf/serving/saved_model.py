@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf import files
+from bert_tf import formats
 from bert_tf.serving import allowed_ops
 
 FILE = "saved_model.pb"
@@ -93,9 +94,11 @@ def read_settings(folder):
     """Returns what the exporter wrote of how it exported, a dictionary.
 
     Raises:
-        ValueError: If the SavedModel is not from this library.
+        ValueError: If the SavedModel is not from this library, or from a
+            later release with another format.
     """
-    return files.read_json(f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}")
+    path = f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}"
+    return formats.unstamped(path, files.read_object(path), formats.EXPORT)
 
 
 def read_signatures(folder):

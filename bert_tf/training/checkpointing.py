@@ -14,6 +14,7 @@ import zlib
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import formats
 from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
@@ -229,7 +230,8 @@ class TrainingState:
         self._step.assign(self.step)
         self._example.assign(self.example)
         if read_description(self.output_dir) != self.description:
-            text = json.dumps(self.description, indent=2) + "\n"
+            values = formats.stamped(self.description, formats.TRAINING)
+            text = json.dumps(values, indent=2) + "\n"
             files.write_text(f"{self.folder}/{_DESCRIPTION}", text)
         self.settings.write()
         path = self._path(self.step)
@@ -299,7 +301,7 @@ def read_description(output_dir):
     """Returns the description of a directory's training; None without one.
 
     Raises:
-        ValueError: If the file is damaged.
+        ValueError: If the file is damaged, or of a later version.
     """
     path = f"{str(output_dir).rstrip('/')}/{FOLDER}/{_DESCRIPTION}"
     if not files.exists(path):
@@ -307,4 +309,4 @@ def read_description(output_dir):
     found = files.read_json(path)
     if not isinstance(found, dict):
         raise ValueError(f"{path}: not the description of a model.")
-    return found
+    return formats.unstamped(path, found, formats.TRAINING)

@@ -1,0 +1,44 @@
+"""Versions of files that one release writes and later ones read.
+
+Every kind of file counts its own versions. They stand under the key
+"format_version"; files from before there was one are of version 1. A release
+reads all versions up to its own, and refuses later ones by name: what it does
+not know in them it might answer wrongly without. So a version goes up when a
+release that does not know the change would misread the file, and not where a
+key is added that it may leave out.
+"""
+
+from bert_tf import files
+
+KEY = "format_version"
+
+# By kind; the records' manifest has a version of its own.
+TASK = 1
+TRAINING = 1
+EXPORT = 1
+
+
+def stamped(values, version):
+    """Returns the values of a file with their version before them."""
+    return {KEY: version} | values
+
+
+def unstamped(path, values, version):
+    """Returns the values of a file without their version, which is checked.
+
+    Args:
+        path: The file, for the message.
+        values: A dictionary, as the file has it.
+        version: The latest version that this release reads.
+
+    Raises:
+        ValueError: If the file is of a later version.
+    """
+    values = dict(values)
+    found = values.pop(KEY, 1)
+    if type(found) is not int or not 1 <= found <= version:
+        raise ValueError(
+            f"{path}: `{KEY}` must be at most {version}, the latest that this "
+            f"release of bert_tf reads. Received: {files.shortened(found)}."
+        )
+    return values
