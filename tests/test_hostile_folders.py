@@ -248,7 +248,17 @@ def test_a_tied_tensor_without_values_is_left_over(tmp_path):
 def test_a_model_answers_beside_a_damaged_optimizer(folder):
     path = folder / "optimizer.safetensors"
     path.write_bytes(b"no file of tensors")
-    checkpoints.load(folder, BertEncoder)
+    # Nor does the note beside a buffer open it.
+    buffer = "bert.embeddings.position_ids"
+    tensors = peer.tensors("BertForTokenClassification")
+    peer.write_folder(
+        folder,
+        "BertForTokenClassification",
+        tensors | {buffer: np.arange(9)[None]},
+        id2label={"0": "O", "1": "B-x", "2": "I-x", "3": "B-y"},
+    )
+    model = checkpoints.load(folder, BertEncoder)
+    assert buffer in model.coverage_report.names("left over")
     starting_point.find(str(folder))
     match = r"optimizer\.safetensors: is truncated"
     with pytest.raises(ValueError, match=match):
@@ -256,14 +266,13 @@ def test_a_model_answers_beside_a_damaged_optimizer(folder):
     # Nor does it bring weights of its own.
     name = "bert.encoder.layer.1.output.dense.bias"
     write_weights(path, {name: entry([12], (0, 48))}, b"0" * 48)
-    right = peer.tensors("BertForTokenClassification")[name]
     model = checkpoints.load(folder, BertEncoder)
     (found,) = (
         variable
         for variable in model.weights
         if variable.path.endswith("layer_1/output/bias")
     )
-    np.testing.assert_array_equal(found, right)
+    np.testing.assert_array_equal(found, tensors[name])
     with pytest.raises(ValueError, match=f"{name} is none of an optimizer's"):
         checkpoints.convert(folder, folder / "out", "bert_tf")
 

@@ -157,7 +157,8 @@ class HuggingFaceCheckpoint:
 
     def ignored_note(self, name):
         """Returns what one of the `ignored` is."""
-        return "the optimizer's" if name in self.slots else "no weight"
+        # Its name tells: to look for it would open the optimizer's file.
+        return "the optimizer's" if name.endswith(names.SLOTS) else "no weight"
 
     def read(self, name):
         """Returns the tensor as it is stored, as a float32 array.
