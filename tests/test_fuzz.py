@@ -223,6 +223,15 @@ TASKS = (
     },
     {"family": "tagging", "scheme": "bio", "labels": ["O", "B-x"]},
     {"family": "multiple_choice", "num_choices": 4},
+    {
+        "family": "squad",
+        "version_2_with_negative": True,
+        "doc_stride": 8,
+        "max_query_length": 4,
+        "n_best_size": 5,
+        "max_answer_length": 3,
+        "null_score_diff_threshold": 0.5,
+    },
 )
 
 
