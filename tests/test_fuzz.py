@@ -54,13 +54,18 @@ def fuzz(num_examples, **strategies):
 
 
 def read(function, *args):
-    """Returns what a function does, or None where it raises `ValueError`."""
+    """Returns what a function does, or None where it raises `ValueError`.
+
+    The error names the file or the folder, which is the first argument.
+    """
     tracemalloc.start()
     start = time.process_time()
     try:
         return function(*args)
     except ValueError as error:
         assert len(str(error)) < 10_000
+        if isinstance(args[0], (str, os.PathLike)):
+            assert os.fspath(args[0]) in str(error)
         # Python's own say so; ours begin with the file.
         assert not isinstance(error, UnicodeError)
         return None
@@ -184,7 +189,7 @@ def read_folder(folder):
         reader.parts_of(checkpoint)
         _ = checkpoint.num_labels, checkpoint.classifier_dropout
         model_folder.check_vocabulary(folder, checkpoint.config)
-        hugging_face.label_names(checkpoint.config_values)
+        hugging_face.label_names(checkpoint.config_values, folder)
     return checkpoint.config
 
 
@@ -202,6 +207,7 @@ def test_config_json(folder, data):
     with Replaced(folder / "config.json", data):
         config = read(read_folder, str(folder))
         assert config is None or isinstance(config, BertConfig)
+        read(source.read, str(folder))
 
 
 @fuzz(

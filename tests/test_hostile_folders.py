@@ -117,6 +117,38 @@ def test_a_wrong_configuration_is_one_short_line(folder, key, value):
     assert len(line) < 1000 and line.count("config.json") == 1
 
 
+@pytest.mark.parametrize("architecture", ["Sequence", "Token"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        *([0, 1, 2, 3], ["a", "", "c", "d"], ["a", "b", "b", "a"]),
+        *([None] * 4, list(range(20_000)), ["x" * 10**6, *"xx"]),
+        {"1": "a", "2": "b", "3": "c", "4": "d"},
+        {f"{index}0": "x" for index in range(20_000)},
+    ],
+    ids=lambda names: str(names)[:20],
+)
+def test_wrong_names_of_classes_are_one_short_line(
+    tmp_path, architecture, names
+):
+    if isinstance(names, list):
+        names = {str(index): name for index, name in enumerate(names)}
+    tensors = peer.tensors(f"BertFor{architecture}Classification") | {
+        "classifier.weight": np.zeros([len(names), 12], np.float32),
+        "classifier.bias": np.zeros([len(names)], np.float32),
+    }
+    peer.write_folder(
+        tmp_path,
+        f"BertFor{architecture}Classification",
+        tensors,
+        id2label=names,
+    )
+    with pytest.raises(ValueError, match=r"config\.json") as error:
+        source_lib.read(tmp_path)
+    (line,) = str(error.value).splitlines()
+    assert len(line) < 1000 and line.count("config.json") == 1
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [

@@ -181,7 +181,9 @@ def test_tuned_folder_gives_task_and_head_back(tmp_path):
 def test_folder_without_a_tagger_is_refused(tmp_path):
     folder = tmp_path / "encoder"
     checkpoints.save(folder, BertEncoder(CONFIG), VOCABULARY, True, 7)
-    with pytest.raises(ValueError, match="config.json: `labels` must be"):
+    with pytest.raises(
+        ValueError, match="config.json, id2label: `labels` must be"
+    ):
         tagging.tuned_task(folder)
     with pytest.raises(
         ValueError, match="is not tuned to a task of the family 'tagging'"

@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import entity_scores
@@ -46,7 +47,7 @@ class TaggingTask:
         if self.scheme not in tuple(entity_tags.SCHEMES):
             raise ValueError(
                 f"`scheme` must be one of {', '.join(entity_tags.SCHEMES)}. "
-                f"Received: scheme={self.scheme!r}."
+                f"Received: scheme={files.shortened(self.scheme)}."
             )
         labels = self.labels
         if (
@@ -62,7 +63,7 @@ class TaggingTask:
             raise ValueError(
                 "`labels` must be a list of different tags: O, and at least "
                 "one of B-, I-, E- or S- with a type. "
-                f"Received: labels={labels!r}."
+                f"Received: labels={files.shortened(labels)}."
             )
         object.__setattr__(self, "labels", tuple(labels))
 
@@ -230,13 +231,12 @@ def tuned_task(folder):
         return task
     labels = model_folder.read_label_names(folder) or ()
     try:
-        return TaggingTask(
-            scheme=entity_tags.detect_scheme([[tag] for tag in labels]),
-            labels=labels,
-        )
+        task = TaggingTask(scheme=entity_tags.BIO, labels=labels)
     except ValueError as error:
         path = f"{folder}/{model_folder.CONFIG_FILE}"
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}, id2label: {error}") from error
+    scheme = entity_tags.detect_scheme([[tag] for tag in task.labels])
+    return dataclasses.replace(task, scheme=scheme)
 
 
 def _cross_entropy(logits, labels):
