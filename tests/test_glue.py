@@ -344,6 +344,23 @@ def test_tsv_task_finds_its_labels(tmp_path):
     assert task_files.read(tmp_path, "train").labels.tolist() == [1, 0]
 
 
+def test_a_csv_is_taken_where_there_is_no_tsv(tmp_path):
+    task_files = glue_files.tsv_task(["t"], "c", ("no", "yes"))
+    write(tmp_path / "train.csv", "t,c", '"a, b",yes')
+    write(tmp_path / "dev.tsv", "t\tc", "a, b\tno")
+    task_files.check(tmp_path, ("train", "dev"))
+    assert task_files.read(tmp_path, "train").texts == (["a, b"],)
+    assert task_files.read(tmp_path, "dev").labels.tolist() == [0]
+    with pytest.raises(ValueError, match=r"no file .*test\.tsv"):
+        task_files.read(tmp_path, "test")
+    write(tmp_path / "dev.csv", "t,c", "a,no")
+    with pytest.raises(ValueError, match=r"dev\.tsv: .* beside .*dev\.csv"):
+        task_files.read(tmp_path, "dev")
+    # GLUE's files are of one form.
+    cola = glue_files.glue_task("CoLA")
+    assert cola.path(tmp_path, "train") == str(tmp_path / "train.tsv")
+
+
 def test_tsv_task_of_numbers(tmp_path):
     write(tmp_path / "dev.tsv", "a\tb\ts", "x\ty\t-1.5")
     task_files = glue_files.tsv_task(["a", "b"], "s", regression=True)
