@@ -155,15 +155,17 @@ class TaggingTask:
             row (-1 beyond); `scores` float32, the least of the probabilities
             of the entity's tags (0 beyond).
         """
-        num_labels = len(self.labels)
         tag_W = tf.argmax(logits.flat_values, axis=-1, output_type=tf.int32)
         score_W = tf.reduce_max(tf.nn.softmax(logits.flat_values), axis=-1)
-        continues_KK = np.array(
-            [
-                [entity_tags.continues(before, tag) for tag in self.labels]
-                for before in self.labels
-            ]
+        may_continue_K = np.array(
+            [entity_tags.may_continue(tag) for tag in self.labels]
         )
+        may_be_continued_K = np.array(
+            [entity_tags.may_be_continued(tag) for tag in self.labels]
+        )
+        types_K = [entity_tags.type_of(tag) for tag in self.labels]
+        # Numbers, not a table of all pairs of tags, which may be many.
+        _, type_ids_K = np.unique(types_K, return_inverse=True)
         is_entity_K = np.array(
             [tag != entity_tags.OUTSIDE for tag in self.labels]
         )
@@ -171,11 +173,17 @@ class TaggingTask:
             tf.ragged.range(logits.row_lengths()).flat_values, tf.int32
         )
         before_W = tf.concat([tf.zeros([1], tf.int32), tag_W[:-1]], axis=0)
+        # An empty batch has one value there.
+        before_W = before_W[: tf.size(tag_W)]
         # Row starts continue nothing, whatever the row before ends with.
-        continues_W = (place_W > 0) & tf.gather(
-            tf.constant(continues_KK.flatten()),
-            # An empty batch has one value here and none there.
-            before_W[: tf.size(tag_W)] * num_labels + tag_W,
+        continues_W = (
+            (place_W > 0)
+            & tf.gather(tf.constant(may_continue_K), tag_W)
+            & tf.gather(tf.constant(may_be_continued_K), before_W)
+            & tf.equal(
+                tf.gather(tf.constant(type_ids_K), tag_W),
+                tf.gather(tf.constant(type_ids_K), before_W),
+            )
         )
         is_entity_W = tf.gather(tf.constant(is_entity_K), tag_W)
         is_start_W = is_entity_W & ~continues_W
@@ -189,7 +197,6 @@ class TaggingTask:
         )
         is_start = logits.with_flat_values(tf.cast(is_start_W, tf.int32))
         counts = tf.reduce_sum(is_start, axis=1)
-        types = tf.constant([entity_tags.type_of(tag) for tag in self.labels])
 
         def as_rows(values, beyond):
             rows = tf.RaggedTensor.from_row_lengths(
@@ -200,7 +207,10 @@ class TaggingTask:
         return {
             "num_entities": counts,
             "labels": as_rows(
-                tf.gather(types, tf.boolean_mask(tag_W, is_start_W)), ""
+                tf.gather(
+                    tf.constant(types_K), tf.boolean_mask(tag_W, is_start_W)
+                ),
+                "",
             ),
             "first_words": as_rows(tf.boolean_mask(place_W, is_start_W), -1),
             "last_words": as_rows(tf.boolean_mask(place_W, is_end_W), -1),
