@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.tasks import metrics
 from bert_tf.tasks import objectives
@@ -45,7 +46,7 @@ class MultipleChoiceTask:
         ):
             raise ValueError(
                 f"`num_choices` must be from 2 to {_MOST_CHOICES:,}. "
-                f"Received: num_choices={self.num_choices!r}."
+                f"Received: num_choices={files.shortened(self.num_choices)}."
             )
 
     @property

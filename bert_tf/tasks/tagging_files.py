@@ -76,7 +76,7 @@ class TaggingExamples:
             if tag not in ids:
                 raise ValueError(
                     f"{self.path}, line {index + 1}: the tag must be one of "
-                    f"those in training, {', '.join(labels)}. "
+                    f"those in training, {class_names.listed(labels)}. "
                     f"Received: {files.shortened(tag)}."
                 )
         return np.array([ids[tag] for tag in self.tags], np.int32)
