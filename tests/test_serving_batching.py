@@ -331,3 +331,58 @@ def test_examples_whose_features_do_not_fit_are_refused(features):
         tf.function(signatures.parse_ids, autograph=False)(
             tf.constant([good, example(**features)]), 4, 2
         )
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        # A row of two ids, and then one of four.
+        {"input_ids": [2, 3, 2, 5, 6, 3], "input_mask": [1] * 6},
+        {"input_ids": [2, 5, 2, 5], "input_mask": [1, 1, 0, 0]},
+        {"input_ids": [2, 5, 2, 5], "input_mask": [1, 1, 2, 1]},
+        {
+            "input_ids": [2, 5, 3, 2, 5, 3],
+            "input_mask": [1, 1, 1, 1, 0, 1],
+        },
+    ],
+)
+def test_rows_of_choices_that_are_cut_across_are_refused(features):
+    num_ids = len(features["input_ids"])
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"an Example with choices must begin with one id.*\[\[2 ",
+    ):
+        tf.function(signatures.parse_ids, autograph=False)(
+            tf.constant(
+                [
+                    example(
+                        input_ids=[2, 2], input_mask=[1, 1], segment_ids=[0, 0]
+                    ),
+                    example(**features, segment_ids=[0] * num_ids),
+                ]
+            ),
+            4,
+            2,
+        )
+
+
+def test_joined_rows_of_choices_are_not_answered():
+    answer = serving_models.loaded("choice").signatures["ids_examples"]
+    rows = [[2] + [7] * (length - 2) + [3] for length in (5, 6, 7)]
+    ids = [token for row in rows for token in row]
+    padded = [token for row in rows for token in row + [0] * (7 - len(row))]
+    joined, good = (
+        tf.constant(
+            [
+                example(
+                    input_ids=each,
+                    input_mask=[int(token > 0) for token in each],
+                    segment_ids=[0] * len(each),
+                )
+            ]
+        )
+        for each in (ids, padded)
+    )
+    assert answer(examples=good)["probabilities"].shape == (1, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="with zeros"):
+        answer(examples=joined)
