@@ -15,10 +15,13 @@ from tensorflow.core.protobuf import saved_model_pb2
 from bert_tf.serving import caller
 from bert_tf.serving import check
 from bert_tf.serving import chunks
+from bert_tf.serving import fill_mask as fill_mask_lib
 from bert_tf.serving import report
 from bert_tf.serving import saved_model
 from bert_tf.serving import source as source_lib
 from bert_tf.serving import texts as texts_lib
+from bert_tf.tasks import fill_mask
+from bert_tf.text.preprocessor import Preprocessor
 
 
 def test_a_small_difference_is_found_and_placed():
@@ -160,6 +163,27 @@ def test_a_wrong_second_chunk_is_a_difference(compare):
 
     found = compare("pair", TEXTS, change)
     assert not any(comparison.is_equal for comparison in found.values())
+
+
+@pytest.mark.parametrize("max_seq_length", [19, 64, 128, 512])
+def test_a_batch_has_masks_of_more_than_a_chunk(max_seq_length):
+    preprocessor = Preprocessor.from_folder(
+        serving_models.model_dir("pretrainer"), max_seq_length
+    )
+    servable = fill_mask_lib.FillMask()
+    batches = check.make_batches(servable.hard_texts(1))
+    counts = [
+        np.count_nonzero(
+            fill_mask.find_masks(
+                servable.encode(preprocessor, batch), preprocessor.vocabulary
+            )
+        )
+        for batch in batches
+    ]
+    chunk_size = fill_mask_lib._MASKS_OF_CHUNK
+    assert any(
+        count > chunk_size and count % chunk_size != 0 for count in counts
+    )
 
 
 @pytest.mark.parametrize(

@@ -132,10 +132,7 @@ def compare(
     is_exact = settings["precision"] == source_lib.FLOAT32
     tolerance = TOLERANCE if is_exact else BFLOAT16_TOLERANCE
     texts = texts or source.servable.hard_texts(len(source.text_features))
-    batches = [
-        texts[start : start + _BATCH_SIZE]
-        for start in range(0, len(texts), _BATCH_SIZE)
-    ]
+    batches = make_batches(texts)
     names = sorted(saved_model.read_signatures(path))
     outputs = source.servable.outputs(has_text)
     found = {name: [] for name in names}
@@ -180,6 +177,14 @@ def compare(
         for name in sorted(outputs.keys() - found.keys())
     ]
     return version, comparisons
+
+
+def make_batches(texts):
+    """Returns lists of rows of strings: what is compared at once."""
+    return [
+        texts[start : start + _BATCH_SIZE]
+        for start in range(0, len(texts), _BATCH_SIZE)
+    ]
 
 
 def _compare_batch(source, batch, trained, answer, outputs, tolerance):

@@ -67,11 +67,17 @@ class FillMask(Servable):
         return fill_mask.encode(*self.columns(texts), preprocessor)
 
     def hard_texts(self, num_strings):
-        return [
-            (text,)
+        texts = [
+            text
             for (hard,) in texts_lib.hard_texts(num_strings)
             for text in (b"[MASK]" + hard, hard + b" [MASK].[MASK]")
         ]
+        # With the last ones above a batch of the check: more masks than a chunk
+        # has, so that chunks are put together.
+        texts += [
+            letter + b"[MASK]" * 33 for letter in (b"a", b"b", b"c", b"d")
+        ]
+        return [(text,) for text in texts]
 
     def make_module(self, source, vocab_path, takes_text):
         return FillMaskModule(source, vocab_path, self, takes_text=takes_text)
