@@ -131,9 +131,10 @@ _CHECK = flags.DEFINE_bool(
 _CHECK_FILE = flags.DEFINE_string(
     "check_file",
     None,
-    "Texts to check on as well, e.g. the dev.tsv or SQuAD's JSON that the "
-    "model was tuned with; a .tsv or .csv with a header that has the columns "
-    "--text_features; or a text a line, the two of a pair separated by a tab.",
+    "Texts to check on as well: the development set that the model was tuned "
+    "with (dev.tsv, SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a "
+    "header that has the columns --text_features; or, under another name, a "
+    "text a line, the two of a pair separated by a tab.",
 )
 _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "timeout_seconds",

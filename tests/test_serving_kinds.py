@@ -420,24 +420,41 @@ def test_development_sets_are_read_as_the_task_reads_them(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_bytes("q\tclass\tlabel\tsentence 1\n1\tB\tja\tÄ\n".encode())
     assert read_texts(path, "pair") == [("Ä".encode(), b"B")]
-    path.write_bytes(b"a\tb\n\xff\t\n")
-    assert read_texts(path, "pair") == [(b"a", b"b"), (b"\xff", b"")]
     pair = ("sentence1", "sentence2")
-    assert read_texts(path, "glue", "mrpc", pair)[1] == (b"\xff", b"")
     path.write_bytes(b"Quality\t1\t2\t1 String\t2 String\n0\t7\t8\tA\tB\n")
     assert read_texts(path, "glue", "mrpc", pair) == [(b"A", b"B")]
     path.write_bytes(b"gj04\t1\t\tOur friends.\n")
     assert read_texts(path, "glue", "cola", ("sentence",)) == [
         (b"Our friends.",)
     ]
-    path.write_bytes(b"one text\nand\tanother\n")
-    assert read_texts(path, "encoder") == [(b"one text",), (b"and\tanother",)]
+    # MRPC's test set is called so.
+    path = tmp_path / "msr_paraphrase_test.txt"
+    path.write_bytes(b"Quality\t1\t2\t1 String\t2 String\n0\t7\t8\tA\tB\n")
+    assert read_texts(path, "glue", "mrpc", pair) == [(b"A", b"B")]
+
+
+def test_files_of_other_names_have_a_text_a_line(tmp_path):
+    path = tmp_path / "dev.txt"
+    path.write_bytes(b"a\tb\n\xff\t\n")
+    assert read_texts(path, "pair") == [(b"a", b"b"), (b"\xff", b"")]
+    pair = ("sentence1", "sentence2")
+    assert read_texts(path, "glue", "mrpc", pair)[1] == (b"\xff", b"")
+    # Also where a first line looks like a header.
+    path.write_bytes(b"class\tsentence 1\na\tb\n")
+    assert read_texts(path, "pair") == [(b"class", b"sentence 1"), (b"a", b"b")]
+    path.write_bytes(b"text\tlabel\nand\tanother\n")
+    assert read_texts(path, "encoder") == [
+        (b"text\tlabel",),
+        (b"and\tanother",),
+    ]
 
 
 def test_columns_of_texts_are_found_by_the_header(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_bytes('\ufefftext\tlabel\nÄ "b"\tja\n'.encode())
     assert read_texts(path, "encoder") == [('Ä "b"'.encode(),)]
+    path.write_bytes(b"text\none\n")
+    assert read_texts(path, "encoder") == [(b"one",)]
     path = tmp_path / "dev.csv"
     path.write_bytes(b'class,label,sentence 1\n"B, b",ja,"""A"""\n')
     assert read_texts(path, "pair") == [(b'"A"', b"B, b")]
@@ -459,6 +476,8 @@ def test_columns_of_texts_are_found_by_the_header(tmp_path):
     "name, header, kind",
     [
         ("dev.tsv", "sentence\tlabel", "encoder"),
+        ("dev.tsv", "sentence", "encoder"),
+        ("dev.tsv", "premise\thypothesis", "pair"),
         ("dev.TSV", "id\tq\tclass", "pair"),
         ("dev.csv", "sentence,label", "encoder"),
         ("dev.csv", "sentence", "encoder"),

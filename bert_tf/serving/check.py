@@ -226,9 +226,10 @@ def read_texts(path, source):
     """Reads the texts of a development set, as training read them.
 
     Args:
-        path: A file of the model's task: SQuAD's JSON; or a TSV or CSV file
-            with a header that names the text features, or of GLUE's columns.
-            Otherwise a text a line, the two of a pair separated by a tab.
+        path: A file of the model's task: SQuAD's JSON, CoNLL's columns, those
+            of `multiple_choice_files`, GLUE's; or a .tsv or .csv with a header
+            that has the text features. A file of any other name has a text a
+            line, the strings of several separated by tabs.
         source: The model's `Source`.
 
     Returns:
@@ -250,15 +251,17 @@ def read_texts(path, source):
 
 
 def _tsv_file(path, source):
-    """Returns where the file has the texts, None if it is no TSV."""
-    is_csv = tsv.is_csv(path)
-    names = _first_row(path, is_csv)
-    text_features = source.text_features
+    """Returns where the file has the texts, None if it is a text a line."""
+    is_table = path.lower().endswith((".tsv", ".csv"))
     task_name = getattr(source.task, "name", None)
     dev = None
     if task_name in glue_files.GLUE_TASKS:
         dev = glue_files.glue_task(task_name).splits[glue_files.DEV]
-    if {*text_features} <= {*names} and (is_csv or len(names) > 1):
+    if not is_table and dev is None:
+        return None
+    names = _first_row(path, tsv.is_csv(path))
+    text_features = source.text_features
+    if {*text_features} <= {*names} and (is_table or len(names) > 1):
         return tsv.TsvFile(
             name=path,
             text_columns=text_features,
@@ -270,8 +273,7 @@ def _tsv_file(path, source):
         else task_name in _UNNAMED and len(names) > max(dev.text_columns)
     ):
         return dataclasses.replace(dev, label_column=None)
-    is_tsv = path.lower().endswith(".tsv")
-    if is_csv or (is_tsv and len(names) != len(text_features)):
+    if is_table:
         columns = ", ".join(dict.fromkeys(text_features))
         raise ValueError(
             f"{path}, line 1: the header must have the columns {columns}: so "
