@@ -24,6 +24,8 @@ from bert_tf.serving import saved_model
 _CLAIM = re.compile(r"\.([0-9]+)\.[0-9a-f]{32}\.claim")
 # Two who found each other's claims do not try again in one moment.
 _MAX_PAUSE_SECONDS = 2.0
+# Of a number that the user gave; others are taken until one is free.
+_MAX_TRIES = 10
 
 
 @contextlib.contextmanager
@@ -58,17 +60,30 @@ def publish(folder, export_dir, version=None):
         ValueError: If another exporter took or claims that `version`.
     """
     take = _copy if files.is_remote(export_dir) else _rename
-    while True:
+    num_tries = 0
+    while version is None or num_tries < _MAX_TRIES:
         number = next_version(export_dir) if version is None else version
         is_free = number not in saved_model.versions(export_dir)
         if is_free and take(folder, export_dir, number):
             return number
         if version is not None:
+            # Where neither is so, two gave the number up: one may have it.
+            _check_not_there(export_dir, version)
             check_unclaimed(export_dir, version)
-            raise ValueError(
-                "`version` must be a number that no other exporter takes. "
-                f"Received: version={version}, which {export_dir} has by now."
-            )
+        num_tries += 1
+    raise ValueError(
+        "`version` must be a number that no other exporter takes. "
+        f"Received: version={version}, which {export_dir} does not have, but "
+        f"others wanted too, {num_tries} times in a row."
+    )
+
+
+def _check_not_there(export_dir, version):
+    if version in saved_model.versions(export_dir):
+        raise ValueError(
+            "`version` must be a number that no other exporter takes. "
+            f"Received: version={version}, which {export_dir} has by now."
+        )
 
 
 def check_unclaimed(export_dir, version):
