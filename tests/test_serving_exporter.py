@@ -16,6 +16,7 @@ from bert_tf.serving import allowed_ops
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving import source as source_lib
+from bert_tf.serving.fill_mask import FillMask
 
 
 def tree(folder):
@@ -146,6 +147,45 @@ def test_a_claimed_version_is_refused_at_once(fast_save):
         export_to(export_dir, version=7)
     assert fast_save == []
     assert export_to(export_dir).path == f"{export_dir}/8"
+
+
+@pytest.mark.parametrize(
+    "model, bounds, message",
+    [
+        (
+            "squad",
+            {"max_text_bytes": 9, "max_windows": 2},
+            "`max_text_bytes` and `max_windows` must not .* max_windows=2",
+        ),
+        ("pretrainer", {"max_masks": 2, "max_text_bytes": 9}, "^`max_text_b"),
+    ],
+)
+def test_bounds_of_texts_are_refused_where_none_are_taken(
+    tmp_path, fast_save, model, bounds, message
+):
+    def export_ids(bounds):
+        is_pretrainer = model == "pretrainer"
+        return exporter.export(
+            serving_models.model_dir(model),
+            tmp_path / "name",
+            contents="ids",
+            servable=FillMask() if is_pretrainer else None,
+            bounds=bounds,
+            is_checked=False,
+        )
+
+    with pytest.raises(ValueError, match=message):
+        export_ids(bounds)
+    assert fast_save == []
+    export_ids({key: bounds[key] for key in bounds if key == "max_masks"})
+    ((source, _),) = fast_save
+    assert source.servable.bounds.get("max_masks", 2) == 2
+
+
+def test_a_time_limit_of_no_check_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="timeout_seconds=5"):
+        export(tmp_path, timeout_seconds=5)
+    assert not (tmp_path / "name").exists()
 
 
 def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):

@@ -36,6 +36,7 @@ class FillMask(Servable):
     outputs_of_ids = ("tokens", "ids", "scores", "num_masks")
     outputs_of_strings = (*outputs_of_ids, "sequences", "is_cut")
     BOUNDS = ("max_text_bytes", "max_masks")
+    BOUNDS_OF_IDS = ("max_masks",)
     # `sequences` has the text once for each of K tokens of each mask.
     max_text_bytes = 2**14
     max_masks = 128
