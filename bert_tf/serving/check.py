@@ -16,6 +16,7 @@ from bert_tf import features
 from bert_tf import files
 from bert_tf.serving import caller
 from bert_tf.serving import chunks
+from bert_tf.serving import progress as progress_lib
 from bert_tf.serving import requests
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
@@ -140,14 +141,14 @@ def compare(
         path,
         (
             (name, requests.make_inputs(name, source, batch, has_text))
-            for batch in batches
+            for batch in _noted("Preparing the check", batches)
             for name in names
         ),
         python,
         with_text=has_text,
         timeout_seconds=timeout_seconds,
     ) as (version, answers):
-        for batch in batches:
+        for batch in _noted("Comparing answers", batches):
             inputs = source.servable.encode(source.preprocessor, batch)
             trained = source.servable.trained_answers(source, inputs, batch)
             trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
@@ -185,6 +186,16 @@ def make_batches(texts):
         texts[start : start + _BATCH_SIZE]
         for start in range(0, len(texts), _BATCH_SIZE)
     ]
+
+
+def _noted(message, batches):
+    """Yields batches; where they take long it logs how far they are."""
+    progress = progress_lib.Progress()
+    num_texts, num_done = sum(map(len, batches)), 0
+    for batch in batches:
+        yield batch
+        num_done += len(batch)
+        progress.note(f"{message}: text %d of %d", num_done, num_texts)
 
 
 def _compare_batch(source, batch, trained, answer, outputs, tolerance):
