@@ -397,6 +397,27 @@ def test_a_version_that_another_exporter_removes_too(tmp_path, monkeypatch):
     assert files.list_folder(tmp_path) == ["2"]
 
 
+def test_a_version_that_cannot_be_removed_is_named(
+    tmp_path, monkeypatch, caplog
+):
+    make_versions(tmp_path, [1, 2, 3])
+    remove, pauses = files.remove, []
+
+    def remove_but_one(path):
+        if path.endswith("/1"):
+            raise FileNotFoundError(path)
+        remove(path)
+
+    monkeypatch.setattr(files, "remove", remove_but_one)
+    monkeypatch.setattr(saved_model.time, "sleep", pauses.append)
+    with caplog.at_level("WARNING", "absl"):
+        assert saved_model.prune(tmp_path, 1, keep=3) == [2]
+    (line,) = caplog.messages
+    assert line.startswith(f"{tmp_path}/1 is an old version")
+    assert 5 < sum(pauses) < 60
+    assert files.list_folder(tmp_path) == ["1", "3"]
+
+
 def read_texts(path, kind, task_name=None, text_features=("text",)):
     task = serving_models.PAIR_TASK if kind == "pair" else None
     if task_name:
