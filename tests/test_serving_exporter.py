@@ -188,6 +188,33 @@ def test_a_time_limit_of_no_check_is_refused(tmp_path):
     assert not (tmp_path / "name").exists()
 
 
+def test_what_killed_exporters_left_is_named_and_stays(
+    export_dir, fast_save, caplog
+):
+    is_local = "ram:" not in export_dir
+    folders = [".export.abc", ".export.x_1"] if is_local else ["3", "007"]
+    for name in folders:
+        files.write_text(f"{export_dir}/{name}/variables/data", "half")
+    # Neither a version, nor one that is being copied, nor another folder.
+    files.write_text(f"{export_dir}/4/saved_model.pb", "")
+    files.write_text(f"{export_dir}/notes/a", "")
+    files.write_text(f"{export_dir}/.6.{uuid.uuid4().hex}.claim", "")
+    if not is_local:
+        files.write_text(f"{export_dir}/6/variables/data", "half")
+    with caplog.at_level("WARNING", "absl"):
+        export_to(export_dir)
+    (line,) = (each for each in caplog.messages if "killed" in each)
+    assert f"{export_dir}: no whole versions: {', '.join(folders)}. " in line
+    for name in folders:
+        assert files.exists(f"{export_dir}/{name}/variables/data")
+    caplog.clear()
+    for name in folders:
+        files.remove(f"{export_dir}/{name}")
+    with caplog.at_level("WARNING", "absl"):
+        export_to(export_dir)
+    assert not any("killed" in each for each in caplog.messages)
+
+
 def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):
     for name in ("0001", "9" * 20):
         files.write_text(f"{export_dir}/{name}/saved_model.pb", "old")

@@ -157,6 +157,7 @@ def export(
             "`timeout_seconds` must not be given without the check. "
             f"Received: timeout_seconds={timeout_seconds}."
         )
+    publishing.warn_of_leftovers(export_dir)
     source = source_lib.read(
         model_dir,
         max_seq_length,

@@ -18,9 +18,12 @@ import tempfile
 import time
 import uuid
 
+from absl import logging
+
 from bert_tf import files
 from bert_tf.serving import saved_model
 
+_WORK_PREFIX = ".export."
 _CLAIM = re.compile(r"\.([0-9]+)\.[0-9a-f]{32}\.claim")
 # Two who found each other's claims do not try again in one moment.
 _MAX_PAUSE_SECONDS = 2.0
@@ -37,12 +40,37 @@ def work_folder(export_dir):
         return
     files.make_folder(export_dir)
     # On the same disk, and of a name that is no version's.
-    folder = tempfile.mkdtemp(prefix=".export.", dir=export_dir)
+    folder = tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=export_dir)
     os.chmod(folder, 0o755)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def warn_of_leftovers(export_dir):
+    """Logs the names of what exporters left that were killed.
+
+    It is not removed: another exporter may be at work there.
+    """
+    names = files.list_folder(export_dir)
+    if files.is_remote(export_dir):
+        claimed = _claimed(names)
+        leftovers = [
+            name
+            for number, name in saved_model.folders(export_dir)
+            if number not in claimed
+            and not files.exists(f"{export_dir}/{name}/{saved_model.FILE}")
+        ]
+    else:
+        leftovers = [name for name in names if name.startswith(_WORK_PREFIX)]
+    if leftovers:
+        logging.warning(
+            "%s: no whole versions: %s. Exporters that were killed leave such "
+            "folders; remove them if no exporter runs.",
+            export_dir,
+            ", ".join(leftovers),
+        )
 
 
 def publish(folder, export_dir, version=None):
@@ -99,11 +127,7 @@ def check_unclaimed(export_dir, version):
 
 def next_version(export_dir):
     """Returns the number after the highest that is there or claimed."""
-    claimed = (
-        int(match[1])
-        for match in map(_CLAIM.fullmatch, files.list_folder(export_dir))
-        if match
-    )
+    claimed = _claimed(files.list_folder(export_dir))
     return max((*saved_model.versions(export_dir), *claimed), default=0) + 1
 
 
@@ -141,6 +165,11 @@ def _copy(folder, export_dir, number):
         with contextlib.suppress(Exception):
             files.remove(claim)
     return True
+
+
+def _claimed(names):
+    """Returns the numbers of the claims among the names in a folder."""
+    return {int(match[1]) for match in map(_CLAIM.fullmatch, names) if match}
 
 
 def _claims(export_dir, number):
