@@ -19,10 +19,10 @@ from google.protobuf import message_factory
 from google.protobuf import text_format
 from google.protobuf import wrappers_pb2
 
+from bert_tf.serving import check
 from bert_tf.serving import requests
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
-from bert_tf.serving import source as source_lib
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "export" / "serving"
 FILES = ("cpu", "gpu", "varying")
@@ -146,8 +146,13 @@ def join(parts):
 @functools.cache
 def requests_of(kind, signature):
     """Returns requests of one, two and one rows, of different lengths."""
-    source = source_lib.read(serving_models.model_dir(kind))
+    source = check.source_of(
+        serving_models.exported(kind), serving_models.model_dir(kind)
+    )
     strings = [b"the quick", b"lorem, a longer one", b"x", b"b " * 30]
+    if kind == "fill_mask":
+        # None has as many masks as the next.
+        strings = [b"[MASK] " * row + text for row, text in enumerate(strings)]
     texts = [
         tuple(
             strings[(row + column) % len(strings)]
@@ -161,16 +166,26 @@ def requests_of(kind, signature):
     ]
 
 
-@pytest.mark.parametrize("file", ["cpu", "gpu"])
 @pytest.mark.parametrize(
-    "kind, signature",
+    "kind, signature, file",
     [
-        ("pair", "serving_default"),
-        ("pair", "ids_examples"),
-        ("pair", "classify"),
-        ("choice", "examples"),
-        ("choice", "ids_examples"),
-        ("encoder", "ids_examples"),
+        *(
+            (*way, file)
+            for file in ("cpu", "gpu")
+            for way in (
+                ("pair", "serving_default"),
+                ("pair", "ids_examples"),
+                ("pair", "classify"),
+                ("choice", "examples"),
+                ("choice", "ids_examples"),
+            )
+        ),
+        ("regression", "regress", "gpu"),
+        ("embedding", "examples", "gpu"),
+        ("encoder", "ids_examples", "varying"),
+        ("squad", "serving_default", "varying"),
+        ("tagger", "serving_default", "varying"),
+        ("fill_mask", "serving_default", "varying"),
     ],
 )
 def test_merged_requests_get_their_own_answers(kind, signature, file):
