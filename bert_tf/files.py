@@ -194,21 +194,38 @@ def read_bytes(path, max_bytes=None):
     """Reads a whole file.
 
     Raises:
-        ValueError: If there is no such file, or it holds more than
-            `max_bytes`, if given; the message names the path.
+        ValueError: If there is no such file, or `max_bytes` is given and it
+            holds more or is a pipe or a device; the message names the path.
     """
     if not exists(path) or is_folder(path):
         raise ValueError(f"There is no file {path}.")
-    if max_bytes is not None and size(path) > max_bytes:
-        raise ValueError(
-            f"{path}: must hold at most {max_bytes:,} bytes. "
-            f"Received: {size(path):,}."
-        )
-    if is_remote(path):
-        with _gfile().GFile(path, "rb") as stream:
+    if max_bytes is not None:
+        _check_regular(path)
+        if size(path) > max_bytes:
+            raise ValueError(
+                f"{path}: must hold at most {max_bytes:,} bytes. "
+                f"Received: {size(path):,}."
+            )
+    opener = _gfile().GFile if is_remote(path) else open
+    with opener(path, "rb") as stream:
+        if max_bytes is None:
             return stream.read()
-    with open(path, "rb") as stream:
-        return stream.read()
+        # What files of /proc hold, and what grows meanwhile, has no size
+        # before. In pieces: a read has memory for all that it is asked for.
+        data = bytearray()
+        while piece := stream.read(_READ_AHEAD):
+            data += piece
+            if len(data) > max_bytes:
+                raise ValueError(
+                    f"{path}: must hold at most {max_bytes:,} bytes."
+                )
+    return bytes(data)
+
+
+def _check_regular(path):
+    """Raises `ValueError` for what a reader may wait for, or read, forever."""
+    if not is_remote(path) and not os.path.isfile(path):
+        raise ValueError(f"{path}: must be a file, and no pipe or device.")
 
 
 def read_text(path, max_bytes=None):
@@ -366,6 +383,7 @@ def local_copy(path):
     path = os.fspath(path)
     if not exists(path):
         raise ValueError(f"There is no file {path}.")
+    _check_regular(path)
     if not is_remote(path):
         yield path
         return

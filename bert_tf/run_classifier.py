@@ -13,7 +13,8 @@ report of them in report.md, the test set's probabilities in test_results.tsv
 and the file for GLUE's leaderboard, MRPC.tsv. MNLI has all of it for its
 mismatched sets too, and answers --task_name=AX with --do_predict. Where
 --init_checkpoint is a model folder, or a release's folder, its own
-configuration and vocabulary are taken. Any TSV files with a header will do:
+configuration and vocabulary are taken. Any TSV or CSV files with a header will
+do (only a .csv has quoting):
 
     python -m bert_tf.run_classifier --task_name=tsv --data_dir=tickets \
         --text_columns=subject,body --label_column=team ...
@@ -50,13 +51,16 @@ from bert_tf.tasks.text_source import TextSource
 from bert_tf.training import strategy as strategies
 
 _DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Folder with the task's train.tsv, dev.tsv, test.tsv."
+    "data_dir",
+    None,
+    "Folder with the task's train.tsv, dev.tsv, test.tsv; with "
+    "--task_name=tsv any of them may be a .csv.",
 )
 _TASK_NAME = flags.DEFINE_string(
     "task_name",
     None,
     "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX, or tsv for "
-    "files with a header. Default: that of --tfds_name.",
+    "TSV or CSV files with a header. Default: that of --tfds_name.",
 )
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
@@ -77,7 +81,8 @@ _LABEL_COLUMN = flags.DEFINE_string(
 _LABELS = flags.DEFINE_list(
     "labels",
     None,
-    "With tsv: names of the classes. Default: all in train.tsv, sorted.",
+    "With tsv: names of the classes. Default: all in train.tsv or train.csv, "
+    "sorted.",
 )
 _REGRESSION = flags.DEFINE_bool(
     "regression", False, "With tsv: the labels are numbers to predict."
@@ -283,7 +288,8 @@ def _find_labels(builder):
     columns = glue_files.named_columns(
         _TEXT_COLUMNS.value, _LABEL_COLUMN.value
     )[glue_files.TRAIN]
-    return tsv.find_labels(os.path.join(_DATA_DIR.value, columns.name), columns)
+    path = glue_files.find_path(_DATA_DIR.value, columns)
+    return tsv.find_labels(path, columns)
 
 
 if __name__ == "__main__":

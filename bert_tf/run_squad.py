@@ -65,7 +65,7 @@ _MAX_QUERY_LENGTH = flags.DEFINE_integer(
 _N_BEST_SIZE = flags.DEFINE_integer(
     "n_best_size",
     20,
-    "Answers to a question in nbest_predictions.json.",
+    "Answers to a question in nbest_predictions.json, 1,000 at most.",
     lower_bound=1,
 )
 _MAX_ANSWER_LENGTH = flags.DEFINE_integer(

@@ -35,9 +35,9 @@ _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
     "Texts to compare on: the development set of the model's task (dev.tsv, "
-    "SQuAD's JSON), a .tsv or .csv with a header that names the model's "
-    "strings, or a text a line, the two of a pair separated by a tab; a table "
-    "of hard strings if not given.",
+    "SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a header that "
+    "names the model's strings; or, under another name, a text a line, the two "
+    "of a pair separated by a tab. A table of hard strings if not given.",
 )
 _TEXT = flags.DEFINE_multi_string(
     "text", None, "A text to answer; may be given several times."

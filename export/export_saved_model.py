@@ -13,7 +13,8 @@ What is served is --kind:
     fill_mask     the likeliest --top_k tokens for each [MASK]
     preprocessor  the TF Hub's preprocessor for an encoder: no model
 
-With --contents=ids it takes ids only, and needs no tensorflow_text.
+With --contents=ids it takes ids only, needs no tensorflow_text, and has none of
+the bounds of texts.
 """
 
 from absl import flags
@@ -131,15 +132,16 @@ _CHECK = flags.DEFINE_bool(
 _CHECK_FILE = flags.DEFINE_string(
     "check_file",
     None,
-    "Texts to check on as well, e.g. the dev.tsv or SQuAD's JSON that the "
-    "model was tuned with; a .tsv or .csv with a header that has the columns "
-    "--text_features; or a text a line, the two of a pair separated by a tab.",
+    "Texts to check on as well: the development set that the model was tuned "
+    "with (dev.tsv, SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a "
+    "header that has the columns --text_features; or, under another name, a "
+    "text a line, the two of a pair separated by a tab.",
 )
 _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "timeout_seconds",
-    caller.TIMEOUT_SECONDS,
+    None,
     "Of the check: longest wait for the SavedModel to be loaded, and for each "
-    "answer.",
+    f"answer; {caller.TIMEOUT_SECONDS} if not given.",
     lower_bound=1,
 )
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(

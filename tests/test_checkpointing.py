@@ -260,6 +260,10 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_checkpoints_before(
     assert again.step == 0
 
 
+def nudge(variable):
+    variable.assign(variable + 1e-6)
+
+
 def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
     numbers_of_workers = []
 
@@ -269,13 +273,15 @@ def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
 
     monkeypatch.setattr(strategies, "gather_from_processes", gather)
     state = make_state(tmp_path)
+    state.save()
     strategy = make_strategy()
     state.check_workers(strategy)
     # A run of one process asks no other.
     assert not numbers_of_workers
     monkeypatch.setattr(strategies, "is_multi_host", lambda strategy: True)
     # Three workers one after the other, in one process: two alike, and one
-    # that has read another example, has another weight, or another step.
+    # that has read another example, has another weight or moment, or another
+    # step.
     state.check_workers(strategy)
     state.check_workers(strategy)
     assert len(numbers_of_workers) == 1
@@ -285,17 +291,19 @@ def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
         state.check_workers(strategy)
 
     check_as_another_worker()
-    bias = state.model.masked_lm_head.output_bias
+    alike = numbers_of_workers[:2]
     for change in (
         lambda: setattr(state, "example", 1),
-        lambda: bias.assign(bias + 1e-6),
+        lambda: nudge(state.model.masked_lm_head.output_bias),
+        lambda: nudge(state.optimizer._velocities[3]),
         lambda: setattr(state, "step", 60),
     ):
-        del numbers_of_workers[2:]
+        state.restore()
+        numbers_of_workers[:] = alike
         change()
         with pytest.raises(
             ValueError,
             match=r"`output_dir` must be a folder that they share, .*"
-            r"step 0 \(weights \w+\) at worker 0, 1; step \d+ .* worker 2\.",
+            r"step 0 \(state \w+\) at worker 0, 1; step \d+ .* worker 2\.",
         ):
             check_as_another_worker()

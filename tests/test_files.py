@@ -162,3 +162,31 @@ def test_the_end_is_sought_from_there(folder):
         assert stream.read(1) == b"e"
         assert stream.seek(-3, os.SEEK_CUR) == 2
         assert stream.read() == b"cdef"
+
+
+def make_pipe(path):
+    os.mkfifo(path)
+
+
+def link_device(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [make_pipe, link_device])
+def test_a_bounded_file_is_no_pipe_and_no_device(tmp_path, make):
+    path = tmp_path / "a.json"
+    make(path)
+    match = r"a\.json: must be a file, and no pipe or device"
+    with pytest.raises(ValueError, match=match):
+        files.read_json(path, max_bytes=9)
+    with pytest.raises(ValueError, match=match), files.local_copy(path):
+        pass
+
+
+def test_a_file_that_tells_no_size_has_a_largest_size():
+    # Linux makes its text while it is read.
+    path = "/proc/self/status"
+    assert os.path.getsize(path) == 0
+    with pytest.raises(ValueError, match=f"{path}: must hold at most 9 bytes"):
+        files.read_bytes(path, max_bytes=9)
+    assert files.read_bytes(path).startswith(b"Name:")

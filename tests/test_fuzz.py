@@ -54,13 +54,18 @@ def fuzz(num_examples, **strategies):
 
 
 def read(function, *args):
-    """Returns what a function does, or None where it raises `ValueError`."""
+    """Returns what a function does, or None where it raises `ValueError`.
+
+    The error names the file or the folder, which is the first argument.
+    """
     tracemalloc.start()
     start = time.process_time()
     try:
         return function(*args)
     except ValueError as error:
         assert len(str(error)) < 10_000
+        if isinstance(args[0], (str, os.PathLike)):
+            assert os.fspath(args[0]) in str(error)
         # Python's own say so; ours begin with the file.
         assert not isinstance(error, UnicodeError)
         return None
@@ -184,7 +189,7 @@ def read_folder(folder):
         reader.parts_of(checkpoint)
         _ = checkpoint.num_labels, checkpoint.classifier_dropout
         model_folder.check_vocabulary(folder, checkpoint.config)
-        hugging_face.label_names(checkpoint.config_values)
+        hugging_face.label_names(checkpoint.config_values, folder)
     return checkpoint.config
 
 
@@ -202,6 +207,7 @@ def test_config_json(folder, data):
     with Replaced(folder / "config.json", data):
         config = read(read_folder, str(folder))
         assert config is None or isinstance(config, BertConfig)
+        read(source.read, str(folder))
 
 
 @fuzz(
@@ -223,6 +229,15 @@ TASKS = (
     },
     {"family": "tagging", "scheme": "bio", "labels": ["O", "B-x"]},
     {"family": "multiple_choice", "num_choices": 4},
+    {
+        "family": "squad",
+        "version_2_with_negative": True,
+        "doc_stride": 8,
+        "max_query_length": 4,
+        "n_best_size": 5,
+        "max_answer_length": 3,
+        "null_score_diff_threshold": 0.5,
+    },
 )
 
 
@@ -252,18 +267,16 @@ TOKENIZER = {
 
 
 @fuzz(70, data=json_bytes(TOKENIZER))
-def test_tokenizer_json(tmp_path_factory, data):
-    folder = tmp_path_factory.getbasetemp()
-    with Replaced(folder / "tokenizer.json", data):
-        read(tokenizer_files.read_vocabulary, folder)
-        read(tokenizer_files.read_settings, folder)
+def test_tokenizer_json(tmp_path, data):
+    with Replaced(tmp_path / "tokenizer.json", data):
+        read(tokenizer_files.read_vocabulary, tmp_path)
+        read(tokenizer_files.read_settings, tmp_path)
 
 
 @fuzz(40, data=json_bytes({"do_lower_case": True, "model_max_length": 9}))
-def test_tokenizer_config_json(tmp_path_factory, data):
-    folder = tmp_path_factory.getbasetemp()
-    with Replaced(folder / "tokenizer_config.json", data):
-        settings = read(tokenizer_files.read_settings, folder) or {}
+def test_tokenizer_config_json(tmp_path, data):
+    with Replaced(tmp_path / "tokenizer_config.json", data):
+        settings = read(tokenizer_files.read_settings, tmp_path) or {}
         assert settings.get("do_lower_case", True) in (True, False)
         assert int(settings.get("model_max_length", 1)) >= 0
 
@@ -336,8 +349,8 @@ PIECES = [
 
 
 @fuzz(70, data=lines_bytes(list(peer.TOKENS), PIECES))
-def test_vocab_txt(tmp_path_factory, data):
-    path = tmp_path_factory.getbasetemp() / "vocab.txt"
+def test_vocab_txt(tmp_path, data):
+    path = tmp_path / "vocab.txt"
     path.write_bytes(data)
     vocabulary = read(vocabulary_lib.load_vocabulary, path)
     if vocabulary is not None:
@@ -351,8 +364,22 @@ def test_vocab_txt(tmp_path_factory, data):
     data=lines_bytes(["sentence\tlabel", "good\t1", "bad\t0"], PIECES),
     name=st.sampled_from(["tsv", "regression", "cola", "sst-2", "mrpc", "qqp"]),
 )
-def test_tsv(tmp_path_factory, data, name):
-    path = tmp_path_factory.getbasetemp() / "train.tsv"
+def test_tsv(tmp_path, data, name):
+    read_table(tmp_path / "train.tsv", data, name)
+
+
+@fuzz(
+    100,
+    data=lines_bytes(
+        ["sentence,label", "good,1", '"a, ""b""", 0', '"a', 'b",1', ""], PIECES
+    ),
+    name=st.sampled_from(["tsv", "tsv", "regression", "sst-2"]),
+)
+def test_csv(tmp_path, data, name):
+    read_table(tmp_path / "train.csv", data, name)
+
+
+def read_table(path, data, name):
     path.write_bytes(data)
     if name == "tsv":
         task = glue_files.tsv_task(("sentence",), "label", labels=("0", "1"))
@@ -375,9 +402,8 @@ def test_tsv(tmp_path_factory, data, name):
         [(0, -1), (0, None), (-1, 0), (1, 2), (5, -5), ("a", "b")]
     ),
 )
-def test_conll(tmp_path_factory, data, columns):
-    folder = tmp_path_factory.getbasetemp()
-    path = folder / "train.conll"
+def test_conll(tmp_path, data, columns):
+    path = tmp_path / "train.conll"
     path.write_bytes(data)
     examples = read(tagging_files.read_columns, path, *columns)
     if examples is None:
@@ -385,7 +411,9 @@ def test_conll(tmp_path_factory, data, columns):
     assert sum(examples.row_lengths) == len(examples.words) > 0
     if examples.tags is not None:
         examples.warn_of_breaches("bio")
-        tagging_files.write_predictions(folder / "out", examples, examples.tags)
+        tagging_files.write_predictions(
+            tmp_path / "out", examples, examples.tags
+        )
 
 
 SQUAD = {
@@ -426,8 +454,8 @@ SQUAD = {
     may_lack_answer=st.booleans(),
     is_training=st.booleans(),
 )
-def test_squad_json(tmp_path_factory, data, may_lack_answer, is_training):
-    path = tmp_path_factory.getbasetemp() / "squad.json"
+def test_squad_json(tmp_path, data, may_lack_answer, is_training):
+    path = tmp_path / "squad.json"
     path.write_bytes(data)
     examples = read(squad_files.read_squad, path, may_lack_answer, is_training)
     for index, start in enumerate(examples.answer_starts if examples else ()):
@@ -452,8 +480,8 @@ def test_squad_json(tmp_path_factory, data, may_lack_answer, is_training):
     suffix=st.sampled_from([".csv", ".tsv", ".jsonl"]),
     has_labels=st.booleans(),
 )
-def test_choices(tmp_path_factory, data, suffix, has_labels):
-    path = tmp_path_factory.getbasetemp() / f"train{suffix}"
+def test_choices(tmp_path, data, suffix, has_labels):
+    path = tmp_path / f"train{suffix}"
     path.write_bytes(data)
     examples = read(multiple_choice_files.read_choices, path, has_labels)
     assert examples is None or len(examples) == len(examples.choices) > 0

@@ -1,7 +1,9 @@
 """The tasks: their files, losses, decoding and what task.json says."""
 
+import csv
 import dataclasses
 import json
+import time
 
 import numpy as np
 import pytest
@@ -234,17 +236,60 @@ def test_a_csv_is_read_by_its_own_rules(tmp_path):
             tsv.read_tsv(path, tsv_file, YES_NO)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blank_lines_at_the_end_of_a_csv_are_no_rows(tmp_path, end):
+    tsv_file = glue_files.named_columns(["t"], "c")["train"]
+    path = write(tmp_path / "train.csv", "t,c", "a,no", "", "", end=end)
+    assert tsv.read_tsv(path, tsv_file, YES_NO).texts == (["a"],)
+    write(path, "t,c", "a,no", "", "b,no", end=end)
+    with pytest.raises(ValueError, match="line 3: a row must have 2 col.*: 0"):
+        tsv.read_tsv(path, tsv_file, YES_NO)
+
+
+def test_a_field_of_a_csv_may_be_long(tmp_path):
+    tsv_file = glue_files.named_columns(["t"], "c")["train"]
+    text = "long, " * 40_000
+    path = write(tmp_path / "train.csv", "t,c", "a,no", f'"{text}",yes')
+    before = csv.field_size_limit()
+    examples = tsv.read_tsv(path, tsv_file, YES_NO)
+    assert examples.texts == (["a", text],)
+    # That of others is as it was.
+    assert csv.field_size_limit() == before
+    with pytest.raises(csv.Error):
+        list(csv.reader([text + "x" * before]))
+
+
+def test_many_classes_are_read_in_little_time(tmp_path):
+    names = [f"class {index}" for index in range(20_000)]
+    path = write(
+        tmp_path / "train.tsv", "t\tc", *(f"a\t {name}" for name in names)
+    )
+    tsv_file = glue_files.named_columns(["t"], "c")["train"]
+    task = glue_files.tsv_task(["t"], "c", names).task
+    start = time.process_time()
+    examples = tsv.read_tsv(path, tsv_file, task)
+    assert time.process_time() - start < 2
+    assert examples.labels.tolist() == list(range(20_000))
+    write(path, "t\tc", "a\tnone")
+    with pytest.raises(ValueError, match=r"class 0, .*20,000 in all") as error:
+        tsv.read_tsv(path, tsv_file, task)
+    assert len(str(error.value)) < 1000
+
+
 def test_a_tsv_that_looks_like_a_csv_is_told(tmp_path, caplog):
     path = write(
-        tmp_path / "dev.tsv", "text\tclass", '"a ""b"""\tno', '"a" b "c"\tno'
+        tmp_path / "dev.tsv", "text\tclass", '"a ""b"""\tno', '"a" b "c"\tyes'
     )
     tsv_file = tsv.TsvFile(
         name="dev.tsv", text_columns=("text",), label_column="class"
     )
     with caplog.at_level("INFO", logger="absl"):
+        tsv.find_labels(path, tsv_file)
+        # Once a file.
+        assert not caplog.text
         examples = tsv.read_tsv(path, tsv_file, YES_NO)
     assert examples.texts == (['"a ""b"""', '"a" b "c"'],)
-    assert "dev.tsv: 1 rows have fields in quotation marks" in caplog.text
+    assert "dev.tsv: 1 of the rows has fields in" in caplog.text
 
 
 def test_blanks_round_labels_are_left_out_and_counted(tmp_path, caplog):
@@ -255,7 +300,8 @@ def test_blanks_round_labels_are_left_out_and_counted(tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         assert tsv.find_labels(path, tsv_file) == ("no", "yes")
         assert tsv.read_tsv(path, tsv_file, YES_NO).labels.tolist() == [0, 0, 1]
-    assert caplog.text.count("2 labels had blanks around them") == 2
+    # Once a file.
+    assert caplog.text.count("took off the blanks around 2 of the labels") == 1
     # A model that was tuned to classes with blanks keeps them.
     task = dataclasses.replace(YES_NO, labels=(" no", "no", "yes"))
     assert tsv.read_tsv(path, tsv_file, task).labels.tolist() == [1, 0, 2]
@@ -342,6 +388,23 @@ def test_tsv_task_finds_its_labels(tmp_path):
     task_files = glue_files.tsv_task(["t"], "class", labels)
     assert task_files.task.kind == "classification"
     assert task_files.read(tmp_path, "train").labels.tolist() == [1, 0]
+
+
+def test_a_csv_is_taken_where_there_is_no_tsv(tmp_path):
+    task_files = glue_files.tsv_task(["t"], "c", ("no", "yes"))
+    write(tmp_path / "train.csv", "t,c", '"a, b",yes')
+    write(tmp_path / "dev.tsv", "t\tc", "a, b\tno")
+    task_files.check(tmp_path, ("train", "dev"))
+    assert task_files.read(tmp_path, "train").texts == (["a, b"],)
+    assert task_files.read(tmp_path, "dev").labels.tolist() == [0]
+    with pytest.raises(ValueError, match=r"no file .*test\.tsv"):
+        task_files.read(tmp_path, "test")
+    write(tmp_path / "dev.csv", "t,c", "a,no")
+    with pytest.raises(ValueError, match=r"dev\.tsv: .* beside .*dev\.csv"):
+        task_files.read(tmp_path, "dev")
+    # GLUE's files are of one form.
+    cola = glue_files.glue_task("CoLA")
+    assert cola.path(tmp_path, "train") == str(tmp_path / "train.tsv")
 
 
 def test_tsv_task_of_numbers(tmp_path):

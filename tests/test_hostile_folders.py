@@ -117,6 +117,38 @@ def test_a_wrong_configuration_is_one_short_line(folder, key, value):
     assert len(line) < 1000 and line.count("config.json") == 1
 
 
+@pytest.mark.parametrize("architecture", ["Sequence", "Token"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        *([0, 1, 2, 3], ["a", "", "c", "d"], ["a", "b", "b", "a"]),
+        *([None] * 4, list(range(20_000)), ["x" * 10**6, *"xx"]),
+        {"1": "a", "2": "b", "3": "c", "4": "d"},
+        {f"{index}0": "x" for index in range(20_000)},
+    ],
+    ids=lambda names: str(names)[:20],
+)
+def test_wrong_names_of_classes_are_one_short_line(
+    tmp_path, architecture, names
+):
+    if isinstance(names, list):
+        names = {str(index): name for index, name in enumerate(names)}
+    tensors = peer.tensors(f"BertFor{architecture}Classification") | {
+        "classifier.weight": np.zeros([len(names), 12], np.float32),
+        "classifier.bias": np.zeros([len(names)], np.float32),
+    }
+    peer.write_folder(
+        tmp_path,
+        f"BertFor{architecture}Classification",
+        tensors,
+        id2label=names,
+    )
+    with pytest.raises(ValueError, match=r"config\.json") as error:
+        source_lib.read(tmp_path)
+    (line,) = str(error.value).splitlines()
+    assert len(line) < 1000 and line.count("config.json") == 1
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [
@@ -248,7 +280,17 @@ def test_a_tied_tensor_without_values_is_left_over(tmp_path):
 def test_a_model_answers_beside_a_damaged_optimizer(folder):
     path = folder / "optimizer.safetensors"
     path.write_bytes(b"no file of tensors")
-    checkpoints.load(folder, BertEncoder)
+    # Nor does the note beside a buffer open it.
+    buffer = "bert.embeddings.position_ids"
+    tensors = peer.tensors("BertForTokenClassification")
+    peer.write_folder(
+        folder,
+        "BertForTokenClassification",
+        tensors | {buffer: np.arange(9)[None]},
+        id2label={"0": "O", "1": "B-x", "2": "I-x", "3": "B-y"},
+    )
+    model = checkpoints.load(folder, BertEncoder)
+    assert buffer in model.coverage_report.names("left over")
     starting_point.find(str(folder))
     match = r"optimizer\.safetensors: is truncated"
     with pytest.raises(ValueError, match=match):
@@ -256,14 +298,13 @@ def test_a_model_answers_beside_a_damaged_optimizer(folder):
     # Nor does it bring weights of its own.
     name = "bert.encoder.layer.1.output.dense.bias"
     write_weights(path, {name: entry([12], (0, 48))}, b"0" * 48)
-    right = peer.tensors("BertForTokenClassification")[name]
     model = checkpoints.load(folder, BertEncoder)
     (found,) = (
         variable
         for variable in model.weights
         if variable.path.endswith("layer_1/output/bias")
     )
-    np.testing.assert_array_equal(found, right)
+    np.testing.assert_array_equal(found, tensors[name])
     with pytest.raises(ValueError, match=f"{name} is none of an optimizer's"):
         checkpoints.convert(folder, folder / "out", "bert_tf")
 

@@ -353,6 +353,18 @@ def test_bad_records_beyond_the_first_are_clear_errors(tmp_path, kind, message):
             _ = records.num_examples
 
 
+def test_a_file_that_is_cut_in_a_header_is_not_counted(tmp_path):
+    reference.write_records(
+        tmp_path / "a.tfrecord", reference.pretraining_arrays(6)
+    )
+    records = make_records(tmp_path)
+    data = (tmp_path / "a.tfrecord").read_bytes()
+    (tmp_path / "a.tfrecord").write_bytes(data + data[:5])
+    message = f"a.tfrecord: the record at byte {len(data)} is damaged or cut"
+    with pytest.raises(ValueError, match=message):
+        _ = records.num_examples
+
+
 def flip_byte(path, place):
     data = bytearray(path.read_bytes())
     data[place] ^= 1

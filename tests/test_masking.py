@@ -292,10 +292,12 @@ def test_spans_are_whole_words_up_to_the_limit():
 
 
 # The first span's length in words, from 1 to 10 (Joshi et al. 2020).
-SPAN_LENGTHS = [0.2 * 0.8**n / (1 - 0.8**10) for n in range(10)]
+def span_lengths(p):
+    """Returns the shares of spans of 1 to 10 words, geometric and cut."""
+    return [p * (1 - p) ** n / (1 - (1 - p) ** 10) for n in range(10)]
 
 
-def probability_of(words, num_words):
+def probability_of(words, num_words, p=0.2):
     """Returns how likely these words are the ones that spans choose.
 
     A span begins at a word that is not chosen, each as likely as another, and
@@ -304,8 +306,10 @@ def probability_of(words, num_words):
     Args:
         words: The numbers of all words that are chosen.
         num_words: Words of the sentence.
+        p: Of the geometric distribution of the spans' lengths.
     """
     words = frozenset(words)
+    lengths = span_lengths(p)
 
     @functools.cache
     def finish(chosen):
@@ -313,7 +317,7 @@ def probability_of(words, num_words):
             return 1.0
         total = 0.0
         for anchor in words - chosen:
-            for length, share in enumerate(SPAN_LENGTHS, 1):
+            for length, share in enumerate(lengths, 1):
                 span = range(anchor, min(anchor + length, num_words))
                 new = [word for word in span if word not in chosen]
                 after = chosen.union(new[: len(words) - len(chosen)])
@@ -349,6 +353,15 @@ def test_spans_have_geometric_lengths_and_begin_anywhere():
     observed = [found[words] for words in sets]
     test = scipy.stats.chisquare(observed, np.multiply(expected, 20_000))
     assert test.pvalue > 0.001
+
+    def log_likelihood(p):
+        return np.dot(
+            observed, np.log([probability_of(words, 9, p) for words in sets])
+        )
+
+    # Nearby values of p, which the test above passes, are less likely by far.
+    for p in (0.18, 0.22):
+        assert log_likelihood(0.2) - log_likelihood(p) > 5
 
 
 def test_spans_are_of_ten_words_at_most():

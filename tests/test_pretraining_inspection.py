@@ -235,6 +235,22 @@ def test_cut_file_is_refused(examples, tmp_path):
         list(inspection.read([str(path)]))
 
 
+@pytest.mark.parametrize("num_bytes", [1, 11])
+def test_file_that_is_cut_in_a_header_is_refused(examples, tmp_path, num_bytes):
+    path = tmp_path / "x.tfrecord"
+    records.write(str(path), [records.serialize(examples)])
+    data = path.read_bytes()
+    assert len(list(inspection.read([str(path)]))) == 1
+    # The beginning of a header: TensorFlow takes it for the end.
+    path.write_bytes(data + data[:num_bytes])
+    match = f"x.tfrecord: the record at byte {len(data)} is damaged or cut"
+    with pytest.raises(ValueError, match=match):
+        list(inspection.read([str(path)]))
+    path.write_bytes(data[:num_bytes])
+    with pytest.raises(ValueError, match="the record at byte 0 is damaged"):
+        list(inspection.read([str(path)]))
+
+
 def test_dtype_of_tensors_is_the_records(examples, tmp_path):
     path = str(tmp_path / "x.tfrecord")
     records.write(path, [records.serialize(examples)])

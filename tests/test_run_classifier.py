@@ -1,5 +1,6 @@
 """run_classifier from files to files, as a subprocess."""
 
+import csv
 import json
 import re
 
@@ -190,9 +191,11 @@ def test_any_tsv_from_a_model_folder(tmp_path, release, run_program):
         [str(i), text, ("sales", "law", "it")[i % 3]]
         for i, text in enumerate(sentences(9, 7))
     ]
-    write_tsv(data, "train", rows, header)
+    # One of them with commas.
     write_tsv(data, "dev", rows[:4], header)
     write_tsv(data, "test", [row[1::-1] for row in rows], header[1::-1])
+    with (data / "train.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([header, *rows])
     flags = (
         *release,
         "--task_name=tsv",

@@ -19,10 +19,10 @@ from google.protobuf import message_factory
 from google.protobuf import text_format
 from google.protobuf import wrappers_pb2
 
+from bert_tf.serving import check
 from bert_tf.serving import requests
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
-from bert_tf.serving import source as source_lib
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "export" / "serving"
 FILES = ("cpu", "gpu", "varying")
@@ -146,8 +146,13 @@ def join(parts):
 @functools.cache
 def requests_of(kind, signature):
     """Returns requests of one, two and one rows, of different lengths."""
-    source = source_lib.read(serving_models.model_dir(kind))
+    source = check.source_of(
+        serving_models.exported(kind), serving_models.model_dir(kind)
+    )
     strings = [b"the quick", b"lorem, a longer one", b"x", b"b " * 30]
+    if kind == "fill_mask":
+        # None has as many masks as the next.
+        strings = [b"[MASK] " * row + text for row, text in enumerate(strings)]
     texts = [
         tuple(
             strings[(row + column) % len(strings)]
@@ -161,16 +166,26 @@ def requests_of(kind, signature):
     ]
 
 
-@pytest.mark.parametrize("file", ["cpu", "gpu"])
 @pytest.mark.parametrize(
-    "kind, signature",
+    "kind, signature, file",
     [
-        ("pair", "serving_default"),
-        ("pair", "ids_examples"),
-        ("pair", "classify"),
-        ("choice", "examples"),
-        ("choice", "ids_examples"),
-        ("encoder", "ids_examples"),
+        *(
+            (*way, file)
+            for file in ("cpu", "gpu")
+            for way in (
+                ("pair", "serving_default"),
+                ("pair", "ids_examples"),
+                ("pair", "classify"),
+                ("choice", "examples"),
+                ("choice", "ids_examples"),
+            )
+        ),
+        ("regression", "regress", "gpu"),
+        ("embedding", "examples", "gpu"),
+        ("encoder", "ids_examples", "varying"),
+        ("squad", "serving_default", "varying"),
+        ("tagger", "serving_default", "varying"),
+        ("fill_mask", "serving_default", "varying"),
     ],
 )
 def test_merged_requests_get_their_own_answers(kind, signature, file):
@@ -331,3 +346,58 @@ def test_examples_whose_features_do_not_fit_are_refused(features):
         tf.function(signatures.parse_ids, autograph=False)(
             tf.constant([good, example(**features)]), 4, 2
         )
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        # A row of two ids, and then one of four.
+        {"input_ids": [2, 3, 2, 5, 6, 3], "input_mask": [1] * 6},
+        {"input_ids": [2, 5, 2, 5], "input_mask": [1, 1, 0, 0]},
+        {"input_ids": [2, 5, 2, 5], "input_mask": [1, 1, 2, 1]},
+        {
+            "input_ids": [2, 5, 3, 2, 5, 3],
+            "input_mask": [1, 1, 1, 1, 0, 1],
+        },
+    ],
+)
+def test_rows_of_choices_that_are_cut_across_are_refused(features):
+    num_ids = len(features["input_ids"])
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"an Example with choices must begin with one id.*\[\[2 ",
+    ):
+        tf.function(signatures.parse_ids, autograph=False)(
+            tf.constant(
+                [
+                    example(
+                        input_ids=[2, 2], input_mask=[1, 1], segment_ids=[0, 0]
+                    ),
+                    example(**features, segment_ids=[0] * num_ids),
+                ]
+            ),
+            4,
+            2,
+        )
+
+
+def test_joined_rows_of_choices_are_not_answered():
+    answer = serving_models.loaded("choice").signatures["ids_examples"]
+    rows = [[2] + [7] * (length - 2) + [3] for length in (5, 6, 7)]
+    ids = [token for row in rows for token in row]
+    padded = [token for row in rows for token in row + [0] * (7 - len(row))]
+    joined, good = (
+        tf.constant(
+            [
+                example(
+                    input_ids=each,
+                    input_mask=[int(token > 0) for token in each],
+                    segment_ids=[0] * len(each),
+                )
+            ]
+        )
+        for each in (ids, padded)
+    )
+    assert answer(examples=good)["probabilities"].shape == (1, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="with zeros"):
+        answer(examples=joined)

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -15,10 +17,14 @@ from tensorflow.core.protobuf import saved_model_pb2
 from bert_tf.serving import caller
 from bert_tf.serving import check
 from bert_tf.serving import chunks
+from bert_tf.serving import fill_mask as fill_mask_lib
+from bert_tf.serving import progress
 from bert_tf.serving import report
 from bert_tf.serving import saved_model
 from bert_tf.serving import source as source_lib
 from bert_tf.serving import texts as texts_lib
+from bert_tf.tasks import fill_mask
+from bert_tf.text.preprocessor import Preprocessor
 
 
 def test_a_small_difference_is_found_and_placed():
@@ -115,6 +121,28 @@ def test_all_signatures_of_an_equal_export_are_equal(compare):
     assert all(comparison.is_equal for comparison in found.values())
 
 
+def test_a_long_comparison_says_how_far_it_is(compare, monkeypatch, caplog):
+    batches = [TEXTS[:1]] * 5
+    monkeypatch.setattr(check, "make_batches", lambda texts: batches)
+
+    def notes():
+        return [line for line in caplog.messages if ": text " in line]
+
+    # Made before: TensorFlow sets the level when it saves.
+    serving_models.loaded("pair")
+    with caplog.at_level("INFO", "absl"):
+        compare("pair", TEXTS[:5])
+        assert notes() == []
+        # Ten seconds from one look at the clock to the next.
+        clock = itertools.count(step=10.0)
+        monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+        compare("pair", TEXTS[:5])
+    assert notes() == [
+        "Preparing the check: text 3 of 5 (0m30s)",
+        "Comparing answers: text 3 of 5 (0m30s)",
+    ]
+
+
 def test_a_missing_output_is_a_difference(compare):
     def change(name, answers):
         if name == "examples":
@@ -160,6 +188,27 @@ def test_a_wrong_second_chunk_is_a_difference(compare):
 
     found = compare("pair", TEXTS, change)
     assert not any(comparison.is_equal for comparison in found.values())
+
+
+@pytest.mark.parametrize("max_seq_length", [19, 64, 128, 512])
+def test_a_batch_has_masks_of_more_than_a_chunk(max_seq_length):
+    preprocessor = Preprocessor.from_folder(
+        serving_models.model_dir("pretrainer"), max_seq_length
+    )
+    servable = fill_mask_lib.FillMask()
+    batches = check.make_batches(servable.hard_texts(1))
+    counts = [
+        np.count_nonzero(
+            fill_mask.find_masks(
+                servable.encode(preprocessor, batch), preprocessor.vocabulary
+            )
+        )
+        for batch in batches
+    ]
+    chunk_size = fill_mask_lib._MASKS_OF_CHUNK
+    assert any(
+        count > chunk_size and count % chunk_size != 0 for count in counts
+    )
 
 
 @pytest.mark.parametrize(
@@ -307,12 +356,53 @@ def test_a_process_that_hangs_is_an_error_of_one_line(tmp_path):
         os.kill(pid, 0)
 
 
+@pytest.mark.parametrize("then", ["wait", "exit 0"])
+def test_what_a_wrapper_started_ends_with_it(tmp_path, then):
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/sh\nsleep 300 & echo $! > {tmp_path}/pid; {then}"
+    )
+    python.chmod(0o755)
+    with pytest.raises(ValueError, match="/servable"):
+        caller.call("/servable", [], str(python), timeout_seconds=0.5)
+    assert is_over(int((tmp_path / "pid").read_text()))
+
+
+def test_an_interrupt_ends_the_process(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nsleep 300 & echo $! > {tmp_path}/pid; wait")
+    python.chmod(0o755)
+
+    def interrupt(*_):
+        while not (tmp_path / "pid").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(caller, "_wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        caller.call("/servable", [], str(python))
+    assert is_over(int((tmp_path / "pid").read_text()))
+
+
+def is_over(pid):
+    """Returns whether a process ends within some seconds."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        # Who was left by its parent may stay as a zombie, without a parent that
+        # asks.
+        status = pathlib.Path(f"/proc/{pid}/stat")
+        if not status.exists() or status.read_text().split()[2] == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def test_a_process_that_says_nothing_is_an_error():
     with pytest.raises(ValueError, match="could not be loaded and called"):
         caller.call("/servable", [], python="true")
 
 
-def test_the_time_limit_is_that_of_one_answer(tmp_path, monkeypatch):
+def test_the_time_limit_is_that_of_one_answer(tmp_path, monkeypatch, caplog):
     answers = tmp_path / "answers"
     clock = iter(range(100))
     monkeypatch.setattr(caller.time, "monotonic", lambda: next(clock))
@@ -325,8 +415,12 @@ def test_the_time_limit_is_that_of_one_answer(tmp_path, monkeypatch):
                 answers.write_bytes(b"x" * len(waits))
             raise subprocess.TimeoutExpired("python", timeout)
 
-    caller._wait(Process(), str(answers), 5)
-    assert len(waits) == 25
+    with caplog.at_level("INFO", "absl"):
+        caller._wait(Process(), "/servable", str(answers), 15)
+    assert len(waits) == 35
+    assert caplog.messages == [
+        "/servable is asked: 0.0 MB of answers (0m30s)",
+    ]
 
 
 def test_another_process_that_fails_is_an_error_with_its_last_words():
@@ -412,6 +506,21 @@ def test_spans_are_shown_with_their_characters():
     table = report.answers_table([(b"Anna",), (b"x",)], found).splitlines()
     assert table[1].split() == ["Anna", "per", "0-4", "0.500"]
     assert table[2].split() == ["x"]
+
+
+@pytest.mark.parametrize("is_cut", [[False, True], [False, False]])
+def test_texts_that_were_cut_are_shown(is_cut):
+    found = {
+        "num_entities": np.array([0, 0]),
+        **dict.fromkeys(("labels", "starts", "limits", "scores"), [[], []]),
+        "is_cut": np.array(is_cut),
+    }
+    table = report.answers_table([(b"Anna",), (b"x",)], found).splitlines()
+    assert [line.split() for line in table] == [
+        ["text", "entities"] + ["cut"] * any(is_cut),
+        ["Anna"],
+        ["x"] + ["cut"] * any(is_cut),
+    ]
 
 
 def test_answers_need_a_saved_model_that_takes_text():

@@ -16,6 +16,7 @@ from bert_tf.serving import allowed_ops
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving import source as source_lib
+from bert_tf.serving.fill_mask import FillMask
 
 
 def tree(folder):
@@ -146,6 +147,72 @@ def test_a_claimed_version_is_refused_at_once(fast_save):
         export_to(export_dir, version=7)
     assert fast_save == []
     assert export_to(export_dir).path == f"{export_dir}/8"
+
+
+@pytest.mark.parametrize(
+    "model, bounds, message",
+    [
+        (
+            "squad",
+            {"max_text_bytes": 9, "max_windows": 2},
+            "`max_text_bytes` and `max_windows` must not .* max_windows=2",
+        ),
+        ("pretrainer", {"max_masks": 2, "max_text_bytes": 9}, "^`max_text_b"),
+    ],
+)
+def test_bounds_of_texts_are_refused_where_none_are_taken(
+    tmp_path, fast_save, model, bounds, message
+):
+    def export_ids(bounds):
+        is_pretrainer = model == "pretrainer"
+        return exporter.export(
+            serving_models.model_dir(model),
+            tmp_path / "name",
+            contents="ids",
+            servable=FillMask() if is_pretrainer else None,
+            bounds=bounds,
+            is_checked=False,
+        )
+
+    with pytest.raises(ValueError, match=message):
+        export_ids(bounds)
+    assert fast_save == []
+    export_ids({key: bounds[key] for key in bounds if key == "max_masks"})
+    ((source, _),) = fast_save
+    assert source.servable.bounds.get("max_masks", 2) == 2
+
+
+def test_a_time_limit_of_no_check_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="timeout_seconds=5"):
+        export(tmp_path, timeout_seconds=5)
+    assert not (tmp_path / "name").exists()
+
+
+def test_what_killed_exporters_left_is_named_and_stays(
+    export_dir, fast_save, caplog
+):
+    is_local = "ram:" not in export_dir
+    folders = [".export.abc", ".export.x_1"] if is_local else ["3", "007"]
+    for name in folders:
+        files.write_text(f"{export_dir}/{name}/variables/data", "half")
+    # Neither a version, nor one that is being copied, nor another folder.
+    files.write_text(f"{export_dir}/4/saved_model.pb", "")
+    files.write_text(f"{export_dir}/notes/a", "")
+    files.write_text(f"{export_dir}/.6.{uuid.uuid4().hex}.claim", "")
+    if not is_local:
+        files.write_text(f"{export_dir}/6/variables/data", "half")
+    with caplog.at_level("WARNING", "absl"):
+        export_to(export_dir)
+    (line,) = (each for each in caplog.messages if "killed" in each)
+    assert f"{export_dir}: no whole versions: {', '.join(folders)}. " in line
+    for name in folders:
+        assert files.exists(f"{export_dir}/{name}/variables/data")
+    caplog.clear()
+    for name in folders:
+        files.remove(f"{export_dir}/{name}")
+    with caplog.at_level("WARNING", "absl"):
+        export_to(export_dir)
+    assert not any("killed" in each for each in caplog.messages)
 
 
 def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):

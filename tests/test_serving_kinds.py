@@ -397,6 +397,27 @@ def test_a_version_that_another_exporter_removes_too(tmp_path, monkeypatch):
     assert files.list_folder(tmp_path) == ["2"]
 
 
+def test_a_version_that_cannot_be_removed_is_named(
+    tmp_path, monkeypatch, caplog
+):
+    make_versions(tmp_path, [1, 2, 3])
+    remove, pauses = files.remove, []
+
+    def remove_but_one(path):
+        if path.endswith("/1"):
+            raise FileNotFoundError(path)
+        remove(path)
+
+    monkeypatch.setattr(files, "remove", remove_but_one)
+    monkeypatch.setattr(saved_model.time, "sleep", pauses.append)
+    with caplog.at_level("WARNING", "absl"):
+        assert saved_model.prune(tmp_path, 1, keep=3) == [2]
+    (line,) = caplog.messages
+    assert line.startswith(f"{tmp_path}/1 is an old version")
+    assert 5 < sum(pauses) < 60
+    assert files.list_folder(tmp_path) == ["1", "3"]
+
+
 def read_texts(path, kind, task_name=None, text_features=("text",)):
     task = serving_models.PAIR_TASK if kind == "pair" else None
     if task_name:
@@ -420,24 +441,41 @@ def test_development_sets_are_read_as_the_task_reads_them(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_bytes("q\tclass\tlabel\tsentence 1\n1\tB\tja\tÄ\n".encode())
     assert read_texts(path, "pair") == [("Ä".encode(), b"B")]
-    path.write_bytes(b"a\tb\n\xff\t\n")
-    assert read_texts(path, "pair") == [(b"a", b"b"), (b"\xff", b"")]
     pair = ("sentence1", "sentence2")
-    assert read_texts(path, "glue", "mrpc", pair)[1] == (b"\xff", b"")
     path.write_bytes(b"Quality\t1\t2\t1 String\t2 String\n0\t7\t8\tA\tB\n")
     assert read_texts(path, "glue", "mrpc", pair) == [(b"A", b"B")]
     path.write_bytes(b"gj04\t1\t\tOur friends.\n")
     assert read_texts(path, "glue", "cola", ("sentence",)) == [
         (b"Our friends.",)
     ]
-    path.write_bytes(b"one text\nand\tanother\n")
-    assert read_texts(path, "encoder") == [(b"one text",), (b"and\tanother",)]
+    # MRPC's test set is called so.
+    path = tmp_path / "msr_paraphrase_test.txt"
+    path.write_bytes(b"Quality\t1\t2\t1 String\t2 String\n0\t7\t8\tA\tB\n")
+    assert read_texts(path, "glue", "mrpc", pair) == [(b"A", b"B")]
+
+
+def test_files_of_other_names_have_a_text_a_line(tmp_path):
+    path = tmp_path / "dev.txt"
+    path.write_bytes(b"a\tb\n\xff\t\n")
+    assert read_texts(path, "pair") == [(b"a", b"b"), (b"\xff", b"")]
+    pair = ("sentence1", "sentence2")
+    assert read_texts(path, "glue", "mrpc", pair)[1] == (b"\xff", b"")
+    # Also where a first line looks like a header.
+    path.write_bytes(b"class\tsentence 1\na\tb\n")
+    assert read_texts(path, "pair") == [(b"class", b"sentence 1"), (b"a", b"b")]
+    path.write_bytes(b"text\tlabel\nand\tanother\n")
+    assert read_texts(path, "encoder") == [
+        (b"text\tlabel",),
+        (b"and\tanother",),
+    ]
 
 
 def test_columns_of_texts_are_found_by_the_header(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_bytes('\ufefftext\tlabel\nÄ "b"\tja\n'.encode())
     assert read_texts(path, "encoder") == [('Ä "b"'.encode(),)]
+    path.write_bytes(b"text\none\n")
+    assert read_texts(path, "encoder") == [(b"one",)]
     path = tmp_path / "dev.csv"
     path.write_bytes(b'class,label,sentence 1\n"B, b",ja,"""A"""\n')
     assert read_texts(path, "pair") == [(b'"A"', b"B, b")]
@@ -459,6 +497,8 @@ def test_columns_of_texts_are_found_by_the_header(tmp_path):
     "name, header, kind",
     [
         ("dev.tsv", "sentence\tlabel", "encoder"),
+        ("dev.tsv", "sentence", "encoder"),
+        ("dev.tsv", "premise\thypothesis", "pair"),
         ("dev.TSV", "id\tq\tclass", "pair"),
         ("dev.csv", "sentence,label", "encoder"),
         ("dev.csv", "sentence", "encoder"),

@@ -74,3 +74,42 @@ def test_texts_of_a_line_are_a_context_and_its_choices(source):
     assert strings["choices"].tolist() == [[b"c", b"", b"d"]]
     with pytest.raises(ValueError, match="--text, line 1: must be 4 strings"):
         texts.parse_texts(["a\tb"], 4, "--text")
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        (
+            "val.csv",
+            'sent1,sent2,ending0,ending1,ending2,label\n"A, é.",B,c,d,e,0\n',
+        ),
+        ("dev.tsv", 'o\t"A, é."\tB c\tB d\tB e\t1\n'),
+        (
+            "dev.jsonl",
+            '{"context": "A, é.", "choices": ["B c", "B d", "B e"]}\n',
+        ),
+    ],
+)
+def test_files_of_the_task_are_read_as_training_reads_them(
+    source, tmp_path, name, text
+):
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    context = '"A, é."' if name == "dev.tsv" else "A, é."
+    assert check.read_texts(path, source) == [
+        (context.encode(), b"B c", b"B d", b"B e")
+    ]
+
+
+def test_a_column_of_choices_is_not_taken_for_all(source, tmp_path):
+    path = tmp_path / "dev.csv"
+    path.write_text("context,choices\na,b\n")
+    with pytest.raises(ValueError, match="line 1: .* a column 'sent1'"):
+        check.read_texts(path, source)
+    path = tmp_path / "dev.TSV"
+    path.write_text("context\tchoices\na\tb\n")
+    with pytest.raises(ValueError, match=r"TSV: the name must end with \.csv"):
+        check.read_texts(path, source)
+    path = tmp_path / "lines"
+    path.write_text("a\tb\tc\td\n")
+    assert check.read_texts(path, source) == [(b"a", b"b", b"c", b"d")]

@@ -5,6 +5,7 @@ import pytest
 import serving_models
 import tensorflow as tf
 
+from bert_tf.serving import check
 from bert_tf.serving import source as source_lib
 from bert_tf.serving import texts
 from bert_tf.tasks import entity_tags
@@ -104,3 +105,36 @@ def test_two_strings_are_refused():
         source_lib.read(
             serving_models.model_dir("tagger"), text_features=("a", "b")
         )
+
+
+def test_sentences_of_a_column_file_are_the_texts(source, tmp_path):
+    path = tmp_path / "dev.txt"
+    path.write_text(
+        "-DOCSTART- -X- O\n\n"
+        "Ïé NNP B-x\nsaid VBD O\n. . O\n\n# a comment\nthe DT O\n",
+        "utf-8",
+    )
+    assert check.read_texts(path, source) == [
+        ("Ïé said .".encode(),),
+        (b"the",),
+    ]
+    path = tmp_path / "dev.tsv"
+    path.write_text("a b\tO\r\nc\tB-x\r\n")
+    assert check.read_texts(path, source) == [(b"a b c",)]
+    path.write_text("a\tO\nb\tO\nc\n")
+    with pytest.raises(ValueError, match=r"dev\.tsv, line 3: a row must have"):
+        check.read_texts(path, source)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [b"He lacks vitamin B-12", b"\xff and\tmore."],
+        [b"O", b"B-x", b"one"],
+        [b"# a b", b"", b"-DOCSTART- was there"],
+    ],
+)
+def test_other_files_have_a_text_a_line(source, tmp_path, texts):
+    path = tmp_path / "dev.txt"
+    path.write_bytes(b"\n".join(texts) + b"\n")
+    assert check.read_texts(path, source) == [(text,) for text in texts]

@@ -137,6 +137,15 @@ def test_answers_that_stand_aside_are_found(write, text, start, found):
     assert learned(examples) == [found]
 
 
+def test_a_long_answer_not_in_the_text_is_told_in_short(write, warnings):
+    content = with_questions(
+        question("q" * 9999, ("x" * 10**5, 0)), question("q", ("Paris", 0))
+    )
+    squad_files.read_squad(write(content), False, True)
+    assert "qas[0]" in warnings[0] and len(warnings[0]) < 400
+    assert "left out 1 of the questions" in warnings[1]
+
+
 @pytest.mark.parametrize("verbose", [False, True])
 def test_answers_not_in_the_text_are_left_out_and_counted(
     write, warnings, verbose
@@ -151,9 +160,9 @@ def test_answers_not_in_the_text_are_left_out_and_counted(
 
     assert examples.ids == ("q",)
     assert len(warnings) == (10 if verbose else 6)
-    assert "squad.json: data[0].paragraphs[0].qas[1] (id m0)" in warnings[0]
+    assert "squad.json: data[0].paragraphs[0].qas[1] (id 'm0')" in warnings[0]
     assert "could not find the answer 'Lyon'" in warnings[0]
-    assert "9 questions are left out" in warnings[-1]
+    assert "left out 9 of the questions" in warnings[-1]
     # An answer to predict is none of ours to doubt.
     assert len(squad_files.read_squad(write(content), False, False)) == 10
 

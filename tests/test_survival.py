@@ -217,8 +217,8 @@ def test_workers_without_a_shared_folder_all_stop(records, tmp_path):
             worker.wait(1)
             assert re.search(
                 r"error: All workers must begin with the same state\. .* "
-                r"step 8 \(weights \w+\) at worker 0; "
-                r"step 0 \(weights \w+\) at worker 1\.",
+                r"step 8 \(state \w+\) at worker 0; "
+                r"step 0 \(state \w+\) at worker 1\.",
                 worker.log[-1],
             ), "".join(worker.log)
     assert final_state(outputs[0])["step/.ATTRIBUTES/VARIABLE_VALUE"] == 8

@@ -1,6 +1,8 @@
 """The task alone: its dictionary, loss and decoded entities."""
 
 import json
+import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -137,6 +139,27 @@ def test_decoded_entities_are_those_of_the_likeliest_tags(scheme):
     assert decoded["labels"].shape == (len(lengths), most)
 
 
+def test_many_tags_are_decoded_in_little_time_and_memory():
+    types = [[f"B-{index}"] for index in range(4000)]
+    task = TaggingTask(
+        scheme="bio", labels=entity_tags.make_labels(types, "bio")
+    )
+    tags = [task.labels.index(tag) for tag in ("B-7", "I-7", "I-8", "O")]
+    logits = np.zeros([4, len(task.labels)], np.float32)
+    logits[range(4), tags] = 1
+    tracemalloc.start()
+    start = time.process_time()
+    try:
+        decoded = task.decode(tf.RaggedTensor.from_row_lengths(logits, [4]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert decoded["labels"].numpy().tolist() == [[b"7", b"8"]]
+    # All pairs of tags took 7 seconds and gigabytes.
+    assert time.process_time() - start < 2
+    assert peak < 1 << 24
+
+
 @pytest.mark.parametrize("lengths", [[], [0, 0], [2]])
 def test_decoding_where_there_is_nothing(lengths):
     logits = np.zeros([sum(lengths), 5], np.float32)
@@ -181,7 +204,9 @@ def test_tuned_folder_gives_task_and_head_back(tmp_path):
 def test_folder_without_a_tagger_is_refused(tmp_path):
     folder = tmp_path / "encoder"
     checkpoints.save(folder, BertEncoder(CONFIG), VOCABULARY, True, 7)
-    with pytest.raises(ValueError, match="config.json: `labels` must be"):
+    with pytest.raises(
+        ValueError, match="config.json, id2label: `labels` must be"
+    ):
         tagging.tuned_task(folder)
     with pytest.raises(
         ValueError, match="is not tuned to a task of the family 'tagging'"

@@ -140,7 +140,9 @@ def test_blanks_around_tags_are_taken_off_and_counted(write, caplog):
             write("a\tB-x \nb\t O\nc\tB-x\nd\tB-x y\n")
         )
     assert examples.tags == ("B-x", "O", "B-x", "B-x y")
-    assert "file.conll: 2 labels had blanks around them" in caplog.text
+    assert (
+        "file.conll: took off the blanks around 2 of the labels" in caplog.text
+    )
 
 
 def test_tags_never_seen_are_told_by_line(write):

@@ -120,14 +120,31 @@ def test_stored_set_with_names_of_classes(stored, caplog):
     examples = tfds_examples.read(builder, "train", task, "team")
     assert examples.labels.tolist() == [0, 2, 1]
     assert not caplog.text
-    # Names of its own are taken in order.
+    # Numbers tell no names.
+    task = glue_files.tsv_task(["subject"], "team", ("0", "1", "2")).task
+    with caplog.at_level("WARNING", logger="absl"):
+        examples = tfds_examples.read(builder, "train", task, "team")
+    assert examples.labels.tolist() == [2, 0, 1]
+    assert "it, law, sales are taken to be, in this order, 0, 1, 2" in (
+        caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    "names", [("0", "1", "2"), ("LABEL_0", "LABEL_1", "label_2")]
+)
+def test_a_set_whose_classes_are_numbers_has_them_in_order(
+    stored, caplog, names
+):
+    builder = prepared_sets.open_builder("tickets", stored)
+    builder.info.features._feature_dict["team"] = tfds.features.ClassLabel(
+        names=names
+    )
     task = glue_files.tsv_task(["subject"], "team", ("x", "y", "z")).task
     with caplog.at_level("WARNING", logger="absl"):
         examples = tfds_examples.read(builder, "train", task, "team")
     assert examples.labels.tolist() == [2, 0, 1]
-    assert "it, law, sales are taken to be, in this order, x, y, z" in (
-        caplog.text
-    )
+    assert "are taken to be, in this order, x, y, z" in caplog.text
 
 
 def test_stored_set_with_scores(stored):
@@ -158,7 +175,20 @@ def test_stored_set_with_scores(stored):
             "train",
             "the classes must be a, b, in any order. Rec.* it,",
         ),
-        ("subject", "team", "abc", "dev", "dev, example 1: has no label"),
+        (
+            "subject",
+            "team",
+            "abc",
+            "train",
+            "must be a, b, c, in any order. .* it, law, sales. Give --labels",
+        ),
+        (
+            "subject",
+            "team",
+            ("it", "law", "sales"),
+            "dev",
+            "dev, example 1: has no label",
+        ),
         (
             "subject",
             "team",

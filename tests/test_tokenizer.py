@@ -12,6 +12,7 @@ import pytest
 import reference_text
 import tensorflow as tf
 
+from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import wordpiece as tokenizer_lib
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
@@ -375,6 +376,14 @@ def test_fast_equals_exact_on_plain_text():
     exact = tokenizer_of("uncased").tokenize(encode(texts))
     assert fast.dtype == tf.int32
     assert to_lists(fast) == to_lists(exact)
+
+
+def test_fast_wants_a_vocabulary_of_words():
+    vocabulary = Vocabulary(
+        tokens=(*vocabulary_lib.SPECIAL_TOKENS, "[unused0]")
+    )
+    with pytest.raises(ValueError, match="`vocabulary` must have an entry"):
+        WordpieceTokenizer(vocabulary, fast=True)
 
 
 def test_fast_differs_as_documented():

@@ -277,7 +277,9 @@ def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
     num_labels = labels = None
     if {names.CLASSIFIER, names.TOKEN_CLASSIFIER} & set(parts):
         num_labels = checkpoint.num_labels
-        labels = hugging_face.label_names(checkpoint.config_values or {})
+        labels = hugging_face.label_names(
+            checkpoint.config_values or {}, checkpoint.folder
+        )
     # transformers writes 10 ** 30, or nothing, where nobody told the length.
     values = model_folder.read_tokenizer_config(checkpoint.folder)
     length = min(

@@ -157,7 +157,8 @@ class HuggingFaceCheckpoint:
 
     def ignored_note(self, name):
         """Returns what one of the `ignored` is."""
-        return "the optimizer's" if name in self.slots else "no weight"
+        # Its name tells: to look for it would open the optimizer's file.
+        return "the optimizer's" if name.endswith(names.SLOTS) else "no weight"
 
     def read(self, name):
         """Returns the tensor as it is stored, as a float32 array.
@@ -315,11 +316,12 @@ def num_labels(config_values):
     return len(labels)
 
 
-def label_names(config_values):
+def label_names(config_values, folder):
     """Returns the names in the order of their ids, or None without any.
 
     Raises:
-        ValueError: If the ids are not 0, 1, 2, ...
+        ValueError: If the ids are not 0, 1, 2, ...; the message names the
+            config.json of the folder.
     """
     labels = config_values.get("id2label")
     if labels is None:
@@ -327,8 +329,8 @@ def label_names(config_values):
     ids = [str(index) for index in range(len(labels))]
     if labels.keys() != set(ids):
         raise ValueError(
-            "`id2label` must have the ids 0, 1, 2, ... Received: "
-            f"id2label={files.shortened(labels)}."
+            f"{folder}/{CONFIG_FILE}: `id2label` must have the ids 0, 1, 2, "
+            f"... Received: id2label={files.shortened(labels)}."
         )
     return tuple(labels[label_id] for label_id in ids)
 

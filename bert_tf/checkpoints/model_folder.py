@@ -204,10 +204,7 @@ def read_config(folder):
 def read_label_names(folder):
     """Returns the label names of a model folder in order, or None."""
     values = hugging_face.read_config_values(folder)
-    try:
-        return hugging_face.label_names(values)
-    except ValueError as error:
-        raise ValueError(f"{folder}/{CONFIG_FILE}: {error}") from error
+    return hugging_face.label_names(values, folder)
 
 
 def read_task(folder):
@@ -285,12 +282,12 @@ def _check_label_names(label_names, num_labels):
     if num_labels is None:
         raise ValueError(
             "`label_names` must be None: the model is no classifier. "
-            f"Received: label_names={label_names}."
+            f"Received: label_names={files.shortened(label_names)}."
         )
     if len(set(label_names)) != num_labels or len(label_names) != num_labels:
         raise ValueError(
             f"`label_names` must be {num_labels} different names. Received: "
-            f"label_names={list(label_names)}."
+            f"label_names={files.shortened(list(label_names))}."
         )
 
 
@@ -321,7 +318,8 @@ def _check_same_model(folder, texts):
         if old[key] != new[key]:
             raise ValueError(
                 f"{path}: is of another model: its `{key}` must be "
-                f"{new[key]!r}. Received: {old[key]!r}. Give another folder."
+                f"{files.shortened(new[key])}. "
+                f"Received: {files.shortened(old[key])}. Give another folder."
             )
     old = read_tokenizer_config(folder).get("do_lower_case")
     new = json.loads(texts[TOKENIZER_FILE])["do_lower_case"]

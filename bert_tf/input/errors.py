@@ -75,6 +75,31 @@ def find_damage(paths, offset):
     return None
 
 
+def check_end(path, num_records, num_bytes):
+    """Checks that the records of a file are all that it holds.
+
+    TensorFlow takes a header of which the end is missing for the file's end.
+
+    Args:
+        path: A TFRecord file that was read to its end.
+        num_records: How many records there were.
+        num_bytes: How many bytes they have together.
+
+    Raises:
+        ValueError: If there is more in it.
+    """
+    end = num_bytes + num_records * (_HEADER.size + _CHECKSUM.size)
+    if files.size(path) != end:
+        raise ValueError(f"{BAD_RECORDS} {_damage(path, end)}")
+
+
+def _damage(path, offset):
+    return (
+        f"{path}: the record at byte {offset} is damaged or cut short. "
+        "Make or copy the file again, or leave it out."
+    )
+
+
 def _describe_damage(paths, error):
     match = re.search(r"\w+ record at (\d+)", error.message)
     found = None
@@ -82,11 +107,7 @@ def _describe_damage(paths, error):
     with contextlib.suppress(OSError, tf.errors.OpError):
         found = match and find_damage(paths, int(match[1]))
     if found:
-        path, offset = found
-        return (
-            f"{path}: the record at byte {offset} is damaged or cut short. "
-            "Make or copy the file again, or leave it out."
-        )
+        return _damage(*found)
     where = paths[0] if len(paths) == 1 else "a file"
     return (
         f"{where} is damaged or cut short: "

@@ -111,7 +111,9 @@ class RecordSource:
         if path not in self.counts:
             records = tf.data.TFRecordDataset(path)
             with errors.clear_errors([path]):
-                self.counts[path] = int(records.reduce(0, lambda n, _: n + 1))
+                count, size = records.reduce((np.int64(0),) * 2, _add_record)
+            errors.check_end(path, int(count), int(size))
+            self.counts[path] = int(count)
         return self.counts[path]
 
     def _check_shares(self, batch_size, context):
@@ -264,6 +266,13 @@ class RecordSource:
                 else tf.identity(value)
                 for name, value in batch.items()
             }
+
+
+@tf.autograph.experimental.do_not_convert
+def _add_record(found, record):
+    """Adds a record to (number, bytes) of those before it."""
+    count, size = found
+    return count + 1, size + tf.cast(tf.strings.length(record), tf.int64)
 
 
 def _shuffled_records(paths, firsts, counts, key, first_block):

@@ -32,14 +32,18 @@ def read(paths):
     parse = None
     for path in paths:
         records = tf.data.TFRecordDataset(path).batch(_BATCH_SIZE)
+        num_records = num_bytes = 0
         try:
             for batch in records:
+                num_records += len(batch)
+                num_bytes += int(tf.reduce_sum(tf.strings.length(batch)))
                 if parse is None:
                     parse = _parser(batch[0].numpy())
                 parsed = tf.io.parse_example(batch, parse)
                 yield {name: value.numpy() for name, value in parsed.items()}
         except (tf.errors.OpError, ValueError) as error:
             raise ValueError(f"{path}: {errors.reason(error)}") from error
+        errors.check_end(path, num_records, num_bytes)
     if parse is None:
         raise ValueError(f"There is no record in {', '.join(paths)}.")
 

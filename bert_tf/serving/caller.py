@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,8 @@ import time
 
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
+
+from bert_tf.serving.progress import Progress
 
 # The script's file, not the module: see there.
 _SCRIPT = pathlib.Path(__file__).with_name("standalone.py")
@@ -100,18 +103,20 @@ def _run(command, folder, timeout_seconds):
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
+                # A group of its own: what a wrapper script starts is in it.
+                start_new_session=True,
             )
         except OSError as error:
             raise ValueError(
                 f"`python` must be a Python that runs. Received: {error}."
             ) from error
         try:
-            _wait(process, answers_path, timeout_seconds)
+            _wait(process, path, answers_path, timeout_seconds)
         finally:
             is_over = process.poll() is not None
-            if not is_over:
-                process.kill()
-                process.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     if not is_over:
         raise ValueError(
             f"{path} must be loaded, and give an answer after the other, in "
@@ -127,8 +132,9 @@ def _run(command, folder, timeout_seconds):
     return printed.split()[-1]
 
 
-def _wait(process, answers_path, timeout_seconds):
+def _wait(process, path, answers_path, timeout_seconds):
     """Waits for the process to end, or its answers to stop coming."""
+    progress = Progress()
     num_bytes, since = 0, time.monotonic()
     while True:
         try:
@@ -140,6 +146,9 @@ def _wait(process, answers_path, timeout_seconds):
             size = os.path.getsize(answers_path)
             if size > num_bytes:
                 num_bytes, since = size, now
+        progress.note(
+            "%s is asked: %.1f MB of answers", path, num_bytes / 1e6, now=now
+        )
         if now - since >= timeout_seconds:
             return
 

@@ -16,6 +16,7 @@ from bert_tf import features
 from bert_tf import files
 from bert_tf.serving import caller
 from bert_tf.serving import chunks
+from bert_tf.serving import progress as progress_lib
 from bert_tf.serving import requests
 from bert_tf.serving import saved_model
 from bert_tf.serving import signatures
@@ -132,10 +133,7 @@ def compare(
     is_exact = settings["precision"] == source_lib.FLOAT32
     tolerance = TOLERANCE if is_exact else BFLOAT16_TOLERANCE
     texts = texts or source.servable.hard_texts(len(source.text_features))
-    batches = [
-        texts[start : start + _BATCH_SIZE]
-        for start in range(0, len(texts), _BATCH_SIZE)
-    ]
+    batches = make_batches(texts)
     names = sorted(saved_model.read_signatures(path))
     outputs = source.servable.outputs(has_text)
     found = {name: [] for name in names}
@@ -143,14 +141,14 @@ def compare(
         path,
         (
             (name, requests.make_inputs(name, source, batch, has_text))
-            for batch in batches
+            for batch in _noted("Preparing the check", batches)
             for name in names
         ),
         python,
         with_text=has_text,
         timeout_seconds=timeout_seconds,
     ) as (version, answers):
-        for batch in batches:
+        for batch in _noted("Comparing answers", batches):
             inputs = source.servable.encode(source.preprocessor, batch)
             trained = source.servable.trained_answers(source, inputs, batch)
             trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
@@ -180,6 +178,24 @@ def compare(
         for name in sorted(outputs.keys() - found.keys())
     ]
     return version, comparisons
+
+
+def make_batches(texts):
+    """Returns lists of rows of strings: what is compared at once."""
+    return [
+        texts[start : start + _BATCH_SIZE]
+        for start in range(0, len(texts), _BATCH_SIZE)
+    ]
+
+
+def _noted(message, batches):
+    """Yields batches; where they take long it logs how far they are."""
+    progress = progress_lib.Progress()
+    num_texts, num_done = sum(map(len, batches)), 0
+    for batch in batches:
+        yield batch
+        num_done += len(batch)
+        progress.note(f"{message}: text %d of %d", num_done, num_texts)
 
 
 def _compare_batch(source, batch, trained, answer, outputs, tolerance):
@@ -221,9 +237,10 @@ def read_texts(path, source):
     """Reads the texts of a development set, as training read them.
 
     Args:
-        path: A file of the model's task: SQuAD's JSON; or a TSV or CSV file
-            with a header that names the text features, or of GLUE's columns.
-            Otherwise a text a line, the two of a pair separated by a tab.
+        path: A file of the model's task: SQuAD's JSON, CoNLL's columns, those
+            of `multiple_choice_files`, GLUE's; or a .tsv or .csv with a header
+            that has the text features. A file of any other name has a text a
+            line, the strings of several separated by tabs.
         source: The model's `Source`.
 
     Returns:
@@ -245,15 +262,17 @@ def read_texts(path, source):
 
 
 def _tsv_file(path, source):
-    """Returns where the file has the texts, None if it is no TSV."""
-    is_csv = tsv.is_csv(path)
-    names = _first_row(path, is_csv)
-    text_features = source.text_features
+    """Returns where the file has the texts, None if it is a text a line."""
+    is_table = path.lower().endswith((".tsv", ".csv"))
     task_name = getattr(source.task, "name", None)
     dev = None
     if task_name in glue_files.GLUE_TASKS:
         dev = glue_files.glue_task(task_name).splits[glue_files.DEV]
-    if {*text_features} <= {*names} and (is_csv or len(names) > 1):
+    if not is_table and dev is None:
+        return None
+    names = _first_row(path, tsv.is_csv(path))
+    text_features = source.text_features
+    if {*text_features} <= {*names} and (is_table or len(names) > 1):
         return tsv.TsvFile(
             name=path,
             text_columns=text_features,
@@ -265,8 +284,7 @@ def _tsv_file(path, source):
         else task_name in _UNNAMED and len(names) > max(dev.text_columns)
     ):
         return dataclasses.replace(dev, label_column=None)
-    is_tsv = path.lower().endswith(".tsv")
-    if is_csv or (is_tsv and len(names) != len(text_features)):
+    if is_table:
         columns = ", ".join(dict.fromkeys(text_features))
         raise ValueError(
             f"{path}, line 1: the header must have the columns {columns}: so "

@@ -1,5 +1,7 @@
 """Classifiers and regressions of one or two strings, as they are served."""
 
+import dataclasses
+
 import numpy as np
 
 from bert_tf import checkpoints
@@ -87,7 +89,8 @@ def task_of_classifier(checkpoint, text_features):
         text_features: Names of the one or two strings.
 
     Raises:
-        ValueError: If it gives several labels to a text.
+        ValueError: If it gives several labels to a text, or its config.json
+            has names that are none.
     """
     config_values = checkpoint.config_values or {}
     if config_values.get("problem_type") == "multi_label_classification":
@@ -96,12 +99,18 @@ def task_of_classifier(checkpoint, text_features):
             "Received: problem_type='multi_label_classification'."
         )
     num_labels = checkpoint.num_labels
-    labels = hugging_face.label_names(config_values) or [
+    labels = hugging_face.label_names(config_values, checkpoint.folder) or [
         f"LABEL_{label}" for label in range(num_labels)
     ]
-    return GlueTask(
-        name="classifier",
-        text_features=text_features,
-        labels=labels if num_labels > 1 else (),
-        metrics=("accuracy",) if num_labels > 1 else ("pearson",),
-    )
+    try:
+        task = GlueTask(
+            name="classifier",
+            text_features=("text",),
+            labels=labels if num_labels > 1 else (),
+            metrics=("accuracy",) if num_labels > 1 else ("pearson",),
+        )
+    except ValueError as error:
+        path = f"{checkpoint.folder}/{hugging_face.CONFIG_FILE}"
+        raise ValueError(f"{path}, id2label: {error}") from error
+    # Not the file's: an error of theirs must not name it.
+    return dataclasses.replace(task, text_features=text_features)

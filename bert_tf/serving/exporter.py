@@ -87,7 +87,7 @@ def export(
     bounds=None,
     is_checked=True,
     check_file=None,
-    timeout_seconds=caller.TIMEOUT_SECONDS,
+    timeout_seconds=None,
     warmup_batch_sizes=(),
     keep_versions=None,
 ):
@@ -111,7 +111,8 @@ def export(
             compared with the trained model's.
         check_file: None, or a file of texts to compare on as well; see
             `check.read_texts`.
-        timeout_seconds: Of the check, as of `caller.calling`.
+        timeout_seconds: Of the check, as of `caller.calling`;
+            `caller.TIMEOUT_SECONDS` if None.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
             request a signature; needs tensorflow-serving-api.
         keep_versions: How many versions stay, the newest ones by number and
@@ -152,6 +153,12 @@ def export(
             "`check_file` must not be given without the check. "
             f"Received: check_file={check_file}."
         )
+    if timeout_seconds is not None and not is_checked:
+        raise ValueError(
+            "`timeout_seconds` must not be given without the check. "
+            f"Received: timeout_seconds={timeout_seconds}."
+        )
+    publishing.warn_of_leftovers(export_dir)
     source = source_lib.read(
         model_dir,
         max_seq_length,
@@ -161,6 +168,8 @@ def export(
         is_frozen,
         bounds,
     )
+    if contents == saved_model.IDS:
+        _check_bounds_of_ids(bounds or {}, source.servable)
     texts = source.servable.hard_texts(len(source.text_features))
     if check_file is not None:
         texts = texts + check.read_texts(check_file, source)
@@ -179,7 +188,10 @@ def export(
             if precision != source_lib.FLOAT32:
                 trained = check.source_of(temporary, model_dir)
             release, comparisons = check.compare(
-                temporary, trained, texts, timeout_seconds=timeout_seconds
+                temporary,
+                trained,
+                texts,
+                timeout_seconds=timeout_seconds or caller.TIMEOUT_SECONDS,
             )
             table = report.comparisons_table(release, comparisons)
             if not all(comparison.is_equal for comparison in comparisons):
@@ -199,6 +211,18 @@ def export(
     return dataclasses.replace(
         exported, path=f"{export_dir}/{version}", pruned=pruned
     )
+
+
+def _check_bounds_of_ids(bounds, servable):
+    """Raises `ValueError` if one of them bounds nothing in requests of ids."""
+    unused = [name for name in bounds if name not in servable.BOUNDS_OF_IDS]
+    if unused:
+        names = " and ".join(f"`{name}`" for name in unused)
+        values = ", ".join(f"{name}={bounds[name]!r}" for name in unused)
+        raise ValueError(
+            f"{names} must not be given with contents={saved_model.IDS}, which "
+            f"takes no text. Received: {values}."
+        )
 
 
 def save(source, folder, contents=saved_model.TEXT):

@@ -36,6 +36,7 @@ class FillMask(Servable):
     outputs_of_ids = ("tokens", "ids", "scores", "num_masks")
     outputs_of_strings = (*outputs_of_ids, "sequences", "is_cut")
     BOUNDS = ("max_text_bytes", "max_masks")
+    BOUNDS_OF_IDS = ("max_masks",)
     # `sequences` has the text once for each of K tokens of each mask.
     max_text_bytes = 2**14
     max_masks = 128
@@ -67,11 +68,17 @@ class FillMask(Servable):
         return fill_mask.encode(*self.columns(texts), preprocessor)
 
     def hard_texts(self, num_strings):
-        return [
-            (text,)
+        texts = [
+            text
             for (hard,) in texts_lib.hard_texts(num_strings)
             for text in (b"[MASK]" + hard, hard + b" [MASK].[MASK]")
         ]
+        # With the last ones above a batch of the check: more masks than a chunk
+        # has, so that chunks are put together.
+        texts += [
+            letter + b"[MASK]" * 33 for letter in (b"a", b"b", b"c", b"d")
+        ]
+        return [(text,) for text in texts]
 
     def make_module(self, source, vocab_path, takes_text):
         return FillMaskModule(source, vocab_path, self, takes_text=takes_text)

@@ -11,6 +11,7 @@ from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.module import ServingModule
 from bert_tf.serving.servable import Servable
 from bert_tf.serving.servable import are_as_good
+from bert_tf.tasks import multiple_choice_files
 from bert_tf.tasks import multiple_choice_source
 from bert_tf.text import packing
 
@@ -73,6 +74,17 @@ class MultipleChoice(Servable):
         return multiple_choice_source.make_inputs(
             preprocessor, contexts, tf.stack(choices, axis=1)
         )
+
+    def read_texts(self, path):
+        if not path.lower().endswith(multiple_choice_files.SUFFIXES):
+            return None
+        examples = multiple_choice_files.read_choices(
+            path, has_labels=False, num_choices=self.task.num_choices
+        )
+        return [
+            tuple(text.encode() for text in (context, *choices))
+            for context, choices in zip(examples.contexts, examples.choices)
+        ]
 
     def trained_answers(self, source, inputs, texts):
         answers = self.task.decode(source.model(inputs))

@@ -18,12 +18,17 @@ import tempfile
 import time
 import uuid
 
+from absl import logging
+
 from bert_tf import files
 from bert_tf.serving import saved_model
 
+_WORK_PREFIX = ".export."
 _CLAIM = re.compile(r"\.([0-9]+)\.[0-9a-f]{32}\.claim")
 # Two who found each other's claims do not try again in one moment.
 _MAX_PAUSE_SECONDS = 2.0
+# Of a number that the user gave; others are taken until one is free.
+_MAX_TRIES = 10
 
 
 @contextlib.contextmanager
@@ -35,12 +40,37 @@ def work_folder(export_dir):
         return
     files.make_folder(export_dir)
     # On the same disk, and of a name that is no version's.
-    folder = tempfile.mkdtemp(prefix=".export.", dir=export_dir)
+    folder = tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=export_dir)
     os.chmod(folder, 0o755)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def warn_of_leftovers(export_dir):
+    """Logs the names of what exporters left that were killed.
+
+    It is not removed: another exporter may be at work there.
+    """
+    names = files.list_folder(export_dir)
+    if files.is_remote(export_dir):
+        claimed = _claimed(names)
+        leftovers = [
+            name
+            for number, name in saved_model.folders(export_dir)
+            if number not in claimed
+            and not files.exists(f"{export_dir}/{name}/{saved_model.FILE}")
+        ]
+    else:
+        leftovers = [name for name in names if name.startswith(_WORK_PREFIX)]
+    if leftovers:
+        logging.warning(
+            "%s: no whole versions: %s. Exporters that were killed leave such "
+            "folders; remove them if no exporter runs.",
+            export_dir,
+            ", ".join(leftovers),
+        )
 
 
 def publish(folder, export_dir, version=None):
@@ -58,17 +88,30 @@ def publish(folder, export_dir, version=None):
         ValueError: If another exporter took or claims that `version`.
     """
     take = _copy if files.is_remote(export_dir) else _rename
-    while True:
+    num_tries = 0
+    while version is None or num_tries < _MAX_TRIES:
         number = next_version(export_dir) if version is None else version
         is_free = number not in saved_model.versions(export_dir)
         if is_free and take(folder, export_dir, number):
             return number
         if version is not None:
+            # Where neither is so, two gave the number up: one may have it.
+            _check_not_there(export_dir, version)
             check_unclaimed(export_dir, version)
-            raise ValueError(
-                "`version` must be a number that no other exporter takes. "
-                f"Received: version={version}, which {export_dir} has by now."
-            )
+        num_tries += 1
+    raise ValueError(
+        "`version` must be a number that no other exporter takes. "
+        f"Received: version={version}, which {export_dir} does not have, but "
+        f"others wanted too, {num_tries} times in a row."
+    )
+
+
+def _check_not_there(export_dir, version):
+    if version in saved_model.versions(export_dir):
+        raise ValueError(
+            "`version` must be a number that no other exporter takes. "
+            f"Received: version={version}, which {export_dir} has by now."
+        )
 
 
 def check_unclaimed(export_dir, version):
@@ -84,11 +127,7 @@ def check_unclaimed(export_dir, version):
 
 def next_version(export_dir):
     """Returns the number after the highest that is there or claimed."""
-    claimed = (
-        int(match[1])
-        for match in map(_CLAIM.fullmatch, files.list_folder(export_dir))
-        if match
-    )
+    claimed = _claimed(files.list_folder(export_dir))
     return max((*saved_model.versions(export_dir), *claimed), default=0) + 1
 
 
@@ -126,6 +165,11 @@ def _copy(folder, export_dir, number):
         with contextlib.suppress(Exception):
             files.remove(claim)
     return True
+
+
+def _claimed(names):
+    """Returns the numbers of the claims among the names in a folder."""
+    return {int(match[1]) for match in map(_CLAIM.fullmatch, names) if match}
 
 
 def _claims(export_dir, number):

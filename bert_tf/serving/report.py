@@ -121,6 +121,12 @@ def answers_table(texts, answers):
                         for ids, mask in zip(values, answers["input_mask"])
                     ]
                 )
+    # Where a text was cut: what is not there may be missing for that alone.
+    if any(answers.get("is_cut", ())):
+        names.append("cut")
+        columns.append(
+            ["cut" if is_cut else "" for is_cut in answers["is_cut"]]
+        )
     return _table([names, *zip(*columns)])
 
 

@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import time
 
 import tensorflow as tf
+from absl import logging
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
@@ -23,16 +25,19 @@ TEXT = "text"
 IDS = "ids"
 CONTENTS = (TEXT, IDS)
 
+# Seconds between tries to remove a folder.
+_PAUSES = (0.1, 0.5, 1.0, 2.0, 4.0)
+
 # The SavedModel format itself adds a signature for tf.saved_model.load.
 _INTERNAL_SIGNATURE_PREFIX = "__saved_model"
 
 
 def versions(export_dir):
     """Returns the version numbers in a servable's folder, ascending."""
-    return sorted({number for number, _ in _folders(export_dir)})
+    return sorted({number for number, _ in folders(export_dir)})
 
 
-def _folders(export_dir):
+def folders(export_dir):
     """Returns (number, name) of the versions: 0001 is number 1 to servers."""
     return sorted(
         (int(name), name)
@@ -54,23 +59,37 @@ def prune(export_dir, num_versions, keep, among=None):
             another exporter wrote since. None for all.
 
     Returns:
-        The numbers of those removed.
+        The numbers of those removed. What is still there after some tries
+        stays, with a warning.
     """
     paths = {}
-    for number, name in _folders(export_dir):
+    for number, name in folders(export_dir):
         path = f"{export_dir}/{name}"
         is_old = number != keep and (among is None or number in among)
         if is_old and files.exists(f"{path}/{FILE}"):
             paths.setdefault(number, []).append(path)
-    removed = sorted(paths)[: max(0, len(paths) - (num_versions - 1))]
-    for path in (path for number in removed for path in paths[number]):
-        # Two exporters may remove it at once, each some of its files.
-        while files.exists(path):
-            with contextlib.suppress(
-                FileNotFoundError, tf.errors.NotFoundError
-            ):
-                files.remove(path)
-    return removed
+    old = sorted(paths)[: max(0, len(paths) - (num_versions - 1))]
+    return [
+        number for number in old if all(_remove(path) for path in paths[number])
+    ]
+
+
+def _remove(path):
+    """Returns whether the folder is gone, which others may remove too."""
+    for seconds in (0.0, *_PAUSES):
+        time.sleep(seconds)
+        # Of what two remove at once each finds some files gone.
+        with contextlib.suppress(FileNotFoundError, tf.errors.NotFoundError):
+            files.remove(path)
+        if not files.exists(path):
+            return True
+    logging.warning(
+        "%s is an old version, and could not be removed in %d tries; remove it "
+        "by hand.",
+        path,
+        1 + len(_PAUSES),
+    )
+    return False
 
 
 def newest(path):
@@ -82,7 +101,7 @@ def newest(path):
     path = os.fspath(path).rstrip("/")
     if files.exists(f"{path}/{FILE}"):
         return path
-    for _, name in reversed(_folders(path)):
+    for _, name in reversed(folders(path)):
         if files.exists(f"{path}/{name}/{FILE}"):
             return f"{path}/{name}"
     raise ValueError(

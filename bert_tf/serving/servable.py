@@ -29,6 +29,7 @@ class Servable(abc.ABC):
             which are attributes too.
         BOUNDS: Names of the bounds of a request, which are attributes too. An
             exporter's user can set them; what is beyond is cut.
+        BOUNDS_OF_IDS: Those of them that bound a request of ids too.
         max_text_bytes: How many bytes of a text are read.
         MODULE: The class of the root object of the SavedModel.
         outputs_of_ids: Names of what is answered to ids.
@@ -42,6 +43,7 @@ class Servable(abc.ABC):
     MODULE = ServingModule
     SETTINGS = ()
     BOUNDS = ("max_text_bytes",)
+    BOUNDS_OF_IDS = ()
     max_text_bytes = 2**20
     text_features = None
     input_names = {}

@@ -219,7 +219,8 @@ def parse_ids(serialized, max_length, num_choices=None):
 
     Raises:
         tf.errors.InvalidArgumentError: If an example's features are missing,
-            not of one length, too long, or not of C rows, when the graph runs.
+            not of one length, too long, or not of C rows, when the graph runs;
+            or its C rows do not begin alike, or a mask is not 1s and then 0s.
     """
     ragged = tf.io.parse_example(
         serialized,
@@ -255,7 +256,41 @@ def parse_ids(serialized, max_length, num_choices=None):
             rows = tf.reshape(rows, tf.stack(shape))
             rows.set_shape([None, num_choices, None])
         inputs[name] = rows
-    return inputs
+    return _check_rows_of_choices(inputs) if num_choices else inputs
+
+
+def _check_rows_of_choices(inputs):
+    """Returns inputs `[B, C, L]` whose rows are whole, as far as can be told.
+
+    Rows of different lengths, joined without padding, may be as many numbers as
+    C rows of one length; cut across, they would be answered all the same.
+    """
+    first_ids_BC = inputs[features.INPUT_IDS][:, :, 0]
+    mask_BCL = inputs[features.INPUT_MASK]
+    # Nothing before the first position, as if it were a 1.
+    before_BCL = tf.pad(
+        mask_BCL[:, :, :-1], [[0, 0], [0, 0], [1, 0]], constant_values=1
+    )
+    is_whole_BC = (
+        tf.equal(first_ids_BC, first_ids_BC[:, :1])
+        & tf.equal(mask_BCL[:, :, 0], 1)
+        & tf.reduce_all((mask_BCL >= 0) & (mask_BCL <= before_BCL), axis=2)
+    )
+    is_whole_B = tf.reduce_all(is_whole_BC, axis=1)
+    is_wrong_B = tf.logical_not(is_whole_B)
+    check = tf.debugging.Assert(
+        tf.reduce_all(is_whole_B),
+        [
+            f"The rows of `{features.INPUT_IDS}` of an Example with choices "
+            f"must begin with one id, those of `{features.INPUT_MASK}` be 1s "
+            "and then 0s; fill shorter rows up with zeros. Received: the rows' "
+            "first ids, and their sums of the mask",
+            tf.boolean_mask(first_ids_BC, is_wrong_B),
+            tf.boolean_mask(tf.reduce_sum(mask_BCL, axis=2), is_wrong_B),
+        ],
+    )
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.nest.map_structure(tf.identity, inputs)
 
 
 def input_name(text_feature):

@@ -18,6 +18,7 @@ from bert_tf.serving import signatures
 from bert_tf.serving import texts as texts_lib
 from bert_tf.serving.servable import Servable
 from bert_tf.tasks import entity_tags
+from bert_tf.tasks import tagging_files
 from bert_tf.tasks.tagging_files import TaggingExamples
 from bert_tf.tasks.tagging_windows import TaggingSource
 from bert_tf.tasks.tagging_windows import WindowMaker
@@ -118,6 +119,15 @@ class Tagging(Servable):
 
     def hard_texts(self, num_strings):
         return [(text,) for text in texts_lib.hard_uncut_texts()]
+
+    def read_texts(self, path):
+        if not tagging_files.is_column_file(path):
+            return None
+        examples = tagging_files.read_columns(path)
+        return [
+            (" ".join(words).encode(),)
+            for words in examples.by_sentence(examples.words)
+        ]
 
     def trained_answers(self, source, inputs, texts):
         probabilities = tf.nn.softmax(source.model(inputs))

@@ -2,6 +2,9 @@
 
 from absl import logging
 
+_MOST_LISTED = 20
+_MAX_SHOWN = 40
+
 
 def match(names, labels, synonyms=()):
     """Finds every class of a task among the names that others give it.
@@ -29,17 +32,29 @@ def match(names, labels, synonyms=()):
     if found == [f"label_{index}" for index in range(len(labels))]:
         return None
     raise ValueError(
-        f"the classes must be {', '.join(labels)}"
-        + (f" or {', '.join(synonyms)}" if synonyms else "")
-        + f", in any order. Received: {', '.join(map(str, names))}."
+        f"the classes must be {listed(labels)}"
+        + (f" or {listed(synonyms)}" if synonyms else "")
+        + f", in any order. Received: {listed(names)}."
     )
+
+
+def listed(names):
+    """Returns names as messages list them: the first ones, cut where long."""
+    names = list(map(str, names))
+    shown = [
+        name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
+        for name in names[:_MOST_LISTED]
+    ]
+    if len(names) > _MOST_LISTED:
+        shown.append(f"... ({len(names):,} in all)")
+    return ", ".join(shown)
 
 
 def log_stripped(where, num_stripped):
     """Logs how many labels had blanks around them, if any had."""
     if num_stripped:
         logging.warning(
-            "%s: %d labels had blanks around them, which were taken off.",
+            "%s: took off the blanks around %d of the labels.",
             where,
             num_stripped,
         )

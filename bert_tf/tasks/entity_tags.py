@@ -51,10 +51,20 @@ def continues(previous, tag):
     begins an entity.
     """
     return (
-        tag[0] in "IE"
-        and previous[0] in "BI"
+        may_continue(tag)
+        and may_be_continued(previous)
         and type_of(tag) == type_of(previous)
     )
+
+
+def may_continue(tag):
+    """Returns whether a tag continues an entity of its type before it."""
+    return tag[0] in "IE"
+
+
+def may_be_continued(tag):
+    """Returns whether a tag leaves its entity open for the next word."""
+    return tag[0] in "BI"
 
 
 def find_entities(tags):

@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
@@ -76,33 +77,36 @@ class GlueTask:
             ):
                 raise ValueError(
                     f"`{field}` must be a list of names. "
-                    f"Received: {field}={values!r}."
+                    f"Received: {field}={files.shortened(values)}."
                 )
             if len(set(values)) != len(values):
                 raise ValueError(
                     f"`{field}` must have each name once. "
-                    f"Received: {field}={list(values)}."
+                    f"Received: {field}={files.shortened(list(values))}."
                 )
             object.__setattr__(self, field, tuple(values))
         if not isinstance(self.name, str) or not self.name:
             raise ValueError(
-                f"`name` must be a name. Received: name={self.name!r}."
+                "`name` must be a name. "
+                f"Received: name={files.shortened(self.name)}."
             )
         if len(self.text_features) not in (1, 2):
             raise ValueError(
                 "`text_features` must be one or two names. "
-                f"Received: text_features={list(self.text_features)}."
+                "Received: text_features="
+                f"{files.shortened(list(self.text_features))}."
             )
         if len(self.labels) == 1:
             raise ValueError(
                 "`labels` must be two names or more, or none for a "
-                f"regression. Received: labels={list(self.labels)}."
+                "regression. "
+                f"Received: labels={files.shortened(list(self.labels))}."
             )
         known = _LABEL_METRICS if self.labels else _SCORE_METRICS
         if not self.metrics or set(self.metrics) - set(known):
             raise ValueError(
                 f"`metrics` of a {self.kind} must be of {', '.join(known)}. "
-                f"Received: metrics={list(self.metrics)}."
+                f"Received: metrics={files.shortened(list(self.metrics))}."
             )
 
         if self.class_weights and len(self.class_weights) != len(self.labels):
@@ -166,8 +170,9 @@ class GlueTask:
         )
         if values["kind"] != task.kind:
             raise ValueError(
-                f"`kind` must be {task.kind!r} with labels={values['labels']}. "
-                f"Received: kind={values['kind']!r}."
+                f"`kind` must be {task.kind!r} with "
+                f"labels={files.shortened(values['labels'])}. "
+                f"Received: kind={files.shortened(values['kind'])}."
             )
         return task
 

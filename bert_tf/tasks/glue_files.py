@@ -1,4 +1,4 @@
-"""The files of tasks: GLUE's nine and AX, or any TSV with a header."""
+"""The files of tasks: GLUE's nine and AX, or any TSV or CSV with a header."""
 
 import dataclasses
 import os
@@ -38,7 +38,8 @@ class TaskFiles:
     submissions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def path(self, data_dir, split):
-        return os.path.join(data_dir, self.splits[split].name)
+        """Returns the path of a split's file; see `find_path`."""
+        return find_path(data_dir, self.splits[split])
 
     def check(self, data_dir, splits):
         """Raises `ValueError` if a file of these splits, if any, is missing."""
@@ -74,6 +75,26 @@ def glue_task(name):
     )
 
 
+def find_path(data_dir, tsv_file):
+    """Returns the path of a `TsvFile`, or of the .csv that is there instead.
+
+    That is for columns with names only: GLUE's have numbers, in files of a
+    fixed form.
+
+    Raises:
+        ValueError: If both files are there.
+    """
+    path = os.path.join(data_dir, tsv_file.name)
+    csv_path = f"{path.removesuffix('.tsv')}.csv"
+    if isinstance(tsv_file.text_columns[0], int) or not files.exists(csv_path):
+        return path
+    if files.exists(path):
+        raise ValueError(
+            f"{path}: must not be there beside {csv_path}: remove one of them."
+        )
+    return csv_path
+
+
 def write_submission(path, task, logits):
     """Writes a test set's answers as GLUE's leaderboard takes them.
 
@@ -96,10 +117,10 @@ def write_submission(path, task, logits):
 
 
 def tsv_task(text_columns, label_column, labels=(), regression=False):
-    """Makes a task of TSV files with named columns.
+    """Makes a task of TSV or CSV files with named columns.
 
-    The data folder has train.tsv, dev.tsv and test.tsv, each with a header;
-    test.tsv needs no column of labels.
+    The data folder has train.tsv, dev.tsv and test.tsv, or any of them as
+    .csv, each with a header; the test file needs no column of labels.
 
     Args:
         text_columns: Names of the one or two columns of text.

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.objectives import Objective
@@ -44,7 +45,7 @@ class MultipleChoiceTask:
         ):
             raise ValueError(
                 f"`num_choices` must be from 2 to {_MOST_CHOICES:,}. "
-                f"Received: num_choices={self.num_choices!r}."
+                f"Received: num_choices={files.shortened(self.num_choices)}."
             )
 
     @property

@@ -208,3 +208,4 @@ def _parse_label(where, label, num_choices):
 
 
 _READERS = {".csv": _swag_rows, ".tsv": _codah_rows, ".jsonl": _json_rows}
+SUFFIXES = tuple(_READERS)

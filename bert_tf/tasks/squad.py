@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
 from bert_tf.models.span_predictor import BertSpanPredictor
@@ -24,6 +25,9 @@ FAMILY = "squad"
 START_LOGITS = "start_logits"
 END_LOGITS = "end_logits"
 OUTPUTS = (START_LOGITS, END_LOGITS)
+# An exported model gives every answer room for so many, and looks at the
+# square of it in every window.
+_MOST_ANSWERS = 1000
 
 _SIZES = (
     "doc_stride",
@@ -41,7 +45,8 @@ class SquadTask:
         version_2_with_negative: Whether a question may have no answer.
         doc_stride: Pieces from the beginning of one window to the next.
         max_query_length: Pieces of a question; those beyond are cut off.
-        n_best_size: Candidates kept, of starts, of ends and of answers.
+        n_best_size: Candidates kept, of starts, of ends and of answers;
+            1,000 at most.
         max_answer_length: Pieces of the longest answer.
         null_score_diff_threshold: With `version_2_with_negative`, the answer
             is empty where the score of none exceeds the best answer's by
@@ -64,19 +69,26 @@ class SquadTask:
             if type(value) is not int or not 1 <= value < 2**31:
                 raise ValueError(
                     f"`{field}` must be a positive integer of 32 bits. "
-                    f"Received: {field}={value!r}."
+                    f"Received: {field}={files.shortened(value)}."
                 )
+        if self.n_best_size > _MOST_ANSWERS:
+            raise ValueError(
+                f"`n_best_size` must be at most {_MOST_ANSWERS:,}. "
+                f"Received: n_best_size={self.n_best_size}."
+            )
         if type(self.version_2_with_negative) is not bool:
             raise ValueError(
                 "`version_2_with_negative` must be true or false. Received: "
-                f"version_2_with_negative={self.version_2_with_negative!r}."
+                "version_2_with_negative="
+                f"{files.shortened(self.version_2_with_negative)}."
             )
         threshold = self.null_score_diff_threshold
         # As a number of float32, which the answers' scores are.
         if type(threshold) not in (int, float) or not abs(threshold) < 2**127:
             raise ValueError(
                 "`null_score_diff_threshold` must be a finite number. "
-                f"Received: null_score_diff_threshold={threshold!r}."
+                "Received: null_score_diff_threshold="
+                f"{files.shortened(threshold)}."
             )
 
     @property

@@ -116,8 +116,8 @@ class _Reader:
                 self._add(question, place_of, context, index)
         if self._num_left_out:
             logging.warning(
-                "%s: %d questions are left out: their answers are not in the "
-                "text.",
+                "%s: left out %d of the questions: their answers are not in "
+                "the text.",
                 self._path,
                 self._num_left_out,
             )
@@ -183,11 +183,11 @@ class _Reader:
         self._num_left_out += 1
         if self._num_left_out <= self._max_warnings:
             logging.warning(
-                "%s: %s (id %s): could not find the answer %r in the text.",
+                "%s: %s (id %s): could not find the answer %s in the text.",
                 self._path,
                 place,
-                name,
-                answer,
+                files.shortened(name),
+                files.shortened(answer),
             )
 
 

@@ -270,7 +270,7 @@ def check_task(values, family, keys):
     if values["family"] != family:
         raise ValueError(
             f"`family` must be {family!r}. "
-            f"Received: family={values['family']!r}."
+            f"Received: family={files.shortened(values['family'])}."
         )
 
 

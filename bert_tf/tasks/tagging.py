@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
@@ -46,7 +47,7 @@ class TaggingTask:
         if self.scheme not in tuple(entity_tags.SCHEMES):
             raise ValueError(
                 f"`scheme` must be one of {', '.join(entity_tags.SCHEMES)}. "
-                f"Received: scheme={self.scheme!r}."
+                f"Received: scheme={files.shortened(self.scheme)}."
             )
         labels = self.labels
         if (
@@ -62,7 +63,7 @@ class TaggingTask:
             raise ValueError(
                 "`labels` must be a list of different tags: O, and at least "
                 "one of B-, I-, E- or S- with a type. "
-                f"Received: labels={labels!r}."
+                f"Received: labels={files.shortened(labels)}."
             )
         object.__setattr__(self, "labels", tuple(labels))
 
@@ -144,15 +145,17 @@ class TaggingTask:
             row (-1 beyond); `scores` float32, the least of the probabilities
             of the entity's tags (0 beyond).
         """
-        num_labels = len(self.labels)
         tag_W = tf.argmax(logits.flat_values, axis=-1, output_type=tf.int32)
         score_W = tf.reduce_max(tf.nn.softmax(logits.flat_values), axis=-1)
-        continues_KK = np.array(
-            [
-                [entity_tags.continues(before, tag) for tag in self.labels]
-                for before in self.labels
-            ]
+        may_continue_K = np.array(
+            [entity_tags.may_continue(tag) for tag in self.labels]
         )
+        may_be_continued_K = np.array(
+            [entity_tags.may_be_continued(tag) for tag in self.labels]
+        )
+        types_K = [entity_tags.type_of(tag) for tag in self.labels]
+        # Numbers, not a table of all pairs of tags, which may be many.
+        _, type_ids_K = np.unique(types_K, return_inverse=True)
         is_entity_K = np.array(
             [tag != entity_tags.OUTSIDE for tag in self.labels]
         )
@@ -160,11 +163,17 @@ class TaggingTask:
             tf.ragged.range(logits.row_lengths()).flat_values, tf.int32
         )
         before_W = tf.concat([tf.zeros([1], tf.int32), tag_W[:-1]], axis=0)
+        # An empty batch has one value there.
+        before_W = before_W[: tf.size(tag_W)]
         # Row starts continue nothing, whatever the row before ends with.
-        continues_W = (place_W > 0) & tf.gather(
-            tf.constant(continues_KK.flatten()),
-            # An empty batch has one value here and none there.
-            before_W[: tf.size(tag_W)] * num_labels + tag_W,
+        continues_W = (
+            (place_W > 0)
+            & tf.gather(tf.constant(may_continue_K), tag_W)
+            & tf.gather(tf.constant(may_be_continued_K), before_W)
+            & tf.equal(
+                tf.gather(tf.constant(type_ids_K), tag_W),
+                tf.gather(tf.constant(type_ids_K), before_W),
+            )
         )
         is_entity_W = tf.gather(tf.constant(is_entity_K), tag_W)
         is_start_W = is_entity_W & ~continues_W
@@ -178,7 +187,6 @@ class TaggingTask:
         )
         is_start = logits.with_flat_values(tf.cast(is_start_W, tf.int32))
         counts = tf.reduce_sum(is_start, axis=1)
-        types = tf.constant([entity_tags.type_of(tag) for tag in self.labels])
 
         def as_rows(values, beyond):
             rows = tf.RaggedTensor.from_row_lengths(
@@ -189,7 +197,10 @@ class TaggingTask:
         return {
             "num_entities": counts,
             "labels": as_rows(
-                tf.gather(types, tf.boolean_mask(tag_W, is_start_W)), ""
+                tf.gather(
+                    tf.constant(types_K), tf.boolean_mask(tag_W, is_start_W)
+                ),
+                "",
             ),
             "first_words": as_rows(tf.boolean_mask(place_W, is_start_W), -1),
             "last_words": as_rows(tf.boolean_mask(place_W, is_end_W), -1),
@@ -220,13 +231,12 @@ def tuned_task(folder):
         return task
     labels = model_folder.read_label_names(folder) or ()
     try:
-        return TaggingTask(
-            scheme=entity_tags.detect_scheme([[tag] for tag in labels]),
-            labels=labels,
-        )
+        task = TaggingTask(scheme=entity_tags.BIO, labels=labels)
     except ValueError as error:
         path = f"{folder}/{model_folder.CONFIG_FILE}"
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}, id2label: {error}") from error
+    scheme = entity_tags.detect_scheme([[tag] for tag in task.labels])
+    return dataclasses.replace(task, scheme=scheme)
 
 
 def _cross_entropy(logits, labels):

@@ -76,7 +76,7 @@ class TaggingExamples:
             if tag not in ids:
                 raise ValueError(
                     f"{self.path}, line {index + 1}: the tag must be one of "
-                    f"those in training, {', '.join(labels)}. "
+                    f"those in training, {class_names.listed(labels)}. "
                     f"Received: {files.shortened(tag)}."
                 )
         return np.array([ids[tag] for tag in self.tags], np.int32)
@@ -118,6 +118,23 @@ def find_file(data_dir, split):
             f"Received: {', '.join(found) or 'none of them'}."
         )
     return os.path.join(data_dir, found[0])
+
+
+def is_column_file(path):
+    """Returns whether a file has the form of tagged words, not that of texts.
+
+    It has if more than half of its rows have columns and the last is a tag, as
+    `read_columns` takes it; so neither a damaged row nor a sentence that ends
+    with "vitamin B-12" decides. Texts need not be valid UTF-8.
+    """
+    text = files.read_bytes(path).decode(errors="replace")
+    rows = [
+        re.split(r"[ \t]+", line.strip(" \t\r"))
+        for line in text.removeprefix("\ufeff").split("\n")
+        if not line.startswith(("#", _DOCUMENT_START)) and line.strip(" \t\r")
+    ]
+    tagged = [row for row in rows if row[1:] and entity_tags.is_tag(row[-1])]
+    return 2 * len(tagged) > len(rows)
 
 
 def read_columns(path, token_column=0, tag_column=-1):

@@ -54,12 +54,12 @@ def read(builder, split, task, label_feature="label"):
         split: One of `glue_files`: `TRAIN`, `DEV`, ...
         task: A `GlueTask`; its text features are the data set's.
         label_feature: Name of the feature of classes or scores. Classes are
-            told by their names; where the task has others, by their order,
-            with a warning.
+            told by their names; where those of the set or of the task are
+            only numbers, by their order, with a warning.
 
     Raises:
-        ValueError: If a split or a feature is missing, or an example has no
-            label or one that the task does not have.
+        ValueError: If a split or a feature is missing, the set has other
+            classes than the task, or an example has no label.
     """
     name = builder.info.full_name
     names = [split for split in _SPLITS[split] if split in builder.info.splits]
@@ -145,8 +145,16 @@ def _class_ids(builder, task, feature):
     try:
         order = class_names.match(names, task.labels, task.label_synonyms)
     except ValueError as error:
-        if len(names) != len(task.labels):
-            raise ValueError(f"{builder.info.full_name}: {error}") from error
+        hint = ""
+        if len(names) == len(task.labels):
+            hint = (
+                " Give --labels in the data set's words to train; of a tuned "
+                "model, write them as `labels` into its task.json."
+            )
+        if not (hint and (_are_numbers(names) or _are_numbers(task.labels))):
+            raise ValueError(
+                f"{builder.info.full_name}: {error}{hint}"
+            ) from error
         order = None
     if order is None:
         logging.warning(
@@ -157,6 +165,11 @@ def _class_ids(builder, task, feature):
         )
         return list(range(len(names)))
     return np.argsort(order).tolist()
+
+
+def _are_numbers(names):
+    """Returns whether names are nothing but the places of the classes."""
+    return list(names) == [str(index) for index in range(len(names))]
 
 
 def _feature(builder, name):

@@ -71,15 +71,16 @@ def read_tsv(path, tsv_file, task):
     """
     texts = tuple([] for _ in tsv_file.text_columns)
     labels = []
+    label_ids = {label: index for index, label in enumerate(task.labels)}
     num_stripped = 0
     for line, texts_of_row, label in _rows(path, tsv_file):
         for column, text in zip(texts, texts_of_row):
             column.append(text)
         if label is not None:
-            if task.labels and label not in task.labels:
+            if label_ids and label not in label_ids:
                 num_stripped += label != label.strip()
                 label = label.strip()
-            labels.append(_parse_label(path, line, label, task))
+            labels.append(_parse_label(path, line, label, label_ids))
     class_names.log_stripped(path, num_stripped)
     if tsv_file.label_column is None:
         return Examples(texts=texts, labels=None)
@@ -90,22 +91,21 @@ def read_tsv(path, tsv_file, task):
 def find_labels(path, tsv_file):
     """Returns the distinct labels of a file, sorted, blanks around them off.
 
+    Nothing is logged of the file: `read_tsv` does.
+
     Raises:
         ValueError: As `read_tsv` does, and if there are fewer than two.
     """
     labels = set()
-    num_stripped = 0
-    for line, _, label in _rows(path, tsv_file):
-        num_stripped += label != label.strip()
+    for line, _, label in _rows(path, tsv_file, is_logged=False):
         label = label.strip()
         if not label:
             raise ValueError(f"{path}, line {line}: the label is empty.")
         labels.add(label)
-    class_names.log_stripped(path, num_stripped)
     if len(labels) < 2:
         raise ValueError(
             f"{path}: a classification needs two labels or more. "
-            f"Received: {', '.join(labels)}."
+            f"Received: {class_names.listed(labels)}."
         )
     return tuple(sorted(labels))
 
@@ -118,6 +118,8 @@ def is_csv(path):
 def csv_rows(path):
     """Yields (number of its first line, fields) of every row of a CSV.
 
+    Blank lines at the file's end are no rows; elsewhere they have no fields.
+
     Raises:
         ValueError: If the file is missing, not UTF-8, or no CSV; the message
             names file and line.
@@ -125,12 +127,28 @@ def csv_rows(path):
     text = files.read_text(path).removeprefix("\ufeff")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
-    try:
-        for fields in reader:
+    blank_lines = []
+    while (fields := _next_row(path, reader, len(text))) is not None:
+        if fields:
+            yield from ((blank_line, []) for blank_line in blank_lines)
             yield line, fields
-            line = reader.line_num + 1
+            blank_lines = []
+        else:
+            blank_lines.append(line)
+        line = reader.line_num + 1
+
+
+def _next_row(path, reader, most_characters):
+    """Returns the next row's fields, or None."""
+    # The limit is one for the whole program: that of others stays.
+    limit = csv.field_size_limit()
+    csv.field_size_limit(max(limit, most_characters))
+    try:
+        return next(reader, None)
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}.") from error
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _tsv_rows(path):
@@ -143,7 +161,7 @@ def _tsv_rows(path):
         yield line, text.removesuffix("\r").split("\t")
 
 
-def _rows(path, tsv_file):
+def _rows(path, tsv_file, is_logged=True):
     """Yields (line number, [text of each feature], label or None)."""
     has_quoting = is_csv(path)
     rows = csv_rows(path) if has_quoting else _tsv_rows(path)
@@ -184,7 +202,7 @@ def _rows(path, tsv_file):
         raise ValueError(f"{path}: there are no examples in the file.")
     if num_skipped == num_rows:
         raise ValueError(f"{path}: no row has {num_columns} columns.")
-    if num_skipped:
+    if num_skipped and is_logged:
         logging.warning(
             "%s: left out %d of %d rows, which do not have %d columns.",
             path,
@@ -192,12 +210,13 @@ def _rows(path, tsv_file):
             num_rows,
             num_columns,
         )
-    if num_quoted:
+    if num_quoted and is_logged:
         logging.info(
-            "%s: %d rows have fields in quotation marks, which are part of "
-            "the text: only a file called .csv has quoting.",
+            "%s: %d of the rows %s fields in quotation marks, which are part "
+            "of the text: only a file called .csv has quoting.",
             path,
             num_quoted,
+            "has" if num_quoted == 1 else "have",
         )
 
 
@@ -226,15 +245,16 @@ def _column_index(path, column, header):
     return column
 
 
-def _parse_label(path, line, label, task):
-    if task.labels:
-        if label not in task.labels:
+def _parse_label(path, line, label, label_ids):
+    """Returns the id of a class, or without ids the score that is the label."""
+    if label_ids:
+        if label not in label_ids:
             raise ValueError(
                 f"{path}, line {line}: the label must be one of "
-                f"{', '.join(task.labels)}. "
+                f"{class_names.listed(label_ids)}. "
                 f"Received: {files.shortened(label)}."
             )
-        return task.labels.index(label)
+        return label_ids[label]
     try:
         score = float(label)
     except ValueError:

@@ -193,7 +193,10 @@ class TrainingState:
         if self._workers_agree or not strategies.is_multi_host(strategy):
             return
         checksum = zlib.crc32(str(self.example).encode())
-        for variable in self.model.trainable_variables:
+        for variable in (
+            *self.model.trainable_variables,
+            *self.optimizer.variables,
+        ):
             values = tf.convert_to_tensor(variable).numpy()
             checksum = zlib.crc32(values, checksum)
         workers = {}
@@ -205,7 +208,7 @@ class TrainingState:
             workers.setdefault(numbers, []).append(str(worker))
         if len(workers) > 1:
             told = "; ".join(
-                f"step {step} (weights {(high << 16) + low:08x}) at worker "
+                f"step {step} (state {(high << 16) + low:08x}) at worker "
                 f"{', '.join(places)}"
                 for (step, high, low), places in workers.items()
             )

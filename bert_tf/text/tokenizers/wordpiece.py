@@ -128,7 +128,8 @@ class WordpieceTokenizer(tf.Module):
 
     Raises:
         ValueError: If `do_lower_case` contradicts the vocabulary (see
-            `vocabulary.check_case`).
+            `vocabulary.check_case`), or none of its entries can be a piece of
+            a text and the tokenizer is to be `fast`.
     """
 
     def __init__(self, vocabulary, do_lower_case=True, fast=False):
@@ -149,11 +150,7 @@ class WordpieceTokenizer(tf.Module):
         # The operations run on the CPU alone: keep their model there.
         with tf.device("CPU:0"):
             if fast:
-                self._bert_tokenizer = tf_text.FastBertTokenizer(
-                    tokens,
-                    token_out_type=tf.int32,
-                    lower_case_nfd_strip_accents=do_lower_case,
-                )
+                self._bert_tokenizer = _make_fast(tokens, do_lower_case)
                 self._continues_word = tf.constant(
                     [
                         token.startswith(vocabulary_lib.CONTINUATION)
@@ -272,6 +269,21 @@ class WordpieceTokenizer(tf.Module):
 
     def _is_unknown(self, ids):
         return tf.equal(ids, len(self.vocabulary) - 1)
+
+
+def _make_fast(tokens, do_lower_case):
+    try:
+        return tf_text.FastBertTokenizer(
+            tokens,
+            token_out_type=tf.int32,
+            lower_case_nfd_strip_accents=do_lower_case,
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            "`vocabulary` must have an entry that is a word or a piece of one, "
+            "beside special tokens, for a tokenizer that is fast. "
+            f"Received: {len(tokens)} entries ({error})"
+        ) from error
 
 
 def _without_long(words):
