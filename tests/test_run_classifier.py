@@ -207,6 +207,7 @@ def test_any_tsv_from_a_model_folder(tmp_path, release, run_program):
     )
     run_program(PROGRAM, *flags, f"--output_dir={output}", "--do_train")
     assert json.loads((output / "task.json").read_text()) == {
+        "format_version": 1,
         "family": "glue",
         "name": "tsv",
         "kind": "classification",
