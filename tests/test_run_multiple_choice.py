@@ -81,6 +81,7 @@ def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
     assert hits / 7 == pytest.approx(accuracy)
     assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((output / "task.json").read_text()) == {
+        "format_version": 1,
         "family": "multiple_choice",
         "num_choices": 3,
     }
