@@ -9,9 +9,9 @@ import reference_checkpoints as peer
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoints import google
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints.containers import tf1_checkpoint
+from bert_tf.checkpoints.families import bert
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
@@ -135,8 +135,8 @@ def test_there_are_as_many_tensors_as_in_the_releases(
     name, vocab_size, num_tensors
 ):
     config = BertConfig.named(name, vocab_size=vocab_size)
-    parts = names.ARCHITECTURES["BertForPreTraining"]
-    assert len(names.tensor_names(config, parts)) == num_tensors
+    parts = bert.ARCHITECTURES["BertForPreTraining"]
+    assert len(bert.tensor_names(config, parts)) == num_tensors
 
 
 def test_released_form_loads(tmp_path):
@@ -402,7 +402,7 @@ def test_full_disk_leaves_nothing(tmp_path, monkeypatch):
     def fail(**kwargs):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left")
 
-    monkeypatch.setattr(google.tf.raw_ops, "SaveV2", fail)
+    monkeypatch.setattr(tf1_checkpoint.tf.raw_ops, "SaveV2", fail)
     with pytest.raises(OSError, match="No space left"):
         checkpoints.convert(tmp_path / "a", tmp_path / "b", "google")
     assert os.listdir(tmp_path) == ["a"]

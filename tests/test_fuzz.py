@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.containers import safetensors_folder
 from bert_tf.config import BertConfig
 from bert_tf.serving import source
 from bert_tf.tasks import glue_files
@@ -184,7 +184,7 @@ def read_folder(folder):
         reader.parts_of(checkpoint)
         _ = checkpoint.num_labels, checkpoint.classifier_dropout
         model_folder.check_vocabulary(folder, checkpoint.config)
-        hugging_face.label_names(checkpoint.config_values)
+        safetensors_folder.label_names(checkpoint.config_values)
     return checkpoint.config
 
 
@@ -293,7 +293,7 @@ def test_safetensors(folder, header, size, num_bytes):
     size = len(header) if size is None else size
     data = struct.pack("<Q", size) + header + bytes(num_bytes)
     with Replaced(folder / "model.safetensors", data):
-        checkpoint = read(hugging_face.HuggingFaceCheckpoint, str(folder))
+        checkpoint = read(safetensors_folder.HuggingFaceCheckpoint, str(folder))
         if checkpoint is None:
             return
         with checkpoint:
@@ -309,7 +309,7 @@ def test_index_of_shards(folder, data):
     weights.unlink()
     try:
         with Replaced(folder / "model.safetensors.index.json", data):
-            read(hugging_face.HuggingFaceCheckpoint, str(folder))
+            read(safetensors_folder.HuggingFaceCheckpoint, str(folder))
     finally:
         weights.write_bytes(whole)
 

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import files
-from bert_tf.checkpoints import google
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import source as source_lib
 from bert_tf.tasks import starting_point
@@ -275,7 +275,7 @@ def test_a_google_checkpoint_s_step_is_read_for_who_asks(tmp_path):
         shape_and_slices=[""],
         tensors=[tf.constant(float("nan"))],
     )
-    with google.GoogleCheckpoint(str(tmp_path)) as checkpoint:
+    with tf1_checkpoint.GoogleCheckpoint(str(tmp_path)) as checkpoint:
         assert checkpoint.ignored == {"global_step": ()}
         with pytest.raises(ValueError, match="x: the tensor global_step must"):
             _ = checkpoint.global_step
@@ -300,10 +300,10 @@ def test_the_newest_checkpoint_is_of_the_folder(tmp_path, name, found):
         path.with_suffix(".index").write_bytes(b"")
     (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\n')
     if found:
-        assert google.find_prefix(str(folder)) == f"{folder}/{found}"
+        assert tf1_checkpoint.find_prefix(str(folder)) == f"{folder}/{found}"
     else:
         with pytest.raises(ValueError, match=f"{folder}"):
-            google.find_prefix(str(folder))
+            tf1_checkpoint.find_prefix(str(folder))
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"x" * 2_000_000, b"{{{"])
@@ -312,4 +312,4 @@ def test_a_checkpoint_file_that_is_none_names_its_folder(tmp_path, data):
         (tmp_path / f"{name}.index").write_bytes(b"")
     (tmp_path / "checkpoint").write_bytes(data)
     with pytest.raises(ValueError, match=str(tmp_path)):
-        google.find_prefix(str(tmp_path))
+        tf1_checkpoint.find_prefix(str(tmp_path))

@@ -6,13 +6,13 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
-from bert_tf.checkpoints import google
-from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import names
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
+from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.containers import tf1_checkpoint
+from bert_tf.checkpoints.families import bert
 from bert_tf.text import vocabulary as vocabulary_lib
 
 GOOGLE = "google"
@@ -69,7 +69,9 @@ def convert(
     with reader.open_checkpoint(source, allow_partial) as checkpoint:
         config = checkpoint.config
         if config is None:
-            raise ValueError(f"{source}: must have a {google.CONFIG_FILE}.")
+            raise ValueError(
+                f"{source}: must have a {tf1_checkpoint.CONFIG_FILE}."
+            )
         vocabulary = model_folder.check_vocabulary(checkpoint.folder, config)
         if vocabulary is None:
             raise ValueError(f"{checkpoint.folder}: must have a vocab.txt.")
@@ -79,7 +81,7 @@ def convert(
         if hidden_act is not None:
             config = dataclasses.replace(config, hidden_act=hidden_act)
         parts = _parts(checkpoint, file_format)
-        tensor_names = names.tensor_names(
+        tensor_names = bert.tensor_names(
             config, parts, checkpoint.num_labels or 2
         )
         tensors, entries, problems = _weights(
@@ -90,11 +92,11 @@ def convert(
         slots, slot_entries = _slots(checkpoint, tensor_names, file_format)
         entries.extend(slot_entries)
         if file_format == GOOGLE:
-            google.write(target, tensors | slots, config, vocabulary)
+            tf1_checkpoint.write(target, tensors | slots, config, vocabulary)
         else:
-            architecture = names.architecture_of(parts)
+            architecture = bert.architecture_of(parts)
             tensors = {
-                hugging_face.file_name(name, architecture): array
+                safetensors_folder.file_name(name, architecture): array
                 for name, array in tensors.items()
             }
             texts = _texts(
@@ -124,7 +126,7 @@ def _parts(checkpoint, file_format):
     """Returns the parts to write: all there are, or those of one class."""
     found = {
         name.part
-        for name in names.tensor_names(checkpoint.config)
+        for name in bert.tensor_names(checkpoint.config)
         if name.stored_name(checkpoint.file_format) in checkpoint.shapes
         and reader.has_part(checkpoint, name.part)
     }
@@ -132,25 +134,23 @@ def _parts(checkpoint, file_format):
         # Heads of sequences, of choices and of tokens have one name; of the
         # first two it is taken for the first, and the last one's class has no
         # pooler.
-        found.discard(names.MULTIPLE_CHOICE)
+        found.discard(bert.MULTIPLE_CHOICE)
         found.discard(
-            names.TOKEN_CLASSIFIER
-            if names.POOLER in found
-            else names.CLASSIFIER
+            bert.TOKEN_CLASSIFIER if bert.POOLER in found else bert.CLASSIFIER
         )
         if file_format == GOOGLE:
-            return tuple(part for part in names.PARTS if part in found)
+            return tuple(part for part in bert.PARTS if part in found)
         return max(
             (
                 parts
-                for parts in names.ARCHITECTURES.values()
+                for parts in bert.ARCHITECTURES.values()
                 if found.issuperset(parts)
             ),
             key=lambda parts: (
-                len(set(parts) - {names.ENCODER, names.POOLER}),
+                len(set(parts) - {bert.ENCODER, bert.POOLER}),
                 len(parts),
             ),
-            default=(names.ENCODER, names.POOLER),
+            default=(bert.ENCODER, bert.POOLER),
         )
     return checkpoint.parts
 
@@ -196,7 +196,7 @@ def _weights(checkpoint, tensor_names, file_format):
         )
     known = {
         name.stored_name(checkpoint.file_format): name.part
-        for name in names.tensor_names(checkpoint.config)
+        for name in bert.tensor_names(checkpoint.config)
     }
     for stored_name, shape in checkpoint.shapes.items():
         if stored_name in used:
@@ -205,7 +205,7 @@ def _weights(checkpoint, tensor_names, file_format):
         if stored_name in known:
             note = f"{known[stored_name]}: not in a model with these heads"
         elif loading.is_tied(checkpoint, stored_name):
-            note = f"the same as {hugging_face.TIED_NAMES[stored_name]}"
+            note = f"the same as {safetensors_folder.TIED_NAMES[stored_name]}"
         else:
             problems.append(
                 f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
@@ -219,9 +219,9 @@ def _slots(checkpoint, tensor_names, file_format):
     """Returns {name in the target: array} of moments and step, entries."""
     target_format = _name_format(file_format)
     slots, entries = {}, []
-    used = {google.GLOBAL_STEP}
+    used = {tf1_checkpoint.GLOBAL_STEP}
     for name in tensor_names:
-        for slot in names.SLOTS:
+        for slot in bert.SLOTS:
             stored_name = name.stored_name(checkpoint.file_format) + slot
             if stored_name not in checkpoint.slots:
                 continue
@@ -238,11 +238,11 @@ def _slots(checkpoint, tensor_names, file_format):
             )
     if checkpoint.global_step is not None:
         step = np.array(checkpoint.global_step, np.int64)
-        slots[google.GLOBAL_STEP] = step
+        slots[tf1_checkpoint.GLOBAL_STEP] = step
         entries.append(
             report.CoverageEntry(
                 status=report.LOADED,
-                name=google.GLOBAL_STEP,
+                name=tf1_checkpoint.GLOBAL_STEP,
                 shape=(),
                 note=f"{step}",
             )
@@ -269,15 +269,15 @@ def _read(checkpoint, name, target_format, slot=""):
 
 
 def _name_format(file_format):
-    return names.GOOGLE if file_format == GOOGLE else names.HUGGING_FACE
+    return bert.GOOGLE if file_format == GOOGLE else bert.HUGGING_FACE
 
 
 def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
-    parts = names.ARCHITECTURES[architecture]
+    parts = bert.ARCHITECTURES[architecture]
     num_labels = labels = None
-    if {names.CLASSIFIER, names.TOKEN_CLASSIFIER} & set(parts):
+    if {bert.CLASSIFIER, bert.TOKEN_CLASSIFIER} & set(parts):
         num_labels = checkpoint.num_labels
-        labels = hugging_face.label_names(checkpoint.config_values or {})
+        labels = safetensors_folder.label_names(checkpoint.config_values or {})
     # transformers writes 10 ** 30, or nothing, where nobody told the length.
     values = model_folder.read_tokenizer_config(checkpoint.folder)
     length = min(
@@ -292,7 +292,7 @@ def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
         ),
         model_folder.VOCABULARY_FILE: vocabulary.to_text(),
         model_folder.CONFIG_FILE: model_folder.to_json(
-            hugging_face.make_config(
+            safetensors_folder.make_config(
                 config,
                 architecture,
                 pad_id=vocabulary.pad_id,

@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoints import hugging_face
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import names
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
+from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.families import bert
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.token_classifier import BertTokenClassifier
 
@@ -63,14 +63,14 @@ def load(
         config = checkpoint.config
         if config is None:
             raise ValueError(
-                f"{path}: must have a {hugging_face.CONFIG_FILE} or "
+                f"{path}: must have a {safetensors_folder.CONFIG_FILE} or "
                 "bert_config.json beside its weights."
             )
         if max_position_embeddings is not None:
             config = longer_config(config, max_position_embeddings)
         with _TensorReader(checkpoint) as tensors:
             # What every model has, while Keras makes the variables.
-            tensors.begin(names.tensor_names(config, (names.ENCODER,)))
+            tensors.begin(bert.tensor_names(config, (bert.ENCODER,)))
             model_folder.check_vocabulary(checkpoint.folder, config)
             kwargs = _head_arguments(checkpoint, model_class) | kwargs
             with without_random_values():
@@ -167,8 +167,8 @@ def without_random_values():
 def _head_arguments(checkpoint, model_class):
     """Returns `num_labels` and `dropout` as the checkpoint has them."""
     for a_class, part in (
-        (BertClassifier, names.CLASSIFIER),
-        (BertTokenClassifier, names.TOKEN_CLASSIFIER),
+        (BertClassifier, bert.CLASSIFIER),
+        (BertTokenClassifier, bert.TOKEN_CLASSIFIER),
     ):
         if (
             issubclass(model_class, a_class)
@@ -194,7 +194,7 @@ def _check_architecture(path, stored, config):
 
 def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
     """Assigns what fits, one tensor at a time; returns the report."""
-    matched = names.match_variables(model)
+    matched = bert.match_variables(model)
     if checkpoint.config is not None:
         _check_architecture(checkpoint.path, checkpoint.config, model.config)
     entries, problems = [], []
@@ -350,7 +350,7 @@ def _leftovers(matched, config, checkpoint):
     parts = {
         name.stored_name(file_format): name.part
         for name in sorted(
-            names.tensor_names(config),
+            bert.tensor_names(config),
             key=lambda name: reader.has_part(checkpoint, name.part),
         )
     }
@@ -361,7 +361,7 @@ def _leftovers(matched, config, checkpoint):
         if stored_name in parts:
             note = f"{parts[stored_name]}: not in the model"
         elif is_tied(checkpoint, stored_name):
-            note = f"the same as {hugging_face.TIED_NAMES[stored_name]}"
+            note = f"the same as {safetensors_folder.TIED_NAMES[stored_name]}"
         else:
             note = "of no BERT with this configuration"
             problems = [
@@ -379,7 +379,7 @@ def is_tied(checkpoint, stored_name):
     BERT's masked-LM head has the word embeddings for weights; some files
     hold them twice. Where the two differ, the model is none of BERT's.
     """
-    original = hugging_face.TIED_NAMES.get(stored_name)
+    original = safetensors_folder.TIED_NAMES.get(stored_name)
     if checkpoint.shapes[stored_name] != checkpoint.shapes.get(original):
         return False
     return np.array_equal(

@@ -13,15 +13,15 @@ import json
 import keras
 
 from bert_tf import files
-from bert_tf.checkpoints import hugging_face
-from bert_tf.checkpoints import names
 from bert_tf.checkpoints import optimizer_state
+from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.families import bert
 from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
 
-CONFIG_FILE = hugging_face.CONFIG_FILE
-WEIGHTS_FILE = hugging_face.WEIGHTS_FILE
+CONFIG_FILE = safetensors_folder.CONFIG_FILE
+WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
 VOCABULARY_FILE = tokenizer_files.VOCABULARY_FILE
 TOKENIZER_FILE = tokenizer_files.SETTINGS_FILE
 TASK_FILE = "task.json"
@@ -82,11 +82,11 @@ def save(
     folder = str(folder).rstrip("/")
     config = model.config
     _check(config, vocabulary, do_lower_case, max_seq_length)
-    matched = names.match_variables(model)
-    architecture = names.architecture_of(names.parts_of(matched))
-    parts = names.ARCHITECTURES[architecture]
+    matched = bert.match_variables(model)
+    architecture = bert.architecture_of(bert.parts_of(matched))
+    parts = bert.ARCHITECTURES[architecture]
     num_labels = None
-    if names.CLASSIFIER in parts or names.TOKEN_CLASSIFIER in parts:
+    if bert.CLASSIFIER in parts or bert.TOKEN_CLASSIFIER in parts:
         num_labels = model.num_labels
     if label_names is not None:
         _check_label_names(label_names, num_labels)
@@ -98,7 +98,7 @@ def save(
         ),
         VOCABULARY_FILE: vocabulary.to_text(),
         CONFIG_FILE: to_json(
-            hugging_face.make_config(
+            safetensors_folder.make_config(
                 config,
                 architecture,
                 pad_id=vocabulary.pad_id,
@@ -109,9 +109,9 @@ def save(
         ),
     }
     tensors = {
-        hugging_face.file_name(name.hugging_face, architecture): _to_array(
-            name, variable
-        )
+        safetensors_folder.file_name(
+            name.hugging_face, architecture
+        ): _to_array(name, variable)
         for name, variable in matched.items()
         if name.part in parts
     }
@@ -139,10 +139,12 @@ def write(folder, tensors, texts, slots=None):
             for name, text in texts.items():
                 if text is not None:
                     files.write_text(f"{temporary}/{name}", text)
-            hugging_face.write_weights(f"{temporary}/{WEIGHTS_FILE}", tensors)
+            safetensors_folder.write_weights(
+                f"{temporary}/{WEIGHTS_FILE}", tensors
+            )
             if slots:
-                hugging_face.write_weights(
-                    f"{temporary}/{hugging_face.SLOTS_FILE}", slots
+                safetensors_folder.write_weights(
+                    f"{temporary}/{safetensors_folder.SLOTS_FILE}", slots
                 )
         return
     _check_same_model(folder, texts)
@@ -150,7 +152,7 @@ def write(folder, tensors, texts, slots=None):
     # backwards: weights first, configuration last. Since the folder held
     # this model or none, every state in between is a model or none. Moments
     # of other weights go away first.
-    slots_path = f"{folder}/{hugging_face.SLOTS_FILE}"
+    slots_path = f"{folder}/{safetensors_folder.SLOTS_FILE}"
     with contextlib.ExitStack() as stack:
         temporaries = {
             name: stack.enter_context(files.whole_file(f"{folder}/{name}"))
@@ -158,7 +160,7 @@ def write(folder, tensors, texts, slots=None):
             if text is not None
         }
         if slots:
-            hugging_face.write_weights(
+            safetensors_folder.write_weights(
                 stack.enter_context(files.whole_file(slots_path)), slots
             )
         weights = stack.enter_context(
@@ -166,7 +168,7 @@ def write(folder, tensors, texts, slots=None):
         )
         for name, temporary in temporaries.items():
             files.write_text(temporary, texts[name])
-        hugging_face.write_weights(weights, tensors)
+        safetensors_folder.write_weights(weights, tensors)
         if files.exists(slots_path):
             files.remove(slots_path)
     for name, text in texts.items():
@@ -202,9 +204,9 @@ def read_config(folder):
 
 def read_label_names(folder):
     """Returns the label names of a model folder in order, or None."""
-    values = hugging_face.read_config_values(folder)
+    values = safetensors_folder.read_config_values(folder)
     try:
-        return hugging_face.label_names(values)
+        return safetensors_folder.label_names(values)
     except ValueError as error:
         raise ValueError(f"{folder}/{CONFIG_FILE}: {error}") from error
 
@@ -286,7 +288,10 @@ def _check_label_names(label_names, num_labels):
 
 def _check_same_model(folder, texts):
     """Raises unless new weights in this folder would be the same model's."""
-    for name in (hugging_face.INDEX_FILE, *hugging_face.PICKLE_FILES):
+    for name in (
+        safetensors_folder.INDEX_FILE,
+        *safetensors_folder.PICKLE_FILES,
+    ):
         if files.exists(f"{folder}/{name}"):
             raise ValueError(
                 f"{folder}: holds weights in another form, {name}. Give "
@@ -305,7 +310,7 @@ def _check_same_model(folder, texts):
     path = f"{folder}/{CONFIG_FILE}"
     if not files.exists(path):
         return
-    old = _identity(hugging_face.read_config_values(folder))
+    old = _identity(safetensors_folder.read_config_values(folder))
     new = _identity(json.loads(texts[CONFIG_FILE]))
     for key in old:
         if old[key] != new[key]:

@@ -8,9 +8,9 @@ optimizer.safetensors, in the layout of the weights that they belong to.
 import keras
 import numpy as np
 
-from bert_tf.checkpoints import hugging_face
-from bert_tf.checkpoints import names
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.families import bert
 
 # What Keras's Adam and BertOptimizer call the two.
 _KERAS_NAMES = ("momentum", "velocity")
@@ -33,7 +33,7 @@ def load_optimizer(path, model, optimizer):
         ValueError: If a moment is missing or of another shape; the message
             names file and tensor. The optimizer is as it was then.
     """
-    matched = names.match_variables(model)
+    matched = bert.match_variables(model)
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
     slots = _slots_of(optimizer, matched)
@@ -77,7 +77,7 @@ def tensors_of(optimizer, matched):
             array = array.T
         tensors[name.hugging_face + slot] = array
     step = int(keras.ops.convert_to_numpy(optimizer.iterations))
-    return tensors | {hugging_face.GLOBAL_STEP: np.array(step, np.int64)}
+    return tensors | {safetensors_folder.GLOBAL_STEP: np.array(step, np.int64)}
 
 
 def _slots_of(optimizer, matched):
@@ -87,7 +87,7 @@ def _slots_of(optimizer, matched):
     for name, variable in matched.items():
         if not variable.trainable:
             continue
-        for slot, keras_name in zip(names.SLOTS, _KERAS_NAMES):
+        for slot, keras_name in zip(bert.SLOTS, _KERAS_NAMES):
             # Keras's way to name the variables of an optimizer.
             path = f"{variable.path.replace('/', '_')}_{keras_name}"
             path = f"{optimizer.name}/{path}"

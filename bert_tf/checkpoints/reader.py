@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from bert_tf import files
-from bert_tf.checkpoints import google
-from bert_tf.checkpoints import hugging_face
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.containers import tf1_checkpoint
+from bert_tf.checkpoints.families import bert
 
 # A configuration may describe so many times what the files hold. Less than
 # this, every tensor that is missing is named.
@@ -44,26 +44,32 @@ def open_checkpoint(path, allow_partial=False):
 def _open(path):
     path = str(path).rstrip("/")
     if files.exists(f"{path}.index"):
-        return google.GoogleCheckpoint(path)
+        return tf1_checkpoint.GoogleCheckpoint(path)
     found = files.list_folder(path)
-    if {hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE} & set(found):
-        return hugging_face.HuggingFaceCheckpoint(path)
+    if {safetensors_folder.WEIGHTS_FILE, safetensors_folder.INDEX_FILE} & set(
+        found
+    ):
+        return safetensors_folder.HuggingFaceCheckpoint(path)
     if any(name.endswith(".index") for name in found):
-        return google.GoogleCheckpoint(path)
-    if set(found) & {hugging_face.CONFIG_FILE, *hugging_face.PICKLE_FILES}:
-        return hugging_face.HuggingFaceCheckpoint(path)
+        return tf1_checkpoint.GoogleCheckpoint(path)
+    if set(found) & {
+        safetensors_folder.CONFIG_FILE,
+        *safetensors_folder.PICKLE_FILES,
+    }:
+        return safetensors_folder.HuggingFaceCheckpoint(path)
     raise ValueError(
-        f"{path}: must be a model folder with {hugging_face.WEIGHTS_FILE}, a "
-        "release of Google's with bert_model.ckpt.index, or the prefix of a "
-        f"TF1 checkpoint. Found: {', '.join(found) or 'nothing'}."
+        f"{path}: must be a model folder with "
+        f"{safetensors_folder.WEIGHTS_FILE}, a release of Google's with "
+        "bert_model.ckpt.index, or the prefix of a TF1 checkpoint. "
+        f"Found: {', '.join(found) or 'nothing'}."
     )
 
 
 def _check_size(checkpoint):
     """Raises `ValueError` where far more is configured than the files hold."""
     config = checkpoint.config
-    first = names.tensor_names(
-        dataclasses.replace(config, num_hidden_layers=1), (names.ENCODER,)
+    first = bert.tensor_names(
+        dataclasses.replace(config, num_hidden_layers=1), (bert.ENCODER,)
     )
     layer = [name for name in first if name.keras.startswith("layer_0/")]
     num_more = config.num_hidden_layers - 1
@@ -133,7 +139,7 @@ def extend(array, num_rows):
 def can_extend(name, stored_shape, shape):
     """Whether a stored tensor is the position embeddings of fewer rows."""
     return (
-        name.keras == names.POSITION_EMBEDDINGS
+        name.keras == bert.POSITION_EMBEDDINGS
         and stored_shape[1:] == shape[1:]
         and stored_shape[0] < shape[0]
     )
@@ -150,7 +156,7 @@ def parts_of(checkpoint):
     return sorted(
         {
             name.part
-            for name in names.tensor_names(checkpoint.config)
+            for name in bert.tensor_names(checkpoint.config)
             if name.stored_name(checkpoint.file_format) in checkpoint.shapes
             and has_part(checkpoint, name.part)
         }
@@ -163,9 +169,9 @@ def has_part(checkpoint, part):
     Hugging Face and Google call the heads of several models by one name.
     """
     if part not in (
-        names.CLASSIFIER,
-        names.TOKEN_CLASSIFIER,
-        names.MULTIPLE_CHOICE,
+        bert.CLASSIFIER,
+        bert.TOKEN_CLASSIFIER,
+        bert.MULTIPLE_CHOICE,
     ):
         return True
     return checkpoint.architecture is None or part in checkpoint.parts

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
-from bert_tf.checkpoints import names
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.families import bert
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving import signatures
@@ -37,14 +37,12 @@ class Encoder(Servable):
     def load(self, model_dir, dtype=None):
         with reader.open_checkpoint(model_dir) as checkpoint:
             parts = reader.parts_of(checkpoint)
-        if names.POOLER not in parts:
+        if bert.POOLER not in parts:
             raise ValueError(
                 f"{model_dir}: must have a pooler, which an encoder's "
                 f"`pooled_output` comes from. Its parts: {', '.join(parts)}."
             )
-        model_class = (
-            BertPretrainer if names.MASKED_LM in parts else BertEncoder
-        )
+        model_class = BertPretrainer if bert.MASKED_LM in parts else BertEncoder
         return checkpoints.load(model_dir, model_class, dtype=dtype)
 
     def make_module(self, source, vocab_path, takes_text):

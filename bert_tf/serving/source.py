@@ -7,8 +7,8 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import names
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.families import bert
 from bert_tf.serving.classification import Classification
 from bert_tf.serving.classification import task_of_classifier
 from bert_tf.serving.embedding import Embedding
@@ -204,15 +204,15 @@ def _servable_of(model_dir, text_features):
         return servable
     with reader.open_checkpoint(model_dir) as checkpoint:
         parts = reader.parts_of(checkpoint)
-        if names.CLASSIFIER in parts:
+        if bert.CLASSIFIER in parts:
             return Classification(
                 task_of_classifier(
                     checkpoint, text_features or DEFAULT_TEXT_FEATURES
                 )
             )
-    if names.TOKEN_CLASSIFIER in parts:
+    if bert.TOKEN_CLASSIFIER in parts:
         return Tagging(tagging.tuned_task(model_dir))
-    if names.SPAN in parts:
+    if bert.SPAN in parts:
         return QuestionAnswering(squad.SquadTask())
     return Encoder()
 

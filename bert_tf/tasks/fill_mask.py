@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
-from bert_tf.checkpoints import names
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.families import bert
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text import packing
 from bert_tf.text.vocabulary import CONTINUATION
@@ -33,7 +33,7 @@ def load_model(path, dtype=None):
     """
     with reader.open_checkpoint(path) as checkpoint:
         parts = reader.parts_of(checkpoint)
-    if names.MASKED_LM not in parts:
+    if bert.MASKED_LM not in parts:
         raise ValueError(
             f"{path}: must have a masked-LM head, as pre-trained models have. "
             f"Its parts: {', '.join(parts)}."

@@ -9,8 +9,8 @@ import safetensors
 import safetensors.numpy
 
 from bert_tf import files
-from bert_tf.checkpoints import names
-from bert_tf.checkpoints import safetensors_file
+from bert_tf.checkpoints.containers import safetensors_file
+from bert_tf.checkpoints.families import bert
 from bert_tf.config import BertConfig
 
 CONFIG_FILE = "config.json"
@@ -57,7 +57,7 @@ class HuggingFaceCheckpoint:
             message names the file.
     """
 
-    file_format = names.HUGGING_FACE
+    file_format = bert.HUGGING_FACE
 
     def __init__(self, folder):
         self.path = folder
@@ -66,12 +66,10 @@ class HuggingFaceCheckpoint:
         self.config_values = read_config_values(folder)
         architectures = self.config_values.get("architectures") or ()
         self.architecture = next(
-            (name for name in architectures if name in names.ARCHITECTURES),
+            (name for name in architectures if name in bert.ARCHITECTURES),
             None,
         )
-        self.parts = names.ARCHITECTURES.get(
-            self.architecture, (names.ENCODER,)
-        )
+        self.parts = bert.ARCHITECTURES.get(self.architecture, (bert.ENCODER,))
         self.shapes = {}
         self.ignored = {}
         self.slots_path = f"{folder}/{SLOTS_FILE}"
@@ -95,7 +93,7 @@ class HuggingFaceCheckpoint:
         """Outputs of the (token) classifier, or None without one."""
         if self.architecture is None:
             return next(iter(self.shapes.get("classifier.weight", ())), None)
-        if {names.CLASSIFIER, names.TOKEN_CLASSIFIER} & set(self.parts):
+        if {bert.CLASSIFIER, bert.TOKEN_CLASSIFIER} & set(self.parts):
             return num_labels(self.config_values)
         return None
 
@@ -143,7 +141,7 @@ class HuggingFaceCheckpoint:
             return None
         source = self._open_file(self.slots_path)
         for name in source.shapes:
-            if name != GLOBAL_STEP and not name.endswith(names.SLOTS):
+            if name != GLOBAL_STEP and not name.endswith(bert.SLOTS):
                 raise ValueError(
                     f"{self.slots_path}: the tensor {name} is none of an "
                     "optimizer's."
@@ -214,7 +212,7 @@ class HuggingFaceCheckpoint:
                     "places there."
                 )
         for name_in_file, shape in source.shapes.items():
-            if name_in_file.removeprefix(names.HUGGING_FACE_PREFIX) in _BUFFERS:
+            if name_in_file.removeprefix(bert.HUGGING_FACE_PREFIX) in _BUFFERS:
                 self.ignored[name_in_file] = shape
                 continue
             name = table_name(name_in_file)
@@ -247,14 +245,14 @@ def table_name(name):
     name = re.sub(r"\.gamma$", ".weight", name)
     name = re.sub(r"\.beta$", ".bias", name)
     if name.startswith(("embeddings.", "encoder.", "pooler.")):
-        name = names.HUGGING_FACE_PREFIX + name
+        name = bert.HUGGING_FACE_PREFIX + name
     return name
 
 
 def file_name(name, architecture):
     """Returns the name that files of this class have for the table's."""
     if architecture == "BertModel":
-        return name.removeprefix(names.HUGGING_FACE_PREFIX)
+        return name.removeprefix(bert.HUGGING_FACE_PREFIX)
     return name
 
 
@@ -359,7 +357,7 @@ def make_config(
         values["classifier_dropout"] = classifier_dropout
         if (
             num_labels == 1
-            and names.CLASSIFIER in names.ARCHITECTURES[architecture]
+            and bert.CLASSIFIER in bert.ARCHITECTURES[architecture]
         ):
             values["problem_type"] = "regression"
     return values

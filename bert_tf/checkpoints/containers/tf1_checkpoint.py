@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints.families import bert
 from bert_tf.config import BertConfig
 
 CONFIG_FILE = "bert_config.json"
@@ -62,9 +62,9 @@ class GoogleCheckpoint:
         ValueError: If it is no such checkpoint; the message names the file.
     """
 
-    file_format = names.GOOGLE
+    file_format = bert.GOOGLE
     architecture = None
-    parts = (names.ENCODER, names.POOLER)
+    parts = (bert.ENCODER, bert.POOLER)
     config_values = None
     classifier_dropout = None
 
@@ -100,7 +100,7 @@ class GoogleCheckpoint:
             shape = tuple(shapes[name])
             if name == GLOBAL_STEP:
                 self.ignored[name] = shape
-            elif name.endswith(names.SLOTS):
+            elif name.endswith(bert.SLOTS):
                 self.ignored[name] = self.slots[name] = shape
             elif dtypes[name].is_floating:
                 self.shapes[name] = shape

@@ -1,0 +1,1 @@
+"""Files that hold tensors under names: safetensors, and TF1 checkpoints."""
