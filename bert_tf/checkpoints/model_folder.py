@@ -9,18 +9,26 @@ task.json                what the model was tuned for, if anything
 
 import contextlib
 import json
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 import keras
+import numpy as np
 
 from bert_tf import files
+from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import optimizer_state
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.containers import safetensors_folder
-from bert_tf.checkpoints.families import bert
 from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
 
-CONFIG_FILE = safetensors_folder.CONFIG_FILE
+CONFIG_FILE = config_json.CONFIG_FILE
 WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
 VOCABULARY_FILE = tokenizer_files.VOCABULARY_FILE
 TOKENIZER_FILE = tokenizer_files.SETTINGS_FILE
@@ -33,6 +41,7 @@ read_tokenizer_config = tokenizer_files.read_settings
 # What tells two models apart where the shapes of the weights may not. The
 # dropouts and the initial deviation are of the training, not of the model.
 ARCHITECTURE_FIELDS = (
+    "model_type",
     "vocab_size",
     "hidden_size",
     "num_hidden_layers",
@@ -46,16 +55,16 @@ ARCHITECTURE_FIELDS = (
 
 
 def save(
-    folder,
-    model,
-    vocabulary,
-    do_lower_case,
-    max_seq_length,
-    task=None,
+    folder: str,
+    model: keras.Model,
+    vocabulary: vocabulary_lib.Vocabulary,
+    do_lower_case: bool,
+    max_seq_length: int,
+    task: dict[str, Any] | None = None,
     *,
-    label_names=None,
-    optimizer=None,
-):
+    label_names: Sequence[str] | None = None,
+    optimizer: keras.optimizers.Optimizer | None = None,
+) -> None:
     """Writes the model folder, whole or not at all.
 
     A folder that holds this model already gets its new weights: a reader
@@ -82,11 +91,12 @@ def save(
     folder = str(folder).rstrip("/")
     config = model.config
     _check(config, vocabulary, do_lower_case, max_seq_length)
-    matched = bert.match_variables(model)
-    architecture = bert.architecture_of(bert.parts_of(matched))
-    parts = bert.ARCHITECTURES[architecture]
+    family = families.of_config(config)
+    matched = variables.match(model)
+    architecture = family.architecture_of({tensor.part for tensor in matched})
+    its_parts = family.architectures[architecture]
     num_labels = None
-    if bert.CLASSIFIER in parts or bert.TOKEN_CLASSIFIER in parts:
+    if set(parts.CLASSIFIERS) & set(its_parts):
         num_labels = model.num_labels
     if label_names is not None:
         _check_label_names(label_names, num_labels)
@@ -98,7 +108,8 @@ def save(
         ),
         VOCABULARY_FILE: vocabulary.to_text(),
         CONFIG_FILE: to_json(
-            safetensors_folder.make_config(
+            config_json.make(
+                family,
                 config,
                 architecture,
                 pad_id=vocabulary.pad_id,
@@ -109,11 +120,13 @@ def save(
         ),
     }
     tensors = {
-        safetensors_folder.file_name(
-            name.hugging_face, architecture
-        ): _to_array(name, variable)
-        for name, variable in matched.items()
-        if name.part in parts
+        family.file_name(tensor.hugging_face.name, architecture): (
+            tensor.hugging_face.transform.to_file(
+                keras.ops.convert_to_numpy(variable)
+            )
+        )
+        for tensor, variable in matched.items()
+        if tensor.part in its_parts
     }
     slots = None
     if optimizer is not None:
@@ -121,7 +134,12 @@ def save(
     write(folder, tensors, texts, slots)
 
 
-def write(folder, tensors, texts, slots=None):
+def write(
+    folder: str,
+    tensors: Mapping[str, np.ndarray],
+    texts: Mapping[str, str | None],
+    slots: Mapping[str, np.ndarray] | None = None,
+) -> None:
     """Writes weights and texts into a model folder, whole or not at all.
 
     Args:
@@ -139,11 +157,9 @@ def write(folder, tensors, texts, slots=None):
             for name, text in texts.items():
                 if text is not None:
                     files.write_text(f"{temporary}/{name}", text)
-            safetensors_folder.write_weights(
-                f"{temporary}/{WEIGHTS_FILE}", tensors
-            )
+            safetensors_folder.write(f"{temporary}/{WEIGHTS_FILE}", tensors)
             if slots:
-                safetensors_folder.write_weights(
+                safetensors_folder.write(
                     f"{temporary}/{safetensors_folder.SLOTS_FILE}", slots
                 )
         return
@@ -160,7 +176,7 @@ def write(folder, tensors, texts, slots=None):
             if text is not None
         }
         if slots:
-            safetensors_folder.write_weights(
+            safetensors_folder.write(
                 stack.enter_context(files.whole_file(slots_path)), slots
             )
         weights = stack.enter_context(
@@ -168,7 +184,7 @@ def write(folder, tensors, texts, slots=None):
         )
         for name, temporary in temporaries.items():
             files.write_text(temporary, texts[name])
-        safetensors_folder.write_weights(weights, tensors)
+        safetensors_folder.write(weights, tensors)
         if files.exists(slots_path):
             files.remove(slots_path)
     for name, text in texts.items():
@@ -176,7 +192,7 @@ def write(folder, tensors, texts, slots=None):
             files.remove(f"{folder}/{name}")
 
 
-def to_json(values):
+def to_json(values: dict[str, Any]) -> str:
     """Returns the text of a JSON file of the folder."""
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
@@ -197,21 +213,12 @@ def tokenizer_config(vocabulary, do_lower_case, max_seq_length):
     }
 
 
-def read_config(folder):
-    """Returns the `BertConfig` of a model folder."""
-    return BertConfig.from_json(f"{folder}/{CONFIG_FILE}")
-
-
-def read_label_names(folder):
+def read_label_names(folder: str) -> tuple[str, ...] | None:
     """Returns the label names of a model folder in order, or None."""
-    values = safetensors_folder.read_config_values(folder)
-    try:
-        return safetensors_folder.label_names(values)
-    except ValueError as error:
-        raise ValueError(f"{folder}/{CONFIG_FILE}: {error}") from error
+    return config_json.label_names(config_json.read(folder), folder)
 
 
-def read_task(folder):
+def read_task(folder: str) -> dict[str, Any] | None:
     """Returns the contents of task.json, or None where there is none."""
     path = f"{folder}/{TASK_FILE}"
     if not files.exists(path):
@@ -219,7 +226,9 @@ def read_task(folder):
     return files.read_object(path)
 
 
-def check_vocabulary(folder, config):
+def check_vocabulary(
+    folder: str, config: BertConfig
+) -> vocabulary_lib.Vocabulary | None:
     """Checks the vocabulary of a folder, if it has one.
 
     Returns:
@@ -290,7 +299,7 @@ def _check_same_model(folder, texts):
     """Raises unless new weights in this folder would be the same model's."""
     for name in (
         safetensors_folder.INDEX_FILE,
-        *safetensors_folder.PICKLE_FILES,
+        *reader.PICKLE_FILES,
     ):
         if files.exists(f"{folder}/{name}"):
             raise ValueError(
@@ -310,7 +319,7 @@ def _check_same_model(folder, texts):
     path = f"{folder}/{CONFIG_FILE}"
     if not files.exists(path):
         return
-    old = _identity(safetensors_folder.read_config_values(folder))
+    old = _identity(config_json.read(folder))
     new = _identity(json.loads(texts[CONFIG_FILE]))
     for key in old:
         if old[key] != new[key]:
@@ -330,15 +339,10 @@ def _check_same_model(folder, texts):
 
 def _identity(values):
     """Returns what makes two configurations one and the same model's."""
-    config = BertConfig.from_dict(values)
+    config = families.parse_config(values)
     return {field: getattr(config, field) for field in ARCHITECTURE_FIELDS} | {
         "max_position_embeddings": config.max_position_embeddings,
         "architectures": values.get("architectures"),
         "id2label": values.get("id2label"),
         "problem_type": values.get("problem_type"),
     }
-
-
-def _to_array(name, variable):
-    array = keras.ops.convert_to_numpy(variable)
-    return array.T if name.hugging_face_is_transposed else array

@@ -11,7 +11,7 @@ STATUSES = (LOADED, NEW, LEFT_OVER)
 _LAYER_NUMBER = re.compile(r"(?<=layer[_.])\d+")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class CoverageEntry:
     """One variable of the model, or one tensor of the checkpoint.
 

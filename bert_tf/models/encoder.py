@@ -159,7 +159,7 @@ def as_config(config):
     """Returns a `BertConfig` from one, or from the dictionary of one."""
     if isinstance(config, BertConfig):
         return config
-    return BertConfig.from_dict(config)
+    return BertConfig(**config)
 
 
 def as_bidirectional_config(config):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bert_tf import checkpoints
-from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints import config_json
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import signatures
 from bert_tf.serving.servable import Servable
@@ -96,7 +96,7 @@ def task_of_classifier(checkpoint, text_features):
             "Received: problem_type='multi_label_classification'."
         )
     num_labels = checkpoint.num_labels
-    labels = safetensors_folder.label_names(config_values) or [
+    labels = config_json.label_names(config_values, checkpoint.folder) or [
         f"LABEL_{label}" for label in range(num_labels)
     ]
     return GlueTask(

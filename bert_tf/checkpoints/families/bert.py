@@ -1,272 +1,175 @@
-"""One table of every tensor: its name and layout in each file format.
+"""BERT: its configuration in JSON, its classes, its tensors in files.
 
-Shapes are those of the Keras variables. A dense kernel is `[in, out]` in Keras
-and in Google's files and `[out, in]` in Hugging Face's; the outermost heads
-(`output_weights`) are `[out, in]` in both.
+A dense kernel is `[in, out]` in Keras and in Google's files and `[out, in]` in
+Hugging Face's; the outermost heads (`output_weights`) are `[out, in]` in both.
 """
 
 import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
 
-GOOGLE = "google"
-HUGGING_FACE = "hugging_face"
+from bert_tf import files
+from bert_tf.checkpoints.families.family import Family
+from bert_tf.checkpoints.families.family import Stored
+from bert_tf.checkpoints.families.family import Tensor
+from bert_tf.checkpoints.parts import CLASSIFIER
+from bert_tf.checkpoints.parts import ENCODER
+from bert_tf.checkpoints.parts import MASKED_LM
+from bert_tf.checkpoints.parts import MULTIPLE_CHOICE
+from bert_tf.checkpoints.parts import NEXT_SENTENCE
+from bert_tf.checkpoints.parts import POOLER
+from bert_tf.checkpoints.parts import SPAN
+from bert_tf.checkpoints.parts import TOKEN_CLASSIFIER
+from bert_tf.checkpoints.transforms import IDENTITY
+from bert_tf.checkpoints.transforms import TRANSPOSE
+from bert_tf.config import BertConfig
 
-ENCODER = "encoder"
-POOLER = "pooler"
-MASKED_LM = "masked_lm"
-NEXT_SENTENCE = "next_sentence"
-CLASSIFIER = "classifier"
-TOKEN_CLASSIFIER = "token_classifier"
-SPAN = "span"
-MULTIPLE_CHOICE = "multiple_choice"
-
-PARTS = (
-    ENCODER,
-    POOLER,
-    MASKED_LM,
-    NEXT_SENTENCE,
-    CLASSIFIER,
-    TOKEN_CLASSIFIER,
-    SPAN,
-    MULTIPLE_CHOICE,
-)
-
-# The parts that each class of transformers has. Several heads are stored
-# under one name ("classifier"): the class tells which one it is.
-ARCHITECTURES = {
-    "BertModel": (ENCODER, POOLER),
-    "BertForPreTraining": (ENCODER, POOLER, MASKED_LM, NEXT_SENTENCE),
-    "BertForMaskedLM": (ENCODER, MASKED_LM),
-    "BertForNextSentencePrediction": (ENCODER, POOLER, NEXT_SENTENCE),
-    "BertForSequenceClassification": (ENCODER, POOLER, CLASSIFIER),
-    "BertForTokenClassification": (ENCODER, TOKEN_CLASSIFIER),
-    "BertForQuestionAnswering": (ENCODER, SPAN),
-    "BertForMultipleChoice": (ENCODER, POOLER, MULTIPLE_CHOICE),
+# Keys of released configurations that nothing in any BERT reads.
+_UNUSED_GOOGLE_KEYS = {
+    *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
+    *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
 }
+# Keys of a Hugging Face config.json that do not describe the encoder. Those
+# that describe the task (labels, problem type) are read by `config_json`.
+_NOT_ARCHITECTURE = _UNUSED_GOOGLE_KEYS | {
+    *("_name_or_path", "_num_labels", "architectures", "bos_token_id"),
+    *("classifier_dropout", "dtype", "eos_token_id", "finetuning_task"),
+    *("gradient_checkpointing", "id2label", "label2id", "max_length"),
+    *("num_labels", "output_attentions", "output_hidden_states"),
+    *("output_past", "pad_token_id", "problem_type", "return_dict"),
+    *("torch_dtype", "transformers_version", "use_cache"),
+}
+# Keys that change what the model computes: BERT has one value for each.
+_REQUIRED_VALUES = {
+    "add_cross_attention": False,
+    "chunk_size_feed_forward": 0,
+    "is_encoder_decoder": False,
+    "position_embedding_type": "absolute",
+    "pruned_heads": {},
+    "tie_word_embeddings": True,
+}
+_HUGGING_FACE_ONLY = {
+    *("architectures", "layer_norm_eps", "model_type", "transformers_version")
+}
+# The activations by Google's names, whose "gelu" is the tanh form.
+_GOOGLE_ACTIVATIONS = {
+    "gelu_new": "gelu",
+    "linear": "linear",
+    "relu": "relu",
+    "tanh": "tanh",
+}
+# What google-research/bert has in its code and not in its configuration.
+_GOOGLE_LAYER_NORM_EPS = 1e-12
 
-# Adam's moments lie under the weight's name with one of these.
-SLOTS = ("/adam_m", "/adam_v")
 
-POSITION_EMBEDDINGS = "embeddings/position_embeddings"
-# Hugging Face's names carry this prefix but in a bare BertModel.
-HUGGING_FACE_PREFIX = "bert."
+def _read_config(values: dict[str, Any]) -> BertConfig:
+    """Reads Google's `bert_config.json` or Hugging Face's `config.json`.
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TensorName:
-    """A tensor of the model and what it is called where.
-
-    Args:
-        part: One of `PARTS`.
-        keras: The end of the Keras variable's path.
-        google: Name in a TF1 checkpoint of google-research/bert.
-        hugging_face: Name in a model.safetensors, with the "bert." prefix.
-        shape: Shape of the Keras variable.
-        google_is_transposed: Whether Google's files hold the transpose.
-        hugging_face_is_transposed: Whether Hugging Face's do.
+    A dictionary with `model_type` (or another key that only Hugging Face
+    writes) is Hugging Face's, else Google's; they differ in what `gelu` means
+    and in the default of `type_vocab_size`.
     """
-
-    part: str
-    keras: str
-    google: str
-    hugging_face: str
-    shape: tuple[int, ...]
-    google_is_transposed: bool = False
-    hugging_face_is_transposed: bool = False
-
-    def stored_name(self, file_format):
-        """Returns the name in `GOOGLE` or `HUGGING_FACE` files."""
-        return self.google if file_format == GOOGLE else self.hugging_face
-
-    def is_transposed(self, file_format):
-        """Returns whether files of that format hold the transpose."""
-        if file_format == GOOGLE:
-            return self.google_is_transposed
-        return self.hugging_face_is_transposed
-
-    def stored_shape(self, file_format):
-        """Returns the shape in files of that format."""
-        return self.shape[:: -1 if self.is_transposed(file_format) else 1]
-
-
-def tensor_names(config, parts=PARTS, num_labels=2):
-    """Returns the `TensorName` of every tensor of these parts.
-
-    Args:
-        config: The `BertConfig` that gives the shapes.
-        parts: Some of `PARTS`.
-        num_labels: Outputs of the (token) classifier.
-    """
-    table = [*_encoder(config), *_heads(config, num_labels)]
-    return tuple(name for name in table if name.part in parts)
-
-
-def architecture_of(parts):
-    """Returns the class of transformers for a model with these parts.
-
-    Models for tokens and spans also have a pooler, which they do not use and
-    their class does not have.
-    """
-    for architecture, its_parts in ARCHITECTURES.items():
-        if set(its_parts) == set(parts) or (
-            POOLER not in its_parts and {*its_parts, POOLER} == set(parts)
-        ):
-            return architecture
-    raise ValueError(
-        f"No model of Hugging Face has exactly these parts: {', '.join(parts)}."
-    )
-
-
-def match_variables(model):
-    """Pairs the variables of a model with the table.
-
-    Args:
-        model: A model of `bert_tf.models`, or one that holds its layers under
-            their names; it has a `config`.
-
-    Returns:
-        {TensorName: variable}, in the table's order.
-
-    Raises:
-        ValueError: If a variable is not in the table.
-    """
-    if not hasattr(model, "config"):
-        raise ValueError(
-            "`model` must be one of bert_tf.models. Received: a "
-            f"{type(model).__name__}, which has no `config`."
-        )
-    table = {
-        name.keras: name
-        for name in tensor_names(
-            model.config, num_labels=getattr(model, "num_labels", 2)
-        )
-    }
-    matched = {}
-    for variable in model.weights:
-        keras_name = variable.path
-        # The names of the models around the encoder come first in the path.
-        while keras_name not in table and "/" in keras_name:
-            keras_name = keras_name.split("/", 1)[1]
-        if keras_name not in table:
+    for key, required in _REQUIRED_VALUES.items():
+        if values.get(key, required) != required:
             raise ValueError(
-                f"The variable {variable.path} is none of a BERT's: only the "
-                "models of bert_tf.models can be loaded and saved. Load the "
-                "BertEncoder inside it."
+                f"`{key}` must be {required!r} in a BERT encoder. "
+                f"Received: {key}={files.shortened(values[key])}."
             )
-        matched[table[keras_name]] = variable
-    return {name: matched[name] for name in table.values() if name in matched}
-
-
-def parts_of(tensor_names):
-    """Returns the parts that these tensors make up, in order."""
-    return tuple(dict.fromkeys(name.part for name in tensor_names))
-
-
-def _encoder(config):
-    hidden = config.hidden_size
-    inner = config.intermediate_size
-    for keras, google, rows in (
-        ("word_embeddings", "word_embeddings", config.vocab_size),
-        (
-            "position_embeddings",
-            "position_embeddings",
-            config.max_position_embeddings,
-        ),
-        ("segment_embeddings", "token_type_embeddings", config.type_vocab_size),
-    ):
-        yield TensorName(
-            part=ENCODER,
-            keras=f"embeddings/{keras}",
-            google=f"bert/embeddings/{google}",
-            hugging_face=f"bert.embeddings.{google}.weight",
-            shape=(rows, hidden),
+    names = {field.name for field in dataclasses.fields(BertConfig)}
+    unknown = set(values) - names - _NOT_ARCHITECTURE - set(_REQUIRED_VALUES)
+    if unknown:
+        raise ValueError(
+            "Unknown keys in the BERT configuration: "
+            f"{files.shortened(sorted(unknown))}. Known keys: "
+            f"{', '.join(sorted(names))}."
         )
-    yield from _layer_norm(
-        ENCODER,
-        "embeddings/layer_norm",
-        "bert/embeddings/LayerNorm",
-        "bert.embeddings.LayerNorm",
-        hidden,
+    if "vocab_size" not in values:
+        raise ValueError("The BERT configuration has no `vocab_size`.")
+    fields = {"hidden_act": "gelu"} | {
+        key: values[key] for key in names & set(values)
+    }
+    if not _HUGGING_FACE_ONLY & set(values):
+        if fields["hidden_act"] == "gelu":
+            fields["hidden_act"] = "gelu_new"
+        fields.setdefault("type_vocab_size", 16)
+    return BertConfig(**fields)
+
+
+def _write_google_config(config: BertConfig) -> dict[str, Any]:
+    if config.hidden_act not in _GOOGLE_ACTIVATIONS:
+        raise ValueError(
+            "`hidden_act` must be one of "
+            f"{', '.join(_GOOGLE_ACTIVATIONS)} in Google's files: their gelu "
+            "is the tanh form. Received: "
+            f"hidden_act={config.hidden_act!r}. Give "
+            "--hidden_act=gelu_new to take the model as one of the tanh form: "
+            "Google's own releases, as Hugging Face has them, were trained "
+            "as such."
+        )
+    if config.layer_norm_eps != _GOOGLE_LAYER_NORM_EPS:
+        raise ValueError(
+            f"`layer_norm_eps` must be {_GOOGLE_LAYER_NORM_EPS} in Google's "
+            f"files. Received: layer_norm_eps={config.layer_norm_eps}."
+        )
+    if config.is_decoder:
+        raise ValueError(
+            "`is_decoder` must be False in Google's files: they have no "
+            "left-to-right models. Received: is_decoder=True."
+        )
+    values = config.to_dict()
+    values["hidden_act"] = _GOOGLE_ACTIVATIONS[config.hidden_act]
+    del values["model_type"], values["layer_norm_eps"]
+    return dict(sorted(values.items()))
+
+
+def _tensors(config: BertConfig, num_labels: int) -> Iterator[Tensor]:
+    hidden, inner = config.hidden_size, config.intermediate_size
+    square = (hidden, hidden)
+    for keras, name, rows in (
+        ("word", "word", config.vocab_size),
+        ("position", "position", config.max_position_embeddings),
+        ("segment", "token_type", config.type_vocab_size),
+    ):
+        yield Tensor(
+            part=ENCODER,
+            keras=f"embeddings/{keras}_embeddings",
+            shape=(rows, hidden),
+            google=Stored(f"bert/embeddings/{name}_embeddings"),
+            hugging_face=Stored(f"bert.embeddings.{name}_embeddings.weight"),
+        )
+    yield from _module(
+        ENCODER, "embeddings/layer_norm", "bert.embeddings.LayerNorm", (hidden,)
     )
     for index in range(config.num_hidden_layers):
-        keras = f"layer_{index}"
-        google = f"bert/encoder/layer_{index}"
-        hugging_face = f"bert.encoder.layer.{index}"
-        for name in ("query", "key", "value"):
-            yield from _dense(
-                ENCODER,
-                f"{keras}/attention/{name}",
-                f"{google}/attention/self/{name}",
-                f"{hugging_face}.attention.self.{name}",
-                (hidden, hidden),
-            )
-        yield from _dense(
-            ENCODER,
-            f"{keras}/attention/merge_heads",
-            f"{google}/attention/output/dense",
-            f"{hugging_face}.attention.output.dense",
-            (hidden, hidden),
-        )
-        yield from _layer_norm(
-            ENCODER,
-            f"{keras}/attention_layer_norm",
-            f"{google}/attention/output/LayerNorm",
-            f"{hugging_face}.attention.output.LayerNorm",
-            hidden,
-        )
-        yield from _dense(
-            ENCODER,
-            f"{keras}/intermediate",
-            f"{google}/intermediate/dense",
-            f"{hugging_face}.intermediate.dense",
-            (hidden, inner),
-        )
-        yield from _dense(
-            ENCODER,
-            f"{keras}/output",
-            f"{google}/output/dense",
-            f"{hugging_face}.output.dense",
-            (inner, hidden),
-        )
-        yield from _layer_norm(
-            ENCODER,
-            f"{keras}/output_layer_norm",
-            f"{google}/output/LayerNorm",
-            f"{hugging_face}.output.LayerNorm",
-            hidden,
-        )
-    yield from _dense(
-        POOLER,
-        "pooler/dense",
-        "bert/pooler/dense",
-        "bert.pooler.dense",
-        (hidden, hidden),
+        for keras, name, shape in (
+            ("attention/query", "attention.self.query", square),
+            ("attention/key", "attention.self.key", square),
+            ("attention/value", "attention.self.value", square),
+            ("attention/merge_heads", "attention.output.dense", square),
+            ("attention_layer_norm", "attention.output.LayerNorm", (hidden,)),
+            ("intermediate", "intermediate.dense", (hidden, inner)),
+            ("output", "output.dense", (inner, hidden)),
+            ("output_layer_norm", "output.LayerNorm", (hidden,)),
+        ):
+            keras, name = f"layer_{index}/{keras}", f"layer.{index}.{name}"
+            yield from _module(ENCODER, keras, f"bert.encoder.{name}", shape)
+    yield from _module(POOLER, "pooler/dense", "bert.pooler.dense", square)
+    name = "cls.predictions.transform"
+    yield from _module(
+        MASKED_LM, "masked_lm/transform", f"{name}.dense", square
     )
-
-
-def _heads(config, num_labels):
-    hidden = config.hidden_size
-    yield from _dense(
-        MASKED_LM,
-        "masked_lm/transform",
-        "cls/predictions/transform/dense",
-        "cls.predictions.transform.dense",
-        (hidden, hidden),
+    yield from _module(
+        MASKED_LM, "masked_lm/layer_norm", f"{name}.LayerNorm", (hidden,)
     )
-    yield from _layer_norm(
-        MASKED_LM,
-        "masked_lm/layer_norm",
-        "cls/predictions/transform/LayerNorm",
-        "cls.predictions.transform.LayerNorm",
-        hidden,
-    )
-    yield TensorName(
+    yield Tensor(
         part=MASKED_LM,
         keras="masked_lm/output_bias",
-        google="cls/predictions/output_bias",
-        hugging_face="cls.predictions.bias",
         shape=(config.vocab_size,),
+        google=Stored("cls/predictions/output_bias"),
+        hugging_face=Stored("cls.predictions.bias"),
     )
-    for part, google, hugging_face, units in (
+    for part, google, name, units in (
         (NEXT_SENTENCE, "cls/seq_relationship/", "cls.seq_relationship", 2),
         (CLASSIFIER, "", "classifier", num_labels),
         (TOKEN_CLASSIFIER, "", "classifier", num_labels),
@@ -275,48 +178,69 @@ def _heads(config, num_labels):
         # classifier of one output would be.
         (MULTIPLE_CHOICE, "", "classifier", 1),
     ):
-        yield TensorName(
-            part=part,
-            keras=f"{part}/dense/kernel",
-            google=f"{google}output_weights",
-            hugging_face=f"{hugging_face}.weight",
-            shape=(hidden, units),
-            google_is_transposed=True,
-            hugging_face_is_transposed=True,
-        )
-        yield TensorName(
-            part=part,
-            keras=f"{part}/dense/bias",
-            google=f"{google}output_bias",
-            hugging_face=f"{hugging_face}.bias",
-            shape=(units,),
-        )
+        for leaf, google_leaf, its_name, shape, transform in (
+            ("kernel", "output_weights", "weight", (hidden, units), TRANSPOSE),
+            ("bias", "output_bias", "bias", (units,), IDENTITY),
+        ):
+            yield Tensor(
+                part=part,
+                keras=f"{part}/dense/{leaf}",
+                shape=shape,
+                google=Stored(f"{google}{google_leaf}", transform),
+                hugging_face=Stored(f"{name}.{its_name}", transform),
+            )
 
 
-def _dense(part, keras, google, hugging_face, shape):
-    yield TensorName(
-        part=part,
-        keras=f"{keras}/kernel",
-        google=f"{google}/kernel",
-        hugging_face=f"{hugging_face}.weight",
-        shape=shape,
-        hugging_face_is_transposed=True,
+def _module(part, keras, name, shape):
+    """Yields the two tensors of a dense layer, or of a LayerNorm."""
+    # Hugging Face's names were made of Google's so.
+    google = re.sub(r"\.layer\.(\d)", r".layer_\1", name).replace(".", "/")
+    leaves = (
+        ("kernel", "weight", shape, TRANSPOSE),
+        ("bias", "bias", shape[1:], IDENTITY),
     )
-    yield TensorName(
-        part=part,
-        keras=f"{keras}/bias",
-        google=f"{google}/bias",
-        hugging_face=f"{hugging_face}.bias",
-        shape=shape[1:],
-    )
-
-
-def _layer_norm(part, keras, google, hugging_face, size):
-    for leaf, hugging_face_leaf in (("gamma", "weight"), ("beta", "bias")):
-        yield TensorName(
+    if len(shape) == 1:
+        leaves = (
+            ("gamma", "weight", shape, IDENTITY),
+            ("beta", "bias", shape, IDENTITY),
+        )
+    for leaf, its_name, its_shape, transform in leaves:
+        yield Tensor(
             part=part,
             keras=f"{keras}/{leaf}",
-            google=f"{google}/{leaf}",
-            hugging_face=f"{hugging_face}.{hugging_face_leaf}",
-            shape=(size,),
+            shape=its_shape,
+            google=Stored(f"{google}/{leaf}"),
+            hugging_face=Stored(f"{name}.{its_name}", transform),
         )
+
+
+FAMILY = Family(
+    model_type="bert",
+    architectures={
+        "BertModel": (ENCODER, POOLER),
+        "BertForPreTraining": (ENCODER, POOLER, MASKED_LM, NEXT_SENTENCE),
+        "BertForMaskedLM": (ENCODER, MASKED_LM),
+        "BertForNextSentencePrediction": (ENCODER, POOLER, NEXT_SENTENCE),
+        "BertForSequenceClassification": (ENCODER, POOLER, CLASSIFIER),
+        "BertForTokenClassification": (ENCODER, TOKEN_CLASSIFIER),
+        "BertForQuestionAnswering": (ENCODER, SPAN),
+        "BertForMultipleChoice": (ENCODER, POOLER, MULTIPLE_CHOICE),
+    },
+    bare_architecture="BertModel",
+    tensors=_tensors,
+    read_config=_read_config,
+    write_config=BertConfig.to_dict,
+    google_config_file="bert_config.json",
+    write_google_config=_write_google_config,
+    prefix="bert.",
+    bare_names=("embeddings.", "encoder.", "pooler."),
+    # As Google calls the weights of LayerNorm.
+    old_names={r"\.gamma$": ".weight", r"\.beta$": ".bias"},
+    buffers=("embeddings.position_ids", "embeddings.token_type_ids"),
+    tied={
+        "cls.predictions.decoder.weight": (
+            "bert.embeddings.word_embeddings.weight"
+        ),
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+)
