@@ -9,32 +9,31 @@ from bert_tf.config import BertConfig
 
 CONFIG_FILE = "config.json"
 
+
+def _are_names(value):
+    return isinstance(value, list) and all(isinstance(x, str) for x in value)
+
+
+def _is_fraction(value):
+    return type(value) in (int, float) and 0 <= value < 1
+
+
+def _is_object_of_names(value):
+    return isinstance(value, dict) and not any(
+        isinstance(name, (dict, list)) for name in value.values()
+    )
+
+
+def _is_positive(value):
+    return type(value) is int and value > 0
+
+
 # {key of config.json: whether a value is good, and what a good one is}
 _CHECKS = {
-    "architectures": (
-        lambda value: (
-            isinstance(value, list)
-            and all(isinstance(name, str) for name in value)
-        ),
-        "a list of names",
-    ),
-    "classifier_dropout": (
-        lambda value: type(value) in (int, float) and 0 <= value < 1,
-        "a number in [0, 1)",
-    ),
-    "id2label": (
-        lambda value: (
-            isinstance(value, dict)
-            and not any(
-                isinstance(name, (dict, list)) for name in value.values()
-            )
-        ),
-        "an object of names",
-    ),
-    "num_labels": (
-        lambda value: type(value) is int and value > 0,
-        "a positive integer",
-    ),
+    "architectures": (_are_names, "a list of names"),
+    "classifier_dropout": (_is_fraction, "a number in [0, 1)"),
+    "id2label": (_is_object_of_names, "an object of names"),
+    "num_labels": (_is_positive, "a positive integer"),
 }
 
 
@@ -110,12 +109,8 @@ def make(
     values["pad_token_id"] = pad_id
     if num_labels is not None:
         labels = labels or [f"LABEL_{index}" for index in range(num_labels)]
-        values["id2label"] = {
-            str(index): label for index, label in enumerate(labels)
-        }
-        values["label2id"] = {
-            label: index for index, label in enumerate(labels)
-        }
+        values["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        values["label2id"] = {label: i for i, label in enumerate(labels)}
         values["classifier_dropout"] = classifier_dropout
         its_parts = family.architectures[architecture]
         if num_labels == 1 and parts.CLASSIFIER in its_parts:

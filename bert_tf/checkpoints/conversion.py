@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 
 import numpy as np
 from absl import logging
@@ -17,16 +16,11 @@ from bert_tf.checkpoints import plan
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
 from bert_tf.checkpoints.containers import tf1_checkpoint
+from bert_tf.checkpoints.report import CoverageEntry
 from bert_tf.text import vocabulary as vocabulary_lib
 
 BERT_TF = "bert_tf"
-# {format: whose names the tensors have}
-_NAMES_OF = {
-    containers.GOOGLE: containers.GOOGLE,
-    containers.HUGGING_FACE: containers.HUGGING_FACE,
-    BERT_TF: containers.HUGGING_FACE,
-}
-FORMATS = tuple(_NAMES_OF)
+FORMATS = (containers.GOOGLE, containers.HUGGING_FACE, BERT_TF)
 
 
 def convert(
@@ -101,17 +95,18 @@ def convert(
         )
         if not allow_partial:
             plan.check(steps)
-        target_format = _NAMES_OF[file_format]
+        # Ours has the names of Hugging Face's.
+        is_google = file_format == containers.GOOGLE
+        target_format = file_format if is_google else containers.HUGGING_FACE
         tensors, entries = _weights(checkpoint, steps, target_format)
         slots, slot_entries = _slots(checkpoint, table, target_format)
-        if file_format == containers.GOOGLE:
-            _write_release(
-                target,
-                tensors | slots,
-                family.google_config_file,
-                family.write_google_config(config),
-                vocabulary,
-            )
+        if is_google:
+            values = family.write_google_config(config)
+            texts = {
+                family.google_config_file: model_folder.to_json(values),
+                model_folder.VOCABULARY_FILE: vocabulary.to_text(),
+            }
+            _write_release(target, tensors | slots, texts)
         else:
             architecture = family.architecture_of(its_parts)
             tensors = {
@@ -124,9 +119,7 @@ def convert(
             if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
             model_folder.write(target, tensors, texts, slots)
-    coverage = report.CoverageReport(
-        path=str(checkpoint.path), entries=(*entries, *slot_entries)
-    )
+    coverage = report.CoverageReport(checkpoint.path, (*entries, *slot_entries))
     logging.info("Converted a checkpoint:\n%s", coverage)
     return coverage
 
@@ -155,16 +148,10 @@ def _parts(checkpoint, file_format):
     if file_format == containers.GOOGLE:
         return tuple(part for part in parts.PARTS if part in found)
     architectures = checkpoint.family.architectures
+    heads = found - {parts.ENCODER, parts.POOLER}
     return max(
-        (
-            its_parts
-            for its_parts in architectures.values()
-            if found.issuperset(its_parts)
-        ),
-        key=lambda its_parts: (
-            len(set(its_parts) - {parts.ENCODER, parts.POOLER}),
-            len(its_parts),
-        ),
+        (each for each in architectures.values() if found.issuperset(each)),
+        key=lambda each: (len(heads & set(each)), len(each)),
         default=architectures[checkpoint.family.bare_architecture],
     )
 
@@ -178,13 +165,11 @@ def _weights(checkpoint, steps, target_format):
             tensors[name] = _read(checkpoint, step.tensor, target_format)
             shape = step.tensor.stored_shape(target_format)
             note = f"from {step.note}"
-            entries.append(report.CoverageEntry(step.status, name, shape, note))
+            entries.append(CoverageEntry(step.status, name, shape, note))
         elif step.found is not None:
             note = "of another shape" if step.tensor else step.note
             entries.append(
-                report.CoverageEntry(
-                    report.LEFT_OVER, step.name, step.found, note
-                )
+                CoverageEntry(report.LEFT_OVER, step.name, step.found, note)
             )
     return tensors, entries
 
@@ -202,15 +187,13 @@ def _slots(checkpoint, table, target_format):
             slots[target_name] = _read(checkpoint, tensor, target_format, slot)
             shape = tensor.stored_shape(target_format)
             entries.append(
-                report.CoverageEntry(
-                    report.LOADED, target_name, shape, f"from {name}"
-                )
+                CoverageEntry(report.LOADED, target_name, shape, f"from {name}")
             )
     step = container.global_step
     if step is not None:
         name = containers.GLOBAL_STEP
         slots[name] = np.array(step, np.int64)
-        entries.append(report.CoverageEntry(report.LOADED, name, (), f"{step}"))
+        entries.append(CoverageEntry(report.LOADED, name, (), f"{step}"))
     entries.extend(
         plan.ignored(name, shape)
         for name, shape in (container.slots | container.ignored).items()
@@ -220,31 +203,16 @@ def _slots(checkpoint, table, target_format):
 
 
 def _read(checkpoint, tensor, target_format, slot=""):
-    array = checkpoint.read(tensor, slot)
-    if array.shape != tensor.shape:
-        if not plan.can_extend(tensor, array.shape, tensor.shape):
-            name = tensor.stored(checkpoint.file_format).name + slot
-            raise ValueError(
-                f"{checkpoint.container.file_of(name)}: the tensor {name} "
-                f"must have the shape of its weight, {list(tensor.shape)}. "
-                f"Received: {list(array.shape)}."
-            )
-        array = plan.extend(array, tensor.shape[0])
+    array = plan.read(checkpoint, tensor, slot)
     return tensor.stored(target_format).transform.to_file(array)
 
 
-def _write_release(folder, tensors, config_file, config_values, vocabulary):
+def _write_release(folder, tensors, texts):
     """Writes a release of Google's form, whole or not at all."""
     prefix = tf1_checkpoint.PREFIX
     with files.whole_folder(folder, last=f"{prefix}.index") as temporary:
-        files.write_text(
-            f"{temporary}/{config_file}",
-            json.dumps(config_values, indent=2) + "\n",
-        )
-        files.write_text(
-            f"{temporary}/{model_folder.VOCABULARY_FILE}",
-            vocabulary.to_text(),
-        )
+        for name, text in texts.items():
+            files.write_text(f"{temporary}/{name}", text)
         tf1_checkpoint.write(f"{temporary}/{prefix}", tensors)
 
 

@@ -230,20 +230,17 @@ def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
                 stddev=model.config.initializer_range
             )
             matched[step.tensor].assign(initializer(step.tensor.shape))
-    entries = [
-        report.CoverageEntry(step.status, step.name, step.found, step.note)
-        if step.tensor is None
-        else report.CoverageEntry(
-            step.status, matched[step.tensor].path, step.tensor.shape, step.note
-        )
-        for step in steps
-    ]
+    entries = []
+    for step in steps:
+        name, shape = step.name, step.found
+        if step.tensor is not None:
+            name, shape = matched[step.tensor].path, step.tensor.shape
+        entry = report.CoverageEntry(step.status, name, shape, step.note)
+        entries.append(entry)
     entries.extend(
         plan.ignored(*item) for item in checkpoint.container.ignored.items()
     )
-    coverage = report.CoverageReport(
-        path=str(checkpoint.path), entries=tuple(entries)
-    )
+    coverage = report.CoverageReport(checkpoint.path, tuple(entries))
     logging.info("Loaded a checkpoint:\n%s", coverage)
     return coverage
 
@@ -299,9 +296,7 @@ class _TensorReader:
 
 def _read(checkpoint, tensor):
     """Returns a tensor of the checkpoint in the form of its variable."""
-    array = checkpoint.read(tensor)
-    if array.shape != tensor.shape:
-        array = plan.extend(array, tensor.shape[0])
+    array = plan.read(checkpoint, tensor)
     # In main memory: that of an accelerator holds the variables already.
     with tf.device("CPU:0"):
         if array.flags.c_contiguous:

@@ -8,8 +8,8 @@ task.json                what the model was tuned for, if anything
 """
 
 import contextlib
+import functools
 import json
-from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,9 +136,9 @@ def save(
 
 def write(
     folder: str,
-    tensors: Mapping[str, np.ndarray],
-    texts: Mapping[str, str | None],
-    slots: Mapping[str, np.ndarray] | None = None,
+    tensors: dict[str, np.ndarray],
+    texts: dict[str, str | None],
+    slots: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Writes weights and texts into a model folder, whole or not at all.
 
@@ -152,16 +152,21 @@ def write(
     Raises:
         ValueError, OSError: As of `save`.
     """
+    writers = {
+        name: functools.partial(files.write_text, text=text)
+        for name, text in reversed(texts.items())
+        if text is not None
+    }
+    write_tensors = safetensors_folder.write
+    if slots:
+        writers[safetensors_folder.SLOTS_FILE] = functools.partial(
+            write_tensors, tensors=slots
+        )
+    writers[WEIGHTS_FILE] = functools.partial(write_tensors, tensors=tensors)
     if not files.list_folder(folder):
         with files.whole_folder(folder, last=CONFIG_FILE) as temporary:
-            for name, text in texts.items():
-                if text is not None:
-                    files.write_text(f"{temporary}/{name}", text)
-            safetensors_folder.write(f"{temporary}/{WEIGHTS_FILE}", tensors)
-            if slots:
-                safetensors_folder.write(
-                    f"{temporary}/{safetensors_folder.SLOTS_FILE}", slots
-                )
+            for name, write_file in writers.items():
+                write_file(f"{temporary}/{name}")
         return
     _check_same_model(folder, texts)
     # Everything is written before anything is renamed. The renaming goes
@@ -170,21 +175,12 @@ def write(
     # of other weights go away first.
     slots_path = f"{folder}/{safetensors_folder.SLOTS_FILE}"
     with contextlib.ExitStack() as stack:
-        temporaries = {
-            name: stack.enter_context(files.whole_file(f"{folder}/{name}"))
-            for name, text in reversed(texts.items())
-            if text is not None
-        }
-        if slots:
-            safetensors_folder.write(
-                stack.enter_context(files.whole_file(slots_path)), slots
-            )
-        weights = stack.enter_context(
-            files.whole_file(f"{folder}/{WEIGHTS_FILE}")
-        )
-        for name, temporary in temporaries.items():
-            files.write_text(temporary, texts[name])
-        safetensors_folder.write(weights, tensors)
+        temporaries = [
+            stack.enter_context(files.whole_file(f"{folder}/{name}"))
+            for name in writers
+        ]
+        for temporary, write_file in zip(temporaries, writers.values()):
+            write_file(temporary)
         if files.exists(slots_path):
             files.remove(slots_path)
     for name, text in texts.items():
@@ -197,7 +193,11 @@ def to_json(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
-def tokenizer_config(vocabulary, do_lower_case, max_seq_length):
+def tokenizer_config(
+    vocabulary: vocabulary_lib.Vocabulary,
+    do_lower_case: bool,
+    max_seq_length: int,
+) -> dict[str, Any]:
     """Returns the contents of tokenizer_config.json, a dictionary."""
     _check_length(max_seq_length)
     return {
@@ -297,10 +297,7 @@ def _check_label_names(label_names, num_labels):
 
 def _check_same_model(folder, texts):
     """Raises unless new weights in this folder would be the same model's."""
-    for name in (
-        safetensors_folder.INDEX_FILE,
-        *reader.PICKLE_FILES,
-    ):
+    for name in (safetensors_folder.INDEX_FILE, *reader.PICKLE_FILES):
         if files.exists(f"{folder}/{name}"):
             raise ValueError(
                 f"{folder}: holds weights in another form, {name}. Give "

@@ -5,7 +5,6 @@ google-research/bert keeps them beside the weights, as `<weight>/adam_m` and
 optimizer.safetensors, in the layout of the weights that they belong to.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -67,7 +66,7 @@ def load_optimizer(
 
 
 def tensors_of(
-    optimizer: keras.optimizers.Optimizer, matched: Mapping[Tensor, Any]
+    optimizer: keras.optimizers.Optimizer, matched: dict[Tensor, Any]
 ) -> dict[str, np.ndarray]:
     """Returns the contents of an optimizer.safetensors.
 

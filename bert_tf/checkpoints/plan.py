@@ -6,7 +6,6 @@ fills variables by it, converting another file.
 
 import dataclasses
 from collections.abc import Collection
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -64,22 +63,20 @@ def make(
         A `Step` of each of the tensors, in order, and of each weight of the
         checkpoint that none of them takes.
     """
-    file_format = checkpoint.file_format
-    used, found_parts = set(), set()
+    used, must = set(), set(promised)
     for tensor in tensors:
-        name = tensor.stored(file_format).name
+        name = tensor.stored(checkpoint.file_format).name
         if checkpoint.has_part(tensor.part):
             used.add(name)
         if name in checkpoint.container.shapes:
-            found_parts.add(tensor.part)
-    must = found_parts | set(promised)
+            must.add(tensor.part)
     return [
         *(_step(checkpoint, each, must, extend_positions) for each in tensors),
         *_left_over(checkpoint, used, config),
     ]
 
 
-def check(steps: Iterable[Step]) -> None:
+def check(steps: list[Step]) -> None:
     """Raises one `ValueError` that tells the first problems, if any."""
     lines = [step.problem for step in steps if step.problem is not None]
     if not lines:
@@ -99,13 +96,28 @@ def can_extend(tensor: Tensor, found: tuple, wanted: tuple) -> bool:
     )
 
 
-def extend(array: np.ndarray, num_rows: int) -> np.ndarray:
-    """Repeats the rows from the first on, until there are `num_rows`.
+def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
+    """Returns a tensor that fits, as `Checkpoint.read`.
 
-    Copies keep what the encoder learned of positions relative to each other,
-    but at the seams (Beltagy et al. 2020, Longformer, section 5).
+    Of position embeddings the rows are repeated from the first on, until there
+    are as many as are wanted. Copies keep what the encoder learned of
+    positions relative to each other, but at the seams (Beltagy et al. 2020,
+    Longformer, section 5).
+
+    Raises:
+        ValueError: If it cannot be read, or a moment does not fit its weight.
     """
-    return np.take(array, np.arange(num_rows) % len(array), axis=0)
+    array = checkpoint.read(tensor, slot)
+    if array.shape == tensor.shape:
+        return array
+    if can_extend(tensor, array.shape, tensor.shape):
+        return np.take(array, np.arange(tensor.shape[0]) % len(array), axis=0)
+    name = tensor.stored(checkpoint.file_format).name + slot
+    raise ValueError(
+        f"{checkpoint.container.file_of(name)}: the tensor {name} must have "
+        f"the shape of its weight, {list(tensor.shape)}. "
+        f"Received: {list(array.shape)}."
+    )
 
 
 def ignored(name: str, shape: tuple[int, ...]) -> report.CoverageEntry:

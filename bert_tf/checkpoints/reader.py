@@ -186,13 +186,11 @@ def _open(path, stack):
 def _open_google(path):
     container = Tf1Checkpoint(path)
     config = None
-    for name, family in (
-        *((family.google_config_file, family) for family in families.FAMILIES),
-        (config_json.CONFIG_FILE, families.DEFAULT),
-    ):
-        config_path = f"{container.folder}/{name}"
-        if name is not None and files.exists(config_path):
-            config = families.read_config(config_path, family)
+    files_of = {each.google_config_file: each for each in families.FAMILIES}
+    files_of[config_json.CONFIG_FILE] = families.DEFAULT
+    for name, family in files_of.items():
+        if name is not None and files.exists(f"{container.folder}/{name}"):
+            config = families.read_config(f"{container.folder}/{name}", family)
             break
     return Checkpoint(
         path=path,
@@ -207,14 +205,9 @@ def _open_hugging_face(folder, stack, found):
     config = families.read_config(f"{folder}/{config_json.CONFIG_FILE}")
     values = config_json.read(folder)
     family = families.of_config(config)
-    architecture = next(
-        (
-            name
-            for name in values.get("architectures") or ()
-            if name in family.architectures
-        ),
-        None,
-    )
+    named = values.get("architectures") or ()
+    known = [name for name in named if name in family.architectures]
+    architecture = known[0] if known else None
     _check_weights(folder, found, architecture)
     return Checkpoint(
         path=folder,
@@ -253,19 +246,15 @@ def _check_size(checkpoint):
     first = checkpoint.family.table(
         dataclasses.replace(config, num_hidden_layers=1), (parts.ENCODER,)
     )
-    num_tensors, num_weights = (
-        0,
-        (checkpoint.num_labels or 0) * config.hidden_size,
-    )
+    num_tensors = 0
+    num_weights = (checkpoint.num_labels or 0) * config.hidden_size
     for tensor in first:
         is_layer = tensor.keras.startswith("layer_0/")
         times = config.num_hidden_layers if is_layer else 1
         num_tensors += times
         num_weights += times * math.prod(tensor.shape)
-    num_stored = len(checkpoint.container.shapes)
-    num_stored_weights = sum(
-        map(math.prod, checkpoint.container.shapes.values())
-    )
+    stored = [math.prod(x) for x in checkpoint.container.shapes.values()]
+    num_stored, num_stored_weights = len(stored), sum(stored)
     if (
         num_tensors > _MOST_TIMES * num_stored
         or num_weights > _MOST_TIMES * num_stored_weights

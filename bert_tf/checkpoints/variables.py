@@ -46,8 +46,4 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
                 "BertEncoder inside it."
             )
         matched[keras_name] = variable
-    return {
-        tensor: matched[keras_name]
-        for keras_name, tensor in table.items()
-        if keras_name in matched
-    }
+    return {table[name]: matched[name] for name in table if name in matched}

@@ -7,8 +7,6 @@ and the global step: ours, for a training run that goes on elsewhere.
 import contextlib
 import functools
 from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
 
 import numpy as np
 import safetensors
@@ -133,7 +131,7 @@ class SafetensorsFolder:
                 f"{path}: cannot read the tensor {name_in_file}: {error}"
             ) from error
 
-    def _weight_files(self) -> Iterator[tuple[str, list[str]]]:
+    def _weight_files(self):
         """Yields paths, and the names that the index places there."""
         if not self.weights_path.endswith(INDEX_FILE):
             yield self.weights_path, []
@@ -185,7 +183,7 @@ class SafetensorsFolder:
             ) from error
 
 
-def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
+def write(path: str, tensors: dict[str, np.ndarray]) -> None:
     """Writes a safetensors file; the caller sees to it being whole.
 
     Args:

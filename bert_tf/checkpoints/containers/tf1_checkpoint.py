@@ -8,7 +8,6 @@ the weight's name with /adam_m and /adam_v, and the global_step.
 """
 
 import threading
-from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -68,11 +67,9 @@ class Tf1Checkpoint:
         self._step_dtype = dtypes.get(containers.GLOBAL_STEP)
         for name in sorted(shapes):
             shape = tuple(shapes[name])
-            if name == containers.GLOBAL_STEP:
-                self.ignored[name] = shape
-            elif name.endswith(containers.SLOTS):
+            if name.endswith(containers.SLOTS):
                 self.ignored[name] = self.slots[name] = shape
-            elif dtypes[name].is_floating:
+            elif name != containers.GLOBAL_STEP and dtypes[name].is_floating:
                 self.shapes[name] = shape
             else:
                 self.ignored[name] = shape
@@ -164,7 +161,7 @@ def _newest(folder):
     return state and state.model_checkpoint_path.rpartition("/")[2]
 
 
-def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
+def write(prefix: str, tensors: dict[str, np.ndarray]) -> None:
     """Writes a checkpoint; the caller sees to it being whole.
 
     Args:

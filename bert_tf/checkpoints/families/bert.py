@@ -52,13 +52,8 @@ _REQUIRED_VALUES = {
 _HUGGING_FACE_ONLY = {
     *("architectures", "layer_norm_eps", "model_type", "transformers_version")
 }
-# The activations by Google's names, whose "gelu" is the tanh form.
-_GOOGLE_ACTIVATIONS = {
-    "gelu_new": "gelu",
-    "linear": "linear",
-    "relu": "relu",
-    "tanh": "tanh",
-}
+# The activations in Google's files, which call the first one "gelu".
+_GOOGLE_ACTIVATIONS = ("gelu_new", "linear", "relu", "tanh")
 # What google-research/bert has in its code and not in its configuration.
 _GOOGLE_LAYER_NORM_EPS = 1e-12
 
@@ -118,7 +113,8 @@ def _write_google_config(config: BertConfig) -> dict[str, Any]:
             "left-to-right models. Received: is_decoder=True."
         )
     values = config.to_dict()
-    values["hidden_act"] = _GOOGLE_ACTIVATIONS[config.hidden_act]
+    if config.hidden_act == "gelu_new":
+        values["hidden_act"] = "gelu"
     del values["model_type"], values["layer_norm_eps"]
     return dict(sorted(values.items()))
 
@@ -154,14 +150,13 @@ def _tensors(config: BertConfig, num_labels: int) -> Iterator[Tensor]:
         ):
             keras, name = f"layer_{index}/{keras}", f"layer.{index}.{name}"
             yield from _module(ENCODER, keras, f"bert.encoder.{name}", shape)
-    yield from _module(POOLER, "pooler/dense", "bert.pooler.dense", square)
-    name = "cls.predictions.transform"
-    yield from _module(
-        MASKED_LM, "masked_lm/transform", f"{name}.dense", square
-    )
-    yield from _module(
-        MASKED_LM, "masked_lm/layer_norm", f"{name}.LayerNorm", (hidden,)
-    )
+    head = "cls.predictions.transform"
+    for part, keras, name, shape in (
+        (POOLER, "pooler/dense", "bert.pooler.dense", square),
+        (MASKED_LM, "masked_lm/transform", f"{head}.dense", square),
+        (MASKED_LM, "masked_lm/layer_norm", f"{head}.LayerNorm", (hidden,)),
+    ):
+        yield from _module(part, keras, name, shape)
     yield Tensor(
         part=MASKED_LM,
         keras="masked_lm/output_bias",

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Mapping
 from typing import Any
 
-from bert_tf.checkpoints import containers
-from bert_tf.checkpoints import transforms
+from bert_tf.checkpoints.containers import GOOGLE
 from bert_tf.checkpoints.parts import PARTS
 from bert_tf.checkpoints.parts import POOLER
+from bert_tf.checkpoints.transforms import IDENTITY
+from bert_tf.checkpoints.transforms import Transform
 from bert_tf.config import BertConfig
 
 
@@ -23,7 +23,7 @@ class Stored:
     """What a tensor is called in files of one format, and how it lies there."""
 
     name: str
-    transform: transforms.Transform = transforms.IDENTITY
+    transform: Transform = IDENTITY
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,7 @@ class Tensor:
 
     def stored(self, file_format: str) -> Stored:
         """Returns what it is in files of `GOOGLE` or `HUGGING_FACE`."""
-        if file_format == containers.GOOGLE:
-            return self.google
-        return self.hugging_face
+        return self.google if file_format == GOOGLE else self.hugging_face
 
     def stored_shape(self, file_format: str) -> tuple[int, ...]:
         """Returns the shape in files of that format."""
@@ -83,7 +81,7 @@ class Family:
     """
 
     model_type: str
-    architectures: Mapping[str, tuple[str, ...]]
+    architectures: dict[str, tuple[str, ...]]
     bare_architecture: str
     tensors: Callable[[BertConfig, int], Iterable[Tensor]]
     read_config: Callable[[dict[str, Any]], BertConfig]
@@ -92,9 +90,9 @@ class Family:
     write_google_config: Callable[[BertConfig], dict[str, Any]] | None = None
     prefix: str = ""
     bare_names: tuple[str, ...] = ()
-    old_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    old_names: dict[str, str] = dataclasses.field(default_factory=dict)
     buffers: tuple[str, ...] = ()
-    tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tied: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def table(
         self,
