@@ -24,6 +24,7 @@ from absl import flags
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.config import BertConfig
@@ -61,7 +62,7 @@ def stream(path):
 def build(folder):
     """Makes the model with its variables, and no values."""
     with loading.without_random_values():
-        return BertEncoder(model_folder.read_config(folder))
+        return BertEncoder(families.read_config(f"{folder}/config.json"))
 
 
 def seconds(function, *arguments):

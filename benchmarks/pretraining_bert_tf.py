@@ -42,7 +42,7 @@ def random_rows(job, config):
 
 def main():
     job = pretraining_worker.read_job()
-    config = BertConfig.from_dict(job["config"])
+    config = BertConfig(**job["config"])
     if job["files"] is None:
         source = random_rows(job, config)
     else:

@@ -1,4 +1,4 @@
-"""The architecture of a BERT model, read from and written to JSON."""
+"""The architecture of a model: its fields, and what they may be."""
 
 import dataclasses
 import json
@@ -8,55 +8,6 @@ from bert_tf import files
 # Hugging Face's names, by meaning: "gelu" is the exact erf form, "gelu_new"
 # the tanh approximation that Google's files call "gelu".
 ACTIVATIONS = ("gelu", "gelu_new", "linear", "relu", "tanh")
-
-# Keys of released configurations that nothing in any BERT reads.
-_UNUSED_GOOGLE_KEYS = frozenset(
-    (
-        "directionality",
-        "pooler_fc_size",
-        "pooler_num_attention_heads",
-        "pooler_num_fc_layers",
-        "pooler_size_per_head",
-        "pooler_type",
-    )
-)
-# Keys of a Hugging Face config.json that do not describe the encoder. Those
-# that describe the task (labels, problem type) are read by `checkpoints`.
-_NOT_ARCHITECTURE = _UNUSED_GOOGLE_KEYS | {
-    "_name_or_path",
-    "_num_labels",
-    "architectures",
-    "bos_token_id",
-    "classifier_dropout",
-    "dtype",
-    "eos_token_id",
-    "finetuning_task",
-    "gradient_checkpointing",
-    "id2label",
-    "label2id",
-    "max_length",
-    "model_type",
-    "num_labels",
-    "output_attentions",
-    "output_hidden_states",
-    "output_past",
-    "pad_token_id",
-    "problem_type",
-    "return_dict",
-    "torch_dtype",
-    "transformers_version",
-    "use_cache",
-}
-# Keys that change what the model computes: BERT has one value for each.
-_REQUIRED_VALUES = {
-    "add_cross_attention": (False,),
-    "chunk_size_feed_forward": (0,),
-    "is_encoder_decoder": (False,),
-    "position_embedding_type": ("absolute",),
-    "pruned_heads": ({},),
-    "tie_word_embeddings": (True,),
-}
-_HUGGING_FACE_ONLY = ("architectures", "layer_norm_eps", "transformers_version")
 
 # Ids and sizes are int32, and other numbers float32.
 _LARGEST_INT = 2**31 - 1
@@ -68,6 +19,8 @@ class BertConfig:
     """The hyper-parameters of the encoder (Devlin et al. 2018, section 3).
 
     Args:
+        model_type: The family of models, by Hugging Face's name; see
+            `checkpoints.families`.
         vocab_size: Number of WordPiece entries.
         hidden_size: Width of every layer's output.
         num_hidden_layers: Number of encoder blocks.
@@ -93,6 +46,7 @@ class BertConfig:
         ValueError: If a value is out of its range; it names the field.
     """
 
+    model_type: str = "bert"
     vocab_size: int
     hidden_size: int = 768
     num_hidden_layers: int = 12
@@ -122,6 +76,9 @@ class BertConfig:
             elif field.type is float:
                 valid = _is_number(value) and 0 <= value < 1
                 expected = "a number in [0, 1)"
+            elif field.name == "model_type":
+                valid = isinstance(value, str)
+                expected = "a name"
             else:
                 valid = value in ACTIVATIONS
                 expected = f"one of {', '.join(ACTIVATIONS)}"
@@ -163,73 +120,12 @@ class BertConfig:
         }
         return cls(**(fields | overrides))
 
-    @classmethod
-    def from_dict(cls, values):
-        """Reads Google's `bert_config.json` or Hugging Face's `config.json`.
-
-        A dictionary with `model_type` (or another key that only Hugging Face
-        writes) is Hugging Face's, else Google's; they differ in what `gelu`
-        means and in the default of `type_vocab_size`.
-
-        Raises:
-            ValueError: If a key is unknown, missing, or has a value that
-                BERT does not have.
-        """
-        if not isinstance(values, dict):
-            raise ValueError(
-                "A BERT configuration must be a JSON object. Received: "
-                f"{type(values).__name__}."
-            )
-        is_hugging_face = "model_type" in values or any(
-            key in values for key in _HUGGING_FACE_ONLY
-        )
-        if values.get("model_type", "bert") != "bert":
-            raise ValueError(
-                "`model_type` must be 'bert'. Received: "
-                f"model_type={files.shortened(values['model_type'])}."
-            )
-        for key, allowed in _REQUIRED_VALUES.items():
-            if values.get(key, allowed[0]) not in allowed:
-                raise ValueError(
-                    f"`{key}` must be {allowed[0]!r} in a BERT encoder. "
-                    f"Received: {key}={files.shortened(values[key])}."
-                )
-        names = {field.name for field in dataclasses.fields(cls)}
-        unknown = (
-            set(values) - names - _NOT_ARCHITECTURE - set(_REQUIRED_VALUES)
-        )
-        if unknown:
-            raise ValueError(
-                "Unknown keys in the BERT configuration: "
-                f"{files.shortened(sorted(unknown))}. Known keys: "
-                f"{', '.join(sorted(names))}."
-            )
-        if "vocab_size" not in values:
-            raise ValueError("The BERT configuration has no `vocab_size`.")
-        fields = {key: values[key] for key in names & set(values)}
-        if is_hugging_face:
-            fields.setdefault("hidden_act", "gelu")
-        else:
-            if fields.setdefault("hidden_act", "gelu") == "gelu":
-                fields["hidden_act"] = "gelu_new"
-            fields.setdefault("type_vocab_size", 16)
-        return cls(**fields)
-
-    @classmethod
-    def from_json(cls, path):
-        """Reads the file at `path` as `from_dict` does; errors name it."""
-        values = files.read_json(path, files.MAX_FOLDER_TEXT)
-        try:
-            return cls.from_dict(values)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-
     def to_dict(self):
         """Returns the fields as Hugging Face's `config.json` has them.
 
         `is_decoder` is among them where it is true, as in Hugging Face's own.
         """
-        values = {"model_type": "bert"} | dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
         if not self.is_decoder:
             del values["is_decoder"]
         return values

@@ -9,9 +9,9 @@ import reference_checkpoints as peer
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoints import google
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
@@ -135,8 +135,9 @@ def test_there_are_as_many_tensors_as_in_the_releases(
     name, vocab_size, num_tensors
 ):
     config = BertConfig.named(name, vocab_size=vocab_size)
-    parts = names.ARCHITECTURES["BertForPreTraining"]
-    assert len(names.tensor_names(config, parts)) == num_tensors
+    family = families.of_config(config)
+    parts = family.architectures["BertForPreTraining"]
+    assert len(family.table(config, parts)) == num_tensors
 
 
 def test_released_form_loads(tmp_path):
@@ -280,7 +281,7 @@ def test_path_may_be_a_prefix(tmp_path):
 def test_weights_load_without_a_configuration(tmp_path):
     write(tmp_path, values(ENCODER))
     (tmp_path / "bert_config.json").unlink()
-    model = BertEncoder(BertConfig.from_dict(CONFIG))
+    model = BertEncoder(families.parse_config(CONFIG))
     report = checkpoints.load_weights(tmp_path / "bert_model.ckpt", model)
     assert len(report.names("loaded")) == 23
     with pytest.raises(ValueError, match=r"bert_config\.json"):
@@ -392,7 +393,7 @@ def test_what_google_cannot_compute_is_refused(tmp_path, changes, match):
         checkpoints.convert(
             tmp_path / "a", tmp_path / "b", "google", hidden_act="gelu_new"
         )
-        config = BertConfig.from_json(tmp_path / "b/bert_config.json")
+        config = families.read_config(tmp_path / "b/bert_config.json")
         assert config.hidden_act == "gelu_new"
 
 
@@ -402,7 +403,7 @@ def test_full_disk_leaves_nothing(tmp_path, monkeypatch):
     def fail(**kwargs):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left")
 
-    monkeypatch.setattr(google.tf.raw_ops, "SaveV2", fail)
+    monkeypatch.setattr(tf1_checkpoint.tf.raw_ops, "SaveV2", fail)
     with pytest.raises(OSError, match="No space left"):
         checkpoints.convert(tmp_path / "a", tmp_path / "b", "google")
     assert os.listdir(tmp_path) == ["a"]

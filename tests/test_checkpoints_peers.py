@@ -17,8 +17,8 @@ import pytest
 import reference_checkpoints as peer
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import model_folder
-from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
@@ -178,7 +178,7 @@ def test_minilm_is_bit_equal_after_a_round_trip(minilm, tmp_path):
 def test_what_we_save_transformers_loads(
     ask, tmp_path, architecture, hidden_act
 ):
-    config = BertConfig.from_dict(peer.CONFIG | {"hidden_act": hidden_act})
+    config = families.parse_config(peer.CONFIG | {"hidden_act": hidden_act})
     model = MODELS[architecture](config)
     generator = np.random.default_rng(5)
     for variable in model.weights:
@@ -215,7 +215,7 @@ def test_what_transformers_saves_we_load(
     model_class = (
         MODELS[architecture]
         if isinstance(MODELS[architecture], type)
-        else type(MODELS[architecture](BertConfig.from_dict(peer.CONFIG)))
+        else type(MODELS[architecture](families.parse_config(peer.CONFIG)))
     )
     model = checkpoints.load(folder, model_class)
     new = [n for n in model.coverage_report.names("new") if "pooler" not in n]

@@ -4,6 +4,7 @@ BERT_TF_FUZZ=100 tries a hundred times as many. What was found so stands as a
 plain test beside the code: tests/test_hostile_folders.py and others.
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -17,9 +18,11 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from bert_tf.checkpoints import hugging_face
+from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
 from bert_tf.config import BertConfig
 from bert_tf.serving import source
 from bert_tf.tasks import glue_files
@@ -186,10 +189,10 @@ def damaged_bytes(draw, data):
 def read_folder(folder):
     """Reads all that a model is made of, but no weights."""
     with reader.open_checkpoint(folder) as checkpoint:
-        reader.parts_of(checkpoint)
+        _ = checkpoint.found_parts
         _ = checkpoint.num_labels, checkpoint.classifier_dropout
         model_folder.check_vocabulary(folder, checkpoint.config)
-        hugging_face.label_names(checkpoint.config_values, folder)
+        config_json.label_names(checkpoint.config_values, folder)
     return checkpoint.config
 
 
@@ -215,7 +218,7 @@ def test_config_json(folder, data):
 )
 def test_bert_config_json(folder, data):
     with Replaced(folder / "bert_config.json", data):
-        read(BertConfig.from_json, folder / "bert_config.json")
+        read(families.read_config, folder / "bert_config.json")
 
 
 TASKS = (
@@ -305,14 +308,14 @@ HEADER = {
 def test_safetensors(folder, header, size, num_bytes):
     size = len(header) if size is None else size
     data = struct.pack("<Q", size) + header + bytes(num_bytes)
-    with Replaced(folder / "model.safetensors", data):
-        checkpoint = read(hugging_face.HuggingFaceCheckpoint, str(folder))
-        if checkpoint is None:
-            return
-        with checkpoint:
-            for name, shape in checkpoint.shapes.items():
-                array = read(checkpoint.read, name)
-                assert array is None or array.shape == shape
+    with (
+        Replaced(folder / "model.safetensors", data),
+        contextlib.ExitStack() as stack,
+    ):
+        container = read(SafetensorsFolder, str(folder), stack)
+        for name, shape in container.shapes.items() if container else ():
+            array = read(container.read, name)
+            assert array is None or array.shape == shape
 
 
 @fuzz(40, data=json_bytes({"weight_map": {"a": "x", "b": "y"}}))
@@ -321,8 +324,11 @@ def test_index_of_shards(folder, data):
     whole = weights.read_bytes()
     weights.unlink()
     try:
-        with Replaced(folder / "model.safetensors.index.json", data):
-            read(hugging_face.HuggingFaceCheckpoint, str(folder))
+        with (
+            Replaced(folder / "model.safetensors.index.json", data),
+            contextlib.ExitStack() as stack,
+        ):
+            read(SafetensorsFolder, str(folder), stack)
     finally:
         weights.write_bytes(whole)
 

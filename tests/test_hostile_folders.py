@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import files
-from bert_tf.checkpoints import google
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import source as source_lib
 from bert_tf.tasks import starting_point
@@ -78,8 +78,11 @@ def test_a_model_has_not_more_layers_than_its_file(tmp_path):
     tensors = peer.tensors("BertModel") | {"x": np.zeros(30_000_000, "uint8")}
     peer.write_folder(tmp_path, "BertModel", tensors)
     rewrite(tmp_path / "config.json", num_hidden_layers=30_000)
-    with pytest.raises(ValueError, match=r"480,005 tensors.*num_hidden_layers"):
-        reader.open_checkpoint(tmp_path)
+    with (
+        pytest.raises(ValueError, match=r"480,005 tensors.*num_hidden_layers"),
+        reader.open_checkpoint(tmp_path),
+    ):
+        pass
 
 
 def test_a_smaller_gap_is_told_tensor_by_tensor(folder):
@@ -316,10 +319,10 @@ def test_a_google_checkpoint_s_step_is_read_for_who_asks(tmp_path):
         shape_and_slices=[""],
         tensors=[tf.constant(float("nan"))],
     )
-    with google.GoogleCheckpoint(str(tmp_path)) as checkpoint:
-        assert checkpoint.ignored == {"global_step": ()}
-        with pytest.raises(ValueError, match="x: the tensor global_step must"):
-            _ = checkpoint.global_step
+    checkpoint = tf1_checkpoint.Tf1Checkpoint(str(tmp_path))
+    assert checkpoint.ignored == {"global_step": ()}
+    with pytest.raises(ValueError, match="x: the tensor global_step must"):
+        _ = checkpoint.global_step
 
 
 @pytest.mark.parametrize(
@@ -341,10 +344,10 @@ def test_the_newest_checkpoint_is_of_the_folder(tmp_path, name, found):
         path.with_suffix(".index").write_bytes(b"")
     (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\n')
     if found:
-        assert google.find_prefix(str(folder)) == f"{folder}/{found}"
+        assert tf1_checkpoint.find_prefix(str(folder)) == f"{folder}/{found}"
     else:
         with pytest.raises(ValueError, match=f"{folder}"):
-            google.find_prefix(str(folder))
+            tf1_checkpoint.find_prefix(str(folder))
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"x" * 2_000_000, b"{{{"])
@@ -353,4 +356,4 @@ def test_a_checkpoint_file_that_is_none_names_its_folder(tmp_path, data):
         (tmp_path / f"{name}.index").write_bytes(b"")
     (tmp_path / "checkpoint").write_bytes(data)
     with pytest.raises(ValueError, match=str(tmp_path)):
-        google.find_prefix(str(tmp_path))
+        tf1_checkpoint.find_prefix(str(tmp_path))

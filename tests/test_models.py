@@ -484,7 +484,7 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
         "from bert_tf.config import BertConfig\n"
         "from bert_tf.models import objectives\n"
         "from bert_tf.models import pretrainer\n"
-        f"config = BertConfig.from_dict({config.to_dict()})\n"
+        f"config = BertConfig(**{config.to_dict()})\n"
         "model = pretrainer.BertPretrainer(config)\n"
         "weights = np.load('weights.npz')\n"
         "model.set_weights([weights[name] for name in weights.files])\n"

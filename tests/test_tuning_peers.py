@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
-from bert_tf.config import BertConfig
+from bert_tf.checkpoints import families
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.peers
 PROGRAM = pathlib.Path(__file__).with_name("reference_tuning.py")
 NUM_STEPS, BATCH_SIZE, LENGTH = 120, 8, 9
 LEARNING_RATE = 1e-2
-CONFIG = BertConfig.from_dict(
+CONFIG = families.parse_config(
     peer.CONFIG
     | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 )

@@ -1,36 +1,38 @@
 """Checkpoints from one form into another, tensor by tensor."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 from absl import logging
 
 from bert_tf import files
-from bert_tf.checkpoints import google
-from bert_tf.checkpoints import hugging_face
+from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import containers
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import plan
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
+from bert_tf.checkpoints.containers import tf1_checkpoint
+from bert_tf.checkpoints.report import CoverageEntry
 from bert_tf.text import vocabulary as vocabulary_lib
 
-GOOGLE = "google"
-HUGGING_FACE = "hugging_face"
 BERT_TF = "bert_tf"
-FORMATS = (GOOGLE, HUGGING_FACE, BERT_TF)
+FORMATS = (containers.GOOGLE, containers.HUGGING_FACE, BERT_TF)
 
 
 def convert(
-    source,
-    target,
-    file_format,
+    source: str,
+    target: str,
+    file_format: str,
     *,
-    allow_partial=False,
-    max_position_embeddings=None,
-    do_lower_case=None,
-    hidden_act=None,
-):
+    allow_partial: bool = False,
+    max_position_embeddings: int | None = None,
+    do_lower_case: bool | None = None,
+    hidden_act: str | None = None,
+) -> report.CoverageReport:
     """Converts a checkpoint; every value stays bit for bit what it was.
 
     Weights, heads, Adam's moments and the global step, vocabulary and case,
@@ -67,9 +69,17 @@ def convert(
     if files.list_folder(target):
         raise ValueError(f"{target} is there already and is not empty.")
     with reader.open_checkpoint(source, allow_partial) as checkpoint:
+        family = checkpoint.family
         config = checkpoint.config
         if config is None:
-            raise ValueError(f"{source}: must have a {google.CONFIG_FILE}.")
+            raise ValueError(
+                f"{source}: must have a {family.google_config_file}."
+            )
+        if file_format == containers.GOOGLE and not family.google_config_file:
+            raise ValueError(
+                f"{source}: must be of a family that Google's files have. "
+                f"Received: model_type={family.model_type!r}."
+            )
         vocabulary = model_folder.check_vocabulary(checkpoint.folder, config)
         if vocabulary is None:
             raise ValueError(f"{checkpoint.folder}: must have a vocab.txt.")
@@ -78,34 +88,38 @@ def convert(
             config = loading.longer_config(config, max_position_embeddings)
         if hidden_act is not None:
             config = dataclasses.replace(config, hidden_act=hidden_act)
-        parts = _parts(checkpoint, file_format)
-        tensor_names = names.tensor_names(
-            config, parts, checkpoint.num_labels or 2
+        its_parts = _parts(checkpoint, file_format)
+        table = family.table(config, its_parts, checkpoint.num_labels or 2)
+        steps = plan.make(
+            checkpoint, table, config, its_parts, extend_positions=True
         )
-        tensors, entries, problems = _weights(
-            checkpoint, tensor_names, file_format
-        )
-        if problems and not allow_partial:
-            loading.raise_problems(problems)
-        slots, slot_entries = _slots(checkpoint, tensor_names, file_format)
-        entries.extend(slot_entries)
-        if file_format == GOOGLE:
-            google.write(target, tensors | slots, config, vocabulary)
+        if not allow_partial:
+            plan.check(steps)
+        # Ours has the names of Hugging Face's.
+        is_google = file_format == containers.GOOGLE
+        target_format = file_format if is_google else containers.HUGGING_FACE
+        tensors, entries = _weights(checkpoint, steps, target_format)
+        slots, slot_entries = _slots(checkpoint, table, target_format)
+        if is_google:
+            values = family.write_google_config(config)
+            texts = {
+                family.google_config_file: model_folder.to_json(values),
+                model_folder.VOCABULARY_FILE: vocabulary.to_text(),
+            }
+            _write_release(target, tensors | slots, texts)
         else:
-            architecture = names.architecture_of(parts)
+            architecture = family.architecture_of(its_parts)
             tensors = {
-                hugging_face.file_name(name, architecture): array
+                family.file_name(name, architecture): array
                 for name, array in tensors.items()
             }
             texts = _texts(
                 checkpoint, config, architecture, vocabulary, do_lower_case
             )
-            if file_format == HUGGING_FACE:
+            if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
             model_folder.write(target, tensors, texts, slots)
-    coverage = report.CoverageReport(
-        path=str(checkpoint.path), entries=tuple(entries)
-    )
+    coverage = report.CoverageReport(checkpoint.path, (*entries, *slot_entries))
     logging.info("Converted a checkpoint:\n%s", coverage)
     return coverage
 
@@ -122,162 +136,93 @@ def _case(checkpoint, vocabulary, do_lower_case):
 
 def _parts(checkpoint, file_format):
     """Returns the parts to write: all there are, or those of one class."""
-    found = {
-        name.part
-        for name in names.tensor_names(checkpoint.config)
-        if name.stored_name(checkpoint.file_format) in checkpoint.shapes
-        and reader.has_part(checkpoint, name.part)
-    }
-    if checkpoint.architecture is None:
-        # Heads of sequences, of choices and of tokens have one name; of the
-        # first two it is taken for the first, and the last one's class has no
-        # pooler.
-        found.discard(names.MULTIPLE_CHOICE)
-        found.discard(
-            names.TOKEN_CLASSIFIER
-            if names.POOLER in found
-            else names.CLASSIFIER
-        )
-        if file_format == GOOGLE:
-            return tuple(part for part in names.PARTS if part in found)
-        return max(
-            (
-                parts
-                for parts in names.ARCHITECTURES.values()
-                if found.issuperset(parts)
-            ),
-            key=lambda parts: (
-                len(set(parts) - {names.ENCODER, names.POOLER}),
-                len(parts),
-            ),
-            default=(names.ENCODER, names.POOLER),
-        )
-    return checkpoint.parts
+    if checkpoint.architecture is not None:
+        return checkpoint.parts
+    found = set(checkpoint.found_parts)
+    # Heads of sequences, of choices and of tokens have one name; of the first
+    # two it is taken for the first, and the last one's class has no pooler.
+    found.discard(parts.MULTIPLE_CHOICE)
+    found.discard(
+        parts.TOKEN_CLASSIFIER if parts.POOLER in found else parts.CLASSIFIER
+    )
+    if file_format == containers.GOOGLE:
+        return tuple(part for part in parts.PARTS if part in found)
+    architectures = checkpoint.family.architectures
+    heads = found - {parts.ENCODER, parts.POOLER}
+    return max(
+        (each for each in architectures.values() if found.issuperset(each)),
+        key=lambda each: (len(heads & set(each)), len(each)),
+        default=architectures[checkpoint.family.bare_architecture],
+    )
 
 
-def _weights(checkpoint, tensor_names, file_format):
-    """Returns {name in the target: array}, entries of the report, problems."""
-    target_format = _name_format(file_format)
-    tensors, entries, problems = {}, [], []
-    used = set()
-    for name in tensor_names:
-        stored_name = name.stored_name(checkpoint.file_format)
-        used.add(stored_name)
-        found = checkpoint.shapes.get(stored_name)
-        wanted = name.stored_shape(checkpoint.file_format)
-        if found is None:
-            problems.append(
-                f"{checkpoint.weights_path}: the tensor {stored_name} is "
-                "missing."
-            )
-            continue
-        note = f"from {stored_name}"
-        if found != wanted:
-            if not reader.can_extend(name, found, wanted):
-                problems.append(
-                    f"{checkpoint.file_of(stored_name)}: the tensor "
-                    f"{stored_name} must have the shape {list(wanted)}. "
-                    f"Received: {list(found)}."
-                )
-                entries.append(
-                    loading.left_over(stored_name, found, "of another shape")
-                )
-                continue
-            note += f", repeated from {found[0]} rows"
-        target_name = name.stored_name(target_format)
-        tensors[target_name] = _read(checkpoint, name, target_format)
-        entries.append(
-            report.CoverageEntry(
-                status=report.LOADED,
-                name=target_name,
-                shape=name.stored_shape(target_format),
-                note=note,
-            )
-        )
-    known = {
-        name.stored_name(checkpoint.file_format): name.part
-        for name in names.tensor_names(checkpoint.config)
-    }
-    for stored_name, shape in checkpoint.shapes.items():
-        if stored_name in used:
-            continue
-        note = "of no BERT with this configuration"
-        if stored_name in known:
-            note = f"{known[stored_name]}: not in a model with these heads"
-        elif loading.is_tied(checkpoint, stored_name):
-            note = f"the same as {hugging_face.TIED_NAMES[stored_name]}"
-        else:
-            problems.append(
-                f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
-                f"{list(shape)} has no place in the model."
-            )
-        entries.append(loading.left_over(stored_name, shape, note))
-    return tensors, entries, problems
-
-
-def _slots(checkpoint, tensor_names, file_format):
-    """Returns {name in the target: array} of moments and step, entries."""
-    target_format = _name_format(file_format)
-    slots, entries = {}, []
-    used = {google.GLOBAL_STEP}
-    for name in tensor_names:
-        for slot in names.SLOTS:
-            stored_name = name.stored_name(checkpoint.file_format) + slot
-            if stored_name not in checkpoint.slots:
-                continue
-            used.add(stored_name)
-            target_name = name.stored_name(target_format) + slot
-            slots[target_name] = _read(checkpoint, name, target_format, slot)
+def _weights(checkpoint, steps, target_format):
+    """Returns {name in the target: array}, and entries of the report."""
+    tensors, entries = {}, []
+    for step in steps:
+        if step.status == report.LOADED:
+            name = step.tensor.stored(target_format).name
+            tensors[name] = _read(checkpoint, step.tensor, target_format)
+            shape = step.tensor.stored_shape(target_format)
+            note = f"from {step.note}"
+            entries.append(CoverageEntry(step.status, name, shape, note))
+        elif step.found is not None:
+            note = "of another shape" if step.tensor else step.note
             entries.append(
-                report.CoverageEntry(
-                    status=report.LOADED,
-                    name=target_name,
-                    shape=name.stored_shape(target_format),
-                    note=f"from {stored_name}",
-                )
+                CoverageEntry(report.LEFT_OVER, step.name, step.found, note)
             )
-    if checkpoint.global_step is not None:
-        step = np.array(checkpoint.global_step, np.int64)
-        slots[google.GLOBAL_STEP] = step
-        entries.append(
-            report.CoverageEntry(
-                status=report.LOADED,
-                name=google.GLOBAL_STEP,
-                shape=(),
-                note=f"{step}",
+    return tensors, entries
+
+
+def _slots(checkpoint, table, target_format):
+    """Returns {name in the target: array} of moments and step, entries."""
+    container = checkpoint.container
+    slots, entries = {}, []
+    used = {containers.GLOBAL_STEP}
+    for tensor, slot in itertools.product(table, containers.SLOTS):
+        name = tensor.stored(checkpoint.file_format).name + slot
+        if name in container.slots:
+            used.add(name)
+            target_name = tensor.stored(target_format).name + slot
+            slots[target_name] = _read(checkpoint, tensor, target_format, slot)
+            shape = tensor.stored_shape(target_format)
+            entries.append(
+                CoverageEntry(report.LOADED, target_name, shape, f"from {name}")
             )
-        )
-    for stored_name, shape in (checkpoint.slots | checkpoint.ignored).items():
-        if stored_name not in used:
-            note = checkpoint.ignored_note(stored_name)
-            entries.append(loading.left_over(stored_name, shape, note))
+    step = container.global_step
+    if step is not None:
+        name = containers.GLOBAL_STEP
+        slots[name] = np.array(step, np.int64)
+        entries.append(CoverageEntry(report.LOADED, name, (), f"{step}"))
+    entries.extend(
+        plan.ignored(name, shape)
+        for name, shape in (container.slots | container.ignored).items()
+        if name not in used
+    )
     return slots, entries
 
 
-def _read(checkpoint, name, target_format, slot=""):
-    array = reader.read_tensor(checkpoint, name, slot)
-    if array.shape != name.shape:
-        if not reader.can_extend(name, array.shape, name.shape):
-            stored_name = name.stored_name(checkpoint.file_format) + slot
-            raise ValueError(
-                f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
-                f"must have the shape of its weight, {list(name.shape)}. "
-                f"Received: {list(array.shape)}."
-            )
-        array = reader.extend(array, name.shape[0])
-    return array.T if name.is_transposed(target_format) else array
+def _read(checkpoint, tensor, target_format, slot=""):
+    array = plan.read(checkpoint, tensor, slot)
+    return tensor.stored(target_format).transform.to_file(array)
 
 
-def _name_format(file_format):
-    return names.GOOGLE if file_format == GOOGLE else names.HUGGING_FACE
+def _write_release(folder, tensors, texts):
+    """Writes a release of Google's form, whole or not at all."""
+    prefix = tf1_checkpoint.PREFIX
+    with files.whole_folder(folder, last=f"{prefix}.index") as temporary:
+        for name, text in texts.items():
+            files.write_text(f"{temporary}/{name}", text)
+        tf1_checkpoint.write(f"{temporary}/{prefix}", tensors)
 
 
 def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
-    parts = names.ARCHITECTURES[architecture]
     num_labels = labels = None
-    if {names.CLASSIFIER, names.TOKEN_CLASSIFIER} & set(parts):
+    if set(parts.CLASSIFIERS) & set(
+        checkpoint.family.architectures[architecture]
+    ):
         num_labels = checkpoint.num_labels
-        labels = hugging_face.label_names(
+        labels = config_json.label_names(
             checkpoint.config_values or {}, checkpoint.folder
         )
     # transformers writes 10 ** 30, or nothing, where nobody told the length.
@@ -294,7 +239,8 @@ def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
         ),
         model_folder.VOCABULARY_FILE: vocabulary.to_text(),
         model_folder.CONFIG_FILE: model_folder.to_json(
-            hugging_face.make_config(
+            config_json.make(
+                checkpoint.family,
                 config,
                 architecture,
                 pad_id=vocabulary.pad_id,

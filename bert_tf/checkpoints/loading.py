@@ -3,36 +3,43 @@
 import contextlib
 import dataclasses
 import inspect
+from collections.abc import Iterator
 from concurrent import futures
+from typing import Any
+from typing import TypeVar
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoints import hugging_face
+from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import plan
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
+from bert_tf.checkpoints import variables
+from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.token_classifier import BertTokenClassifier
 
 # The ends of the names of variables that begin as random values.
 _RANDOM = ("kernel", "embeddings")
-_MAX_PROBLEMS = 10
 # Two: one waits for the disk while the other transposes.
 _NUM_READERS = 2
 
 
+Model = TypeVar("Model", bound=keras.Model)
+
+
 def load(
-    path,
-    model_class,
+    path: str,
+    model_class: type[Model],
     *,
-    allow_partial=False,
-    max_position_embeddings=None,
-    **kwargs,
-):
+    allow_partial: bool = False,
+    max_position_embeddings: int | None = None,
+    **kwargs: Any,
+) -> Model:
     """Makes a model with the weights of a checkpoint.
 
     A head that the checkpoint does not have is newly made. The coverage
@@ -63,14 +70,14 @@ def load(
         config = checkpoint.config
         if config is None:
             raise ValueError(
-                f"{path}: must have a {hugging_face.CONFIG_FILE} or "
+                f"{path}: must have a {config_json.CONFIG_FILE} or "
                 "bert_config.json beside its weights."
             )
         if max_position_embeddings is not None:
             config = longer_config(config, max_position_embeddings)
         with _TensorReader(checkpoint) as tensors:
             # What every model has, while Keras makes the variables.
-            tensors.begin(names.tensor_names(config, (names.ENCODER,)))
+            tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
             model_folder.check_vocabulary(checkpoint.folder, config)
             kwargs = _head_arguments(checkpoint, model_class) | kwargs
             with without_random_values():
@@ -87,7 +94,13 @@ def load(
     return model
 
 
-def load_weights(path, model, *, allow_partial=False, extend_positions=False):
+def load_weights(
+    path: str,
+    model: keras.Model,
+    *,
+    allow_partial: bool = False,
+    extend_positions: bool = False,
+) -> report.CoverageReport:
     """Fills a model with the weights of a checkpoint.
 
     Args:
@@ -118,7 +131,9 @@ def load_weights(path, model, *, allow_partial=False, extend_positions=False):
         )
 
 
-def longer_config(config, max_position_embeddings):
+def longer_config(
+    config: BertConfig, max_position_embeddings: int
+) -> BertConfig:
     """Returns the configuration with that many positions.
 
     Raises:
@@ -136,7 +151,7 @@ def longer_config(config, max_position_embeddings):
 
 
 @contextlib.contextmanager
-def without_random_values():
+def without_random_values() -> Iterator[None]:
     """Leaves the random variables made in the block without a value.
 
     They are about to be filled; drawing the values of BERT-base would take
@@ -167,12 +182,12 @@ def without_random_values():
 def _head_arguments(checkpoint, model_class):
     """Returns `num_labels` and `dropout` as the checkpoint has them."""
     for a_class, part in (
-        (BertClassifier, names.CLASSIFIER),
-        (BertTokenClassifier, names.TOKEN_CLASSIFIER),
+        (BertClassifier, parts.CLASSIFIER),
+        (BertTokenClassifier, parts.TOKEN_CLASSIFIER),
     ):
         if (
             issubclass(model_class, a_class)
-            and reader.has_part(checkpoint, part)
+            and checkpoint.has_part(part)
             and checkpoint.num_labels is not None
         ):
             arguments = {"num_labels": checkpoint.num_labels}
@@ -194,37 +209,38 @@ def _check_architecture(path, stored, config):
 
 def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
     """Assigns what fits, one tensor at a time; returns the report."""
-    matched = names.match_variables(model)
+    matched = variables.match(model)
     if checkpoint.config is not None:
         _check_architecture(checkpoint.path, checkpoint.config, model.config)
-    entries, problems = [], []
-    to_load, to_make = [], []
-    for name, variable in matched.items():
-        entry, problem = _plan(name, matched, checkpoint, extend_positions)
-        entry = dataclasses.replace(entry, name=variable.path)
-        entries.append(entry)
-        problems.extend(problem)
-        if entry.status == report.LOADED:
-            to_load.append((name, variable))
-        else:
-            to_make.append((name, variable))
-    for entry, problem in _leftovers(matched, model.config, checkpoint):
-        entries.append(entry)
-        problems.extend(problem)
-    if problems and not allow_partial:
-        raise_problems(problems)
-
-    for variable, value in tensors.read(to_load):
-        variable.assign(value)
-    for name, variable in to_make:
-        if is_new and name.keras.endswith(_RANDOM):
+    steps = plan.make(
+        checkpoint, matched, model.config, checkpoint.parts, extend_positions
+    )
+    if not allow_partial:
+        plan.check(steps)
+    to_load = [step.tensor for step in steps if step.status == report.LOADED]
+    for tensor, value in tensors.read(to_load):
+        matched[tensor].assign(value)
+    for step in steps:
+        if (
+            is_new
+            and step.status == report.NEW
+            and step.tensor.keras.endswith(_RANDOM)
+        ):
             initializer = keras.initializers.TruncatedNormal(
                 stddev=model.config.initializer_range
             )
-            variable.assign(initializer(name.shape))
-    coverage = report.CoverageReport(
-        path=str(checkpoint.path), entries=tuple(entries)
+            matched[step.tensor].assign(initializer(step.tensor.shape))
+    entries = []
+    for step in steps:
+        name, shape = step.name, step.found
+        if step.tensor is not None:
+            name, shape = matched[step.tensor].path, step.tensor.shape
+        entry = report.CoverageEntry(step.status, name, shape, step.note)
+        entries.append(entry)
+    entries.extend(
+        plan.ignored(*item) for item in checkpoint.container.ignored.items()
     )
+    coverage = report.CoverageReport(checkpoint.path, tuple(entries))
     logging.info("Loaded a checkpoint:\n%s", coverage)
     return coverage
 
@@ -247,148 +263,43 @@ class _TensorReader:
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, wanted):
-        """Begins to read those of the `TensorName`s that fit.
+        """Begins to read those of the `Tensor`s that fit.
 
         They are all held until they are read: variables that are not filled
         yet take no memory, so that there is one copy of the weights.
         """
         file_format = self._checkpoint.file_format
-        for name in wanted:
-            found = self._checkpoint.shapes.get(name.stored_name(file_format))
-            shape = name.stored_shape(file_format)
+        for tensor in wanted:
+            name = tensor.stored(file_format).name
+            found = self._checkpoint.container.shapes.get(name)
+            shape = tensor.stored_shape(file_format)
             if found is not None and (
-                found == shape or reader.can_extend(name, found, shape)
+                found == shape or plan.can_extend(tensor, found, shape)
             ):
-                self._submit(name)
+                self._submit(tensor)
 
-    def read(self, to_load):
-        """Yields (variable, its value) of (name, variable), in order.
+    def read(self, wanted):
+        """Yields (tensor, the value of its variable) of `Tensor`s, in order.
 
         No more values than threads are held beside the variables, and those
         that were begun before.
         """
-        for index, (name, variable) in enumerate(to_load):
-            for ahead, _ in to_load[index : index + _NUM_READERS]:
+        for index, tensor in enumerate(wanted):
+            for ahead in wanted[index : index + _NUM_READERS]:
                 if ahead not in self._begun:
                     self._submit(ahead)
-            yield variable, self._begun.pop(name).result()
+            yield tensor, self._begun.pop(tensor).result()
 
-    def _submit(self, name):
-        self._begun[name] = self._pool.submit(
-            _read, self._checkpoint, name, name.shape
-        )
+    def _submit(self, tensor):
+        self._begun[tensor] = self._pool.submit(_read, self._checkpoint, tensor)
 
 
-def _read(checkpoint, name, shape):
+def _read(checkpoint, tensor):
     """Returns a tensor of the checkpoint in the form of its variable."""
-    array = reader.read_tensor(checkpoint, name)
-    if array.shape != tuple(shape):
-        array = reader.extend(array, shape[0])
+    array = plan.read(checkpoint, tensor)
     # In main memory: that of an accelerator holds the variables already.
     with tf.device("CPU:0"):
         if array.flags.c_contiguous:
             return tf.convert_to_tensor(array)
         # Several times faster than NumPy's copy to another order.
         return tf.transpose(array.T)
-
-
-def raise_problems(problems):
-    """Raises one ValueError that tells the first of them."""
-    lines = list(problems)
-    if len(lines) > _MAX_PROBLEMS:
-        lines[_MAX_PROBLEMS:] = [f"... and {len(lines) - _MAX_PROBLEMS} more."]
-    lines.append("`allow_partial` takes what does fit all the same.")
-    raise ValueError("\n".join(lines))
-
-
-def _plan(name, matched, checkpoint, extend_positions):
-    """Returns the entry of a variable, and a list of problems with it."""
-    file_format = checkpoint.file_format
-    stored_name = name.stored_name(file_format)
-    found = checkpoint.shapes.get(stored_name)
-    wanted = name.stored_shape(file_format)
-    status, note, problem = report.LOADED, stored_name, None
-    if not reader.has_part(checkpoint, name.part):
-        status, note = report.NEW, f"not in {checkpoint.architecture}"
-    elif found is None:
-        status, note = report.NEW, "not in the checkpoint"
-        # A head may be missing as a whole, where nothing promises it.
-        if name.part in checkpoint.parts or any(
-            other.stored_name(file_format) in checkpoint.shapes
-            for other in matched
-            if other.part == name.part
-        ):
-            problem = (
-                f"{checkpoint.weights_path}: the tensor {stored_name} is "
-                "missing."
-            )
-    elif found != wanted:
-        if extend_positions and reader.can_extend(name, found, wanted):
-            note += f", repeated from {found[0]} rows"
-        else:
-            status = report.NEW
-            note = f"{stored_name} has the shape {list(found)}"
-            problem = (
-                f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
-                f"must have the shape {list(wanted)}. Received: {list(found)}."
-            )
-    entry = report.CoverageEntry(
-        status=status, name=name.keras, shape=name.shape, note=note
-    )
-    return entry, [problem] if problem else []
-
-
-def _leftovers(matched, config, checkpoint):
-    """Yields (entry, problems) of what no variable takes."""
-    file_format = checkpoint.file_format
-    used = {
-        name.stored_name(file_format)
-        for name in matched
-        if reader.has_part(checkpoint, name.part)
-    }
-    # Heads of one name are told apart where the checkpoint says its class.
-    parts = {
-        name.stored_name(file_format): name.part
-        for name in sorted(
-            names.tensor_names(config),
-            key=lambda name: reader.has_part(checkpoint, name.part),
-        )
-    }
-    for stored_name, shape in checkpoint.shapes.items():
-        if stored_name in used:
-            continue
-        problems = []
-        if stored_name in parts:
-            note = f"{parts[stored_name]}: not in the model"
-        elif is_tied(checkpoint, stored_name):
-            note = f"the same as {hugging_face.TIED_NAMES[stored_name]}"
-        else:
-            note = "of no BERT with this configuration"
-            problems = [
-                f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
-                f"{list(shape)} has no place in the model."
-            ]
-        yield left_over(stored_name, shape, note), problems
-    for name, shape in checkpoint.ignored.items():
-        yield left_over(name, shape, checkpoint.ignored_note(name)), []
-
-
-def is_tied(checkpoint, stored_name):
-    """Whether a tensor is there a second time, under the table's name.
-
-    BERT's masked-LM head has the word embeddings for weights; some files
-    hold them twice. Where the two differ, the model is none of BERT's.
-    """
-    original = hugging_face.TIED_NAMES.get(stored_name)
-    if checkpoint.shapes[stored_name] != checkpoint.shapes.get(original):
-        return False
-    return np.array_equal(
-        checkpoint.read(stored_name), checkpoint.read(original)
-    )
-
-
-def left_over(name, shape, note):
-    """Returns the entry of a tensor that is left over."""
-    return report.CoverageEntry(
-        status=report.LEFT_OVER, name=name, shape=shape, note=note
-    )

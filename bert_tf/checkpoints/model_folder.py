@@ -8,21 +8,29 @@ task.json                what the model was tuned for, if anything
 """
 
 import contextlib
+import functools
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import keras
+import numpy as np
 
 from bert_tf import files
 from bert_tf import formats
-from bert_tf.checkpoints import hugging_face
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import optimizer_state
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import variables
+from bert_tf.checkpoints.containers import safetensors_folder
 from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
 
-CONFIG_FILE = hugging_face.CONFIG_FILE
-WEIGHTS_FILE = hugging_face.WEIGHTS_FILE
+CONFIG_FILE = config_json.CONFIG_FILE
+WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
 VOCABULARY_FILE = tokenizer_files.VOCABULARY_FILE
 TOKENIZER_FILE = tokenizer_files.SETTINGS_FILE
 TASK_FILE = "task.json"
@@ -34,6 +42,7 @@ read_tokenizer_config = tokenizer_files.read_settings
 # What tells two models apart where the shapes of the weights may not. The
 # dropouts and the initial deviation are of the training, not of the model.
 ARCHITECTURE_FIELDS = (
+    "model_type",
     "vocab_size",
     "hidden_size",
     "num_hidden_layers",
@@ -47,16 +56,16 @@ ARCHITECTURE_FIELDS = (
 
 
 def save(
-    folder,
-    model,
-    vocabulary,
-    do_lower_case,
-    max_seq_length,
-    task=None,
+    folder: str,
+    model: keras.Model,
+    vocabulary: vocabulary_lib.Vocabulary,
+    do_lower_case: bool,
+    max_seq_length: int,
+    task: dict[str, Any] | None = None,
     *,
-    label_names=None,
-    optimizer=None,
-):
+    label_names: Sequence[str] | None = None,
+    optimizer: keras.optimizers.Optimizer | None = None,
+) -> None:
     """Writes the model folder, whole or not at all.
 
     A folder that holds this model already gets its new weights: a reader
@@ -83,11 +92,12 @@ def save(
     folder = str(folder).rstrip("/")
     config = model.config
     _check(config, vocabulary, do_lower_case, max_seq_length)
-    matched = names.match_variables(model)
-    architecture = names.architecture_of(names.parts_of(matched))
-    parts = names.ARCHITECTURES[architecture]
+    family = families.of_config(config)
+    matched = variables.match(model)
+    architecture = family.architecture_of({tensor.part for tensor in matched})
+    its_parts = family.architectures[architecture]
     num_labels = None
-    if names.CLASSIFIER in parts or names.TOKEN_CLASSIFIER in parts:
+    if set(parts.CLASSIFIERS) & set(its_parts):
         num_labels = model.num_labels
     if label_names is not None:
         _check_label_names(label_names, num_labels)
@@ -99,7 +109,8 @@ def save(
         ),
         VOCABULARY_FILE: vocabulary.to_text(),
         CONFIG_FILE: to_json(
-            hugging_face.make_config(
+            config_json.make(
+                family,
                 config,
                 architecture,
                 pad_id=vocabulary.pad_id,
@@ -110,11 +121,13 @@ def save(
         ),
     }
     tensors = {
-        hugging_face.file_name(name.hugging_face, architecture): _to_array(
-            name, variable
+        family.file_name(tensor.hugging_face.name, architecture): (
+            tensor.hugging_face.transform.to_file(
+                keras.ops.convert_to_numpy(variable)
+            )
         )
-        for name, variable in matched.items()
-        if name.part in parts
+        for tensor, variable in matched.items()
+        if tensor.part in its_parts
     }
     slots = None
     if optimizer is not None:
@@ -122,7 +135,12 @@ def save(
     write(folder, tensors, texts, slots)
 
 
-def write(folder, tensors, texts, slots=None):
+def write(
+    folder: str,
+    tensors: dict[str, np.ndarray],
+    texts: dict[str, str | None],
+    slots: dict[str, np.ndarray] | None = None,
+) -> None:
     """Writes weights and texts into a model folder, whole or not at all.
 
     Args:
@@ -135,39 +153,35 @@ def write(folder, tensors, texts, slots=None):
     Raises:
         ValueError, OSError: As of `save`.
     """
+    writers = {
+        name: functools.partial(files.write_text, text=text)
+        for name, text in reversed(texts.items())
+        if text is not None
+    }
+    write_tensors = safetensors_folder.write
+    if slots:
+        writers[safetensors_folder.SLOTS_FILE] = functools.partial(
+            write_tensors, tensors=slots
+        )
+    writers[WEIGHTS_FILE] = functools.partial(write_tensors, tensors=tensors)
     if not files.list_folder(folder):
         with files.whole_folder(folder, last=CONFIG_FILE) as temporary:
-            for name, text in texts.items():
-                if text is not None:
-                    files.write_text(f"{temporary}/{name}", text)
-            hugging_face.write_weights(f"{temporary}/{WEIGHTS_FILE}", tensors)
-            if slots:
-                hugging_face.write_weights(
-                    f"{temporary}/{hugging_face.SLOTS_FILE}", slots
-                )
+            for name, write_file in writers.items():
+                write_file(f"{temporary}/{name}")
         return
     _check_same_model(folder, texts)
     # Everything is written before anything is renamed. The renaming goes
     # backwards: weights first, configuration last. Since the folder held
     # this model or none, every state in between is a model or none. Moments
     # of other weights go away first.
-    slots_path = f"{folder}/{hugging_face.SLOTS_FILE}"
+    slots_path = f"{folder}/{safetensors_folder.SLOTS_FILE}"
     with contextlib.ExitStack() as stack:
-        temporaries = {
-            name: stack.enter_context(files.whole_file(f"{folder}/{name}"))
-            for name, text in reversed(texts.items())
-            if text is not None
-        }
-        if slots:
-            hugging_face.write_weights(
-                stack.enter_context(files.whole_file(slots_path)), slots
-            )
-        weights = stack.enter_context(
-            files.whole_file(f"{folder}/{WEIGHTS_FILE}")
-        )
-        for name, temporary in temporaries.items():
-            files.write_text(temporary, texts[name])
-        hugging_face.write_weights(weights, tensors)
+        temporaries = [
+            stack.enter_context(files.whole_file(f"{folder}/{name}"))
+            for name in writers
+        ]
+        for temporary, write_file in zip(temporaries, writers.values()):
+            write_file(temporary)
         if files.exists(slots_path):
             files.remove(slots_path)
     for name, text in texts.items():
@@ -175,12 +189,16 @@ def write(folder, tensors, texts, slots=None):
             files.remove(f"{folder}/{name}")
 
 
-def to_json(values):
+def to_json(values: dict[str, Any]) -> str:
     """Returns the text of a JSON file of the folder."""
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
-def tokenizer_config(vocabulary, do_lower_case, max_seq_length):
+def tokenizer_config(
+    vocabulary: vocabulary_lib.Vocabulary,
+    do_lower_case: bool,
+    max_seq_length: int,
+) -> dict[str, Any]:
     """Returns the contents of tokenizer_config.json, a dictionary."""
     _check_length(max_seq_length)
     return {
@@ -196,18 +214,12 @@ def tokenizer_config(vocabulary, do_lower_case, max_seq_length):
     }
 
 
-def read_config(folder):
-    """Returns the `BertConfig` of a model folder."""
-    return BertConfig.from_json(f"{folder}/{CONFIG_FILE}")
-
-
-def read_label_names(folder):
+def read_label_names(folder: str) -> tuple[str, ...] | None:
     """Returns the label names of a model folder in order, or None."""
-    values = hugging_face.read_config_values(folder)
-    return hugging_face.label_names(values, folder)
+    return config_json.label_names(config_json.read(folder), folder)
 
 
-def read_task(folder):
+def read_task(folder: str) -> dict[str, Any] | None:
     """Returns the contents of task.json, or None where there is none.
 
     Raises:
@@ -219,12 +231,14 @@ def read_task(folder):
     return formats.unstamped(path, files.read_object(path), formats.TASK)
 
 
-def task_json(task):
+def task_json(task: dict[str, Any]) -> str:
     """Returns the text of task.json, of what `read_task` returns."""
     return to_json(formats.stamped(task, formats.TASK))
 
 
-def check_vocabulary(folder, config):
+def check_vocabulary(
+    folder: str, config: BertConfig
+) -> vocabulary_lib.Vocabulary | None:
     """Checks the vocabulary of a folder, if it has one.
 
     Returns:
@@ -293,7 +307,7 @@ def _check_label_names(label_names, num_labels):
 
 def _check_same_model(folder, texts):
     """Raises unless new weights in this folder would be the same model's."""
-    for name in (hugging_face.INDEX_FILE, *hugging_face.PICKLE_FILES):
+    for name in (safetensors_folder.INDEX_FILE, *reader.PICKLE_FILES):
         if files.exists(f"{folder}/{name}"):
             raise ValueError(
                 f"{folder}: holds weights in another form, {name}. Give "
@@ -312,7 +326,7 @@ def _check_same_model(folder, texts):
     path = f"{folder}/{CONFIG_FILE}"
     if not files.exists(path):
         return
-    old = _identity(hugging_face.read_config_values(folder))
+    old = _identity(config_json.read(folder))
     new = _identity(json.loads(texts[CONFIG_FILE]))
     for key in old:
         if old[key] != new[key]:
@@ -333,15 +347,10 @@ def _check_same_model(folder, texts):
 
 def _identity(values):
     """Returns what makes two configurations one and the same model's."""
-    config = BertConfig.from_dict(values)
+    config = families.parse_config(values)
     return {field: getattr(config, field) for field in ARCHITECTURE_FIELDS} | {
         "max_position_embeddings": config.max_position_embeddings,
         "architectures": values.get("architectures"),
         "id2label": values.get("id2label"),
         "problem_type": values.get("problem_type"),
     }
-
-
-def _to_array(name, variable):
-    array = keras.ops.convert_to_numpy(variable)
-    return array.T if name.hugging_face_is_transposed else array

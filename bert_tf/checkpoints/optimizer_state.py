@@ -5,18 +5,23 @@ google-research/bert keeps them beside the weights, as `<weight>/adam_m` and
 optimizer.safetensors, in the layout of the weights that they belong to.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 
-from bert_tf.checkpoints import hugging_face
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints import containers
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import variables
+from bert_tf.checkpoints.families.family import Tensor
 
 # What Keras's Adam and BertOptimizer call the two.
 _KERAS_NAMES = ("momentum", "velocity")
 
 
-def load_optimizer(path, model, optimizer):
+def load_optimizer(
+    path: str, model: keras.Model, optimizer: keras.optimizers.Optimizer
+) -> int:
     """Fills an optimizer with the moments and the step of a checkpoint.
 
     Args:
@@ -33,61 +38,62 @@ def load_optimizer(path, model, optimizer):
         ValueError: If a moment is missing or of another shape; the message
             names file and tensor. The optimizer is as it was then.
     """
-    matched = names.match_variables(model)
+    matched = variables.match(model)
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
     slots = _slots_of(optimizer, matched)
     with reader.open_checkpoint(path, allow_partial=True) as checkpoint:
-        if checkpoint.global_step is None:
+        container = checkpoint.container
+        if container.global_step is None:
             raise ValueError(
                 f"{path}: must hold the state of an optimizer. Received: a "
                 "checkpoint without global_step."
             )
-        file_format = checkpoint.file_format
-        for name, slot in slots:
-            stored_name = name.stored_name(file_format) + slot
-            found = checkpoint.slots.get(stored_name)
-            wanted = name.stored_shape(file_format)
+        for tensor, slot in slots:
+            name = tensor.stored(container.file_format).name + slot
+            found = container.slots.get(name)
+            wanted = tensor.stored_shape(container.file_format)
             if found != wanted:
                 raise ValueError(
-                    f"{checkpoint.slots_path}: the tensor {stored_name} must "
-                    f"have the shape {list(wanted)}. Received: "
+                    f"{container.slots_path}: the tensor {name} must have the "
+                    f"shape {list(wanted)}. Received: "
                     f"{'none such' if found is None else list(found)}."
                 )
-        for (name, slot), variable in slots.items():
-            variable.assign(reader.read_tensor(checkpoint, name, slot))
-        optimizer.iterations.assign(checkpoint.global_step)
-        return checkpoint.global_step
+        for (tensor, slot), variable in slots.items():
+            variable.assign(checkpoint.read(tensor, slot))
+        optimizer.iterations.assign(container.global_step)
+        return container.global_step
 
 
-def tensors_of(optimizer, matched):
+def tensors_of(
+    optimizer: keras.optimizers.Optimizer, matched: dict[Tensor, Any]
+) -> dict[str, np.ndarray]:
     """Returns the contents of an optimizer.safetensors.
 
     Args:
         optimizer: A built `BertOptimizer` (or a Keras Adam).
-        matched: {TensorName: variable} of the model.
+        matched: {Tensor: variable} of the model.
 
     Returns:
         {name: array}, with the global step, int64.
     """
     tensors = {}
-    for (name, slot), variable in _slots_of(optimizer, matched).items():
+    for (tensor, slot), variable in _slots_of(optimizer, matched).items():
+        stored = tensor.hugging_face
         array = keras.ops.convert_to_numpy(variable)
-        if name.hugging_face_is_transposed:
-            array = array.T
-        tensors[name.hugging_face + slot] = array
+        tensors[stored.name + slot] = stored.transform.to_file(array)
     step = int(keras.ops.convert_to_numpy(optimizer.iterations))
-    return tensors | {hugging_face.GLOBAL_STEP: np.array(step, np.int64)}
+    return tensors | {containers.GLOBAL_STEP: np.array(step, np.int64)}
 
 
 def _slots_of(optimizer, matched):
-    """Returns {(TensorName, slot): the optimizer's variable}."""
+    """Returns {(Tensor, slot): the optimizer's variable}."""
     variables = {variable.path: variable for variable in optimizer.variables}
     slots = {}
-    for name, variable in matched.items():
+    for tensor, variable in matched.items():
         if not variable.trainable:
             continue
-        for slot, keras_name in zip(names.SLOTS, _KERAS_NAMES):
+        for slot, keras_name in zip(containers.SLOTS, _KERAS_NAMES):
             # Keras's way to name the variables of an optimizer.
             path = f"{variable.path.replace('/', '_')}_{keras_name}"
             path = f"{optimizer.name}/{path}"
@@ -97,5 +103,5 @@ def _slots_of(optimizer, matched):
                     f"trainable variable. Received: a {type(optimizer)} "
                     f"without {path}."
                 )
-            slots[name, slot] = variables[path]
+            slots[tensor, slot] = variables[path]
     return slots

@@ -1,23 +1,152 @@
-"""One door to checkpoints of every form, and tensors in Keras's layout."""
+"""One door to checkpoints of every form: tensors in Keras's layout."""
 
 import contextlib
 import dataclasses
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from bert_tf import files
-from bert_tf.checkpoints import google
-from bert_tf.checkpoints import hugging_face
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import families
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
+from bert_tf.checkpoints.containers.tf1_checkpoint import Tf1Checkpoint
+from bert_tf.checkpoints.families.family import Family
+from bert_tf.checkpoints.families.family import Tensor
+from bert_tf.config import BertConfig
 
+PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_WEIGHTS = {safetensors_folder.WEIGHTS_FILE, safetensors_folder.INDEX_FILE}
 # A configuration may describe so many times what the files hold. Less than
 # this, every tensor that is missing is named.
 _MOST_TIMES = 2
 
 
-def open_checkpoint(path, allow_partial=False):
-    """Returns a reader of what lies at `path`; a context manager.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A container whose tensors have the names of a family's table.
+
+    Args:
+        path: What was asked for; messages name it.
+        container: The open files; see `containers`.
+        family: The `Family`.
+        config: The `BertConfig`, or None where nothing tells it.
+        parts: Those whose tensors must be there.
+        config_values: The whole config.json, or None in Google's files.
+        architecture: A class of the family, or None where nothing tells it.
+    """
+
+    path: str
+    container: SafetensorsFolder | Tf1Checkpoint
+    family: Family
+    config: BertConfig | None
+    parts: tuple[str, ...]
+    config_values: dict[str, Any] | None = None
+    architecture: str | None = None
+
+    @property
+    def file_format(self) -> str:
+        """`GOOGLE` or `HUGGING_FACE`."""
+        return self.container.file_format
+
+    @property
+    def folder(self) -> str:
+        """Where configuration and vocabulary lie."""
+        return self.container.folder
+
+    @property
+    def num_labels(self) -> int | None:
+        """Outputs of the (token) classifier, or None without one."""
+        if self.architecture is not None:
+            if not set(parts.CLASSIFIERS) & set(self.parts):
+                return None
+            return config_json.num_labels(self.config_values)
+        # Of however many layers, the head is the same.
+        config = dataclasses.replace(self.config, num_hidden_layers=1)
+        for tensor in self.family.table(config, (parts.CLASSIFIER,)):
+            stored = tensor.stored(self.file_format)
+            shape = self.container.shapes.get(stored.name)
+            if shape is not None and len(tensor.shape) > 1:
+                shape = stored.transform.variable_shape(shape)
+                return next(reversed(shape), None)
+        return None
+
+    @property
+    def classifier_dropout(self) -> float | None:
+        """Dropout in front of the classifier, if anything tells it."""
+        if self.config_values is None:
+            return None
+        dropout = self.config_values.get("classifier_dropout")
+        return self.config.hidden_dropout_prob if dropout is None else dropout
+
+    @property
+    def found_parts(self) -> list[str]:
+        """The parts of the model that there are tensors of.
+
+        Raises:
+            ValueError: If there is no configuration.
+        """
+        if self.config is None:
+            raise ValueError(f"{self.path}: has no config.json beside it.")
+        return sorted(
+            {
+                tensor.part
+                for tensor in self.family.table(self.config)
+                if tensor.stored(self.file_format).name in self.container.shapes
+                and self.has_part(tensor.part)
+            }
+        )
+
+    def has_part(self, part: str) -> bool:
+        """Whether a head's tensors, if there, are this part's and no other's.
+
+        Several heads may have one name: the class tells which it is.
+        """
+        return (
+            part not in parts.OF_ONE_NAME
+            or self.architecture is None
+            or part in self.parts
+        )
+
+    def read(self, tensor: Tensor, slot: str = "") -> np.ndarray:
+        """Returns a tensor in the layout of its Keras variable.
+
+        Args:
+            tensor: Of the family's table.
+            slot: "" for the weight, or one of `containers.SLOTS`.
+
+        Returns:
+            A float32 array; a transposed one is a view, its memory is not
+            moved.
+
+        Raises:
+            ValueError: If it cannot be read or has a value that is not
+                finite; the message names file and tensor.
+        """
+        stored = tensor.stored(self.file_format)
+        name = stored.name + slot
+        array = self.container.read(name)
+        # A sum is not finite if a value is not; one of finite values seldom
+        # is.
+        with np.errstate(over="ignore", invalid="ignore"):
+            is_finite = np.isfinite(np.sum(array)) or np.isfinite(array).all()
+        if not is_finite:
+            raise ValueError(
+                f"{self.container.file_of(name)}: the tensor {name} holds "
+                "values that are not finite."
+            )
+        return stored.transform.to_variable(array)
+
+
+@contextlib.contextmanager
+def open_checkpoint(
+    path: str, allow_partial: bool = False
+) -> Iterator[Checkpoint]:
+    """Yields the `Checkpoint` at `path`; its files are closed afterwards.
 
     Args:
         path: A folder of Hugging Face's form (ours is one), a folder of
@@ -26,146 +155,116 @@ def open_checkpoint(path, allow_partial=False):
             size. If not a model made of it takes memory and time in
             proportion to the files.
 
-    Returns:
-        A `HuggingFaceCheckpoint` or a `GoogleCheckpoint`.
-
     Raises:
         ValueError: If it is nothing that can be read, or far less than what
-            the configuration describes.
+            the configuration describes; the message names the file.
     """
+    path = str(path).rstrip("/")
     with contextlib.ExitStack() as stack:
-        checkpoint = stack.enter_context(_open(path))
+        checkpoint = _open(path, stack)
         if checkpoint.config is not None and not allow_partial:
             _check_size(checkpoint)
-        stack.pop_all()
-    return checkpoint
+        yield checkpoint
 
 
-def _open(path):
-    path = str(path).rstrip("/")
+def _open(path, stack):
     if files.exists(f"{path}.index"):
-        return google.GoogleCheckpoint(path)
-    found = files.list_folder(path)
-    if {hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE} & set(found):
-        return hugging_face.HuggingFaceCheckpoint(path)
-    if any(name.endswith(".index") for name in found):
-        return google.GoogleCheckpoint(path)
-    if set(found) & {hugging_face.CONFIG_FILE, *hugging_face.PICKLE_FILES}:
-        return hugging_face.HuggingFaceCheckpoint(path)
+        return _open_google(path)
+    found = set(files.list_folder(path))
+    if not _WEIGHTS & found and any(name.endswith(".index") for name in found):
+        return _open_google(path)
+    if found & {config_json.CONFIG_FILE, *_WEIGHTS, *PICKLE_FILES}:
+        return _open_hugging_face(path, stack, found)
     raise ValueError(
-        f"{path}: must be a model folder with {hugging_face.WEIGHTS_FILE}, a "
-        "release of Google's with bert_model.ckpt.index, or the prefix of a "
-        f"TF1 checkpoint. Found: {', '.join(found) or 'nothing'}."
+        f"{path}: must be a model folder with "
+        f"{safetensors_folder.WEIGHTS_FILE}, a release of Google's with "
+        "bert_model.ckpt.index, or the prefix of a TF1 checkpoint. "
+        f"Found: {', '.join(sorted(found)) or 'nothing'}."
+    )
+
+
+def _open_google(path):
+    container = Tf1Checkpoint(path)
+    config = None
+    files_of = {each.google_config_file: each for each in families.FAMILIES}
+    files_of[config_json.CONFIG_FILE] = families.DEFAULT
+    for name, family in files_of.items():
+        if name is not None and files.exists(f"{container.folder}/{name}"):
+            config = families.read_config(f"{container.folder}/{name}", family)
+            break
+    return Checkpoint(
+        path=path,
+        container=container,
+        family=families.of_config(config),
+        config=config,
+        parts=(parts.ENCODER, parts.POOLER),
+    )
+
+
+def _open_hugging_face(folder, stack, found):
+    config = families.read_config(f"{folder}/{config_json.CONFIG_FILE}")
+    values = config_json.read(folder)
+    family = families.of_config(config)
+    named = values.get("architectures") or ()
+    known = [name for name in named if name in family.architectures]
+    architecture = known[0] if known else None
+    _check_weights(folder, found, architecture)
+    return Checkpoint(
+        path=folder,
+        container=SafetensorsFolder(folder, stack, family.table_name),
+        family=family,
+        config=config,
+        parts=family.architectures.get(architecture, (parts.ENCODER,)),
+        config_values=values,
+        architecture=architecture,
+    )
+
+
+def _check_weights(folder, found, architecture):
+    if _WEIGHTS & found:
+        return
+    for pickle in PICKLE_FILES:
+        if pickle in found:
+            name = architecture or "AutoModel"
+            raise ValueError(
+                f"{folder}/{pickle}: pickles of PyTorch can run any code and "
+                f"are not read. Convert the folder where transformers and "
+                f'torch are installed: python -c "from transformers import '
+                f"{name}; {name}.from_pretrained('{folder}')"
+                f".save_pretrained('{folder}', safe_serialization=True)\""
+            )
+    raise ValueError(
+        f"{folder}: has neither {safetensors_folder.WEIGHTS_FILE} nor "
+        f"{safetensors_folder.INDEX_FILE}. "
+        f"Found: {', '.join(sorted(found)) or 'nothing'}."
     )
 
 
 def _check_size(checkpoint):
     """Raises `ValueError` where far more is configured than the files hold."""
     config = checkpoint.config
-    first = names.tensor_names(
-        dataclasses.replace(config, num_hidden_layers=1), (names.ENCODER,)
+    first = checkpoint.family.table(
+        dataclasses.replace(config, num_hidden_layers=1), (parts.ENCODER,)
     )
-    layer = [name for name in first if name.keras.startswith("layer_0/")]
-    num_more = config.num_hidden_layers - 1
-    num_tensors = len(first) + num_more * len(layer)
-    num_weights = (
-        _num_weights(name.shape for name in first)
-        + num_more * _num_weights(name.shape for name in layer)
-        + (checkpoint.num_labels or 0) * config.hidden_size
-    )
-    num_stored = len(checkpoint.shapes)
-    num_stored_weights = _num_weights(checkpoint.shapes.values())
+    num_tensors = 0
+    num_weights = (checkpoint.num_labels or 0) * config.hidden_size
+    for tensor in first:
+        is_layer = tensor.keras.startswith("layer_0/")
+        times = config.num_hidden_layers if is_layer else 1
+        num_tensors += times
+        num_weights += times * math.prod(tensor.shape)
+    stored = [math.prod(x) for x in checkpoint.container.shapes.values()]
+    num_stored, num_stored_weights = len(stored), sum(stored)
     if (
         num_tensors > _MOST_TIMES * num_stored
         or num_weights > _MOST_TIMES * num_stored_weights
     ):
         raise ValueError(
-            f"{checkpoint.weights_path}: must hold what its configuration "
-            f"describes, {num_weights:,} weights in {num_tensors:,} tensors "
+            f"{checkpoint.container.weights_path}: must hold what its "
+            f"configuration describes, {num_weights:,} weights in "
+            f"{num_tensors:,} tensors "
             f"(num_hidden_layers={config.num_hidden_layers}, "
             f"hidden_size={config.hidden_size}, "
             f"vocab_size={config.vocab_size}, ...). Received: "
             f"{num_stored_weights:,} in {num_stored:,}."
         )
-
-
-def _num_weights(shapes):
-    return sum(map(math.prod, shapes))
-
-
-def read_tensor(checkpoint, name, slot=""):
-    """Returns a tensor in the layout of its Keras variable.
-
-    Args:
-        checkpoint: What `open_checkpoint` returned.
-        name: The `TensorName`.
-        slot: "" for the weight, or one of `names.SLOTS`.
-
-    Returns:
-        A float32 array; a transposed one is a view, its memory is not moved.
-
-    Raises:
-        ValueError: If it cannot be read or has a value that is not finite;
-            the message names file and tensor.
-    """
-    stored_name = name.stored_name(checkpoint.file_format) + slot
-    array = checkpoint.read(stored_name)
-    # A sum is not finite if a value is not; one of finite values seldom is.
-    with np.errstate(over="ignore", invalid="ignore"):
-        is_finite = np.isfinite(np.sum(array)) or np.isfinite(array).all()
-    if not is_finite:
-        raise ValueError(
-            f"{checkpoint.file_of(stored_name)}: the tensor {stored_name} "
-            "holds values that are not finite."
-        )
-    return array.T if name.is_transposed(checkpoint.file_format) else array
-
-
-def extend(array, num_rows):
-    """Repeats the rows from the first on, until there are `num_rows`.
-
-    Copies keep what the encoder learned of positions relative to each other,
-    but at the seams (Beltagy et al. 2020, Longformer, section 5).
-    """
-    return np.take(array, np.arange(num_rows) % len(array), axis=0)
-
-
-def can_extend(name, stored_shape, shape):
-    """Whether a stored tensor is the position embeddings of fewer rows."""
-    return (
-        name.keras == names.POSITION_EMBEDDINGS
-        and stored_shape[1:] == shape[1:]
-        and stored_shape[0] < shape[0]
-    )
-
-
-def parts_of(checkpoint):
-    """Returns the parts of the model that a checkpoint has tensors of.
-
-    Raises:
-        ValueError: If it has no configuration.
-    """
-    if checkpoint.config is None:
-        raise ValueError(f"{checkpoint.path}: has no config.json beside it.")
-    return sorted(
-        {
-            name.part
-            for name in names.tensor_names(checkpoint.config)
-            if name.stored_name(checkpoint.file_format) in checkpoint.shapes
-            and has_part(checkpoint, name.part)
-        }
-    )
-
-
-def has_part(checkpoint, part):
-    """Whether a head's tensors, if there, are this part's and no other's.
-
-    Hugging Face and Google call the heads of several models by one name.
-    """
-    if part not in (
-        names.CLASSIFIER,
-        names.TOKEN_CLASSIFIER,
-        names.MULTIPLE_CHOICE,
-    ):
-        return True
-    return checkpoint.architecture is None or part in checkpoint.parts

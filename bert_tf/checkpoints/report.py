@@ -11,7 +11,7 @@ STATUSES = (LOADED, NEW, LEFT_OVER)
 _LAYER_NUMBER = re.compile(r"(?<=layer[_.])\d+")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class CoverageEntry:
     """One variable of the model, or one tensor of the checkpoint.
 
@@ -29,7 +29,7 @@ class CoverageEntry:
     note: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class CoverageReport:
     """Every variable loaded or newly made, every tensor left over.
 
@@ -43,14 +43,14 @@ class CoverageReport:
     path: str
     entries: tuple[CoverageEntry, ...]
 
-    def names(self, status):
+    def names(self, status: str) -> tuple[str, ...]:
         """Returns the names of the entries with that status."""
         return tuple(
             entry.name for entry in self.entries if entry.status == status
         )
 
     @property
-    def summary(self):
+    def summary(self) -> str:
         """One line: how many of each, and which parts are new."""
         counts = ", ".join(
             f"{len(self.names(status))} {status}" for status in STATUSES

@@ -17,7 +17,7 @@ class Configured:
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         if not isinstance(config, BertConfig):
-            config = BertConfig.from_dict(config)
+            config = BertConfig(**config)
         self.config = config
 
     def get_config(self):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from bert_tf import checkpoints
-from bert_tf.checkpoints import hugging_face
+from bert_tf.checkpoints import config_json
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import signatures
 from bert_tf.serving.servable import Servable
@@ -99,7 +99,7 @@ def task_of_classifier(checkpoint, text_features):
             "Received: problem_type='multi_label_classification'."
         )
     num_labels = checkpoint.num_labels
-    labels = hugging_face.label_names(config_values, checkpoint.folder) or [
+    labels = config_json.label_names(config_values, checkpoint.folder) or [
         f"LABEL_{label}" for label in range(num_labels)
     ]
     try:
@@ -110,7 +110,7 @@ def task_of_classifier(checkpoint, text_features):
             metrics=("accuracy",) if num_labels > 1 else ("pearson",),
         )
     except ValueError as error:
-        path = f"{checkpoint.folder}/{hugging_face.CONFIG_FILE}"
+        path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
         raise ValueError(f"{path}, id2label: {error}") from error
     # Not the file's: an error of theirs must not name it.
     return dataclasses.replace(task, text_features=text_features)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
@@ -36,14 +36,14 @@ class Encoder(Servable):
 
     def load(self, model_dir, dtype=None):
         with reader.open_checkpoint(model_dir) as checkpoint:
-            parts = reader.parts_of(checkpoint)
-        if names.POOLER not in parts:
+            found = checkpoint.found_parts
+        if parts.POOLER not in found:
             raise ValueError(
                 f"{model_dir}: must have a pooler, which an encoder's "
-                f"`pooled_output` comes from. Its parts: {', '.join(parts)}."
+                f"`pooled_output` comes from. Its parts: {', '.join(found)}."
             )
         model_class = (
-            BertPretrainer if names.MASKED_LM in parts else BertEncoder
+            BertPretrainer if parts.MASKED_LM in found else BertEncoder
         )
         return checkpoints.load(model_dir, model_class, dtype=dtype)
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoints import model_folder
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.serving.classification import Classification
 from bert_tf.serving.classification import task_of_classifier
@@ -203,16 +203,16 @@ def _servable_of(model_dir, text_features):
     if servable is not None:
         return servable
     with reader.open_checkpoint(model_dir) as checkpoint:
-        parts = reader.parts_of(checkpoint)
-        if names.CLASSIFIER in parts:
+        found = checkpoint.found_parts
+        if parts.CLASSIFIER in found:
             return Classification(
                 task_of_classifier(
                     checkpoint, text_features or DEFAULT_TEXT_FEATURES
                 )
             )
-    if names.TOKEN_CLASSIFIER in parts:
+    if parts.TOKEN_CLASSIFIER in found:
         return Tagging(tagging.tuned_task(model_dir))
-    if names.SPAN in parts:
+    if parts.SPAN in found:
         return QuestionAnswering(squad.SquadTask())
     return Encoder()
 

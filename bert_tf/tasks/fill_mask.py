@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
-from bert_tf.checkpoints import names
+from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text import packing
@@ -32,11 +32,11 @@ def load_model(path, dtype=None):
         ValueError: If it has no such head, or cannot be loaded.
     """
     with reader.open_checkpoint(path) as checkpoint:
-        parts = reader.parts_of(checkpoint)
-    if names.MASKED_LM not in parts:
+        found = checkpoint.found_parts
+    if parts.MASKED_LM not in found:
         raise ValueError(
             f"{path}: must have a masked-LM head, as pre-trained models have. "
-            f"Its parts: {', '.join(parts)}."
+            f"Its parts: {', '.join(found)}."
         )
     return checkpoints.load(path, BertPretrainer, dtype=dtype)
 

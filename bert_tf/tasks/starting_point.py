@@ -7,6 +7,7 @@ from absl import logging
 from keras import ops
 
 from bert_tf import files
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
@@ -182,7 +183,7 @@ def find(
             "do_lower_case"
         )
     if bert_config_file is not None:
-        config = BertConfig.from_json(bert_config_file)
+        config = families.read_config(bert_config_file)
     if config is None:
         raise ValueError(
             "`bert_config_file` must be given where no checkpoint tells it. "

@@ -1,37 +1,22 @@
-"""Google's files: a TF1 checkpoint, bert_config.json, vocab.txt.
+"""TF1 checkpoints, as google-research/bert's.
 
     bert_model.ckpt.index                  names and shapes
     bert_model.ckpt.data-00000-of-00001    values
-    bert_config.json
-    vocab.txt
 
 Beside the weights a checkpoint of a training run holds Adam's moments, under
 the weight's name with /adam_m and /adam_v, and the global_step.
 """
 
-import json
 import threading
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.checkpoints import names
-from bert_tf.config import BertConfig
+from bert_tf.checkpoints import containers
 
-CONFIG_FILE = "bert_config.json"
 PREFIX = "bert_model.ckpt"
-GLOBAL_STEP = "global_step"
 
-# The activations by Google's names, whose "gelu" is the tanh form.
-_ACTIVATIONS = {
-    "gelu_new": "gelu",
-    "linear": "linear",
-    "relu": "relu",
-    "tanh": "tanh",
-}
-# What google-research/bert has in its code and not in its configuration.
-_LAYER_NORM_EPS = 1e-12
 # The reader has other names for some of TensorFlow's errors.
 _READER_ERRORS = (
     tf.errors.OpError,
@@ -45,39 +30,23 @@ _STATE_FILE = "checkpoint"
 _MAX_STATE_BYTES = 1 << 20
 
 
-class GoogleCheckpoint:
-    """A checkpoint of google-research/bert, read tensor by tensor.
-
-    A context manager, with the attributes of `HuggingFaceCheckpoint`.
+class Tf1Checkpoint:
+    """A TF1 checkpoint, read tensor by tensor; see `containers`.
 
     Args:
         path: A folder with one checkpoint, or the checkpoint's prefix, e.g.
             "uncased_L-12_H-768_A-12/bert_model.ckpt".
 
-    Attributes:
-        config: The `BertConfig` of the file beside it, or None.
-        slots: {name: shape} of Adam's moments.
-
     Raises:
         ValueError: If it is no such checkpoint; the message names the file.
     """
 
-    file_format = names.GOOGLE
-    architecture = None
-    parts = (names.ENCODER, names.POOLER)
-    config_values = None
-    classifier_dropout = None
+    file_format = containers.GOOGLE
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path: str):
         self.prefix = find_prefix(path)
         self.weights_path = self.slots_path = self.prefix
         self.folder = self.prefix.rpartition("/")[0] or "."
-        self.config = None
-        for name in (CONFIG_FILE, "config.json"):
-            if files.exists(f"{self.folder}/{name}"):
-                self.config = BertConfig.from_json(f"{self.folder}/{name}")
-                break
         self._lock = threading.Lock()
         try:
             self._reader = tf.train.load_checkpoint(self.prefix)
@@ -95,26 +64,18 @@ class GoogleCheckpoint:
                 "Give a model folder."
             )
         self.shapes, self.slots, self.ignored = {}, {}, {}
-        self._step_dtype = dtypes.get(GLOBAL_STEP)
+        self._step_dtype = dtypes.get(containers.GLOBAL_STEP)
         for name in sorted(shapes):
             shape = tuple(shapes[name])
-            if name == GLOBAL_STEP:
-                self.ignored[name] = shape
-            elif name.endswith(names.SLOTS):
+            if name.endswith(containers.SLOTS):
                 self.ignored[name] = self.slots[name] = shape
-            elif dtypes[name].is_floating:
+            elif name != containers.GLOBAL_STEP and dtypes[name].is_floating:
                 self.shapes[name] = shape
             else:
                 self.ignored[name] = shape
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        pass
-
     @property
-    def global_step(self):
+    def global_step(self) -> int | None:
         """The number of training steps, or None if nothing tells it.
 
         Raises:
@@ -122,28 +83,20 @@ class GoogleCheckpoint:
         """
         if self._step_dtype is None:
             return None
-        shape = self.ignored[GLOBAL_STEP]
+        name = containers.GLOBAL_STEP
+        shape = self.ignored[name]
         if shape or not self._step_dtype.is_integer:
             raise ValueError(
-                f"{self.prefix}: the tensor {GLOBAL_STEP} must be one integer. "
+                f"{self.prefix}: the tensor {name} must be one integer. "
                 f"Received: {self._step_dtype.name} {list(shape)}."
             )
-        return int(self._read(GLOBAL_STEP))
+        return int(self._read(name))
 
-    @property
-    def num_labels(self):
-        """Outputs of the classifier, or None without one."""
-        return next(iter(self.shapes.get("output_weights", ())), None)
-
-    def file_of(self, name):
+    def file_of(self, name: str) -> str:
         """Returns the prefix: a checkpoint is one logical file."""
         return self.prefix
 
-    def ignored_note(self, name):
-        """Returns what one of the `ignored` is."""
-        return "the optimizer's" if name in self.slots else "no weight"
-
-    def read(self, name):
+    def read(self, name: str) -> np.ndarray:
         """Returns the tensor as it is stored, as a float32 array.
 
         Raises:
@@ -163,7 +116,7 @@ class GoogleCheckpoint:
             ) from error
 
 
-def find_prefix(path):
+def find_prefix(path: str) -> str:
     """Returns the prefix of the checkpoint that `path` names or holds.
 
     Of several in one folder it is bert_model.ckpt, or else the one that the
@@ -208,68 +161,28 @@ def _newest(folder):
     return state and state.model_checkpoint_path.rpartition("/")[2]
 
 
-def config_values(config):
-    """Returns the contents of bert_config.json, a dictionary.
-
-    Raises:
-        ValueError: If google-research/bert cannot compute this model.
-    """
-    if config.hidden_act not in _ACTIVATIONS:
-        raise ValueError(
-            "`hidden_act` must be one of "
-            f"{', '.join(_ACTIVATIONS)} in Google's files: their gelu is the "
-            "tanh form. Received: "
-            f"hidden_act={config.hidden_act!r}. Give "
-            "--hidden_act=gelu_new to take the model as one of the tanh form: "
-            "Google's own releases, as Hugging Face has them, were trained "
-            "as such."
-        )
-    if config.layer_norm_eps != _LAYER_NORM_EPS:
-        raise ValueError(
-            f"`layer_norm_eps` must be {_LAYER_NORM_EPS} in Google's files. "
-            f"Received: layer_norm_eps={config.layer_norm_eps}."
-        )
-    if config.is_decoder:
-        raise ValueError(
-            "`is_decoder` must be False in Google's files: they have no "
-            "left-to-right models. Received: is_decoder=True."
-        )
-    values = config.to_dict()
-    values["hidden_act"] = _ACTIVATIONS[config.hidden_act]
-    del values["model_type"], values["layer_norm_eps"]
-    return dict(sorted(values.items()))
-
-
-def write(folder, tensors, config, vocabulary):
-    """Writes a release of Google's form, whole or not at all.
+def write(prefix: str, tensors: dict[str, np.ndarray]) -> None:
+    """Writes a checkpoint; the caller sees to it being whole.
 
     Args:
-        folder: Path of a folder, local or remote, that is empty or not there.
-        tensors: {name in the checkpoint: array}.
-        config: The `BertConfig`.
-        vocabulary: The `Vocabulary`.
+        prefix: Where to write, without the .index; local or remote.
+        tensors: {name: array}.
 
     Raises:
-        ValueError: If the folder holds something, or Google's files cannot
-            express the configuration.
         OSError: If the disk is full, and so on.
     """
-    text = json.dumps(config_values(config), indent=2) + "\n"
-    with files.whole_folder(folder, last=f"{PREFIX}.index") as temporary:
-        files.write_text(f"{temporary}/{CONFIG_FILE}", text)
-        files.write_text(f"{temporary}/vocab.txt", vocabulary.to_text())
-        try:
-            # What TF1's Saver runs in its session.
-            tf.raw_ops.SaveV2(
-                prefix=f"{temporary}/{PREFIX}",
-                tensor_names=list(tensors),
-                shape_and_slices=[""] * len(tensors),
-                tensors=[tf.constant(array) for array in tensors.values()],
-            )
-        except tf.errors.OpError as error:
-            raise OSError(
-                f"{folder}/{PREFIX}: cannot be written: {_first_line(error)}"
-            ) from error
+    try:
+        # What TF1's Saver runs in its session.
+        tf.raw_ops.SaveV2(
+            prefix=prefix,
+            tensor_names=list(tensors),
+            shape_and_slices=[""] * len(tensors),
+            tensors=[tf.constant(array) for array in tensors.values()],
+        )
+    except tf.errors.OpError as error:
+        raise OSError(
+            f"{prefix}: cannot be written: {_first_line(error)}"
+        ) from error
 
 
 def _first_line(error):

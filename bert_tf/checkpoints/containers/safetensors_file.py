@@ -24,7 +24,7 @@ class SafetensorsFile:
         safetensors.SafetensorError, OSError, ValueError: If it is damaged.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str):
         with open(path, "rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
         if size > files.MAX_FOLDER_TEXT:
@@ -46,14 +46,14 @@ class SafetensorsFile:
             for name in self._file.offset_keys()
         }
 
-    def __enter__(self):
+    def __enter__(self) -> "SafetensorsFile":
         self._file.__enter__()
         return self
 
     def __exit__(self, *exception):
         self._file.__exit__(*exception)
 
-    def read(self, name):
+    def read(self, name: str) -> np.ndarray:
         """Returns a tensor in the type of the file.
 
         One of float32 is a view of the file, which cannot be written to.
@@ -68,7 +68,7 @@ class SafetensorsFile:
         array = self._data[self._start + begin : self._start + end]
         return array.view("<f4").reshape(entry["shape"])
 
-    def dtype_name(self, name):
+    def dtype_name(self, name: str) -> str:
         """Returns the format's name of a tensor's type, e.g. "F32"."""
         return self._header[name]["dtype"]
 

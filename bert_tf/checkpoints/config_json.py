@@ -1,0 +1,118 @@
+"""What config.json says beside the architecture: class and labels."""
+
+from typing import Any
+
+from bert_tf import files
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.families.family import Family
+from bert_tf.config import BertConfig
+
+CONFIG_FILE = "config.json"
+
+
+def _are_names(value):
+    return isinstance(value, list) and all(isinstance(x, str) for x in value)
+
+
+def _is_fraction(value):
+    return type(value) in (int, float) and 0 <= value < 1
+
+
+def _is_object_of_names(value):
+    return isinstance(value, dict) and not any(
+        isinstance(name, (dict, list)) for name in value.values()
+    )
+
+
+def _is_positive(value):
+    return type(value) is int and value > 0
+
+
+# {key of config.json: whether a value is good, and what a good one is}
+_CHECKS = {
+    "architectures": (_are_names, "a list of names"),
+    "classifier_dropout": (_is_fraction, "a number in [0, 1)"),
+    "id2label": (_is_object_of_names, "an object of names"),
+    "num_labels": (_is_positive, "a positive integer"),
+}
+
+
+def read(folder: str) -> dict[str, Any]:
+    """Returns the contents of a folder's config.json, a dictionary.
+
+    Raises:
+        ValueError: If what tells the class, the labels or their layer is of
+            another kind than transformers writes; the message names the file.
+    """
+    path = f"{folder}/{CONFIG_FILE}"
+    values = files.read_object(path)
+    for key, (is_good, expected) in _CHECKS.items():
+        value = values.get(key)
+        if value is not None and not is_good(value):
+            raise ValueError(
+                f"{path}: `{key}` must be {expected}. "
+                f"Received: {key}={files.shortened(value)}."
+            )
+    return values
+
+
+def num_labels(values: dict[str, Any]) -> int:
+    """Returns the number of labels that a config.json declares."""
+    labels = values.get("id2label")
+    if labels is None:
+        # transformers does not write its default.
+        return values.get("num_labels") or 2
+    return len(labels)
+
+
+def label_names(values: dict[str, Any], folder: str) -> tuple[str, ...] | None:
+    """Returns the names in the order of their ids, or None without any.
+
+    Raises:
+        ValueError: If the ids are not 0, 1, 2, ...; the message names the
+            config.json of the folder.
+    """
+    labels = values.get("id2label")
+    if labels is None:
+        return None
+    ids = [str(index) for index in range(len(labels))]
+    if labels.keys() != set(ids):
+        raise ValueError(
+            f"{folder}/{CONFIG_FILE}: `id2label` must have the ids 0, 1, 2, "
+            f"... Received: id2label={files.shortened(labels)}."
+        )
+    return tuple(labels[label_id] for label_id in ids)
+
+
+def make(
+    family: Family,
+    config: BertConfig,
+    architecture: str,
+    *,
+    pad_id: int,
+    num_labels: int | None,
+    labels: tuple[str, ...] | None,
+    classifier_dropout: float | None,
+) -> dict[str, Any]:
+    """Returns the contents of config.json, a dictionary.
+
+    Args:
+        family: The `Family`.
+        config: The `BertConfig`.
+        architecture: A class of the family.
+        pad_id: Id of the padding token.
+        num_labels: None, or the number of outputs of the (token) classifier.
+        labels: None, or their names, in order.
+        classifier_dropout: None, or the dropout in front of the classifier.
+    """
+    values = {"architectures": [architecture]} | family.write_config(config)
+    values["pad_token_id"] = pad_id
+    if num_labels is not None:
+        labels = labels or [f"LABEL_{index}" for index in range(num_labels)]
+        values["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        values["label2id"] = {label: i for i, label in enumerate(labels)}
+        values["classifier_dropout"] = classifier_dropout
+        its_parts = family.architectures[architecture]
+        if num_labels == 1 and parts.CLASSIFIER in its_parts:
+            values["problem_type"] = "regression"
+    return values

@@ -1,0 +1,208 @@
+"""Folders of Hugging Face's form: model.safetensors, or shards and an index.
+
+Beside the weights a folder may hold, in optimizer.safetensors, Adam's moments
+and the global step: ours, for a training run that goes on elsewhere.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from bert_tf import files
+from bert_tf.checkpoints import containers
+from bert_tf.checkpoints.containers.safetensors_file import SafetensorsFile
+
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+SLOTS_FILE = "optimizer.safetensors"
+# What weights may be stored as.
+_FLOATS = ("F64", "F32", "F16", "BF16")
+
+
+class SafetensorsFolder:
+    """The weights in a folder, read tensor by tensor; see `containers`.
+
+    Args:
+        folder: A path, local or remote.
+        stack: What the files are closed with.
+        rename: Function of a name in a file; returns the one that the weight
+            has here, or None for what is no weight.
+
+    Raises:
+        ValueError: If files are missing or corrupt; the message names the
+            file.
+    """
+
+    file_format = containers.HUGGING_FACE
+
+    def __init__(
+        self,
+        folder: str,
+        stack: contextlib.ExitStack,
+        rename: Callable[[str], str | None] = str,
+    ):
+        self.folder = folder
+        self.weights_path = f"{folder}/{WEIGHTS_FILE}"
+        if not files.exists(self.weights_path):
+            self.weights_path = f"{folder}/{INDEX_FILE}"
+        self.slots_path = f"{folder}/{SLOTS_FILE}"
+        self.shapes = {}
+        self.ignored = {}
+        self._stack = stack
+        self._rename = rename
+        self._sources = {}  # {name: (open file, its path, name in it)}
+        for path, expected in self._weight_files():
+            self._open_weights(path, expected)
+
+    @property
+    def slots(self) -> dict[str, tuple[int, ...]]:
+        """{name: shape} of Adam's moments, if the folder holds them."""
+        if self._slots_file is None:
+            return {}
+        shapes = dict(self._slots_file.shapes)
+        shapes.pop(containers.GLOBAL_STEP, None)
+        return shapes
+
+    @property
+    def global_step(self) -> int | None:
+        """The number of training steps, or None if nothing tells it.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        name = containers.GLOBAL_STEP
+        source = self._slots_file
+        if source is None or name not in source.shapes:
+            return None
+        shape = source.shapes[name]
+        dtype = source.dtype_name(name)
+        if shape or dtype != "I64":
+            raise ValueError(
+                f"{self.slots_path}: the tensor {name} must be one I64. "
+                f"Received: {dtype} {list(shape)}."
+            )
+        return int(source.read(name))
+
+    @functools.cached_property
+    def _slots_file(self):
+        """The open file of the optimizer, or None.
+
+        It is opened for those who ask only: a model answers without it.
+        """
+        if not files.exists(self.slots_path):
+            return None
+        source = self._open(self.slots_path)
+        for name in source.shapes:
+            if name != containers.GLOBAL_STEP and not name.endswith(
+                containers.SLOTS
+            ):
+                raise ValueError(
+                    f"{self.slots_path}: the tensor {name} is none of an "
+                    "optimizer's."
+                )
+            self._sources[name] = (source, self.slots_path, name)
+        return source
+
+    def file_of(self, name: str) -> str:
+        """Returns the path of the file that holds the tensor."""
+        return self._sources[name][1]
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns the tensor as it is stored, as a float32 array.
+
+        Raises:
+            ValueError: If it cannot be read; names file and tensor.
+        """
+        source, path, name_in_file = self._sources[name]
+        dtype = source.dtype_name(name_in_file)
+        if dtype not in _FLOATS:
+            raise ValueError(
+                f"{path}: the tensor {name_in_file} must be of floating-point "
+                f"numbers, {', '.join(_FLOATS)}. Received: {dtype}."
+            )
+        try:
+            return np.asarray(source.read(name_in_file), np.float32)
+        except (safetensors.SafetensorError, OSError) as error:
+            raise ValueError(
+                f"{path}: cannot read the tensor {name_in_file}: {error}"
+            ) from error
+
+    def _weight_files(self):
+        """Yields paths, and the names that the index places there."""
+        if not self.weights_path.endswith(INDEX_FILE):
+            yield self.weights_path, []
+            return
+        index = files.read_json(self.weights_path, files.MAX_FOLDER_TEXT)
+        weight_map = isinstance(index, dict) and index.get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise ValueError(f"{self.weights_path}: has no `weight_map`.")
+        shards = {}
+        for name, shard in weight_map.items():
+            if not isinstance(shard, str) or "/" in shard:
+                raise ValueError(
+                    f"{self.weights_path}: the file of the tensor {name} "
+                    "must be one of the folder. "
+                    f"Received: {files.shortened(shard)}."
+                )
+            shards.setdefault(shard, []).append(name)
+        for shard, expected in sorted(shards.items()):
+            yield f"{self.folder}/{shard}", expected
+
+    def _open_weights(self, path, expected):
+        source = self._open(path)
+        for name in expected:
+            if name not in source.shapes:
+                raise ValueError(
+                    f"{path}: the tensor {name} is missing, which the index "
+                    "places there."
+                )
+        for name_in_file, shape in source.shapes.items():
+            name = self._rename(name_in_file)
+            if name is None:
+                self.ignored[name_in_file] = shape
+                continue
+            if name in self.shapes:
+                raise ValueError(
+                    f"{path}: the tensor {name_in_file} is there twice, also "
+                    f"as {self._sources[name][2]} in {self.file_of(name)}."
+                )
+            self.shapes[name] = shape
+            self._sources[name] = (source, path, name_in_file)
+
+    def _open(self, path):
+        local = self._stack.enter_context(files.local_copy(path))
+        try:
+            return self._stack.enter_context(SafetensorsFile(local))
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
+            raise ValueError(
+                f"{path}: is truncated or no safetensors file: {error}"
+            ) from error
+
+
+def write(path: str, tensors: dict[str, np.ndarray]) -> None:
+    """Writes a safetensors file; the caller sees to it being whole.
+
+    Args:
+        path: Path to write, local or remote.
+        tensors: {name: array}.
+
+    Raises:
+        OSError: If the disk is full, and so on.
+    """
+    # The writer takes the memory as it lies, whatever the strides say.
+    tensors = {
+        name: np.asarray(array, order="C") for name, array in tensors.items()
+    }
+    with files.local_target(path) as local:
+        try:
+            # transformers refuses files that do not say this.
+            safetensors.numpy.save_file(
+                tensors, local, metadata={"format": "pt"}
+            )
+        except safetensors.SafetensorError as error:
+            # Its name for a full disk.
+            raise OSError(f"{path}: cannot be written: {error}") from error

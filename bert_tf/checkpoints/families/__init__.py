@@ -1,0 +1,64 @@
+"""Families of models, one file each; the configuration tells which it is."""
+
+from typing import Any
+
+from bert_tf import files
+from bert_tf.checkpoints.families import bert
+from bert_tf.checkpoints.families.family import Family
+from bert_tf.config import BertConfig
+
+FAMILIES = (bert.FAMILY,)
+# That of Google's files, which name none.
+DEFAULT = bert.FAMILY
+
+
+def of_type(model_type: Any) -> Family:
+    """Returns the family that is called so in config.json.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    for family in FAMILIES:
+        if family.model_type == model_type:
+            return family
+    known = ", ".join(family.model_type for family in FAMILIES)
+    raise ValueError(
+        f"`model_type` must be one of {known}. "
+        f"Received: model_type={files.shortened(model_type)}."
+    )
+
+
+def of_config(config: BertConfig | None) -> Family:
+    """Returns the family of a configuration, or `DEFAULT` without one."""
+    return DEFAULT if config is None else of_type(config.model_type)
+
+
+def read_config(path: str, family: Family = DEFAULT) -> BertConfig:
+    """Reads a configuration of Hugging Face's form, or of Google's.
+
+    Args:
+        path: The JSON file.
+        family: That of a file which names none, as Google's do not.
+
+    Raises:
+        ValueError: If it is missing or damaged, of another family than ours,
+            or has a key or a value that the family does not; the message
+            names the file.
+    """
+    values = files.read_json(path, files.MAX_FOLDER_TEXT)
+    try:
+        return parse_config(values, family)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def parse_config(values: Any, family: Family = DEFAULT) -> BertConfig:
+    """Returns the `BertConfig` of a file's contents, as `read_config`."""
+    if not isinstance(values, dict):
+        raise ValueError(
+            "A configuration must be a JSON object. Received: "
+            f"{type(values).__name__}."
+        )
+    if "model_type" in values:
+        family = of_type(values["model_type"])
+    return family.read_config(values)

@@ -1,0 +1,26 @@
+"""What models consist of: the encoder, its pooler, and heads."""
+
+ENCODER = "encoder"
+POOLER = "pooler"
+MASKED_LM = "masked_lm"
+NEXT_SENTENCE = "next_sentence"
+CLASSIFIER = "classifier"
+TOKEN_CLASSIFIER = "token_classifier"
+SPAN = "span"
+MULTIPLE_CHOICE = "multiple_choice"
+
+PARTS = (
+    ENCODER,
+    POOLER,
+    MASKED_LM,
+    NEXT_SENTENCE,
+    CLASSIFIER,
+    TOKEN_CLASSIFIER,
+    SPAN,
+    MULTIPLE_CHOICE,
+)
+# Heads whose classes have names in their config.json.
+CLASSIFIERS = (CLASSIFIER, TOKEN_CLASSIFIER)
+# Hugging Face and Google call these heads of several models by one name: the
+# class of the model tells which one it is.
+OF_ONE_NAME = (CLASSIFIER, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)

@@ -1,0 +1,195 @@
+"""What becomes of every tensor: loaded, new, or left over.
+
+A plan is made of a table and a checkpoint, before any value is read. Loading
+fills variables by it, converting another file.
+"""
+
+import dataclasses
+from collections.abc import Collection
+
+import numpy as np
+
+from bert_tf.checkpoints import containers
+from bert_tf.checkpoints import report
+from bert_tf.checkpoints.families.family import Tensor
+from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.config import BertConfig
+
+POSITION_EMBEDDINGS = "embeddings/position_embeddings"
+
+_MAX_PROBLEMS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One tensor of the table, or one of the checkpoint that is left over.
+
+    Args:
+        tensor: The line of the table, or None of one that is left over.
+        name: The table's name in files of the checkpoint's format.
+        found: Shape in the checkpoint, or None if it is not there.
+        status: `report.LOADED`, `NEW` or `LEFT_OVER`.
+        note: Where the values come from, or why they do not.
+        problem: None, or why only `allow_partial` goes on.
+    """
+
+    tensor: Tensor | None
+    name: str
+    found: tuple[int, ...] | None
+    status: str
+    note: str
+    problem: str | None = None
+
+
+def make(
+    checkpoint: Checkpoint,
+    tensors: Collection[Tensor],
+    config: BertConfig,
+    promised: Collection[str],
+    extend_positions: bool,
+) -> list[Step]:
+    """Plans what becomes of the tensors of a table and of a checkpoint.
+
+    Args:
+        checkpoint: What `reader.open_checkpoint` returned.
+        tensors: Those that are wanted.
+        config: The configuration of which the tensors are.
+        promised: Parts whose tensors must be there. Those of another part may
+            be missing, but together.
+        extend_positions: Whether the checkpoint may have fewer positions;
+            they are repeated.
+
+    Returns:
+        A `Step` of each of the tensors, in order, and of each weight of the
+        checkpoint that none of them takes.
+    """
+    used, must = set(), set(promised)
+    for tensor in tensors:
+        name = tensor.stored(checkpoint.file_format).name
+        if checkpoint.has_part(tensor.part):
+            used.add(name)
+        if name in checkpoint.container.shapes:
+            must.add(tensor.part)
+    return [
+        *(_step(checkpoint, each, must, extend_positions) for each in tensors),
+        *_left_over(checkpoint, used, config),
+    ]
+
+
+def check(steps: list[Step]) -> None:
+    """Raises one `ValueError` that tells the first problems, if any."""
+    lines = [step.problem for step in steps if step.problem is not None]
+    if not lines:
+        return
+    if len(lines) > _MAX_PROBLEMS:
+        lines[_MAX_PROBLEMS:] = [f"... and {len(lines) - _MAX_PROBLEMS} more."]
+    lines.append("`allow_partial` takes what does fit all the same.")
+    raise ValueError("\n".join(lines))
+
+
+def can_extend(tensor: Tensor, found: tuple, wanted: tuple) -> bool:
+    """Whether a tensor is the position embeddings, found with fewer rows."""
+    return (
+        tensor.keras == POSITION_EMBEDDINGS
+        and found[1:] == wanted[1:]
+        and found[0] < wanted[0]
+    )
+
+
+def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
+    """Returns a tensor that fits, as `Checkpoint.read`.
+
+    Of position embeddings the rows are repeated from the first on, until there
+    are as many as are wanted. Copies keep what the encoder learned of
+    positions relative to each other, but at the seams (Beltagy et al. 2020,
+    Longformer, section 5).
+
+    Raises:
+        ValueError: If it cannot be read, or a moment does not fit its weight.
+    """
+    array = checkpoint.read(tensor, slot)
+    if array.shape == tensor.shape:
+        return array
+    if can_extend(tensor, array.shape, tensor.shape):
+        return np.take(array, np.arange(tensor.shape[0]) % len(array), axis=0)
+    name = tensor.stored(checkpoint.file_format).name + slot
+    raise ValueError(
+        f"{checkpoint.container.file_of(name)}: the tensor {name} must have "
+        f"the shape of its weight, {list(tensor.shape)}. "
+        f"Received: {list(array.shape)}."
+    )
+
+
+def ignored(name: str, shape: tuple[int, ...]) -> report.CoverageEntry:
+    """Returns the report's entry of a tensor that is no weight."""
+    # Its name tells: to look for it would open the optimizer's file.
+    is_slot = name.endswith(containers.SLOTS)
+    note = "the optimizer's" if is_slot else "no weight"
+    return report.CoverageEntry(report.LEFT_OVER, name, shape, note)
+
+
+def _step(checkpoint, tensor, must, extend_positions):
+    name = tensor.stored(checkpoint.file_format).name
+    found = checkpoint.container.shapes.get(name)
+    wanted = tensor.stored_shape(checkpoint.file_format)
+    status, note, problem = report.LOADED, name, None
+    if not checkpoint.has_part(tensor.part):
+        status, note = report.NEW, f"not in {checkpoint.architecture}"
+        found = None
+    elif found is None:
+        status, note = report.NEW, "not in the checkpoint"
+        if tensor.part in must:
+            problem = (
+                f"{checkpoint.container.weights_path}: the tensor {name} is "
+                "missing."
+            )
+    elif found != wanted:
+        if extend_positions and can_extend(tensor, found, wanted):
+            note += f", repeated from {found[0]} rows"
+        else:
+            status = report.NEW
+            note = f"{name} has the shape {list(found)}"
+            problem = (
+                f"{checkpoint.container.file_of(name)}: the tensor {name} "
+                f"must have the shape {list(wanted)}. Received: {list(found)}."
+            )
+    return Step(tensor, name, found, status, note, problem)
+
+
+def _left_over(checkpoint, used, config):
+    # Heads of one name are told apart where the checkpoint says its class.
+    known = {
+        tensor.stored(checkpoint.file_format).name: tensor.part
+        for tensor in sorted(
+            checkpoint.family.table(config),
+            key=lambda tensor: checkpoint.has_part(tensor.part),
+        )
+    }
+    for name, shape in checkpoint.container.shapes.items():
+        if name in used:
+            continue
+        problem = None
+        if name in known:
+            note = f"{known[name]}: not in the model"
+        elif _is_tied(checkpoint, name):
+            note = f"the same as {checkpoint.family.tied[name]}"
+        else:
+            note = "of no model with this configuration"
+            problem = (
+                f"{checkpoint.container.file_of(name)}: the tensor {name} "
+                f"{list(shape)} has no place in the model."
+            )
+        yield Step(None, name, shape, report.LEFT_OVER, note, problem)
+
+
+def _is_tied(checkpoint, name):
+    """Whether a tensor is there a second time, under the table's name.
+
+    BERT's masked-LM head has the word embeddings for weights; some files
+    hold them twice. Where the two differ, the model is none of BERT's.
+    """
+    container = checkpoint.container
+    original = checkpoint.family.tied.get(name)
+    if container.shapes[name] != container.shapes.get(original):
+        return False
+    return np.array_equal(container.read(name), container.read(original))
