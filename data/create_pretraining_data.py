@@ -20,12 +20,12 @@ from absl import flags
 from tqdm import tqdm
 
 from bert_tf import program
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import documents
-from bert_tf.pretraining import record_set
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining import stages
-from bert_tf.pretraining import tfds_text
+from bert_tf.pretraining import plan
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.records import record_set
+from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources import tfds_text
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import load_vocabulary
 
@@ -37,7 +37,7 @@ _INPUT_FILE = flags.DEFINE_string(
 _INPUT_FORMAT = flags.DEFINE_enum(
     "input_format",
     "sentences",
-    documents.FORMATS,
+    text_files.FORMATS,
     "sentences: one a line, a blank line between documents. text: a paragraph "
     "a line, a blank line between documents. jsonl: an object a line. "
     "wikiextractor: what WikiExtractor writes.",
@@ -95,7 +95,7 @@ _OBJECTIVE = flags.DEFINE_enum(
 _MASKING = flags.DEFINE_enum(
     "masking",
     "static",
-    stages.MASKING_MODES,
+    plan.MASKING_MODES,
     "static: the masks are in the records. dynamic: they are chosen anew in "
     "each epoch by the program that reads the records.",
 )
@@ -178,7 +178,7 @@ def main(argv):
         output_file=_OUTPUT_FILE.value, vocab_file=_VOCAB_FILE.value
     )
     source = _source()
-    settings = stages.Settings(
+    settings = plan.Settings(
         max_seq_length=_MAX_SEQ_LENGTH.value,
         max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
         random_seed=_RANDOM_SEED.value,
@@ -214,7 +214,7 @@ def main(argv):
 
     start = time.monotonic()
     try:
-        counts = builder.build(
+        counts = run_local.build(
             source,
             _OUTPUT_FILE.value,
             tokenizer,
@@ -239,14 +239,14 @@ def _run_pipeline(source, tokenizer, settings):
         )
     try:
         # Only who uses it must have it.
-        from bert_tf.pretraining import beam
+        from bert_tf.pretraining import run_beam
     except ImportError as error:
         raise ValueError(
             "`beam_runner` needs Apache Beam: pip install 'bert_tf[beam]' "
             f"({error})."
         ) from error
     options = [f"--{option}" for option in _BEAM_OPTION.value]
-    counts = beam.build(
+    counts = run_beam.build(
         source,
         _OUTPUT_FILE.value,
         tokenizer,

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import full_sentences
-from bert_tf.pretraining import inspection
-from bert_tf.pretraining import record_rules
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining import stages
-from bert_tf.pretraining.corpus import Corpus
-from bert_tf.pretraining.sentence_pairs import PairSettings
+from bert_tf.pretraining import plan
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.corpus.blocks import Corpus
+from bert_tf.pretraining.objectives import full_sentences
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.objectives.sentence_pairs import PairSettings
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import record_rules
 from bert_tf.text import dynamic_masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
@@ -136,7 +136,7 @@ def text(tmp_path):
 @pytest.mark.parametrize("objective", sentence_pairs.OBJECTIVES)
 @pytest.mark.parametrize("masking_mode", ["static", "dynamic"])
 def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
-    settings = stages.Settings(
+    settings = plan.Settings(
         max_seq_length=27,
         max_predictions_per_seq=6,
         dupe_factor=2,
@@ -145,7 +145,7 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
         do_span_mask=True,
     )
     out = str(tmp_path / "x")
-    counts = builder.build(
+    counts = run_local.build(
         str(text), out, WordpieceTokenizer(VOCABULARY), settings
     )
     (found,) = inspection.read([out])
@@ -181,11 +181,11 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
 def test_sentence_order_needs_two_sentences(tmp_path):
     (tmp_path / "a.txt").write_text("a b\n\nc d\n")
     with pytest.raises(ValueError, match="has two sentences"):
-        builder.build(
+        run_local.build(
             f"{tmp_path}/a.txt",
             f"{tmp_path}/x",
             WordpieceTokenizer(VOCABULARY),
-            stages.Settings(objective="sentence_order"),
+            plan.Settings(objective="sentence_order"),
         )
 
 
@@ -200,4 +200,4 @@ def test_sentence_order_needs_two_sentences(tmp_path):
 )
 def test_bad_settings(fields):
     with pytest.raises(ValueError, match="Received: "):
-        stages.Settings(**fields)
+        plan.Settings(**fields)

@@ -10,10 +10,10 @@ from test_pretraining_builder import read_all
 from test_pretraining_builder import write_text
 
 from bert_tf import manifest as manifests
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import record_rules
-from bert_tf.pretraining import row_packing
-from bert_tf.pretraining import stages
+from bert_tf.pretraining import plan
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.records import record_rules
+from bert_tf.pretraining.records import row_packing
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 
@@ -162,7 +162,7 @@ def tokenizer():
 
 
 def settings(**changes):
-    return stages.Settings(
+    return plan.Settings(
         **{
             "max_seq_length": 43,
             "max_predictions_per_seq": 7,
@@ -179,8 +179,8 @@ def test_rows_hold_the_examples_of_unpacked_records(
     text = write_text(tmp_path / "a.txt", make_documents(50, seed=11))
     make_small(monkeypatch, segment_size=150)
     single, packed = f"{tmp_path}/single", f"{tmp_path}/packed"
-    one = builder.build(text, single, tokenizer, settings())
-    rows = builder.build(
+    one = run_local.build(text, single, tokenizer, settings())
+    rows = run_local.build(
         text, packed, tokenizer, settings(max_sequences_per_row=4)
     )
     found = read_all(packed)
@@ -206,7 +206,7 @@ def test_batches_change_no_row(tmp_path, tokenizer, monkeypatch):
 
     def build(name):
         path = f"{tmp_path}/{name}/x@2"
-        builder.build(
+        run_local.build(
             text,
             path,
             tokenizer,
@@ -215,7 +215,7 @@ def test_batches_change_no_row(tmp_path, tokenizer, monkeypatch):
         return contents(tmp_path / name)
 
     one = build("one")
-    monkeypatch.setattr(stages, "_BATCH_SIZE", 13)
+    monkeypatch.setattr(plan, "_BATCH_SIZE", 13)
     assert build("batches") == one
 
 
@@ -228,7 +228,7 @@ def test_batches_change_no_row(tmp_path, tokenizer, monkeypatch):
 )
 def test_rows_without_masks_or_labels(tmp_path, tokenizer, changes, missing):
     text = write_text(tmp_path / "a.txt", make_documents(20, seed=13))
-    builder.build(
+    run_local.build(
         text,
         f"{tmp_path}/x",
         tokenizer,

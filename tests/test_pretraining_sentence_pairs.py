@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import reference_pretraining as reference
 
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining.corpus import Corpus
-from bert_tf.pretraining.sentence_pairs import PairSettings
+from bert_tf.pretraining.corpus.blocks import Corpus
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.objectives.sentence_pairs import PairSettings
 
 
 def make_corpus(num_documents, seed, max_sentences=12, max_tokens=15):

@@ -38,7 +38,7 @@ def local(work_dir, output_paths, work, parts):
         output_paths: The record files.
         work: A dictionary: what must be equal for an earlier run to be one of
             this work.
-        parts: The `documents.Part`s of it.
+        parts: The `text_files.Part`s of it.
 
     Raises:
         ValueError: If the records are remote and there is no `work_dir`, or

@@ -13,7 +13,7 @@ import os
 import numpy as np
 
 from bert_tf import features
-from bert_tf.pretraining.corpus import write_array
+from bert_tf.pretraining.corpus.blocks import write_array
 
 # The order's highest bits: a run has an index entry for each of their values.
 _INDEX_BITS = 12

@@ -12,7 +12,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining.objectives import sentence_pairs
 
 # A batch for the tokenizer ends at so many sentences or characters.
 _MAX_BATCH_SENTENCES = 1024
@@ -42,7 +42,7 @@ class Corpus:
             `tokens`; it ends where the next begins. None is empty.
         document_starts: int64 [documents + 1], where each document begins in
             `sentence_starts`. None is empty.
-        document_keys: uint64 [documents], ascending (`documents.Reader`).
+        document_keys: uint64 [documents], ascending (`text_files.Reader`).
     """
 
     tokens: np.ndarray

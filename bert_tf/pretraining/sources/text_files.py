@@ -16,7 +16,7 @@ import reprlib
 import types
 
 from bert_tf import files
-from bert_tf.pretraining.sentences import split_sentences
+from bert_tf.pretraining.sources.sentences import split_sentences
 from bert_tf.text import bad_lines
 
 FORMATS = ("sentences", "text", "jsonl", "wikiextractor")

@@ -19,13 +19,13 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf import manifest as manifests
-from bert_tf.pretraining import documents
-from bert_tf.pretraining import record_set
-from bert_tf.pretraining import records
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining import stages
+from bert_tf.pretraining import plan
 from bert_tf.pretraining import work_folder
 from bert_tf.pretraining import workers
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.records import record_set
+from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.sources import text_files
 
 # Input for which one more process is worth its start.
 _BYTES_A_WORKER = 8 << 20
@@ -53,11 +53,11 @@ def build(
     Args:
         input_files: Comma-separated globs of text files; or a
             `tfds_text.TfdsText`, with the setting `input_format="tfds"`.
-        output_files: Comma-separated paths, as `records.output_paths` reads
+        output_files: Comma-separated paths, as `tfrecord.output_paths` reads
             them. Examples are dealt to them evenly, records of several
             examples only about so.
         tokenizer: A `WordpieceTokenizer`.
-        settings: A `stages.Settings`.
+        settings: A `plan.Settings`.
         progress: Called as `progress(stage, done, total)`; the stages are
             "read" (bytes), "pair" (blocks) and "write" (examples).
         num_workers: The number of processes; 0 is as many as there are cores
@@ -81,12 +81,12 @@ def build(
             "`num_workers` must not be negative. "
             f"Received: num_workers={num_workers}."
         )
-    output_paths = records.output_paths(output_files)
+    output_paths = tfrecord.output_paths(output_files)
     source = source_of(input_files, settings)
     parts = tuple(source.parts())
     num_workers = num_workers or _default_workers(sum(source.sizes(parts)))
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
-        inputs = list(pool.map(documents.describe, source.paths))
+        inputs = list(pool.map(text_files.describe, source.paths))
     manifest = record_set.make_manifest(source, inputs, tokenizer, settings)
     work = dataclasses.asdict(manifest) | {
         "version": _WORK_VERSION,
@@ -94,7 +94,7 @@ def build(
         "output_paths": output_paths,
     }
     with work_folder.local(work_dir, output_paths, work, parts) as folder:
-        job = stages.Job(
+        job = plan.Job(
             source=source,
             parts=parts,
             work_dir=folder,
@@ -104,7 +104,7 @@ def build(
             settings=settings,
             max_bad_lines=max_bad_lines,
         )
-        with workers.pool(stages.Stages(job), num_workers) as run:
+        with workers.pool(plan.Stages(job), num_workers) as run:
             counts, shards = _run_stages(job, run, len(output_paths), progress)
         _publish(job, output_paths, shards, counts, manifest)
     return counts
@@ -114,8 +114,8 @@ def source_of(input_files, settings):
     """Returns what is read, of the same arguments of `build`."""
     if not isinstance(input_files, str):
         return input_files
-    return documents.TextFiles(
-        paths=tuple(documents.input_paths(input_files)),
+    return text_files.TextFiles(
+        paths=tuple(text_files.input_paths(input_files)),
         input_format=settings.input_format,
         text_field=settings.text_field,
     )
@@ -137,7 +137,7 @@ def _run_stages(job, run, num_shards, progress):
         """Runs a stage's tasks; returns the numbers of all, in order."""
         results = {}
         for number in range(len(sizes)):
-            told = stages.result(job.path(name, number))
+            told = plan.result(job.path(name, number))
             if told is not None and _is_there(job, name, number, told):
                 results[number] = told
         done = sum(sizes[number] for number in results)
@@ -184,7 +184,7 @@ def _publish(job, output_paths, shards, counts, manifest):
     """Makes the record files of the segments, and writes the manifests.
 
     Args:
-        job: The `stages.Job`.
+        job: The `plan.Job`.
         output_paths: The record files.
         shards: For each of them the number of records of its segments.
         counts: The `Counts`.

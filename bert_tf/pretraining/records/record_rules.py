@@ -8,7 +8,7 @@ they are kept apart.
 import numpy as np
 
 from bert_tf import features
-from bert_tf.pretraining import inspection
+from bert_tf.pretraining.records import inspection
 from bert_tf.text import masking
 
 

@@ -156,7 +156,7 @@ def warnings(counts, settings):
 
     Args:
         counts: The `Counts`.
-        settings: The `stages.Settings`.
+        settings: The `plan.Settings`.
     """
     found = [
         f"{number:,} {message}."
@@ -220,9 +220,9 @@ def make_manifest(source, inputs, tokenizer, settings):
 
     Args:
         source: What is read.
-        inputs: `documents.describe` of each of its files.
+        inputs: `text_files.describe` of each of its files.
         tokenizer: The `WordpieceTokenizer`.
-        settings: The `stages.Settings`.
+        settings: The `plan.Settings`.
     """
     return manifests.Manifest(
         max_seq_length=settings.max_seq_length,

@@ -18,18 +18,18 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import files
-from bert_tf.pretraining import corpus
-from bert_tf.pretraining import documents
-from bert_tf.pretraining import examples
-from bert_tf.pretraining import full_sentences
-from bert_tf.pretraining import records
-from bert_tf.pretraining import row_packing
-from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.objectives import full_sentences
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.records import example_runs
+from bert_tf.pretraining.records import row_packing
+from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.sources import text_files
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
-INPUT_FORMATS = (*documents.FORMATS, "tfds")
+INPUT_FORMATS = (*text_files.FORMATS, "tfds")
 MASKING_MODES = ("static", "dynamic")
 
 # Examples packed, masked and serialized together.
@@ -124,8 +124,8 @@ class Job:
     """All that a task needs to know; it can be pickled.
 
     Args:
-        source: What is read: `documents.TextFiles` or `tfds_text.TfdsText`.
-        parts: Its `documents.Part`s.
+        source: What is read: `text_files.TextFiles` or `tfds_text.TfdsText`.
+        parts: Its `text_files.Part`s.
         work_dir: The work folder, on a local disk.
         vocabulary: The vocabulary's tokens.
         do_lower_case: Of the tokenizer.
@@ -169,11 +169,11 @@ class Stages:
     @functools.cached_property
     def dtype(self):
         """Of token ids in files."""
-        return corpus.token_dtype(len(self.job.vocabulary))
+        return blocks.token_dtype(len(self.job.vocabulary))
 
     @functools.cached_property
     def _tokenize(self):
-        return corpus.make_tokenize(
+        return blocks.make_tokenize(
             WordpieceTokenizer(
                 self._vocabulary, self.job.do_lower_case, self.job.fast
             )
@@ -206,7 +206,7 @@ class Stages:
         return _done(path, self.tokenize_part(self.job.parts[number], path))
 
     def tokenize_part(self, part, path):
-        """Writes the tokenised documents of a part (`corpus.write_part`).
+        """Writes the tokenised documents of a part (`blocks.write_part`).
 
         Beside them stands of what they are a function: the part, and the last
         file that was read for it.
@@ -216,7 +216,7 @@ class Stages:
             left out; and the first places of that.
         """
         reader = self.job.source.reader(self.job.max_bad_lines)
-        counts = corpus.write_part(
+        counts = blocks.write_part(
             reader.read(part), self._tokenize, self.dtype, path
         )
         origin = dataclasses.asdict(part) | {"last_file": reader.last_file}
@@ -231,7 +231,7 @@ class Stages:
     def make_block(self, number):
         """Makes the examples of a block of the documents."""
         path = self.job.path("block", number)
-        block = corpus.read_block(
+        block = blocks.read_block(
             [
                 self.job.path("part", part)
                 for part in range(len(self.job.parts))
@@ -241,14 +241,14 @@ class Stages:
             self._num_blocks,
         )
         block, pairs, counts = self.pairs_of(block)
-        written = examples.write_run(block, pairs, self.dtype, path)
+        written = example_runs.write_run(block, pairs, self.dtype, path)
         return _done(path, written | counts)
 
     def pairs_of(self, block):
         """Cuts a block of documents into examples.
 
         Args:
-            block: A `corpus.Corpus`.
+            block: A `blocks.Corpus`.
 
         Returns:
             The `Corpus` that they point into, `sentence_pairs.Pairs` in the
@@ -302,9 +302,9 @@ class Stages:
             for batch in self._record_batches(segment):
                 weights = batch.get(features.MASKED_LM_WEIGHTS, np.zeros(1))
                 num_predictions += int(weights.sum())
-                yield records.serialize(batch)
+                yield tfrecord.serialize(batch)
 
-        num_records = records.write(path, serialized())
+        num_records = tfrecord.write(path, serialized())
         return {
             "records": num_records,
             "predictions": num_predictions,
@@ -343,7 +343,7 @@ class Stages:
     def record_features(self, unmasked):
         """Returns `Examples` as records of one each: {name: [B, length]}."""
         settings = self.job.settings
-        record = examples.pack(
+        record = example_runs.pack(
             unmasked, settings.max_seq_length, self._vocabulary
         )
         if settings.masking_mode == "static":
@@ -372,7 +372,7 @@ class Stages:
 
     @functools.cached_property
     def _runs(self):
-        return examples.Runs(
+        return example_runs.Runs(
             [
                 self.job.path("block", block)
                 for block in range(self._num_blocks)

@@ -27,15 +27,15 @@ from apache_beam.runners.runner import PipelineState
 
 from bert_tf import files
 from bert_tf import manifest as manifests
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import corpus
-from bert_tf.pretraining import documents
-from bert_tf.pretraining import examples
-from bert_tf.pretraining import record_set
-from bert_tf.pretraining import records
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining import stages
+from bert_tf.pretraining import plan
+from bert_tf.pretraining import run_local
 from bert_tf.pretraining import work_folder
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.records import example_runs
+from bert_tf.pretraining.records import record_set
+from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.sources import text_files
 
 _COUNTS = "counts"
 
@@ -52,16 +52,16 @@ def build(
     """Runs the pipeline, and waits for its end.
 
     Args:
-        input_files: As of `builder.build`.
-        output_files: As of `builder.build`.
+        input_files: As of `run_local.build`.
+        output_files: As of `run_local.build`.
         tokenizer: A `WordpieceTokenizer`.
-        settings: A `stages.Settings`.
+        settings: A `plan.Settings`.
         options: A list of the pipeline's options, e.g.
             `["--runner=DataflowRunner", "--project=..."]`.
         work_dir: A folder in which one is made for record files that are not
             whole yet, and removed when the job is over; None is that of the
             first record file.
-        max_bad_lines: As of `builder.build`.
+        max_bad_lines: As of `run_local.build`.
 
     Returns:
         The `record_set.Counts`; None if the job has not been waited for, or
@@ -71,8 +71,8 @@ def build(
         ValueError: If an option is unknown, or the input cannot be read or
             is empty. Of what workers raise, the runner decides.
     """
-    output_paths = records.output_paths(output_files)
-    source = builder.source_of(input_files, settings)
+    output_paths = tfrecord.output_paths(output_files)
+    source = run_local.source_of(input_files, settings)
     pipeline_options = PipelineOptions(options)
     unknown = pipeline_options.get_all_options(retain_unknown_options=True)
     unknown = set(unknown) - set(pipeline_options.get_all_options())
@@ -87,7 +87,7 @@ def build(
     with work_folder.shared(
         work_dir, output_paths[0], lambda: _is_over(pipeline)
     ) as folder:
-        job = stages.Job(
+        job = plan.Job(
             source=source,
             parts=parts,
             work_dir=folder,
@@ -124,7 +124,8 @@ def _add_stages(pipeline, job, output_paths, manifest):
         pipeline
         | "Files" >> beam.Create(list(enumerate(job.source.paths)))
         | "SpreadFiles" >> beam.Reshuffle()
-        | "Hash" >> beam.MapTuple(lambda n, path: (n, documents.describe(path)))
+        | "Hash"
+        >> beam.MapTuple(lambda n, path: (n, text_files.describe(path)))
     )
     texts = (
         pipeline
@@ -216,7 +217,7 @@ def _list_of(collection):
 
 
 def _dtype(job):
-    return corpus.token_dtype(len(job.vocabulary))
+    return blocks.token_dtype(len(job.vocabulary))
 
 
 class _Task(beam.DoFn):
@@ -227,7 +228,7 @@ class _Task(beam.DoFn):
         self._job = job
 
     def setup(self):
-        self._stages = stages.Stages(self._job)
+        self._stages = plan.Stages(self._job)
 
 
 class _Tokenise(_Task):
@@ -236,7 +237,7 @@ class _Tokenise(_Task):
     def process(self, part):
         with _scratch() as path:
             counts = self._stages.tokenize_part(part, path)
-            for bits, *document in corpus.read_documents(
+            for bits, *document in blocks.read_documents(
                 path, self._stages.dtype
             ):
                 yield bits, tuple(document)
@@ -252,13 +253,15 @@ class _Pair(_Task):
         found = sorted(found, key=lambda document: document[0])
         keys, tokens, lengths = zip(*found)
         text, pairs, counts = self._stages.pairs_of(
-            corpus.assemble(
+            blocks.assemble(
                 keys, list(tokens), list(lengths), self._stages.dtype
             )
         )
         with _scratch() as path:
-            written = examples.write_run(text, pairs, self._stages.dtype, path)
-            for bucket, rows, ids in examples.read_chunks(
+            written = example_runs.write_run(
+                text, pairs, self._stages.dtype, path
+            )
+            for bucket, rows, ids in example_runs.read_chunks(
                 path, self._stages.dtype
             ):
                 yield bucket, (block, rows, ids)
@@ -274,7 +277,7 @@ class _Write(_Task):
         rows, tokens = _arrays(chunks, self._stages.dtype)
         with files.whole_file(path) as temporary:
             numbers = self._stages.write_records(
-                examples.merge(rows, tokens), temporary
+                example_runs.merge(rows, tokens), temporary
             )
         yield segment, numbers
 
@@ -302,7 +305,7 @@ def _with_block(element, num_blocks):
 
 def _bucket_size(bucket, chunk):
     _, rows, _ = chunk
-    return bucket, examples.num_rows(rows)
+    return bucket, example_runs.num_rows(rows)
 
 
 def _starts(sizes):
@@ -322,7 +325,7 @@ def _segments(_, counts, num_shards, segment_size):
 def _arrays(chunks, dtype):
     """Returns rows and tokens of chunks, in the order of their numbers."""
     arrays = [
-        examples.from_bytes(rows, ids, dtype)
+        example_runs.from_bytes(rows, ids, dtype)
         for _, rows, ids in sorted(chunks, key=lambda chunk: chunk[0])
     ]
     return [rows for rows, _ in arrays], [ids for _, ids in arrays]
@@ -341,7 +344,7 @@ def _merge(element, starts, shards, dtype):
     numbers = range(first, last)
     edges = [max(start, firsts[number]) for number in numbers]
     edges = [int(edge) - start for edge in (*edges, stop)]
-    pieces = examples.split(rows, tokens, edges)
+    pieces = example_runs.split(rows, tokens, edges)
     for number, size, piece in zip(numbers, np.diff(edges), pieces):
         if size:
             yield int(number), (bucket, *piece)

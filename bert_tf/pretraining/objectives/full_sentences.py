@@ -8,8 +8,8 @@ random order for it, once for all passes.
 
 import numpy as np
 
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining.corpus import Corpus
+from bert_tf.pretraining.corpus.blocks import Corpus
+from bert_tf.pretraining.objectives import sentence_pairs
 
 # What is drawn, as in `sentence_pairs`.
 _DRAW_ORDER = 8

@@ -11,11 +11,11 @@ import functools
 
 import tensorflow as tf
 
-from bert_tf.pretraining import documents
-from bert_tf.pretraining.sentences import split_sentences
+from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources.sentences import split_sentences
 from bert_tf.text import bad_lines
 
-# Of the bits of a document's place (`documents.OFFSET_BITS`), those that tell
+# Of the bits of a document's place (`text_files.OFFSET_BITS`), those that tell
 # apart the documents that a long one is cut in.
 _CUT_BITS = 14
 
@@ -125,12 +125,12 @@ class TfdsText:
         )
 
     def parts(self):
-        """Returns `documents.Part`s, whose places are those of examples."""
+        """Returns `text_files.Part`s, whose places are those of examples."""
         parts = []
         for number, (name, first, last) in enumerate(self._ranges):
-            step = max(1, int(documents.PART_BYTES // self._mean_bytes(name)))
+            step = max(1, int(text_files.PART_BYTES // self._mean_bytes(name)))
             parts += [
-                documents.Part(
+                text_files.Part(
                     file_number=number, start=start, end=min(last, start + step)
                 )
                 for start in range(first, last, step)
@@ -183,7 +183,7 @@ class TfdsText:
 
 
 class _Reader:
-    """Reads the documents of parts, as `documents.Reader` does of files."""
+    """Reads the documents of parts, as `text_files.Reader` does of files."""
 
     num_cut_lines = 0
     last_file = None
@@ -194,7 +194,7 @@ class _Reader:
         self.bad_lines = bad_lines.BadLines(max_bad_lines, source.place)
 
     def read(self, part):
-        keyed = documents.Keyed(self._sentences(part))
+        keyed = text_files.Keyed(self._sentences(part))
         yield from keyed
         self.num_cut_documents += keyed.num_cut
 

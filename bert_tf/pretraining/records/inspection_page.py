@@ -10,7 +10,7 @@ import json
 import numpy as np
 
 from bert_tf import features
-from bert_tf.pretraining import inspection
+from bert_tf.pretraining.records import inspection
 
 
 def describe(examples, row, vocabulary):
