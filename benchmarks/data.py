@@ -64,6 +64,7 @@ def make_records(text, vocab_file, folder, num_workers):
     from bert_tf.pretraining import run_local
     from bert_tf.pretraining.corpus import blocks
     from bert_tf.pretraining.records import tfrecord
+    from bert_tf.pretraining.settings import Settings
     from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
     from bert_tf.text.vocabulary import load_vocabulary
 
@@ -96,7 +97,7 @@ def make_records(text, vocab_file, folder, num_workers):
         text,
         os.path.join(folder, "x"),
         tokenizer,
-        plan.Settings(dupe_factor=5),
+        Settings(dupe_factor=5),
         lambda stage, done, total: ends.update({stage: time.perf_counter()}),
         num_workers,
     )

@@ -20,9 +20,9 @@ from absl import flags
 from tqdm import tqdm
 
 from bert_tf import program
-from bert_tf.pretraining import plan
 from bert_tf.pretraining import run_local
-from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining import settings as settings_lib
+from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources import tfds_text
@@ -87,7 +87,7 @@ _DO_SPAN_MASK = flags.DEFINE_bool(
 _OBJECTIVE = flags.DEFINE_enum(
     "objective",
     "next_sentence",
-    sentence_pairs.OBJECTIVES,
+    OBJECTIVES,
     "next_sentence: the second segment follows the first, or is a random one. "
     "sentence_order: two segments in a row, or swapped (ALBERT). "
     "full_sentences: one segment of sentences in a row, no label (RoBERTa).",
@@ -95,7 +95,7 @@ _OBJECTIVE = flags.DEFINE_enum(
 _MASKING = flags.DEFINE_enum(
     "masking",
     "static",
-    plan.MASKING_MODES,
+    settings_lib.MASKING_MODES,
     "static: the masks are in the records. dynamic: they are chosen anew in "
     "each epoch by the program that reads the records.",
 )
@@ -162,12 +162,6 @@ _BEAM_OPTION = flags.DEFINE_multi_string(
     "An option of the Beam pipeline, as name=value; give it once for each.",
 )
 
-# What the label 1 says.
-_LABEL = {
-    "next_sentence": "random next",
-    "sentence_order": "swapped",
-    "full_sentences": "labelled",
-}
 # What the progress bar counts, by the builder's stage.
 _UNITS = {"read": "B", "pair": " blocks", "write": " examples"}
 
@@ -178,7 +172,7 @@ def main(argv):
         output_file=_OUTPUT_FILE.value, vocab_file=_VOCAB_FILE.value
     )
     source = _source()
-    settings = plan.Settings(
+    settings = settings_lib.Settings(
         max_seq_length=_MAX_SEQ_LENGTH.value,
         max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
         random_seed=_RANDOM_SEED.value,
@@ -279,6 +273,7 @@ def _source():
 
 def _print_table(counts, seconds):
     mean_length = counts.example_tokens / counts.examples
+    *_, label = "labelled", *OBJECTIVES[_OBJECTIVE.value].label_meanings
     for name, value in (
         ("documents", f"{counts.documents:,}"),
         ("sentences", f"{counts.sentences:,}"),
@@ -288,10 +283,7 @@ def _print_table(counts, seconds):
         ("mean length", f"{mean_length:.1f}"),
         ("padding", f"{counts.padding:.1%}"),
         ("  unpacked", f"{counts.unpacked_padding:.1%}"),
-        (
-            _LABEL[_OBJECTIVE.value],
-            f"{counts.random_pairs / counts.examples:.1%}",
-        ),
+        (label, f"{counts.random_pairs / counts.examples:.1%}"),
         ("masked", f"{counts.predictions / counts.example_tokens:.1%}"),
         ("seconds", f"{seconds:.1f}"),
         ("examples/s", f"{counts.examples / seconds:,.0f}"),

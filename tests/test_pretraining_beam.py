@@ -9,10 +9,10 @@ from test_pretraining_builder import contents
 from test_pretraining_builder import make_documents
 from test_pretraining_builder import write_text
 
-from bert_tf.pretraining import plan
 from bert_tf.pretraining import run_local
-from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import record_set
+from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
@@ -38,8 +38,8 @@ PROCESSES = [
 def small(monkeypatch):
     """Many parts, blocks and segments of a small input."""
     monkeypatch.setattr(text_files, "PART_BYTES", 700)
-    monkeypatch.setattr(sentence_pairs, "BLOCK_TOKENS", 1500)
-    monkeypatch.setattr(sentence_pairs.num_blocks, "__defaults__", (1500,))
+    monkeypatch.setattr(blocks, "BLOCK_TOKENS", 1500)
+    monkeypatch.setattr(blocks.num_blocks, "__defaults__", (1500,))
     monkeypatch.setattr(record_set, "SEGMENT_SIZE", 50)
 
 
@@ -61,7 +61,7 @@ def test_files_are_the_local_builders(
     with open(last, "ab") as stream:
         stream.write(b"\n\xff\n")
     tokenizer = WordpieceTokenizer(VOCABULARY)
-    settings = plan.Settings(
+    settings = Settings(
         **{"max_seq_length": 37, "max_predictions_per_seq": 5, "dupe_factor": 3}
         | changes
     )
@@ -137,7 +137,7 @@ def test_folder_of_a_job_that_may_run_stays(tmp_path, caplog, options, error):
             text,
             f"{tmp_path}/out/x",
             WordpieceTokenizer(VOCABULARY),
-            plan.Settings(max_seq_length=37),
+            Settings(max_seq_length=37),
             options,
         )
 
@@ -152,7 +152,7 @@ def test_folder_of_a_job_that_may_run_stays(tmp_path, caplog, options, error):
 
 def test_errors_and_unknown_options(tmp_path):
     tokenizer = WordpieceTokenizer(VOCABULARY)
-    settings = plan.Settings(max_seq_length=37)
+    settings = Settings(max_seq_length=37)
     text = write_text(tmp_path / "a.txt", make_documents(2, seed=4))
 
     def build(*options):

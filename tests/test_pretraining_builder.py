@@ -18,12 +18,13 @@ from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.corpus import blocks
-from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import inspection
 from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
@@ -88,9 +89,7 @@ def read_all(*paths):
     }
 
 
-SETTINGS = plan.Settings(
-    max_seq_length=37, max_predictions_per_seq=5, dupe_factor=3
-)
+SETTINGS = Settings(max_seq_length=37, max_predictions_per_seq=5, dupe_factor=3)
 # Without the graph that masks, which takes a second to make.
 CHEAP = dataclasses.replace(SETTINGS, dupe_factor=1, masking_mode="dynamic")
 
@@ -101,7 +100,7 @@ def test_every_rule_holds_and_the_text_is_recovered(
 ):
     texts = make_documents(40, seed=1)
     text = write_text(tmp_path / "a.txt", texts)
-    settings = plan.Settings(
+    settings = Settings(
         max_seq_length=37,
         max_predictions_per_seq=5,
         dupe_factor=3,
@@ -161,9 +160,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(20, seed=2))
 
     def build(name, seed):
-        settings = plan.Settings(
-            max_seq_length=29, dupe_factor=2, random_seed=seed
-        )
+        settings = Settings(max_seq_length=29, dupe_factor=2, random_seed=seed)
         folder = tmp_path / name
         run_local.build(text, str(folder / "x"), tokenizer, settings)
         return [
@@ -187,7 +184,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, tokenizer):
     assert len(shared) < 0.05 * len(records_of("one"))
 
 
-NUM_BLOCKS = sentence_pairs.num_blocks
+NUM_BLOCKS = blocks.num_blocks
 SUBMIT = ProcessPoolExecutor.submit
 
 
@@ -195,7 +192,7 @@ def make_small(monkeypatch, part_bytes=700, segment_size=50):
     """Makes many tasks of a small input: parts, blocks, segments, batches."""
     monkeypatch.setattr(text_files, "PART_BYTES", part_bytes)
     monkeypatch.setattr(
-        sentence_pairs, "num_blocks", lambda tokens: NUM_BLOCKS(tokens, 1500)
+        blocks, "num_blocks", lambda tokens: NUM_BLOCKS(tokens, 1500)
     )
     monkeypatch.setattr(record_set, "SEGMENT_SIZE", segment_size)
 
@@ -662,7 +659,7 @@ def test_statistics_are_those_of_the_originals_rules(
     num_builds = 12
 
     def settings(seed):
-        return plan.Settings(
+        return Settings(
             max_seq_length=max_seq_length,
             max_predictions_per_seq=5,
             dupe_factor=1,
@@ -686,13 +683,11 @@ def test_statistics_are_those_of_the_originals_rules(
     block = blocks.read_block([job.path("part", 0)], np.dtype(np.uint16), 0, 1)
     ours, originals = [], []
     for seed in range(num_builds):
-        pairs = sentence_pairs.make_pairs(block, settings(seed).pairs)
+        _, cuts = OBJECTIVES["next_sentence"].cut(block, settings(seed), None)
         run = str(tmp_path / f"run-{seed}")
-        example_runs.write_run(
-            block, pairs.shuffled(), np.dtype(np.uint16), run
-        )
+        example_runs.write_run(block, cuts.shuffled(), np.dtype(np.uint16), run)
         unmasked = example_runs.Runs([run], np.dtype(np.uint16)).read(
-            0, len(pairs)
+            0, len(cuts)
         )
         ours.append(statistics(tasks.record_features(unmasked)))
         oracles = reference.make_examples(
@@ -728,4 +723,4 @@ def test_statistics_are_those_of_the_originals_rules(
 )
 def test_bad_settings_name_the_field(field, value):
     with pytest.raises(ValueError, match=f"`{field}`.*{field}={value}"):
-        plan.Settings(**{field: value})
+        Settings(**{field: value})

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bert_tf.pretraining.corpus import blocks
-from bert_tf.pretraining.objectives import sentence_pairs
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -85,7 +84,7 @@ def test_blocks_hold_every_document_once(
         block = blocks.read_block(paths, np.dtype(dtype), number, 5)
         keys = block.document_keys
         assert (np.diff(keys.astype(np.int64)) > 0).all()
-        bits = sentence_pairs.block_bits(keys)
+        bits = blocks.block_bits(keys)
         assert (bits.astype(np.int64) * 5 >> 32 == number).all()
         assert 5 < len(keys) < 50
         found |= nested(block)

@@ -14,6 +14,7 @@ from bert_tf.pretraining import plan
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.records import row_packing
+from bert_tf.pretraining.settings import Settings
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 
@@ -162,7 +163,7 @@ def tokenizer():
 
 
 def settings(**changes):
-    return plan.Settings(
+    return Settings(
         **{
             "max_seq_length": 43,
             "max_predictions_per_seq": 7,

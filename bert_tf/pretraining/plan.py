@@ -19,104 +19,20 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import files
 from bert_tf.pretraining.corpus import blocks
-from bert_tf.pretraining.objectives import full_sentences
-from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import row_packing
 from bert_tf.pretraining.records import tfrecord
-from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.settings import Settings
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
-
-INPUT_FORMATS = (*text_files.FORMATS, "tfds")
-MASKING_MODES = ("static", "dynamic")
 
 # Examples packed, masked and serialized together.
 _BATCH_SIZE = 2048
 
 # Tokens that hardly a sentence of prose exceeds, and many a paragraph.
 _LONG_SENTENCE = 125
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the examples are a function of, besides text and vocabulary.
-
-    Args:
-        max_seq_length: L, at least 5.
-        max_predictions_per_seq: P, the most masked tokens of an example, and
-            of a row that holds several.
-        random_seed: In [0, 2**32).
-        dupe_factor: Passes over the text, each with other pairs and masks.
-        masked_lm_prob: Share of an example's tokens that is masked.
-        short_seq_prob: Share of documents cut for a random shorter length.
-        do_whole_word_mask: Whether all pieces of a word are masked together.
-        input_format: One of `INPUT_FORMATS`: how files are read, or that it
-            is a set of TensorFlow Datasets.
-        text_field: The field of the text, for the formats "jsonl" and "tfds".
-        objective: One of `sentence_pairs.OBJECTIVES`.
-        masking_mode: One of `MASKING_MODES`: whether the masks are in the
-            records, or are chosen anew in each epoch by who reads them.
-        do_span_mask: Whether spans of words are masked (`masking.Rules`).
-        max_sequences_per_row: S, the most examples in a record, a row of L
-            tokens. With 1, records are the original's.
-
-    Raises:
-        ValueError: If a value is out of its range; it names the field.
-    """
-
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    random_seed: int = 12345
-    dupe_factor: int = 10
-    masked_lm_prob: float = 0.15
-    short_seq_prob: float = 0.1
-    do_whole_word_mask: bool = False
-    input_format: str = "sentences"
-    text_field: str = "text"
-    objective: str = "next_sentence"
-    masking_mode: str = "static"
-    do_span_mask: bool = False
-    max_sequences_per_row: int = 1
-
-    def __post_init__(self):
-        # Each checks its part.
-        _ = self.pairs, self.masking
-        if self.input_format not in INPUT_FORMATS:
-            raise ValueError(
-                f"`input_format` must be one of {', '.join(INPUT_FORMATS)}"
-                f". Received: input_format={self.input_format!r}."
-            )
-        if self.masking_mode not in MASKING_MODES:
-            raise ValueError(
-                f"`masking` must be one of {', '.join(MASKING_MODES)}. "
-                f"Received: masking={self.masking_mode!r}."
-            )
-        if self.max_sequences_per_row < 1:
-            raise ValueError(
-                "`max_sequences_per_row` must be positive. Received: "
-                f"max_sequences_per_row={self.max_sequences_per_row}."
-            )
-
-    @property
-    def pairs(self):
-        return sentence_pairs.PairSettings(
-            max_seq_length=self.max_seq_length,
-            short_seq_prob=self.short_seq_prob,
-            dupe_factor=self.dupe_factor,
-            random_seed=self.random_seed,
-            objective=self.objective,
-        )
-
-    @property
-    def masking(self):
-        return masking.Rules(
-            max_predictions_per_seq=self.max_predictions_per_seq,
-            masked_lm_prob=self.masked_lm_prob,
-            do_whole_word_mask=self.do_whole_word_mask,
-            do_span_mask=self.do_span_mask,
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,6 +81,10 @@ class Stages:
     @functools.cached_property
     def _vocabulary(self):
         return Vocabulary(tokens=self.job.vocabulary)
+
+    @property
+    def _objective(self):
+        return OBJECTIVES[self.job.settings.objective]
 
     @functools.cached_property
     def dtype(self):
@@ -240,48 +160,39 @@ class Stages:
             number,
             self._num_blocks,
         )
-        block, pairs, counts = self.pairs_of(block)
-        written = example_runs.write_run(block, pairs, self.dtype, path)
+        block, cuts, counts = self.cut(block)
+        written = example_runs.write_run(block, cuts, self.dtype, path)
         return _done(path, written | counts)
 
-    def pairs_of(self, block):
+    def cut(self, block):
         """Cuts a block of documents into examples.
 
         Args:
             block: A `blocks.Corpus`.
 
         Returns:
-            The `Corpus` that they point into, `sentence_pairs.Pairs` in the
+            The `Corpus` that they point into, `cuts.Cuts` in the
             order of the records, and numbers: `{"lone_documents",
             "skipped_documents", "one_sentence_documents",
             "long_sentence_tokens"}`.
         """
         settings = self.job.settings
-        lone, skipped = int(block.num_documents == 1), 0
-        one_sentence = int((np.diff(block.document_starts) == 1).sum())
+        num_sentences = np.diff(block.document_starts)
         lengths = np.diff(block.sentence_starts)
-        longest = max(_LONG_SENTENCE, settings.pairs.max_num_tokens)
-        if settings.objective == "full_sentences":
-            block = full_sentences.arrange(
-                block,
-                self._vocabulary.sep_id,
-                settings.max_seq_length,
-                settings.random_seed,
-            )
-            pairs = full_sentences.make_sequences(block, settings.pairs)
-        else:
-            pairs = sentence_pairs.make_pairs(block, settings.pairs)
-        if settings.objective != "next_sentence":
-            lone = 0
-        if settings.objective == "sentence_order":
-            skipped = one_sentence
+        longest = max(_LONG_SENTENCE, settings.max_seq_length - 3)
+        is_lone = self._objective.needs_documents and block.num_documents == 1
         counts = {
-            "lone_documents": lone,
-            "skipped_documents": skipped,
-            "one_sentence_documents": one_sentence,
+            "lone_documents": int(is_lone),
+            "skipped_documents": int(
+                (num_sentences < self._objective.min_sentences).sum()
+            ),
+            "one_sentence_documents": int((num_sentences == 1).sum()),
             "long_sentence_tokens": int(lengths[lengths > longest].sum()),
         }
-        return block, pairs.shuffled(), counts
+        block, cuts = self._objective.cut(
+            block, settings, self._vocabulary.sep_id
+        )
+        return block, cuts.shuffled(), counts
 
     def write_segment(self, number):
         """Writes the records of one segment of the shuffled examples."""
@@ -354,8 +265,8 @@ class Stages:
                     unmasked.seeds,
                 )
             record |= {name: value.numpy() for name, value in masked.items()}
-        if settings.objective != "full_sentences":
-            record[features.NEXT_SENTENCE_LABELS] = unmasked.is_random[
+        if self._objective.label_meanings:
+            record[features.NEXT_SENTENCE_LABELS] = unmasked.label[
                 :, None
             ].astype(np.int32)
         return record

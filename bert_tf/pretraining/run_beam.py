@@ -31,7 +31,6 @@ from bert_tf.pretraining import plan
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining import work_folder
 from bert_tf.pretraining.corpus import blocks
-from bert_tf.pretraining.objectives import sentence_pairs
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
@@ -55,7 +54,7 @@ def build(
         input_files: As of `run_local.build`.
         output_files: As of `run_local.build`.
         tokenizer: A `WordpieceTokenizer`.
-        settings: A `plan.Settings`.
+        settings: A `Settings`.
         options: A list of the pipeline's options, e.g.
             `["--runner=DataflowRunner", "--project=..."]`.
         work_dir: A folder in which one is made for record files that are not
@@ -142,7 +141,7 @@ def _add_stages(pipeline, job, output_paths, manifest):
             part_counts,
             job.source,
             job.max_bad_lines,
-            sentence_pairs.BLOCK_TOKENS,
+            blocks.BLOCK_TOKENS,
         )
     )
     runs = (
@@ -163,7 +162,11 @@ def _add_stages(pipeline, job, output_paths, manifest):
         one
         | "Segments"
         >> beam.Map(
-            _segments, block_counts, len(output_paths), record_set.SEGMENT_SIZE
+            _segments,
+            block_counts,
+            len(output_paths),
+            record_set.SEGMENT_SIZE,
+            job.settings,
         )
     )
     written = (
@@ -252,14 +255,14 @@ class _Pair(_Task):
         # By their keys, which are unique; the arrays have no order.
         found = sorted(found, key=lambda document: document[0])
         keys, tokens, lengths = zip(*found)
-        text, pairs, counts = self._stages.pairs_of(
+        text, cuts, counts = self._stages.cut(
             blocks.assemble(
                 keys, list(tokens), list(lengths), self._stages.dtype
             )
         )
         with _scratch() as path:
             written = example_runs.write_run(
-                text, pairs, self._stages.dtype, path
+                text, cuts, self._stages.dtype, path
             )
             for bucket, rows, ids in example_runs.read_chunks(
                 path, self._stages.dtype
@@ -294,13 +297,12 @@ def _scratch():
 
 def _num_blocks(_, counts, source, max_bad_lines, block_tokens):
     record_set.check_parts(counts, source, max_bad_lines)
-    return sentence_pairs.num_blocks(counts["tokens"], block_tokens)
+    return blocks.num_blocks(counts["tokens"], block_tokens)
 
 
 def _with_block(element, num_blocks):
     bits, document = element
-    # `block_range` the other way round.
-    return bits * num_blocks >> 32, document
+    return blocks.block_of(bits, num_blocks), document
 
 
 def _bucket_size(bucket, chunk):
@@ -317,8 +319,8 @@ def _starts(sizes):
     return starts
 
 
-def _segments(_, counts, num_shards, segment_size):
-    record_set.check_examples(counts["examples"])
+def _segments(_, counts, num_shards, segment_size, settings):
+    record_set.check_examples(counts["examples"], settings)
     return record_set.segments_of(counts["examples"], num_shards, segment_size)
 
 

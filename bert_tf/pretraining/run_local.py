@@ -22,7 +22,7 @@ from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan
 from bert_tf.pretraining import work_folder
 from bert_tf.pretraining import workers
-from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.sources import text_files
@@ -57,7 +57,7 @@ def build(
             them. Examples are dealt to them evenly, records of several
             examples only about so.
         tokenizer: A `WordpieceTokenizer`.
-        settings: A `plan.Settings`.
+        settings: A `Settings`.
         progress: Called as `progress(stage, done, total)`; the stages are
             "read" (bytes), "pair" (blocks) and "write" (examples).
         num_workers: The number of processes; 0 is as many as there are cores
@@ -152,21 +152,21 @@ def _run_stages(job, run, num_shards, progress):
     part_sizes = job.source.sizes(job.parts)
     parts = record_set.total(run_stage("read_part", "part", part_sizes, "read"))
     record_set.check_parts(parts, job.source, job.max_bad_lines)
-    num_blocks = sentence_pairs.num_blocks(parts["tokens"])
+    num_blocks = blocks.num_blocks(parts["tokens"])
     _write_json(job, "blocks.json", num_blocks)
-    blocks = record_set.total(
+    of_blocks = record_set.total(
         run_stage("make_block", "block", [1] * num_blocks, "pair")
     )
-    record_set.check_examples(blocks["examples"])
+    record_set.check_examples(of_blocks["examples"], job.settings)
     shards = record_set.segments_of(
-        blocks["examples"], num_shards, record_set.SEGMENT_SIZE
+        of_blocks["examples"], num_shards, record_set.SEGMENT_SIZE
     )
     segments = [segment for shard in shards for segment in shard]
     _write_json(job, "segments.json", segments)
     sizes = [stop - start for start, stop in segments]
     results = run_stage("write_segment", "segment", sizes, "write")
     counts = record_set.make_counts(
-        parts, blocks, record_set.total(results), job.settings
+        parts, of_blocks, record_set.total(results), job.settings
     )
     num_records = iter([result["records"] for result in results])
     return counts, [[next(num_records) for _ in shard] for shard in shards]

@@ -1,8 +1,11 @@
 """Tokenised documents: written by parts of the text, read by blocks.
 
 A block is a fixed subset of the corpus, chosen by a hash of the documents'
-keys (`sentence_pairs.block_bits`). The documents of a part are therefore
-listed by that hash, so that a block's are neighbours in the list.
+keys (`block_bits`). The examples of a block depend on nothing outside it, so
+builders that work through blocks in parallel, with interruptions, or on a
+cluster make the same ones: a corpus of up to `BLOCK_TOKENS` is one block, and
+in larger ones each is a random sample of thousands of documents. The documents
+of a part are listed by that hash, so that a block's are neighbours in the list.
 """
 
 import contextlib
@@ -12,7 +15,11 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining import draws
+
+# Tokens of a block, about 13 MB of English. With its pairs of ten passes it
+# takes some 250 MB of memory.
+BLOCK_TOKENS = 3 << 20
 
 # A batch for the tokenizer ends at so many sentences or characters.
 _MAX_BATCH_SENTENCES = 1024
@@ -53,6 +60,39 @@ class Corpus:
     @property
     def num_documents(self):
         return len(self.document_keys)
+
+
+def num_blocks(num_tokens: int, block_tokens: int = BLOCK_TOKENS) -> int:
+    """Returns how many blocks a corpus is divided in."""
+    return max(1, -(-num_tokens // block_tokens))
+
+
+def block_bits(document_keys: np.ndarray) -> np.ndarray:
+    """Returns what chooses the block of each document: uint32 [documents].
+
+    A hash of the document's key, so that the reader of any part of the input
+    knows it.
+    """
+    bits = draws.draw(draws.BLOCK, 0, document_keys)
+    return bits[0].astype(np.uint32)
+
+
+def block_range(block: int, num_blocks: int) -> tuple[int, int]:
+    """Returns the bits that belong to a block: from the first, below the last.
+
+    Args:
+        block: The number of the block.
+        num_blocks: How many there are.
+    """
+    first, last = (
+        -(-(number << 32) // num_blocks) for number in (block, block + 1)
+    )
+    return first, last
+
+
+def block_of(bits: int, num_blocks: int) -> int:
+    """Returns the number of the block that bits belong to (`block_range`)."""
+    return bits * num_blocks >> 32
 
 
 def token_dtype(vocab_size):
@@ -135,7 +175,7 @@ def write_part(sentences, tokenize, dtype, path):
     entries = np.zeros(sum(map(len, keys)), _ENTRY)
     if len(entries):
         entries["key"] = np.concatenate(keys)
-        entries["bits"] = sentence_pairs.block_bits(entries["key"])
+        entries["bits"] = block_bits(entries["key"])
         for name, counts in (
             ("token", document_tokens),
             ("sentence", document_sentences),
@@ -165,7 +205,7 @@ def read_block(paths, dtype, block, num_blocks):
         A `Corpus`, which may have no document.
     """
     keys, tokens, lengths = [], [], []
-    first, last = sentence_pairs.block_range(block, num_blocks)
+    first, last = block_range(block, num_blocks)
     for path in paths:
         listed = np.fromfile(f"{path}.documents", _ENTRY)
         begin, end = np.searchsorted(listed["bits"], (first, last))

@@ -28,7 +28,7 @@ _ROW = np.dtype(
         ("seeds", np.uint32, 2),
         ("a_length", np.uint32),
         ("b_length", np.uint32),
-        ("is_random", np.uint8),
+        ("label", np.uint8),
     ]
 )
 
@@ -42,7 +42,7 @@ class Examples:
         starts: int64 [examples], where each begins in `tokens`.
         a_length: int64 [examples].
         b_length: int64 [examples].
-        is_random: bool [examples], whether B is a random next sentence.
+        label: bool [examples], what the objective's label says.
         seeds: int64 [examples, 2], random, of the masking.
     """
 
@@ -50,7 +50,7 @@ class Examples:
     starts: np.ndarray
     a_length: np.ndarray
     b_length: np.ndarray
-    is_random: np.ndarray
+    label: np.ndarray
     seeds: np.ndarray
 
     def __len__(self):
@@ -71,33 +71,33 @@ class Examples:
                     "starts",
                     "a_length",
                     "b_length",
-                    "is_random",
+                    "label",
                     "seeds",
                 )
             },
         )
 
 
-def write_run(corpus, pairs, dtype, path):
+def write_run(corpus, cuts, dtype, path):
     """Writes the examples of a block.
 
     Args:
         corpus: The block, a `Corpus`.
-        pairs: Its `Pairs`, shuffled.
+        cuts: Its `Cuts`, shuffled.
         dtype: Of the token ids.
         path: Three files are made, of this name and a suffix.
 
     Returns:
         `{"examples", "example_tokens", "random_pairs"}`, numbers.
     """
-    rows = np.zeros(len(pairs), _ROW)
+    rows = np.zeros(len(cuts), _ROW)
     for name in _ROW.names:
-        rows[name] = getattr(pairs, name)
+        rows[name] = getattr(cuts, name)
     write_array(f"{path}.rows", rows)
-    lengths = np.stack([pairs.a_length, pairs.b_length], axis=1)
-    starts = np.stack([pairs.a_start, pairs.b_start], axis=1)
+    lengths = np.stack([cuts.a_length, cuts.b_length], axis=1)
+    starts = np.stack([cuts.a_start, cuts.b_start], axis=1)
     with open(f"{path}.tokens", "wb") as stream:
-        for first in range(0, len(pairs), _COPY_SIZE):
+        for first in range(0, len(cuts), _COPY_SIZE):
             chunk = slice(first, first + _COPY_SIZE)
             places = _ranges(starts[chunk].ravel(), lengths[chunk].ravel())
             stream.write(corpus.tokens[places].astype(dtype).tobytes())
@@ -105,17 +105,17 @@ def write_run(corpus, pairs, dtype, path):
     edges = np.arange(_NUM_BUCKETS, dtype=np.uint64) << np.uint64(
         64 - _INDEX_BITS
     )
-    first_rows = np.append(np.searchsorted(pairs.order, edges), len(pairs))
+    first_rows = np.append(np.searchsorted(cuts.order, edges), len(cuts))
     token_ends = np.concatenate([[0], np.cumsum(lengths.sum(axis=1))])
     index = np.stack([first_rows, token_ends[first_rows]])
     write_array(f"{path}.index", index.astype(np.int64))
     return {
-        "examples": len(pairs),
+        "examples": len(cuts),
         # With [CLS] and a [SEP] for each segment.
         "example_tokens": int(
-            lengths.sum() + len(pairs) + np.count_nonzero(lengths)
+            lengths.sum() + len(cuts) + np.count_nonzero(lengths)
         ),
-        "random_pairs": int(pairs.is_random.sum()),
+        "random_pairs": int(cuts.label.sum()),
     }
 
 
@@ -228,7 +228,7 @@ def merge(rows, tokens):
         starts=np.cumsum(lengths) - lengths,
         a_length=a_length,
         b_length=b_length,
-        is_random=rows["is_random"] > 0,
+        label=rows["label"] > 0,
         seeds=rows["seeds"].astype(np.int64),
     )
     # Stable: should two runs have the same 64 bits, the first comes first.

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 
 from bert_tf import manifest as manifests
+from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.text import bad_lines
 
 _logger = logging.getLogger(__name__)
@@ -107,12 +108,12 @@ def check_parts(parts, source, max_bad_lines):
         )
 
 
-def check_examples(num_examples):
+def check_examples(num_examples, settings):
     """Raises `ValueError` if there are none."""
     if not num_examples:
         raise ValueError(
             "No document of the input has two sentences, which the objective "
-            "`sentence_order` needs."
+            f"`{settings.objective}` needs."
         )
 
 
@@ -156,7 +157,7 @@ def warnings(counts, settings):
 
     Args:
         counts: The `Counts`.
-        settings: The `plan.Settings`.
+        settings: The `Settings`.
     """
     found = [
         f"{number:,} {message}."
@@ -175,7 +176,7 @@ def warnings(counts, settings):
         )
         if number
     ]
-    if settings.objective == "full_sentences":
+    if not OBJECTIVES[settings.objective].needs_sentences:
         return found
     lone = counts.one_sentence_documents / counts.documents
     long = counts.long_sentence_tokens / counts.tokens
@@ -222,7 +223,7 @@ def make_manifest(source, inputs, tokenizer, settings):
         source: What is read.
         inputs: `text_files.describe` of each of its files.
         tokenizer: The `WordpieceTokenizer`.
-        settings: The `plan.Settings`.
+        settings: The `Settings`.
     """
     return manifests.Manifest(
         max_seq_length=settings.max_seq_length,

@@ -9,10 +9,7 @@ are those of unpacked records, masks included; only the padding goes.
 import numpy as np
 
 from bert_tf import features
-from bert_tf import philox
-
-# Of the order in which sequences of one length are taken.
-_KEY = np.array([2107, 2027], np.uint64)
+from bert_tf.pretraining import draws
 
 
 def assign_rows(
@@ -51,8 +48,7 @@ def assign_rows(
     predictions_left, sequences_left, begun_with = [], [], []
     # Of equal lengths in a random order: the row that was opened last is filled
     # first, and in their own order the first rows would have the most padding.
-    numbers = np.arange(len(lengths), dtype=np.uint64)
-    bits, *_ = philox.philox((numbers, *np.zeros([3, 1], np.uint64)), _KEY)
+    bits = draws.packing_bits(len(lengths))
     for number in np.lexsort((bits, -np.asarray(lengths))).tolist():
         size, count = sizes[number], counts[number]
         fitting = rooms >> size << size
