@@ -85,8 +85,8 @@ def make_records(text, vocab_file, folder, num_workers):
         blocks.make_tokenize = lambda tokenizer: timed(
             make_tokenize(tokenizer), "  tokenise"
         )
-        plan.Stages.record_features = timed(
-            plan.Stages.record_features, "  pack and mask"
+        plan.Plan.record_features = timed(
+            plan.Plan.record_features, "  pack and mask"
         )
         tfrecord.serialize = timed(tfrecord.serialize, "  serialise")
     tokenizer = WordpieceTokenizer(load_vocabulary(vocab_file))

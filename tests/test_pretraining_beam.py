@@ -22,7 +22,7 @@ from apache_beam.runners.runner import PipelineResult  # noqa: E402
 from apache_beam.runners.runner import PipelineRunner  # noqa: E402
 from apache_beam.runners.runner import PipelineState  # noqa: E402
 
-from bert_tf.pretraining import run_beam
+from bert_tf.pretraining import run_beam  # noqa: E402
 
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore")]
 
@@ -36,11 +36,11 @@ PROCESSES = [
 
 @pytest.fixture
 def small(monkeypatch):
-    """Many parts, blocks and segments of a small input."""
+    """Many parts, blocks and ranges of a small input."""
     monkeypatch.setattr(text_files, "PART_BYTES", 700)
     monkeypatch.setattr(blocks, "BLOCK_TOKENS", 1500)
     monkeypatch.setattr(blocks.num_blocks, "__defaults__", (1500,))
-    monkeypatch.setattr(record_set, "SEGMENT_SIZE", 50)
+    monkeypatch.setattr(record_set, "RANGE_SIZE", 50)
 
 
 @pytest.mark.parametrize(

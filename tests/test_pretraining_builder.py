@@ -188,13 +188,13 @@ NUM_BLOCKS = blocks.num_blocks
 SUBMIT = ProcessPoolExecutor.submit
 
 
-def make_small(monkeypatch, part_bytes=700, segment_size=50):
+def make_small(monkeypatch, part_bytes=700, range_size=50):
     """Makes many tasks of a small input: parts, blocks, segments, batches."""
     monkeypatch.setattr(text_files, "PART_BYTES", part_bytes)
     monkeypatch.setattr(
         blocks, "num_blocks", lambda tokens: NUM_BLOCKS(tokens, 1500)
     )
-    monkeypatch.setattr(record_set, "SEGMENT_SIZE", segment_size)
+    monkeypatch.setattr(record_set, "RANGE_SIZE", range_size)
 
 
 def contents(folder):
@@ -250,7 +250,7 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
         )
         return contents(tmp_path / name)
 
-    whole = build("whole", 1, part_bytes=10**6, segment_size=10**6)
+    whole = build("whole", 1, part_bytes=10**6, range_size=10**6)
     num_examples = seen[-1][2]
     num_tokens = json.loads(whole["manifest-x-00000-of-00003.json"])["counts"][
         "tokens"
@@ -269,7 +269,7 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
     assert ("read", size, size) in seen
     assert seen[-1] == ("write", num_examples, num_examples)
     monkeypatch.setattr(plan, "_BATCH_SIZE", 17)
-    assert build("batches", 1, part_bytes=301, segment_size=37) == whole
+    assert build("batches", 1, part_bytes=301, range_size=37) == whole
 
 
 @pytest.mark.parametrize("stop_at", [0, 3, 11])
@@ -282,7 +282,7 @@ def test_stopped_run_goes_on_and_ends_the_same(
     run_local.build(text, whole, tokenizer, SETTINGS)
 
     done = []
-    original = plan._done
+    original = run_local._done
 
     def stop(path, numbers):
         # Before it is told that the task is done.
@@ -291,7 +291,7 @@ def test_stopped_run_goes_on_and_ends_the_same(
         done.append(path)
         return original(path, numbers)
 
-    monkeypatch.setattr(plan, "_done", stop)
+    monkeypatch.setattr(run_local, "_done", stop)
     with pytest.raises(KeyboardInterrupt):
         run_local.build(text, stopped, tokenizer, SETTINGS)
     assert [path.name for path in (tmp_path / "stopped").iterdir()] == [
@@ -364,7 +364,7 @@ def stop_before(monkeypatch, stage):
     def stop(self, number):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(plan.Stages, stage, stop)
+    monkeypatch.setattr(run_local.Tasks, stage, stop)
 
 
 def test_bad_lines_are_left_out_and_told(
@@ -426,13 +426,13 @@ def test_mended_file_is_read_again_and_no_other(
     paths[2].write_bytes(whole + b"\xff\n")
     names = ",".join(map(str, paths))
     done = []
-    read_part = plan.Stages.read_part
+    read_part = run_local.Tasks.read_part
 
     def read(self, number):
         done.append(number)
         return read_part(self, number)
 
-    monkeypatch.setattr(plan.Stages, "read_part", read)
+    monkeypatch.setattr(run_local.Tasks, "read_part", read)
     with pytest.raises(ValueError, match=r"c\.txt, .*Run again to go on"):
         run_local.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
     paths[2].write_bytes(whole)
@@ -653,9 +653,7 @@ def test_statistics_are_those_of_the_originals_rules(
     examples of one build are not independent of each other.
     """
     texts = make_documents(110, seed=8)
-    source = text_files.TextFiles(
-        paths=(write_text(tmp_path / "a.txt", texts),)
-    )
+    text = write_text(tmp_path / "a.txt", texts)
     num_builds = 12
 
     def settings(seed):
@@ -668,19 +666,11 @@ def test_statistics_are_those_of_the_originals_rules(
             random_seed=seed,
         )
 
-    job = plan.Job(
-        source=source,
-        parts=tuple(source.parts()),
-        work_dir=str(tmp_path),
-        vocabulary=VOCABULARY.tokens,
-        do_lower_case=True,
-        fast=False,
-        settings=settings(0),
-    )
-    # The seed is in the examples: the masking of one job serves all.
-    tasks = plan.Stages(job)
-    tasks.read_part(0)
-    block = blocks.read_block([job.path("part", 0)], np.dtype(np.uint16), 0, 1)
+    # The seed is in the examples: the masking of one plan serves all.
+    made = plan.make_plan(text, tokenizer, settings(0))
+    part = str(tmp_path / "part")
+    made.tokenize_part(made.parts[0], part)
+    block = blocks.read_block([part], np.dtype(np.uint16), 0, 1)
     ours, originals = [], []
     for seed in range(num_builds):
         _, cuts = OBJECTIVES["next_sentence"].cut(block, settings(seed), None)
@@ -689,7 +679,7 @@ def test_statistics_are_those_of_the_originals_rules(
         unmasked = example_runs.Runs([run], np.dtype(np.uint16)).read(
             0, len(cuts)
         )
-        ours.append(statistics(tasks.record_features(unmasked)))
+        ours.append(statistics(made.record_features(unmasked)))
         oracles = reference.make_examples(
             tokens_of(texts),
             VOCABULARY.tokens,

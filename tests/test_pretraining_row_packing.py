@@ -178,7 +178,7 @@ def test_rows_hold_the_examples_of_unpacked_records(
     tmp_path, tokenizer, monkeypatch
 ):
     text = write_text(tmp_path / "a.txt", make_documents(50, seed=11))
-    make_small(monkeypatch, segment_size=150)
+    make_small(monkeypatch, range_size=150)
     single, packed = f"{tmp_path}/single", f"{tmp_path}/packed"
     one = run_local.build(text, single, tokenizer, settings())
     rows = run_local.build(
@@ -203,7 +203,7 @@ def test_rows_hold_the_examples_of_unpacked_records(
 
 def test_batches_change_no_row(tmp_path, tokenizer, monkeypatch):
     text = write_text(tmp_path / "a.txt", make_documents(40, seed=12))
-    make_small(monkeypatch, segment_size=150)
+    make_small(monkeypatch, range_size=150)
 
     def build(name):
         path = f"{tmp_path}/{name}/x@2"

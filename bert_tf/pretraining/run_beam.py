@@ -1,19 +1,20 @@
 """Makes pre-training records as an Apache Beam pipeline.
 
-The stages are the local builder's (`stages`), and so are the records, shard
+The stages are those of the `plan`, and the records `run_local`'s, shard
 by shard and byte for byte; only what lies between the stages travels through
 the pipeline instead of a work folder:
 
     parts of the input    -> tokenised documents, by block
     blocks of documents   -> sorted runs of examples, by bucket of their order
-    buckets of all runs   -> merged, cut anew by segment
-    segments of examples  -> record files, joined to shards
+    buckets of all runs   -> merged, cut anew by range of the examples
+    ranges of examples    -> record files, joined to shards
 
 What is known only after a stage, how many tokens or examples there are, the
 next one gets as a side input. Paths must be such that all workers see them.
 """
 
 import contextlib
+import itertools
 import os
 import sys
 import tempfile
@@ -27,27 +28,28 @@ from apache_beam.runners.runner import PipelineState
 
 from bert_tf import files
 from bert_tf import manifest as manifests
-from bert_tf.pretraining import plan
-from bert_tf.pretraining import run_local
+from bert_tf.pretraining import plan as plan_lib
 from bert_tf.pretraining import work_folder
 from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 _COUNTS = "counts"
 
 
 def build(
     input_files,
-    output_files,
-    tokenizer,
-    settings,
-    options,
-    work_dir=None,
-    max_bad_lines=0,
-):
+    output_files: str,
+    tokenizer: WordpieceTokenizer,
+    settings: Settings,
+    options: list[str],
+    work_dir: str | None = None,
+    max_bad_lines: int = 0,
+) -> record_set.Counts | None:
     """Runs the pipeline, and waits for its end.
 
     Args:
@@ -71,7 +73,7 @@ def build(
             is empty. Of what workers raise, the runner decides.
     """
     output_paths = tfrecord.output_paths(output_files)
-    source = run_local.source_of(input_files, settings)
+    plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
     pipeline_options = PipelineOptions(options)
     unknown = pipeline_options.get_all_options(retain_unknown_options=True)
     unknown = set(unknown) - set(pipeline_options.get_all_options())
@@ -80,24 +82,15 @@ def build(
             "`beam_option` must name options of the runner. Received: "
             f"{', '.join(sorted(unknown))}."
         )
-    manifest = record_set.make_manifest(source, [], tokenizer, settings)
-    parts = tuple(source.parts())
+    manifest = record_set.make_manifest(plan.source, [], tokenizer, settings)
     pipeline = beam.Pipeline(options=pipeline_options)
-    with work_folder.shared(
-        work_dir, output_paths[0], lambda: _is_over(pipeline)
-    ) as folder:
-        job = plan.Job(
-            source=source,
-            parts=parts,
-            work_dir=folder,
-            vocabulary=tokenizer.vocabulary.tokens,
-            do_lower_case=tokenizer.do_lower_case,
-            fast=tokenizer.fast,
-            settings=settings,
-            max_bad_lines=max_bad_lines,
-        )
-        with pipeline:
-            _add_stages(pipeline, job, output_paths, manifest)
+    with (
+        work_folder.shared(
+            work_dir, output_paths[0], lambda: _is_over(pipeline)
+        ) as folder,
+        pipeline,
+    ):
+        _add_stages(pipeline, plan, folder, output_paths, manifest)
     path = next(iter(record_set.manifest_paths(output_paths)))
     if not _is_over(pipeline) or not files.exists(path):
         return None
@@ -116,21 +109,21 @@ def _is_over(pipeline):
     )
 
 
-def _add_stages(pipeline, job, output_paths, manifest):
+def _add_stages(pipeline, plan, folder, output_paths, manifest):
     """Adds all steps to a pipeline."""
     one = pipeline | "One" >> beam.Create([None])
     inputs = _list_of(
         pipeline
-        | "Files" >> beam.Create(list(enumerate(job.source.paths)))
+        | "Files" >> beam.Create(list(enumerate(plan.source.paths)))
         | "SpreadFiles" >> beam.Reshuffle()
         | "Hash"
         >> beam.MapTuple(lambda n, path: (n, text_files.describe(path)))
     )
     texts = (
         pipeline
-        | "Parts" >> beam.Create(list(job.parts))
+        | "Parts" >> beam.Create(list(plan.parts))
         | "SpreadParts" >> beam.Reshuffle()
-        | "Tokenise" >> _with_counts(_Tokenise(job))
+        | "Tokenise" >> _with_counts(_Tokenise(plan))
     )
     part_counts = _total_of(texts, "OfParts")
     num_blocks = beam.pvalue.AsSingleton(
@@ -139,8 +132,8 @@ def _add_stages(pipeline, job, output_paths, manifest):
         >> beam.Map(
             _num_blocks,
             part_counts,
-            job.source,
-            job.max_bad_lines,
+            plan.source,
+            plan.max_bad_lines,
             blocks.BLOCK_TOKENS,
         )
     )
@@ -148,35 +141,35 @@ def _add_stages(pipeline, job, output_paths, manifest):
         texts.main
         | "ByBlock" >> beam.Map(_with_block, num_blocks)
         | "Blocks" >> beam.GroupByKey()
-        | "Pair" >> _with_counts(_Pair(job))
+        | "Pair" >> _with_counts(_Cut(plan))
     )
     block_counts = _total_of(runs, "OfBlocks")
-    bucket_starts = beam.pvalue.AsSingleton(
+    first_examples = beam.pvalue.AsSingleton(
         runs.main
         | "BucketSizes" >> beam.MapTuple(_bucket_size)
         | "AddSizes" >> beam.CombinePerKey(sum)
         | "AllSizes" >> beam.combiners.ToDict()
-        | "BucketStarts" >> beam.Map(_starts)
+        | "FirstExamples" >> beam.Map(_first_examples)
     )
     shards = beam.pvalue.AsSingleton(
         one
-        | "Segments"
+        | "Ranges"
         >> beam.Map(
-            _segments,
+            _ranges,
             block_counts,
             len(output_paths),
-            record_set.SEGMENT_SIZE,
-            job.settings,
+            record_set.RANGE_SIZE,
+            plan.settings,
         )
     )
     written = (
         runs.main
         | "Buckets" >> beam.GroupByKey()
-        | "Merge" >> beam.FlatMap(_merge, bucket_starts, shards, _dtype(job))
-        | "Segment" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(_Write(job))
+        | "Merge" >> beam.FlatMap(_merge, first_examples, shards, plan.dtype)
+        | "ByRange" >> beam.GroupByKey()
+        | "Write" >> beam.ParDo(_Write(plan, folder))
     )
-    segments = _list_of(written)
+    written = _list_of(written)
     manifests = one | "Manifest" >> beam.Map(
         _write_manifests,
         manifest,
@@ -184,9 +177,9 @@ def _add_stages(pipeline, job, output_paths, manifest):
         part_counts,
         block_counts,
         shards,
-        segments,
+        written,
         output_paths,
-        job.settings,
+        plan.settings,
     )
     # After the manifests, as the local builder does.
     (
@@ -197,9 +190,9 @@ def _add_stages(pipeline, job, output_paths, manifest):
         >> beam.Map(
             _join,
             shards,
-            segments,
+            written,
             beam.pvalue.AsSingleton(manifests),
-            job.work_dir,
+            folder,
         )
     )
 
@@ -219,74 +212,67 @@ def _list_of(collection):
     return beam.pvalue.AsList(collection)
 
 
-def _dtype(job):
-    return blocks.token_dtype(len(job.vocabulary))
-
-
-class _Task(beam.DoFn):
-    """What works with the `Stages` of a job."""
-
-    def __init__(self, job):
-        super().__init__()
-        self._job = job
-
-    def setup(self):
-        self._stages = plan.Stages(self._job)
-
-
-class _Tokenise(_Task):
+class _Tokenise(beam.DoFn):
     """Parts to documents: (block bits, (key, token ids, lengths))."""
+
+    def __init__(self, plan):
+        super().__init__()
+        self._plan = plan
 
     def process(self, part):
         with _scratch() as path:
-            counts = self._stages.tokenize_part(part, path)
+            counts = self._plan.tokenize_part(part, path)
             for bits, *document in blocks.read_documents(
-                path, self._stages.dtype
+                path, self._plan.dtype
             ):
                 yield bits, tuple(document)
         yield beam.pvalue.TaggedOutput(_COUNTS, counts)
 
 
-class _Pair(_Task):
-    """Blocks to runs: (bucket, (block, rows, token ids))."""
+class _Cut(beam.DoFn):
+    """Blocks to runs: (bucket, (block, headers, token ids))."""
+
+    def __init__(self, plan):
+        super().__init__()
+        self._plan = plan
 
     def process(self, element):
-        block, found = element
+        number, found = element
         # By their keys, which are unique; the arrays have no order.
         found = sorted(found, key=lambda document: document[0])
         keys, tokens, lengths = zip(*found)
-        text, cuts, counts = self._stages.cut(
-            blocks.assemble(
-                keys, list(tokens), list(lengths), self._stages.dtype
-            )
+        block = blocks.assemble(
+            keys, list(tokens), list(lengths), self._plan.dtype
         )
         with _scratch() as path:
-            written = example_runs.write_run(
-                text, cuts, self._stages.dtype, path
-            )
-            for bucket, rows, ids in example_runs.read_chunks(
-                path, self._stages.dtype
+            counts = self._plan.cut_block(block, path)
+            for bucket, headers, ids in example_runs.read_buckets(
+                path, self._plan.dtype
             ):
-                yield bucket, (block, rows, ids)
-        yield beam.pvalue.TaggedOutput(_COUNTS, counts | written)
+                yield bucket, (number, headers, ids)
+        yield beam.pvalue.TaggedOutput(_COUNTS, counts)
 
 
-class _Write(_Task):
-    """Segments of examples to record files: (segment, numbers)."""
+class _Write(beam.DoFn):
+    """Ranges of examples to record files: (range, numbers)."""
+
+    def __init__(self, plan, folder):
+        super().__init__()
+        self._plan = plan
+        self._folder = folder
 
     def process(self, element):
-        segment, chunks = element
-        path = _segment_path(self._job.work_dir, segment)
-        rows, tokens = _arrays(chunks, self._stages.dtype)
-        with files.whole_file(path) as temporary:
-            numbers = self._stages.write_records(
-                example_runs.merge(rows, tokens), temporary
+        number, pieces = element
+        headers, tokens = _arrays(pieces, self._plan.dtype)
+        with files.whole_file(_range_path(self._folder, number)) as temporary:
+            numbers = self._plan.write_records(
+                example_runs.merge(headers, tokens), temporary
             )
-        yield segment, numbers
+        yield number, numbers
 
 
-def _segment_path(work_dir, segment):
-    return os.path.join(work_dir, f"segment-{segment:06d}.tfrecord")
+def _range_path(folder, number):
+    return os.path.join(folder, f"range-{number:06d}.tfrecord")
 
 
 @contextlib.contextmanager
@@ -305,60 +291,60 @@ def _with_block(element, num_blocks):
     return blocks.block_of(bits, num_blocks), document
 
 
-def _bucket_size(bucket, chunk):
-    _, rows, _ = chunk
-    return bucket, example_runs.num_rows(rows)
+def _bucket_size(bucket, piece):
+    _, headers, _ = piece
+    return bucket, example_runs.num_examples(headers)
 
 
-def _starts(sizes):
+def _first_examples(sizes):
     """Returns {bucket: the number of its first example}."""
-    starts, start = {}, 0
-    for bucket in sorted(sizes):
-        starts[bucket] = start
-        start += sizes[bucket]
-    return starts
+    buckets = sorted(sizes)
+    before = itertools.accumulate(map(sizes.get, buckets), initial=0)
+    return dict(zip(buckets, before))
 
 
-def _segments(_, counts, num_shards, segment_size, settings):
+def _ranges(_, counts, num_shards, range_size, settings):
     record_set.check_examples(counts["examples"], settings)
-    return record_set.segments_of(counts["examples"], num_shards, segment_size)
+    return record_set.ranges_of(counts["examples"], num_shards, range_size)
 
 
-def _arrays(chunks, dtype):
-    """Returns rows and tokens of chunks, in the order of their numbers."""
-    arrays = [
-        example_runs.from_bytes(rows, ids, dtype)
-        for _, rows, ids in sorted(chunks, key=lambda chunk: chunk[0])
-    ]
-    return [rows for rows, _ in arrays], [ids for _, ids in arrays]
+def _arrays(pieces, dtype):
+    """Returns headers and tokens of pieces, in the order of their numbers."""
+    pieces = sorted(pieces, key=lambda piece: piece[0])
+    return zip(
+        *(
+            example_runs.from_bytes(headers, ids, dtype)
+            for _, headers, ids in pieces
+        )
+    )
 
 
-def _merge(element, starts, shards, dtype):
-    """Yields (segment, (bucket, rows, token ids)) of a bucket's runs."""
-    bucket, chunks = element
-    rows, tokens = _arrays(chunks, dtype)
-    start = starts[bucket]
-    stop = start + sum(map(len, rows))
-    # Segments stand in a row; only empty ones begin where another does.
+def _merge(element, first_examples, shards, dtype):
+    """Yields (range, (bucket, headers, token ids)) of a bucket's runs."""
+    bucket, pieces = element
+    headers, tokens = _arrays(pieces, dtype)
+    start = first_examples[bucket]
+    stop = start + sum(map(len, headers))
+    # The ranges follow each other; only empty ones begin where another does.
     firsts = np.array([first for shard in shards for first, _ in shard])
     first = np.searchsorted(firsts, start, side="right") - 1
     last = np.searchsorted(firsts, stop)
     numbers = range(first, last)
     edges = [max(start, firsts[number]) for number in numbers]
     edges = [int(edge) - start for edge in (*edges, stop)]
-    pieces = example_runs.split(rows, tokens, edges)
+    pieces = example_runs.split(headers, tokens, edges)
     for number, size, piece in zip(numbers, np.diff(edges), pieces):
         if size:
             yield int(number), (bucket, *piece)
 
 
-def _written(shards, segments):
-    """Yields for every shard the numbers of its segments, {segment: ...}."""
-    found = dict(segments)
+def _by_shard(shards, written):
+    """Yields for every shard the numbers of its ranges, {range: ...}."""
+    found = dict(written)
     number = 0
     for shard in shards:
         numbers = range(number, number + len(shard))
-        # An empty segment is none.
+        # Nothing is written of an empty range.
         yield {each: found[each] for each in numbers if each in found}
         number += len(shard)
 
@@ -370,14 +356,14 @@ def _write_manifests(
     part_counts,
     block_counts,
     shards,
-    segments,
+    written,
     output_paths,
     settings,
 ):
     manifest.inputs.extend(described for _, described in sorted(inputs))
-    total = record_set.total(numbers for _, numbers in segments)
+    total = record_set.total(numbers for _, numbers in written)
     by_shard = [
-        record_set.total(each.values()) for each in _written(shards, segments)
+        record_set.total(each.values()) for each in _by_shard(shards, written)
     ]
     made = record_set.make_manifests(
         manifest,
@@ -394,8 +380,8 @@ def _write_manifests(
         manifests.write(each, path)
 
 
-def _join(element, shards, segments, manifests, work_dir):
-    """Writes one record file from its segments."""
+def _join(element, shards, written, manifests, folder):
+    """Writes one record file from its ranges."""
     del manifests  # Only waited for.
     number, path = element
     with (
@@ -404,9 +390,7 @@ def _join(element, shards, segments, manifests, work_dir):
     ):
         # Without it there would be no file of an empty shard.
         stream.write(b"")
-        for segment in list(_written(shards, segments))[number]:
-            with tf.io.gfile.GFile(
-                _segment_path(work_dir, segment), "rb"
-            ) as source:
+        for each in list(_by_shard(shards, written))[number]:
+            with tf.io.gfile.GFile(_range_path(folder, each), "rb") as source:
                 while block := source.read(1 << 20):
                     stream.write(block)

@@ -1,31 +1,35 @@
-"""Makes pre-training records of text files of any size: the whole way.
+"""Makes pre-training records of text files of any size, on one machine.
 
-Three stages, with their files in a work folder beside the records: parts of
-the text are tokenised, blocks of documents become shuffled examples, segments
-of the examples become masked records. Their tasks run in one process or in
-many; a run that was stopped goes on where it was. The records are a function
-of the corpus and the settings alone, and what is held in memory depends on
-neither.
+The stages of the `plan`, with their files in a work folder beside the records.
+Their tasks run in one process or in many; a run that was stopped goes on where
+it was. The records are a function of the corpus and the settings alone, and
+what is held in memory depends on neither.
 """
 
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
+import glob
 import json
 import os
 import shutil
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from bert_tf import files
 from bert_tf import manifest as manifests
-from bert_tf.pretraining import plan
+from bert_tf.pretraining import plan as plan_lib
 from bert_tf.pretraining import work_folder
 from bert_tf.pretraining import workers
 from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 # Input for which one more process is worth its start.
 _BYTES_A_WORKER = 8 << 20
@@ -34,16 +38,114 @@ _BYTES_A_WORKER = 8 << 20
 _WORK_VERSION = 3
 
 
+class Tasks:
+    """The tasks of a plan, as methods of their numbers.
+
+    A task writes its files into the work folder, and last a small JSON file
+    with its numbers, by which a later run knows that it is done. What it
+    writes is a function of the plan and its own number alone.
+
+    Args:
+        plan: The `plan.Plan`.
+        work_dir: The work folder, on a local disk.
+    """
+
+    def __init__(self, plan: plan_lib.Plan, work_dir: str):
+        self.plan = plan
+        self.work_dir = work_dir
+
+    def __getstate__(self):
+        # Not what the cached properties hold: every process makes its own.
+        return {"plan": self.plan, "work_dir": self.work_dir}
+
+    def path(self, stage: str, number: int) -> str:
+        """Returns where a task writes: a name for suffixes.
+
+        The stages are "part", "block" and "segment", a range of examples.
+        """
+        return os.path.join(self.work_dir, f"{stage}-{number:06d}")
+
+    def read_part(self, number: int) -> dict:
+        """Tokenises the documents of a part of the text."""
+        path = self.path("part", number)
+        part = self.plan.parts[number]
+        return _done(path, self.plan.tokenize_part(part, path))
+
+    def make_block(self, number: int) -> dict:
+        """Makes the examples of a block of the documents."""
+        path = self.path("block", number)
+        parts = range(len(self.plan.parts))
+        block = blocks.read_block(
+            [self.path("part", part) for part in parts],
+            self.plan.dtype,
+            number,
+            self._num_blocks,
+        )
+        return _done(path, self.plan.cut_block(block, path))
+
+    def write_range(self, number: int) -> dict:
+        """Writes the records of one range of the shuffled examples."""
+        path = self.path("segment", number)
+        examples = self._runs.read(*self._ranges[number])
+        return _done(
+            path, self.plan.write_records(examples, f"{path}.tfrecord")
+        )
+
+    def result(self, stage: str, number: int) -> dict | None:
+        """Returns the numbers of a task, or None if it is not done."""
+        path = self.path(stage, number)
+        if not os.path.exists(f"{path}.json"):
+            return None
+        told = files.read_json(f"{path}.json")
+        if stage == "segment":
+            # It moves to its place when all are done.
+            path = f"{path}.tfrecord"
+            if not os.path.exists(path) or files.size(path) != told["bytes"]:
+                return None
+        return told
+
+    # What is known only after an earlier stage lies in the work folder.
+
+    def note(self, name: str, value):
+        """Writes it there: "blocks", a number, or "segments", the ranges."""
+        path = os.path.join(self.work_dir, f"{name}.json")
+        files.write_text(path, json.dumps(value))
+
+    @functools.cached_property
+    def _num_blocks(self):
+        return files.read_json(os.path.join(self.work_dir, "blocks.json"))
+
+    @functools.cached_property
+    def _ranges(self):
+        return files.read_json(os.path.join(self.work_dir, "segments.json"))
+
+    @functools.cached_property
+    def _runs(self):
+        numbers = range(self._num_blocks)
+        return example_runs.Runs(
+            [self.path("block", number) for number in numbers], self.plan.dtype
+        )
+
+
+def _done(path, numbers):
+    # On the disk before the file that says so.
+    for name in glob.glob(f"{glob.escape(path)}.*"):
+        with open(name, "rb") as stream:
+            os.fsync(stream.fileno())
+    files.write_text(f"{path}.json", json.dumps(numbers))
+    return numbers
+
+
 def build(
     input_files,
-    output_files,
-    tokenizer,
-    settings,
-    progress=None,
-    num_workers=1,
-    work_dir=None,
-    max_bad_lines=0,
-):
+    output_files: str,
+    tokenizer: WordpieceTokenizer,
+    settings: Settings,
+    progress: Callable | None = None,
+    num_workers: int = 1,
+    work_dir: str | None = None,
+    max_bad_lines: int = 0,
+) -> record_set.Counts:
     """Makes records of text files, and the manifest beside them.
 
     The records appear when all are whole. What was there before stays if
@@ -82,9 +184,12 @@ def build(
             f"Received: num_workers={num_workers}."
         )
     output_paths = tfrecord.output_paths(output_files)
-    source = source_of(input_files, settings)
-    parts = tuple(source.parts())
-    num_workers = num_workers or _default_workers(sum(source.sizes(parts)))
+    plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
+    source = plan.source
+    num_workers = num_workers or min(
+        workers.num_cores(),
+        1 + sum(source.sizes(plan.parts)) // _BYTES_A_WORKER,
+    )
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
         inputs = list(pool.map(text_files.describe, source.paths))
     manifest = record_set.make_manifest(source, inputs, tokenizer, settings)
@@ -93,100 +198,67 @@ def build(
         "fast": tokenizer.fast,
         "output_paths": output_paths,
     }
-    with work_folder.local(work_dir, output_paths, work, parts) as folder:
-        job = plan.Job(
-            source=source,
-            parts=parts,
-            work_dir=folder,
-            vocabulary=tokenizer.vocabulary.tokens,
-            do_lower_case=tokenizer.do_lower_case,
-            fast=tokenizer.fast,
-            settings=settings,
-            max_bad_lines=max_bad_lines,
-        )
-        with workers.pool(plan.Stages(job), num_workers) as run:
-            counts, shards = _run_stages(job, run, len(output_paths), progress)
-        _publish(job, output_paths, shards, counts, manifest)
+    with work_folder.local(work_dir, output_paths, work, plan.parts) as folder:
+        tasks = Tasks(plan, folder)
+        with workers.pool(tasks, num_workers) as run:
+            counts, shards = _run_stages(
+                tasks, run, len(output_paths), progress
+            )
+        _publish(tasks, output_paths, shards, counts, manifest)
     return counts
 
 
-def source_of(input_files, settings):
-    """Returns what is read, of the same arguments of `build`."""
-    if not isinstance(input_files, str):
-        return input_files
-    return text_files.TextFiles(
-        paths=tuple(text_files.input_paths(input_files)),
-        input_format=settings.input_format,
-        text_field=settings.text_field,
-    )
-
-
-def _default_workers(num_bytes):
-    return min(workers.num_cores(), 1 + num_bytes // _BYTES_A_WORKER)
-
-
-def _run_stages(job, run, num_shards, progress):
+def _run_stages(tasks, run, num_shards, progress):
     """Runs what is not done.
 
     Returns:
         The `Counts`, and for every shard the number of records of each of its
-        segments.
+        ranges.
     """
+    plan = tasks.plan
 
-    def run_stage(method, name, sizes, shown):
+    def run_stage(method, stage, sizes, shown):
         """Runs a stage's tasks; returns the numbers of all, in order."""
-        results = {}
-        for number in range(len(sizes)):
-            told = plan.result(job.path(name, number))
-            if told is not None and _is_there(job, name, number, told):
-                results[number] = told
-        done = sum(sizes[number] for number in results)
-        left = [number for number in range(len(sizes)) if number not in results]
+        results = [tasks.result(stage, number) for number in range(len(sizes))]
+        left = [number for number, told in enumerate(results) if told is None]
+        done = sum(sizes) - sum(sizes[number] for number in left)
         for number, told in run(method, left):
             results[number] = told
             done += sizes[number]
             if progress:
                 progress(shown, done, sum(sizes))
-        return [results[number] for number in range(len(sizes))]
+        return results
 
-    part_sizes = job.source.sizes(job.parts)
-    parts = record_set.total(run_stage("read_part", "part", part_sizes, "read"))
-    record_set.check_parts(parts, job.source, job.max_bad_lines)
-    num_blocks = blocks.num_blocks(parts["tokens"])
-    _write_json(job, "blocks.json", num_blocks)
+    sizes = plan.source.sizes(plan.parts)
+    of_parts = record_set.total(run_stage("read_part", "part", sizes, "read"))
+    record_set.check_parts(of_parts, plan.source, plan.max_bad_lines)
+    num_blocks = blocks.num_blocks(of_parts["tokens"])
+    tasks.note("blocks", num_blocks)
     of_blocks = record_set.total(
         run_stage("make_block", "block", [1] * num_blocks, "pair")
     )
-    record_set.check_examples(of_blocks["examples"], job.settings)
-    shards = record_set.segments_of(
-        of_blocks["examples"], num_shards, record_set.SEGMENT_SIZE
+    record_set.check_examples(of_blocks["examples"], plan.settings)
+    shards = record_set.ranges_of(
+        of_blocks["examples"], num_shards, record_set.RANGE_SIZE
     )
-    segments = [segment for shard in shards for segment in shard]
-    _write_json(job, "segments.json", segments)
-    sizes = [stop - start for start, stop in segments]
-    results = run_stage("write_segment", "segment", sizes, "write")
+    ranges = [each for shard in shards for each in shard]
+    tasks.note("segments", ranges)
+    sizes = [stop - start for start, stop in ranges]
+    results = run_stage("write_range", "segment", sizes, "write")
     counts = record_set.make_counts(
-        parts, of_blocks, record_set.total(results), job.settings
+        of_parts, of_blocks, record_set.total(results), plan.settings
     )
     num_records = iter([result["records"] for result in results])
     return counts, [[next(num_records) for _ in shard] for shard in shards]
 
 
-def _is_there(job, name, number, told):
-    if name != "segment":
-        return True
-    # A segment moves to its place when all are done.
-    path = f"{job.path(name, number)}.tfrecord"
-    return os.path.exists(path) and files.size(path) == told["bytes"]
-
-
-def _publish(job, output_paths, shards, counts, manifest):
-    """Makes the record files of the segments, and writes the manifests.
+def _publish(tasks, output_paths, shards, counts, manifest):
+    """Makes the record files of the ranges, and writes the manifests.
 
     Args:
-        job: The `plan.Job`.
+        tasks: The `Tasks`.
         output_paths: The record files.
-        shards: For each of them the number of records of its segments.
+        shards: For each of them the number of records of its ranges.
         counts: The `Counts`.
         manifest: The `Manifest`, without counts and records.
     """
@@ -200,18 +272,18 @@ def _publish(job, output_paths, shards, counts, manifest):
         temporaries = {
             path: stack.enter_context(files.whole_file(path)) for path in paths
         }
-        work_folder.note_temporaries(job.work_dir, list(temporaries.values()))
-        for path, segments in zip(output_paths, shards):
+        work_folder.note_temporaries(tasks.work_dir, list(temporaries.values()))
+        for path, sizes in zip(output_paths, shards):
             names = [
-                f"{job.path('segment', number + index)}.tfrecord"
-                for index in range(len(segments))
+                f"{tasks.path('segment', number + index)}.tfrecord"
+                for index in range(len(sizes))
             ]
             _join_files(names, temporaries[path])
             written[path] = {
-                "examples": sum(segments),
+                "examples": sum(sizes),
                 "bytes": files.size(temporaries[path]),
             }
-            number += len(segments)
+            number += len(sizes)
         made = record_set.make_manifests(manifest, counts, written)
         for path, each in made.items():
             with tf.io.gfile.GFile(temporaries[path], "wb") as stream:
@@ -231,7 +303,3 @@ def _join_files(names, path):
             with open(name, "rb") as source:
                 shutil.copyfileobj(source, stream, 1 << 20)
             os.remove(name)
-
-
-def _write_json(job, name, value):
-    files.write_text(os.path.join(job.work_dir, name), json.dumps(value))

@@ -1,4 +1,4 @@
-"""A whole set of records: what it counts, its segments, its manifests.
+"""A whole set of records: what it counts, its ranges, its manifests.
 
 What the local builder and the Beam pipeline have in common, besides the
 stages.
@@ -15,7 +15,7 @@ from bert_tf.text import bad_lines
 _logger = logging.getLogger(__name__)
 
 # Examples of one task of the last stage.
-SEGMENT_SIZE = 1 << 16
+RANGE_SIZE = 1 << 16
 
 # Text whose lines are said to be sentences and are paragraphs: of prose 42 % of
 # the documents (docstrings) have one sentence at most, and 3 % of the tokens
@@ -125,31 +125,11 @@ def make_counts(parts, blocks, written, settings):
         for number in (written["records"], blocks["examples"])
     )
     # Older work folders' tasks have not counted all of it.
-    counted = collections.Counter(parts | blocks)
-    return Counts(
-        records=written["records"],
-        predictions=written["predictions"],
-        padding=round(padding, 4),
-        unpacked_padding=round(unpacked_padding, 4),
-        **{
-            name: counted[name]
-            for name in (
-                "documents",
-                "sentences",
-                "tokens",
-                "examples",
-                "example_tokens",
-                "random_pairs",
-                "cut_lines",
-                "cut_documents",
-                "lone_documents",
-                "skipped_documents",
-                "bad_lines",
-                "one_sentence_documents",
-                "long_sentence_tokens",
-            )
-        },
-    )
+    counted = collections.Counter(parts | blocks | written)
+    counted["padding"] = round(padding, 4)
+    counted["unpacked_padding"] = round(unpacked_padding, 4)
+    names = [field.name for field in dataclasses.fields(Counts)]
+    return Counts(**{name: counted[name] for name in names})
 
 
 def warnings(counts, settings):
@@ -197,8 +177,8 @@ def warnings(counts, settings):
     return found
 
 
-def segments_of(num_examples, num_shards, segment_size):
-    """Returns for every shard its segments: ranges of examples.
+def ranges_of(num_examples, num_shards, range_size):
+    """Returns for every shard its ranges of examples.
 
     The shards' sizes differ by one at most, and one after another they hold
     the examples in order.
@@ -211,7 +191,7 @@ def segments_of(num_examples, num_shards, segment_size):
         start, stop = (
             num_examples * edge // num_shards for edge in (number, number + 1)
         )
-        edges = [*range(start, stop, segment_size), stop]
+        edges = [*range(start, stop, range_size), stop]
         shards.append(list(zip(edges, edges[1:])) or [(start, stop)])
     return shards
 

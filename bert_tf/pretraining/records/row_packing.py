@@ -94,11 +94,11 @@ def join_rows(examples, rows, max_sequences_per_row, pad_id):
     mask = examples[features.INPUT_MASK]
     num_rows = rows[-1] + 1
     lengths = mask.sum(axis=1)
-    starts = np.searchsorted(rows, rows)
+    row_opener = np.searchsorted(rows, rows)
     # Where each begins in its row, and its number there.
     before = np.cumsum(lengths) - lengths
-    first = before - before[starts]
-    number = np.arange(len(rows)) - starts
+    first = before - before[row_opener]
+    number = np.arange(len(rows)) - row_opener
 
     sequence, column = np.nonzero(mask)
     place = rows[sequence], first[sequence] + column
