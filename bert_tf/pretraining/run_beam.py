@@ -123,7 +123,7 @@ def _add_stages(pipeline, plan, folder, output_paths, manifest):
         pipeline
         | "Parts" >> beam.Create(list(plan.parts))
         | "SpreadParts" >> beam.Reshuffle()
-        | "Tokenise" >> _with_counts(_Tokenise(plan))
+        | "Tokenise" >> _with_counts(_tokenize, plan)
     )
     part_counts = _total_of(texts, "OfParts")
     num_blocks = beam.pvalue.AsSingleton(
@@ -141,7 +141,7 @@ def _add_stages(pipeline, plan, folder, output_paths, manifest):
         texts.main
         | "ByBlock" >> beam.Map(_with_block, num_blocks)
         | "Blocks" >> beam.GroupByKey()
-        | "Pair" >> _with_counts(_Cut(plan))
+        | "Cut" >> _with_counts(_cut, plan)
     )
     block_counts = _total_of(runs, "OfBlocks")
     first_examples = beam.pvalue.AsSingleton(
@@ -167,7 +167,7 @@ def _add_stages(pipeline, plan, folder, output_paths, manifest):
         | "Buckets" >> beam.GroupByKey()
         | "Merge" >> beam.FlatMap(_merge, first_examples, shards, plan.dtype)
         | "ByRange" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(_Write(plan, folder))
+        | "Write" >> beam.Map(_write, plan, folder)
     )
     written = _list_of(written)
     manifests = one | "Manifest" >> beam.Map(
@@ -197,8 +197,8 @@ def _add_stages(pipeline, plan, folder, output_paths, manifest):
     )
 
 
-def _with_counts(function):
-    return beam.ParDo(function).with_outputs(_COUNTS, main="main")
+def _with_counts(function, plan):
+    return beam.FlatMap(function, plan).with_outputs(_COUNTS, main="main")
 
 
 def _total_of(outputs, name):
@@ -212,63 +212,34 @@ def _list_of(collection):
     return beam.pvalue.AsList(collection)
 
 
-class _Tokenise(beam.DoFn):
-    """Parts to documents: (block bits, (key, token ids, lengths))."""
-
-    def __init__(self, plan):
-        super().__init__()
-        self._plan = plan
-
-    def process(self, part):
-        with _scratch() as path:
-            counts = self._plan.tokenize_part(part, path)
-            for bits, *document in blocks.read_documents(
-                path, self._plan.dtype
-            ):
-                yield bits, tuple(document)
-        yield beam.pvalue.TaggedOutput(_COUNTS, counts)
+def _tokenize(part, plan):
+    """Part to documents: (block bits, (key, token ids, lengths))."""
+    with _scratch() as path:
+        counts = plan.tokenize_part(part, path)
+        for bits, *document in blocks.read_documents(path, plan.dtype):
+            yield bits, tuple(document)
+    yield beam.pvalue.TaggedOutput(_COUNTS, counts)
 
 
-class _Cut(beam.DoFn):
-    """Blocks to runs: (bucket, (block, headers, token ids))."""
-
-    def __init__(self, plan):
-        super().__init__()
-        self._plan = plan
-
-    def process(self, element):
-        number, found = element
-        # By their keys, which are unique; the arrays have no order.
-        found = sorted(found, key=lambda document: document[0])
-        keys, tokens, lengths = zip(*found)
-        block = blocks.assemble(
-            keys, list(tokens), list(lengths), self._plan.dtype
-        )
-        with _scratch() as path:
-            counts = self._plan.cut_block(block, path)
-            for bucket, headers, ids in example_runs.read_buckets(
-                path, self._plan.dtype
-            ):
-                yield bucket, (number, headers, ids)
-        yield beam.pvalue.TaggedOutput(_COUNTS, counts)
+def _cut(element, plan):
+    """Block to a run: (bucket, (block, headers, token ids))."""
+    number, found = element
+    # By their keys, which are unique; the arrays have no order.
+    keys, tokens, lengths = zip(*sorted(found, key=lambda each: each[0]))
+    block = blocks.assemble(keys, list(tokens), list(lengths), plan.dtype)
+    with _scratch() as path:
+        counts = plan.cut_block(block, path)
+        for bucket, *piece in example_runs.read_buckets(path, plan.dtype):
+            yield bucket, (number, *piece)
+    yield beam.pvalue.TaggedOutput(_COUNTS, counts)
 
 
-class _Write(beam.DoFn):
-    """Ranges of examples to record files: (range, numbers)."""
-
-    def __init__(self, plan, folder):
-        super().__init__()
-        self._plan = plan
-        self._folder = folder
-
-    def process(self, element):
-        number, pieces = element
-        headers, tokens = _arrays(pieces, self._plan.dtype)
-        with files.whole_file(_range_path(self._folder, number)) as temporary:
-            numbers = self._plan.write_records(
-                example_runs.merge(headers, tokens), temporary
-            )
-        yield number, numbers
+def _write(element, plan, folder):
+    """Range of examples to a record file: (range, numbers)."""
+    number, pieces = element
+    examples = example_runs.merge(*_arrays(pieces, plan.dtype))
+    with files.whole_file(_range_path(folder, number)) as temporary:
+        return number, plan.write_records(examples, temporary)
 
 
 def _range_path(folder, number):
