@@ -309,17 +309,6 @@ def _merge(element, first_examples, shards, dtype):
             yield int(number), (bucket, *piece)
 
 
-def _by_shard(shards, written):
-    """Yields for every shard the numbers of its ranges, {range: ...}."""
-    found = dict(written)
-    number = 0
-    for shard in shards:
-        numbers = range(number, number + len(shard))
-        # Nothing is written of an empty range.
-        yield {each: found[each] for each in numbers if each in found}
-        number += len(shard)
-
-
 def _write_manifests(
     _,
     manifest,
@@ -333,19 +322,12 @@ def _write_manifests(
 ):
     manifest.inputs.extend(described for _, described in sorted(inputs))
     total = record_set.total(numbers for _, numbers in written)
-    by_shard = [
-        record_set.total(each.values()) for each in _by_shard(shards, written)
-    ]
+    counts = record_set.make_counts(part_counts, block_counts, total, settings)
     made = record_set.make_manifests(
         manifest,
-        record_set.make_counts(part_counts, block_counts, total, settings),
-        {
-            path: {
-                "examples": numbers.get("records", 0),
-                "bytes": numbers.get("bytes", 0),
-            }
-            for path, numbers in zip(output_paths, by_shard)
-        },
+        counts,
+        output_paths,
+        record_set.by_shard(shards, dict(written)),
     )
     for path, each in made.items():
         manifests.write(each, path)
@@ -361,7 +343,7 @@ def _join(element, shards, written, manifests, folder):
     ):
         # Without it there would be no file of an empty shard.
         stream.write(b"")
-        for each in list(_by_shard(shards, written))[number]:
+        for each in record_set.by_shard(shards, dict(written))[number]:
             with tf.io.gfile.GFile(_range_path(folder, each), "rb") as source:
                 while block := source.read(1 << 20):
                     stream.write(block)

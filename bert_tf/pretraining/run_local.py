@@ -204,7 +204,8 @@ def build(
             counts, shards = _run_stages(
                 tasks, run, len(output_paths), progress
             )
-        _publish(tasks, output_paths, shards, counts, manifest)
+        made = record_set.make_manifests(manifest, counts, output_paths, shards)
+        _publish(tasks, output_paths, shards, made)
     return counts
 
 
@@ -212,8 +213,7 @@ def _run_stages(tasks, run, num_shards, progress):
     """Runs what is not done.
 
     Returns:
-        The `Counts`, and for every shard the number of records of each of its
-        ranges.
+        The `Counts`, and what is in every shard (`record_set.by_shard`).
     """
     plan = tasks.plan
 
@@ -248,43 +248,32 @@ def _run_stages(tasks, run, num_shards, progress):
     counts = record_set.make_counts(
         of_parts, of_blocks, record_set.total(results), plan.settings
     )
-    num_records = iter([result["records"] for result in results])
-    return counts, [[next(num_records) for _ in shard] for shard in shards]
+    return counts, record_set.by_shard(shards, dict(enumerate(results)))
 
 
-def _publish(tasks, output_paths, shards, counts, manifest):
+def _publish(tasks, output_paths, shards, made):
     """Makes the record files of the ranges, and writes the manifests.
 
     Args:
         tasks: The `Tasks`.
         output_paths: The record files.
-        shards: For each of them the number of records of its ranges.
-        counts: The `Counts`.
-        manifest: The `Manifest`, without counts and records.
+        shards: For each of them a dictionary of the numbers of its ranges.
+        made: {path: `Manifest`}.
     """
-    paths = (*output_paths, *record_set.manifest_paths(output_paths))
-    number = 0
-    written = {}
     with contextlib.ExitStack() as stack:
         # On the way out each becomes the file it stands for, the last first:
         # the manifests before the records. Should only some of them get to
         # their places, then the sizes tell that the others are none of them.
         temporaries = {
-            path: stack.enter_context(files.whole_file(path)) for path in paths
+            path: stack.enter_context(files.whole_file(path))
+            for path in (*output_paths, *made)
         }
         work_folder.note_temporaries(tasks.work_dir, list(temporaries.values()))
-        for path, sizes in zip(output_paths, shards):
+        for path, shard in zip(output_paths, shards):
             names = [
-                f"{tasks.path('segment', number + index)}.tfrecord"
-                for index in range(len(sizes))
+                f"{tasks.path('segment', each)}.tfrecord" for each in shard
             ]
             _join_files(names, temporaries[path])
-            written[path] = {
-                "examples": sum(sizes),
-                "bytes": files.size(temporaries[path]),
-            }
-            number += len(sizes)
-        made = record_set.make_manifests(manifest, counts, written)
         for path, each in made.items():
             with tf.io.gfile.GFile(temporaries[path], "wb") as stream:
                 stream.write(manifests.to_text(each).encode("utf-8"))

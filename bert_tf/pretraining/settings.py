@@ -54,36 +54,29 @@ class Settings:
     max_sequences_per_row: int = 1
 
     def __post_init__(self):
-        length, seed = self.max_seq_length, self.random_seed
-        for name, value, is_valid, expected in (
+        checks = {
             # [CLS] A [SEP] B [SEP], each segment with a token.
-            ("max_seq_length", length, length >= 5, "at least 5"),
-            (
-                "short_seq_prob",
-                self.short_seq_prob,
-                0 <= self.short_seq_prob <= 1,
-                "in [0, 1]",
+            "max_seq_length": (self.max_seq_length >= 5, "at least 5"),
+            "short_seq_prob": (0 <= self.short_seq_prob <= 1, "in [0, 1]"),
+            "dupe_factor": (self.dupe_factor >= 1, "positive"),
+            "random_seed": (0 <= self.random_seed < 2**32, "in [0, 2**32)"),
+            "max_sequences_per_row": (
+                self.max_sequences_per_row >= 1,
+                "positive",
             ),
-            ("random_seed", seed, 0 <= seed < 2**32, "in [0, 2**32)"),
-            *(
-                (name, value, value >= 1, "positive")
-                for name, value in (
-                    ("dupe_factor", self.dupe_factor),
-                    ("max_sequences_per_row", self.max_sequences_per_row),
-                )
-            ),
-            *(
-                (name, value, value in known, f"one of {', '.join(known)}")
-                for name, value, known in (
-                    ("objective", self.objective, features.SENTENCE_LABELS),
-                    ("input_format", self.input_format, INPUT_FORMATS),
-                    ("masking", self.masking_mode, MASKING_MODES),
-                )
-            ),
+        }
+        for name, known in (
+            ("objective", features.SENTENCE_LABELS),
+            ("input_format", INPUT_FORMATS),
+            ("masking_mode", MASKING_MODES),
         ):
+            is_known = getattr(self, name) in known
+            checks[name] = is_known, f"one of {', '.join(known)}"
+        for name, (is_valid, expected) in checks.items():
             if not is_valid:
                 raise ValueError(
-                    f"`{name}` must be {expected}. Received: {name}={value!r}."
+                    f"`{name}` must be {expected}. "
+                    f"Received: {name}={getattr(self, name)!r}."
                 )
         # It checks its part.
         _ = self.masking

@@ -12,8 +12,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import threading
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections import abc
 
 # In a worker: what the tasks are methods of.
 _tasks = None
@@ -28,7 +27,7 @@ def num_cores() -> int:
 
 
 @contextlib.contextmanager
-def pool(tasks: object, num_workers: int) -> Iterator[Callable]:
+def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
     """Yields a function that runs tasks and gives their results.
 
     `run(method, numbers)` yields (number, `getattr(tasks, method)(number)`),

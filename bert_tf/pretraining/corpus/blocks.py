@@ -10,12 +10,15 @@ of a part are listed by that hash, so that a block's are neighbours in the list.
 
 import contextlib
 import dataclasses
+import io
 import os
+from collections import abc
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.pretraining import draws
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 # Tokens of a block, about 13 MB of English. With its pairs of ten passes it
 # takes some 250 MB of memory.
@@ -58,7 +61,7 @@ class Corpus:
     document_keys: np.ndarray
 
     @property
-    def num_documents(self):
+    def num_documents(self) -> int:
         return len(self.document_keys)
 
 
@@ -95,12 +98,17 @@ def block_of(bits: int, num_blocks: int) -> int:
     return bits * num_blocks >> 32
 
 
-def token_dtype(vocab_size):
+def starts_of(lengths: abc.Sequence[int] | np.ndarray) -> np.ndarray:
+    """Returns where each begins, and where the last ends: int64 [N + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def token_dtype(vocab_size: int) -> np.dtype:
     """Returns the dtype of token ids in files."""
     return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)
 
 
-def write_array(path, array):
+def write_array(path: str, array: np.ndarray):
     """Writes an array to a file; `np.fromfile` reads it.
 
     Raises:
@@ -111,7 +119,7 @@ def write_array(path, array):
         stream.write(array.tobytes())
 
 
-def make_tokenize(tokenizer):
+def make_tokenize(tokenizer: WordpieceTokenizer) -> abc.Callable:
     """Returns a function of a list of sentences: (ids, their numbers)."""
 
     @tf.function(
@@ -131,7 +139,12 @@ def make_tokenize(tokenizer):
     return tokenize
 
 
-def write_part(sentences, tokenize, dtype, path):
+def write_part(
+    sentences: abc.Iterable[tuple[int, str]],
+    tokenize: abc.Callable,
+    dtype: np.dtype,
+    path: str,
+) -> dict:
     """Writes tokenised documents; sentences without a token are dropped.
 
     Args:
@@ -192,7 +205,9 @@ def write_part(sentences, tokenize, dtype, path):
     }
 
 
-def read_block(paths, dtype, block, num_blocks):
+def read_block(
+    paths: list[str], dtype: np.dtype, block: int, num_blocks: int
+) -> Corpus:
     """Reads the documents of one block.
 
     Args:
@@ -218,7 +233,7 @@ def read_block(paths, dtype, block, num_blocks):
     return assemble(np.concatenate(keys), tokens, lengths, dtype)
 
 
-def read_documents(path, dtype):
+def read_documents(path: str, dtype: np.dtype) -> abc.Iterator[tuple]:
     """Yields (block bits, key, token ids, lengths) of a part's documents.
 
     Args:
@@ -238,13 +253,13 @@ def _read_entries(path, entries, dtype):
     ):
         for entry in entries:
             yield (
-                _slice(
+                read_slice(
                     tokens_file,
                     dtype,
                     entry["first_token"],
                     entry["num_tokens"],
                 ),
-                _slice(
+                read_slice(
                     lengths_file,
                     _LENGTH,
                     entry["first_sentence"],
@@ -253,7 +268,12 @@ def _read_entries(path, entries, dtype):
             )
 
 
-def assemble(keys, tokens, lengths, dtype):
+def assemble(
+    keys: abc.Sequence[int],
+    tokens: list[np.ndarray],
+    lengths: list[np.ndarray],
+    dtype: np.dtype,
+) -> Corpus:
     """Returns the `Corpus` of documents.
 
     Args:
@@ -266,12 +286,8 @@ def assemble(keys, tokens, lengths, dtype):
     lengths = np.concatenate(lengths or [np.zeros(0, _LENGTH)])
     return Corpus(
         tokens=np.concatenate(tokens or [np.zeros(0, dtype)]).astype(np.int32),
-        sentence_starts=np.concatenate(
-            [[0], np.cumsum(lengths, dtype=np.int64)]
-        ),
-        document_starts=np.concatenate(
-            [[0], np.cumsum(num_sentences, dtype=np.int64)]
-        ),
+        sentence_starts=starts_of(lengths),
+        document_starts=starts_of(num_sentences),
         document_keys=np.asarray(keys, np.uint64),
     )
 
@@ -290,10 +306,10 @@ def _batches(sentences):
         yield keys, batch
 
 
-def _slice(stream, dtype, first, count):
-    data = os.pread(
-        stream.fileno(),
-        int(count) * dtype.itemsize,
-        int(first) * dtype.itemsize,
-    )
+def read_slice(
+    stream: io.BufferedReader, dtype: np.dtype, first: int, count: int
+) -> np.ndarray:
+    """Reads `count` elements from number `first` of an array in a file."""
+    size = dtype.itemsize
+    data = os.pread(stream.fileno(), int(count) * size, int(first) * size)
     return np.frombuffer(data, dtype)

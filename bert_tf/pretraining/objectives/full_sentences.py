@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_tf.pretraining import draws
 from bert_tf.pretraining.corpus.blocks import Corpus
+from bert_tf.pretraining.corpus.blocks import starts_of
 from bert_tf.pretraining.objectives import cuts as cuts_lib
 from bert_tf.pretraining.objectives.objective import Objective
 from bert_tf.pretraining.settings import Settings
@@ -62,19 +63,11 @@ def arrange(
         tokens.pop()
         sentences.pop()
         counts[-1] -= 1
+    nothing = np.zeros(0, np.int64)
     return Corpus(
-        tokens=np.concatenate([np.zeros(0, np.int32), *tokens]).astype(
-            np.int32
-        ),
-        sentence_starts=np.concatenate(
-            [
-                [0],
-                np.cumsum(np.concatenate([np.zeros(0, np.int64), *sentences])),
-            ]
-        ).astype(np.int64),
-        document_starts=np.concatenate([[0], np.cumsum(counts)]).astype(
-            np.int64
-        ),
+        tokens=np.concatenate([nothing, *tokens]).astype(np.int32),
+        sentence_starts=starts_of(np.concatenate([nothing, *sentences])),
+        document_starts=starts_of(counts),
         document_keys=corpus.document_keys[order],
     )
 

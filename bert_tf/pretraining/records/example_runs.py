@@ -8,14 +8,12 @@ an index tells where.
 """
 
 import dataclasses
-import os
 from collections.abc import Iterator
 
 import numpy as np
 
 from bert_tf import features
-from bert_tf.pretraining.corpus.blocks import Corpus
-from bert_tf.pretraining.corpus.blocks import write_array
+from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.objectives.cuts import Cuts
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -76,7 +74,9 @@ class Examples:
         return dataclasses.replace(self, **fields)
 
 
-def write_run(corpus: Corpus, cuts: Cuts, dtype: np.dtype, path: str) -> dict:
+def write_run(
+    corpus: blocks.Corpus, cuts: Cuts, dtype: np.dtype, path: str
+) -> dict:
     """Writes the examples of a block.
 
     Args:
@@ -91,7 +91,7 @@ def write_run(corpus: Corpus, cuts: Cuts, dtype: np.dtype, path: str) -> dict:
     headers = np.zeros(len(cuts), _HEADER)
     for name in _HEADER.names:
         headers[name] = getattr(cuts, name)
-    write_array(f"{path}.rows", headers)
+    blocks.write_array(f"{path}.rows", headers)
     lengths = np.stack([cuts.a_length, cuts.b_length], axis=1)
     starts = np.stack([cuts.a_start, cuts.b_start], axis=1)
     with open(f"{path}.tokens", "wb") as stream:
@@ -104,9 +104,9 @@ def write_run(corpus: Corpus, cuts: Cuts, dtype: np.dtype, path: str) -> dict:
         64 - _INDEX_BITS
     )
     first_examples = np.append(np.searchsorted(cuts.order, edges), len(cuts))
-    token_ends = np.concatenate([[0], np.cumsum(lengths.sum(axis=1))])
-    index = np.stack([first_examples, token_ends[first_examples]])
-    write_array(f"{path}.index", index.astype(np.int64))
+    token_starts = blocks.starts_of(lengths.sum(axis=1))
+    index = np.stack([first_examples, token_starts[first_examples]])
+    blocks.write_array(f"{path}.index", index.astype(np.int64))
     return {
         "examples": len(cuts),
         # With [CLS] and a [SEP] for each segment.
@@ -280,9 +280,5 @@ def _ranges(starts, lengths):
 
 
 def _read(path, dtype, first, last):
-    size = dtype.itemsize
     with open(path, "rb") as stream:
-        data = os.pread(
-            stream.fileno(), int(last - first) * size, int(first) * size
-        )
-    return np.frombuffer(data, dtype)
+        return blocks.read_slice(stream, dtype, first, last - first)

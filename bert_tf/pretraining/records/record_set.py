@@ -7,10 +7,13 @@ stages.
 import collections
 import dataclasses
 import logging
+from collections.abc import Iterable
 
 from bert_tf import manifest as manifests
 from bert_tf.pretraining.objectives.table import OBJECTIVES
+from bert_tf.pretraining.settings import Settings
 from bert_tf.text import bad_lines
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 _logger = logging.getLogger(__name__)
 
@@ -72,7 +75,7 @@ class Counts:
     unpacked_padding: float
 
 
-def total(results):
+def total(results: Iterable[dict]) -> dict:
     """Returns the sums of the numbers of tasks, and the first bad places."""
     sums = collections.Counter()
     places = []
@@ -83,7 +86,7 @@ def total(results):
     return dict(sums) | {"bad_places": sorted(places)[: bad_lines.NUM_TOLD]}
 
 
-def check_parts(parts, source, max_bad_lines):
+def check_parts(parts: dict, source, max_bad_lines: int):
     """Checks what was read, and warns once of lines that were left out.
 
     Args:
@@ -108,7 +111,7 @@ def check_parts(parts, source, max_bad_lines):
         )
 
 
-def check_examples(num_examples, settings):
+def check_examples(num_examples: int, settings: Settings):
     """Raises `ValueError` if there are none."""
     if not num_examples:
         raise ValueError(
@@ -117,7 +120,9 @@ def check_examples(num_examples, settings):
         )
 
 
-def make_counts(parts, blocks, written, settings):
+def make_counts(
+    parts: dict, blocks: dict, written: dict, settings: Settings
+) -> Counts:
     """Returns the `Counts` of the totals of the three stages' tasks."""
     length = settings.max_seq_length
     padding, unpacked_padding = (
@@ -132,7 +137,7 @@ def make_counts(parts, blocks, written, settings):
     return Counts(**{name: counted[name] for name in names})
 
 
-def warnings(counts, settings):
+def warnings(counts: Counts, settings: Settings) -> list[str]:
     """Returns what a user should know of the text, as sentences.
 
     Args:
@@ -177,7 +182,9 @@ def warnings(counts, settings):
     return found
 
 
-def ranges_of(num_examples, num_shards, range_size):
+def ranges_of(
+    num_examples: int, num_shards: int, range_size: int
+) -> list[list[tuple[int, int]]]:
     """Returns for every shard its ranges of examples.
 
     The shards' sizes differ by one at most, and one after another they hold
@@ -196,7 +203,12 @@ def ranges_of(num_examples, num_shards, range_size):
     return shards
 
 
-def make_manifest(source, inputs, tokenizer, settings):
+def make_manifest(
+    source,
+    inputs: list[dict],
+    tokenizer: WordpieceTokenizer,
+    settings: Settings,
+) -> manifests.Manifest:
     """Returns the `Manifest` of records, as far as it is known before.
 
     Args:
@@ -223,7 +235,7 @@ def make_manifest(source, inputs, tokenizer, settings):
     )
 
 
-def manifest_paths(output_paths):
+def manifest_paths(output_paths: Iterable[str]) -> dict[str, list[str]]:
     """Returns {path of the manifest: its record files}, by their folders."""
     by_folder = {}
     for path in output_paths:
@@ -231,21 +243,53 @@ def manifest_paths(output_paths):
     return {manifests.path_beside(paths): paths for paths in by_folder.values()}
 
 
-def make_manifests(manifest, counts, written):
+def by_shard(
+    shards: list[list[tuple[int, int]]], written: dict[int, dict]
+) -> list[dict[int, dict]]:
+    """Returns for every shard the numbers of its ranges, {range: numbers}.
+
+    Args:
+        shards: As `ranges_of` returns them.
+        written: {range: numbers}, of those that were written; they are
+            numbered through all shards.
+    """
+    ranges = iter(range(sum(map(len, shards))))
+    return [
+        {
+            number: written[number]
+            for _, number in zip(shard, ranges)
+            if number in written
+        }
+        for shard in shards
+    ]
+
+
+def make_manifests(
+    manifest: manifests.Manifest,
+    counts: Counts,
+    output_paths: list[str],
+    shards: list[dict[int, dict]],
+) -> dict[str, manifests.Manifest]:
     """Returns the manifests of the record files, {path: `Manifest`}.
 
     Args:
         manifest: As `make_manifest` returns it.
         counts: The `Counts`.
-        written: `{path: {"examples", "bytes"}}` of all record files.
+        output_paths: All record files.
+        shards: What is in each of them, as `by_shard` returns it.
     """
+    records = {
+        path: {
+            "examples": sum(each["records"] for each in shard.values()),
+            "bytes": sum(each["bytes"] for each in shard.values()),
+        }
+        for path, shard in zip(output_paths, shards)
+    }
     return {
         path: dataclasses.replace(
             manifest,
             counts=dataclasses.asdict(counts),
-            records={
-                record.rpartition("/")[2]: written[record] for record in records
-            },
+            records={name.rpartition("/")[2]: records[name] for name in names},
         )
-        for path, records in manifest_paths(written).items()
+        for path, names in manifest_paths(output_paths).items()
     }

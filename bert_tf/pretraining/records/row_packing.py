@@ -13,13 +13,13 @@ from bert_tf.pretraining import draws
 
 
 def assign_rows(
-    lengths,
-    num_predictions,
+    lengths: np.ndarray,
+    num_predictions: np.ndarray,
     *,
-    max_seq_length,
-    max_predictions_per_seq,
-    max_sequences_per_row,
-):
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    max_sequences_per_row: int,
+) -> np.ndarray:
     """Chooses the row of every sequence: best fit, the longest first.
 
     A row has room for a sequence if its tokens fit, and the tokens that are
@@ -76,7 +76,9 @@ def assign_rows(
     return np.argsort(np.argsort(begun_with))[rows]
 
 
-def join_rows(examples, rows, max_sequences_per_row, pad_id):
+def join_rows(
+    examples: dict, rows: np.ndarray, max_sequences_per_row: int, pad_id: int
+) -> dict:
     """Puts sequences into their rows.
 
     Args:

@@ -8,11 +8,12 @@ shards that hold them are read.
 
 import dataclasses
 import functools
+from collections import abc
 
 import tensorflow as tf
 
 from bert_tf.pretraining.sources import text_files
-from bert_tf.pretraining.sources.sentences import split_sentences
+from bert_tf.pretraining.sources.sentences import split_text
 from bert_tf.text import bad_lines
 
 # Of the bits of a document's place (`text_files.OFFSET_BITS`), those that tell
@@ -99,7 +100,7 @@ class TfdsText:
         ]
 
     @property
-    def settings(self):
+    def settings(self) -> dict:
         """What a manifest tells, besides the files."""
         return {
             "tfds_name": self._builder.info.full_name,
@@ -107,11 +108,11 @@ class TfdsText:
         }
 
     @property
-    def names(self):
+    def names(self) -> list[str]:
         return [f"{self._builder.info.full_name}, {self.split}"]
 
     @property
-    def paths(self):
+    def paths(self) -> list[str]:
         """The set's files that are read, in order."""
         splits = self._builder.info.splits
         # Keys of a dictionary: each file once, in order.
@@ -124,7 +125,7 @@ class TfdsText:
             )
         )
 
-    def parts(self):
+    def parts(self) -> list[text_files.Part]:
         """Returns `text_files.Part`s, whose places are those of examples."""
         parts = []
         for number, (name, first, last) in enumerate(self._ranges):
@@ -137,7 +138,7 @@ class TfdsText:
             ]
         return parts
 
-    def sizes(self, parts):
+    def sizes(self, parts: abc.Iterable[text_files.Part]) -> list[int]:
         """Returns about how many bytes the parts have."""
         means = [self._mean_bytes(name) for name, _, _ in self._ranges]
         return [
@@ -152,11 +153,11 @@ class TfdsText:
     def reader(self, max_bad_lines=0):
         return _Reader(self, max_bad_lines)
 
-    def place(self, _, number):
+    def place(self, _, number: int) -> str:
         """Returns an example in words."""
         return f"{self.names[0]}, example {number}"
 
-    def texts(self, part):
+    def texts(self, part: text_files.Part) -> abc.Iterator[tuple[int, bytes]]:
         """Yields (number of the example, its text) of a part."""
         import tensorflow_datasets as tfds
 
@@ -207,6 +208,5 @@ class _Reader:
                     part.file_number, number, reason=bad_lines.not_utf_8(error)
                 )
                 continue
-            for paragraph in text.split("\n"):
-                for sentence in split_sentences(paragraph):
-                    yield part.file_number, number << _CUT_BITS, sentence
+            for sentence in split_text(text):
+                yield part.file_number, number << _CUT_BITS, sentence
