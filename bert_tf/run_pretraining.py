@@ -24,7 +24,6 @@ configuration and vocabulary are taken, and training goes on with other text:
         --input_file='/data/law.tfrecord*' --output_dir=/runs/law --do_train
 """
 
-import dataclasses
 import sys
 
 from absl import flags
@@ -38,7 +37,7 @@ from bert_tf.training import phases
 from bert_tf.training import preemption
 from bert_tf.training import pretraining_run
 
-# Those without a name here go into the options as they are (`_options`).
+# Those without a name here go into the options as they are.
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
@@ -243,7 +242,13 @@ def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
     program.require(input_file=_INPUT_FILE.value, output_dir=_OUTPUT_DIR.value)
-    options = _options()
+    parsed, input_files = _phases()
+    options = program.from_flags(
+        pretraining_run.Options,
+        phases=parsed,
+        input_files=input_files,
+        profile_steps=_profile_steps(),
+    )
     strategy = training_flags.make_strategy()
     start = starting_point.find(
         options.checkpoint(),
@@ -260,22 +265,6 @@ def main(argv):
         sys.exit(preemption.PREEMPTED_EXIT_CODE)
     for name in sorted(results or ()):
         print(f"{name} = {results[name]}")
-
-
-def _options():
-    parsed, input_files = _phases()
-    told = {
-        "phases": parsed,
-        "input_files": input_files,
-        "profile_steps": _profile_steps(),
-    }
-    # The others have the names of their flags.
-    names = {
-        field.name for field in dataclasses.fields(pretraining_run.Options)
-    } - told.keys()
-    return pretraining_run.Options(
-        **told, **{name: flags.FLAGS[name].value for name in names}
-    )
 
 
 def _phases():

@@ -4,10 +4,10 @@ Needs apache-beam beside TensorFlow, in an environment of its own.
 """
 
 import pytest
-from test_pretraining_builder import VOCABULARY
-from test_pretraining_builder import contents
-from test_pretraining_builder import make_documents
-from test_pretraining_builder import write_text
+from test_pretraining_run_local import VOCABULARY
+from test_pretraining_run_local import contents
+from test_pretraining_run_local import make_documents
+from test_pretraining_run_local import write_text
 
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.corpus import blocks

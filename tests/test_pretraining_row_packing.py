@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from test_pretraining_builder import VOCABULARY
-from test_pretraining_builder import contents
-from test_pretraining_builder import make_documents
-from test_pretraining_builder import make_small
-from test_pretraining_builder import read_all
-from test_pretraining_builder import write_text
+from test_pretraining_run_local import VOCABULARY
+from test_pretraining_run_local import contents
+from test_pretraining_run_local import make_documents
+from test_pretraining_run_local import make_small
+from test_pretraining_run_local import read_all
+from test_pretraining_run_local import write_text
 
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan

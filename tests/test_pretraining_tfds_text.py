@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 import tensorflow as tf
-from test_pretraining_builder import VOCABULARY
+from test_pretraining_run_local import VOCABULARY
 
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.settings import Settings

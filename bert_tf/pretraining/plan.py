@@ -21,6 +21,7 @@ from bert_tf.pretraining.records import row_packing
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
@@ -46,7 +47,7 @@ class Plan:
         max_bad_lines: How many lines may be left out, as they cannot be read.
     """
 
-    source: object
+    source: text_files.TextFiles | TfdsText
     parts: tuple
     vocabulary: tuple
     do_lower_case: bool
@@ -224,7 +225,7 @@ class Plan:
 
 
 def make_plan(
-    input_files,
+    input_files: str | TfdsText,
     tokenizer: WordpieceTokenizer,
     settings: Settings,
     max_bad_lines: int = 0,

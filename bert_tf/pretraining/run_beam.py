@@ -36,13 +36,14 @@ from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 _COUNTS = "counts"
 
 
 def build(
-    input_files,
+    input_files: str | TfdsText,
     output_files: str,
     tokenizer: WordpieceTokenizer,
     settings: Settings,
@@ -112,7 +113,7 @@ def _is_over(pipeline):
 def _add_stages(pipeline, plan, folder, output_paths, manifest):
     """Adds all steps to a pipeline."""
     one = pipeline | "One" >> beam.Create([None])
-    inputs = _list_of(
+    inputs = beam.pvalue.AsList(
         pipeline
         | "Files" >> beam.Create(list(enumerate(plan.source.paths)))
         | "SpreadFiles" >> beam.Reshuffle()
@@ -162,14 +163,13 @@ def _add_stages(pipeline, plan, folder, output_paths, manifest):
             plan.settings,
         )
     )
-    written = (
+    written = beam.pvalue.AsList(
         runs.main
         | "Buckets" >> beam.GroupByKey()
         | "Merge" >> beam.FlatMap(_merge, first_examples, shards, plan.dtype)
         | "ByRange" >> beam.GroupByKey()
         | "Write" >> beam.Map(_write, plan, folder)
     )
-    written = _list_of(written)
     manifests = one | "Manifest" >> beam.Map(
         _write_manifests,
         manifest,
@@ -206,10 +206,6 @@ def _total_of(outputs, name):
     return beam.pvalue.AsSingleton(
         outputs[_COUNTS] | name >> beam.CombineGlobally(record_set.total)
     )
-
-
-def _list_of(collection):
-    return beam.pvalue.AsList(collection)
 
 
 def _tokenize(part, plan):
@@ -263,8 +259,7 @@ def _with_block(element, num_blocks):
 
 
 def _bucket_size(bucket, piece):
-    _, headers, _ = piece
-    return bucket, example_runs.num_examples(headers)
+    return bucket, example_runs.num_examples(piece[1])
 
 
 def _first_examples(sizes):
@@ -283,10 +278,7 @@ def _arrays(pieces, dtype):
     """Returns headers and tokens of pieces, in the order of their numbers."""
     pieces = sorted(pieces, key=lambda piece: piece[0])
     return zip(
-        *(
-            example_runs.from_bytes(headers, ids, dtype)
-            for _, headers, ids in pieces
-        )
+        *(example_runs.from_bytes(*piece, dtype) for _, *piece in pieces)
     )
 
 

@@ -29,6 +29,7 @@ from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 # Input for which one more process is worth its start.
@@ -106,7 +107,7 @@ class Tasks:
 
     # What is known only after an earlier stage lies in the work folder.
 
-    def note(self, name: str, value):
+    def note(self, name: str, value: int | list) -> None:
         """Writes it there: "blocks", a number, or "segments", the ranges."""
         path = os.path.join(self.work_dir, f"{name}.json")
         files.write_text(path, json.dumps(value))
@@ -137,7 +138,7 @@ def _done(path, numbers):
 
 
 def build(
-    input_files,
+    input_files: str | TfdsText,
     output_files: str,
     tokenizer: WordpieceTokenizer,
     settings: Settings,

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf import features
 from bert_tf.pretraining.sources import text_files
-from bert_tf.text import masking
+from bert_tf.text.masking import Rules
 
 INPUT_FORMATS = (*text_files.FORMATS, "tfds")
 MASKING_MODES = ("static", "dynamic")
@@ -82,8 +82,8 @@ class Settings:
         _ = self.masking
 
     @property
-    def masking(self) -> masking.Rules:
-        return masking.Rules(
+    def masking(self) -> Rules:
+        return Rules(
             max_predictions_per_seq=self.max_predictions_per_seq,
             masked_lm_prob=self.masked_lm_prob,
             do_whole_word_mask=self.do_whole_word_mask,

@@ -86,7 +86,7 @@ def local(
             os.rmdir(work_dir)
 
 
-def note_temporaries(folder: str, paths: list[str]):
+def note_temporaries(folder: str, paths: list[str]) -> None:
     """Notes files that are about to be made: a killed run leaves them."""
     files.write_text(os.path.join(folder, _TEMPORARIES), json.dumps(paths))
 

@@ -8,7 +8,6 @@ in larger ones each is a random sample of thousands of documents. The documents
 of a part are listed by that hash, so that a block's are neighbours in the list.
 """
 
-import contextlib
 import dataclasses
 import io
 import os
@@ -108,7 +107,7 @@ def token_dtype(vocab_size: int) -> np.dtype:
     return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)
 
 
-def write_array(path: str, array: np.ndarray):
+def write_array(path: str, array: np.ndarray) -> None:
     """Writes an array to a file; `np.fromfile` reads it.
 
     Raises:
@@ -156,46 +155,28 @@ def write_part(
     Returns:
         `{"documents", "sentences", "tokens"}`, numbers.
     """
-    keys, document_tokens, document_sentences = [], [], []
-    with contextlib.ExitStack() as stack:
-        tokens_file = stack.enter_context(open(f"{path}.tokens", "wb"))
-        lengths_file = stack.enter_context(open(f"{path}.lengths", "wb"))
-        for batch_keys, batch in _batches(sentences):
+    none = np.zeros(0, np.int64)
+    found = [(none.astype(np.uint64), none, none)]
+    with (
+        open(f"{path}.tokens", "wb") as tokens_file,
+        open(f"{path}.lengths", "wb") as lengths_file,
+    ):
+        for keys, batch in _batches(sentences):
             tokens, lengths = tokenize(batch)
             has_tokens = lengths > 0
             lengths = lengths[has_tokens]
-            batch_keys = np.array(batch_keys, np.uint64)[has_tokens]
             tokens_file.write(tokens.astype(dtype).tobytes())
             lengths_file.write(lengths.astype(_LENGTH).tobytes())
-            unique, first = np.unique(batch_keys, return_index=True)
-            if not len(unique):
-                continue
-            num_tokens = np.add.reduceat(lengths, first)
-            num_sentences = np.diff(first, append=len(lengths))
-            if keys and keys[-1][-1] == unique[0]:
-                # The batch goes on with the last one's document.
-                document_tokens[-1][-1] += num_tokens[0]
-                document_sentences[-1][-1] += num_sentences[0]
-                unique, num_tokens, num_sentences = (
-                    unique[1:],
-                    num_tokens[1:],
-                    num_sentences[1:],
-                )
-            if len(unique):
-                keys.append(unique)
-                document_tokens.append(num_tokens)
-                document_sentences.append(num_sentences)
-    entries = np.zeros(sum(map(len, keys)), _ENTRY)
-    if len(entries):
-        entries["key"] = np.concatenate(keys)
-        entries["bits"] = block_bits(entries["key"])
-        for name, counts in (
-            ("token", document_tokens),
-            ("sentence", document_sentences),
-        ):
-            counts = np.concatenate(counts)
-            entries[f"num_{name}s"] = counts
-            entries[f"first_{name}"] = np.cumsum(counts) - counts
+            keys = np.array(keys, np.uint64)[has_tokens]
+            found.append(_sum_by_key(keys, lengths, np.ones_like(lengths)))
+    # A batch may go on with the last one's document.
+    keys, *sums = _sum_by_key(*map(np.concatenate, zip(*found)))
+    entries = np.zeros(len(keys), _ENTRY)
+    entries["key"] = keys
+    entries["bits"] = block_bits(keys)
+    for name, counts in zip(("token", "sentence"), sums):
+        entries[f"num_{name}s"] = counts
+        entries[f"first_{name}"] = np.cumsum(counts) - counts
     order = np.argsort(entries["bits"], kind="stable")
     write_array(f"{path}.documents", entries[order])
     return {
@@ -203,6 +184,12 @@ def write_part(
         "sentences": int(entries["num_sentences"].sum()),
         "tokens": int(entries["num_tokens"].sum()),
     }
+
+
+def _sum_by_key(keys, *counts):
+    """Returns the ascending keys, each once, and sums of what they count."""
+    keys, first = np.unique(keys, return_index=True)
+    return keys, *(np.add.reduceat(each, first) for each in counts)
 
 
 def read_block(
@@ -252,19 +239,14 @@ def _read_entries(path, entries, dtype):
         open(f"{path}.lengths", "rb") as lengths_file,
     ):
         for entry in entries:
-            yield (
+            yield tuple(
                 read_slice(
-                    tokens_file,
-                    dtype,
-                    entry["first_token"],
-                    entry["num_tokens"],
-                ),
-                read_slice(
-                    lengths_file,
-                    _LENGTH,
-                    entry["first_sentence"],
-                    entry["num_sentences"],
-                ),
+                    stream, kind, entry[f"first_{name}"], entry[f"num_{name}s"]
+                )
+                for stream, kind, name in (
+                    (tokens_file, dtype, "token"),
+                    (lengths_file, _LENGTH, "sentence"),
+                )
             )
 
 

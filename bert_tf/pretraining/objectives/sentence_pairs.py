@@ -1,4 +1,4 @@
-"""Walks through documents and makes pairs of segments, two at a time.
+"""Walks through documents and makes pairs of segments.
 
 Devlin et al. 2018, appendix A.2, by the rules of google-research/bert. All
 documents and passes are walked in step: the first pair of each, the second,
@@ -57,7 +57,7 @@ def make_pairs(
         settings: The settings.
         step: `step(corpus, walkers, draw)` makes the next pair of every
             walker, where `draw(what)` are their draws. It returns the two
-            segments as `segments` does, the label, and the sentence at which
+            segments as `segment` does, the label, and the sentence at which
             each walker goes on.
         min_sentences: Of a document; shorter ones are passed over.
 
@@ -99,13 +99,21 @@ def make_pairs(
     return cuts_lib.with_randomness(pairs, corpus, seed)
 
 
-def segment(corpus, first, last):
+def segment(
+    corpus: Corpus, first: np.ndarray, last: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns start and length in tokens of sentences [first, last)."""
     start = corpus.sentence_starts[first]
     return start, corpus.sentence_starts[last] - start
 
 
-def sentences_until(corpus, first, num_tokens, end, fewest=1):
+def sentences_until(
+    corpus: Corpus,
+    first: np.ndarray,
+    num_tokens: np.ndarray,
+    end: np.ndarray,
+    fewest: int = 1,
+) -> np.ndarray:
     """Returns the end of as many sentences from `first` as make `num_tokens`.
 
     At least the fewest, and at most those before `end`.

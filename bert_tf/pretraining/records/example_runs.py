@@ -143,15 +143,9 @@ class Runs:
         bucket = np.searchsorted(before, first, side="right") - 1
         end = max(bucket, np.searchsorted(before, last))
         headers, tokens = [], []
-        for path, (examples, starts) in zip(self._paths, self._index):
-            headers.append(
-                _read(f"{path}.rows", _HEADER, examples[bucket], examples[end])
-            )
-            tokens.append(
-                _read(
-                    f"{path}.tokens", self._dtype, starts[bucket], starts[end]
-                )
-            )
+        for path, index in zip(self._paths, self._index[..., [bucket, end]]):
+            headers.append(_read(f"{path}.rows", _HEADER, *index[0]))
+            tokens.append(_read(f"{path}.tokens", self._dtype, *index[1]))
         skipped = first - before[bucket]
         merged = merge(headers, tokens)
         return merged.take(slice(skipped, skipped + last - first))
@@ -168,15 +162,11 @@ def read_buckets(
     """
     index = np.fromfile(f"{path}.index", np.int64).reshape(2, -1)
     for bucket in np.nonzero(np.diff(index[0]))[0].tolist():
-        (first_example, last_example), (first, last) = index[
-            :, bucket : bucket + 2
-        ]
+        examples, starts = index[:, bucket : bucket + 2]
         yield (
             bucket,
-            _read(
-                f"{path}.rows", _HEADER, first_example, last_example
-            ).tobytes(),
-            _read(f"{path}.tokens", dtype, first, last).tobytes(),
+            _read(f"{path}.rows", _HEADER, *examples).tobytes(),
+            _read(f"{path}.tokens", dtype, *starts).tobytes(),
         )
 
 

@@ -257,7 +257,7 @@ def table(examples: dict, row: int, vocabulary: Vocabulary) -> str:
 
 def check_vocabulary(
     path: str, manifest: manifests.Manifest, vocabulary: Vocabulary
-):
+) -> None:
     """Checks that records were made with this vocabulary.
 
     Args:

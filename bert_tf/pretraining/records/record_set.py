@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from bert_tf import manifest as manifests
 from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources.text_files import TextFiles
+from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text import bad_lines
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
@@ -86,7 +88,9 @@ def total(results: Iterable[dict]) -> dict:
     return dict(sums) | {"bad_places": sorted(places)[: bad_lines.NUM_TOLD]}
 
 
-def check_parts(parts: dict, source, max_bad_lines: int):
+def check_parts(
+    parts: dict, source: TextFiles | TfdsText, max_bad_lines: int
+) -> None:
     """Checks what was read, and warns once of lines that were left out.
 
     Args:
@@ -111,7 +115,7 @@ def check_parts(parts: dict, source, max_bad_lines: int):
         )
 
 
-def check_examples(num_examples: int, settings: Settings):
+def check_examples(num_examples: int, settings: Settings) -> None:
     """Raises `ValueError` if there are none."""
     if not num_examples:
         raise ValueError(
@@ -204,7 +208,7 @@ def ranges_of(
 
 
 def make_manifest(
-    source,
+    source: TextFiles | TfdsText,
     inputs: list[dict],
     tokenizer: WordpieceTokenizer,
     settings: Settings,

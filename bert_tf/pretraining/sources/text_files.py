@@ -55,6 +55,14 @@ class Part:
         return self.end is None or offset < self.end
 
 
+def cut_in_parts(number: int, first: int, last: int, size: int) -> list[Part]:
+    """Returns parts of a size, of places of file `number` before `last`."""
+    return [
+        Part(file_number=number, start=start, end=min(last, start + size))
+        for start in range(first, last, size)
+    ]
+
+
 def input_paths(patterns: str) -> list[str]:
     """Returns the files that comma-separated globs name, in that order.
 
@@ -107,15 +115,7 @@ class TextFiles:
             if files.is_compressed(path):
                 parts.append(Part(file_number=number))
                 continue
-            size = files.size(path)
-            parts += [
-                Part(
-                    file_number=number,
-                    start=start,
-                    end=min(size, start + PART_BYTES),
-                )
-                for start in range(0, size, PART_BYTES)
-            ]
+            parts += cut_in_parts(number, 0, files.size(path), PART_BYTES)
         return parts
 
     def sizes(self, parts: abc.Iterable[Part]) -> list[int]:

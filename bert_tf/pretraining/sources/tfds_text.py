@@ -129,13 +129,8 @@ class TfdsText:
         """Returns `text_files.Part`s, whose places are those of examples."""
         parts = []
         for number, (name, first, last) in enumerate(self._ranges):
-            step = max(1, int(text_files.PART_BYTES // self._mean_bytes(name)))
-            parts += [
-                text_files.Part(
-                    file_number=number, start=start, end=min(last, start + step)
-                )
-                for start in range(first, last, step)
-            ]
+            size = max(1, int(text_files.PART_BYTES // self._mean_bytes(name)))
+            parts += text_files.cut_in_parts(number, first, last, size)
         return parts
 
     def sizes(self, parts: abc.Iterable[text_files.Part]) -> list[int]:
@@ -150,7 +145,7 @@ class TfdsText:
         split = self._builder.info.splits[name]
         return max(1, split.num_bytes / max(1, split.num_examples))
 
-    def reader(self, max_bad_lines=0):
+    def reader(self, max_bad_lines: int = 0) -> "_Reader":
         return _Reader(self, max_bad_lines)
 
     def place(self, _, number: int) -> str:
