@@ -60,10 +60,11 @@ _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Entries learned.")
 def make_records(text, vocab_file, folder, num_workers):
     """Makes records in this process; returns {what: seconds or number}."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    from bert_tf.pretraining import builder
-    from bert_tf.pretraining import corpus
-    from bert_tf.pretraining import records
-    from bert_tf.pretraining import stages
+    from bert_tf.pretraining import plan
+    from bert_tf.pretraining import run_local
+    from bert_tf.pretraining.corpus import blocks
+    from bert_tf.pretraining.records import tfrecord
+    from bert_tf.pretraining.settings import Settings
     from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
     from bert_tf.text.vocabulary import load_vocabulary
 
@@ -80,23 +81,23 @@ def make_records(text, vocab_file, folder, num_workers):
         return call
 
     if num_workers == 1:
-        make_tokenize = corpus.make_tokenize
-        corpus.make_tokenize = lambda tokenizer: timed(
+        make_tokenize = blocks.make_tokenize
+        blocks.make_tokenize = lambda tokenizer: timed(
             make_tokenize(tokenizer), "  tokenise"
         )
-        stages.Stages.record_features = timed(
-            stages.Stages.record_features, "  pack and mask"
+        plan.Plan.record_features = timed(
+            plan.Plan.record_features, "  pack and mask"
         )
-        records.serialize = timed(records.serialize, "  serialise")
+        tfrecord.serialize = timed(tfrecord.serialize, "  serialise")
     tokenizer = WordpieceTokenizer(load_vocabulary(vocab_file))
     ends = {}
     cpu_start = cpu_seconds()
     start = time.perf_counter()
-    counts = builder.build(
+    counts = run_local.build(
         text,
         os.path.join(folder, "x"),
         tokenizer,
-        stages.Settings(dupe_factor=5),
+        Settings(dupe_factor=5),
         lambda stage, done, total: ends.update({stage: time.perf_counter()}),
         num_workers,
     )

@@ -22,9 +22,17 @@ FIRST_POSITIONS = "first_positions"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
-# 1 where the second segment is a random one, or where the two are swapped
-# (sentence order); 0 where it follows the first.
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
+# What the labels 0 and 1 say of the second segment, by the objective that the
+# records are for; nothing where records have no label.
+SENTENCE_LABELS = {
+    "next_sentence": ("follows", "random next"),
+    "sentence_order": ("in order", "swapped"),
+    "full_sentences": (),
+}
+OBJECTIVES_WITHOUT_LABELS = tuple(
+    name for name, meanings in SENTENCE_LABELS.items() if not meanings
+)
 
 # Of an example in a batch that was padded to full size: 0 on the padding.
 EXAMPLE_WEIGHTS = "example_weights"
@@ -46,8 +54,7 @@ def pretraining_record(
     Args:
         max_seq_length: L.
         max_predictions_per_seq: P.
-        has_labels: Whether there is something to tell of pairs; not so with
-            the objective "full_sentences".
+        has_labels: Whether the objective has labels (`SENTENCE_LABELS`).
         is_masked: Whether the masks are in the records; if not, the input
             pipeline chooses them (`dynamic_masking.mask_examples`).
         max_sequences_per_row: S. From 2 on, rows hold several sequences: P is

@@ -13,11 +13,12 @@ import sys
 from absl import flags
 from absl import logging
 
-from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import run_report
 from bert_tf.tasks import starting_point
 from bert_tf.tasks import tuning
 from bert_tf.tasks.fine_tuning_config import FineTuningConfig
+from bert_tf.training import checkpointing
+from bert_tf.training import evaluation
 from bert_tf.training import preemption
 
 _FLAGS = (
@@ -243,7 +244,7 @@ def tune_or_evaluate(
         )
     if not config.do_eval:
         return None
-    step = fine_tuning.trained_steps(folder)
+    step = checkpointing.trained_steps(folder)
     return evaluate() | {"global_step": step}
 
 
@@ -261,7 +262,7 @@ def report_results(
         settings: As of `tuning.tune`.
     """
     path = os.path.join(config.output_dir, "eval_results.txt")
-    fine_tuning.write_results(path, results)
+    evaluation.write_results(path, results)
     for name in sorted(results):
         print(f"{name} = {results[name]}")
     run_report.write(

@@ -1,9 +1,11 @@
 """What every command-line program of the library does alike."""
 
+import dataclasses
 import os
 import sys
 
 from absl import app
+from absl import flags
 
 # What a program returns when it refuses its input.
 BAD_INPUT_EXIT_CODE = 1
@@ -31,6 +33,21 @@ def run(main):
             return BAD_INPUT_EXIT_CODE
 
     app.run(guarded)
+
+
+def from_flags(dataclass: type, **told):
+    """Makes a dataclass of flags.
+
+    Args:
+        dataclass: Its class.
+        **told: The fields that are no flags.
+
+    Returns:
+        One whose other fields are the values of the flags of their names.
+    """
+    names = {field.name for field in dataclasses.fields(dataclass)}
+    values = {name: flags.FLAGS[name].value for name in names - told.keys()}
+    return dataclass(**told, **values)
 
 
 def require(**values):

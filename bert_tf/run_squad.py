@@ -39,6 +39,7 @@ from bert_tf.tasks import starting_point
 from bert_tf.tasks import tuning
 from bert_tf.tasks.squad_windows import WindowMaker
 from bert_tf.tasks.squad_windows import WindowSource
+from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
 
 fine_tuning_flags.set_defaults(max_seq_length=384)
@@ -197,7 +198,7 @@ def main(argv):
         step = (
             results["global_step"]
             if results
-            else fine_tuning.trained_steps(folder)
+            else checkpointing.trained_steps(folder)
         )
         results = _evaluate(task, examples["predict"], answers)
         results["global_step"] = step

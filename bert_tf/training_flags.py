@@ -3,6 +3,7 @@
 Imported by programs alone: importing it defines the flags.
 """
 
+import tensorflow as tf
 from absl import flags
 
 from bert_tf.training import strategy as strategies
@@ -50,7 +51,7 @@ _MIXED_PRECISION = flags.DEFINE_enum(
 )
 
 
-def make_strategy():
+def make_strategy() -> tf.distribute.Strategy:
     """Returns the strategy that the flags ask for.
 
     Raises:
@@ -79,6 +80,6 @@ def make_strategy():
     )
 
 
-def dtype_policy(strategy):
+def dtype_policy(strategy: tf.distribute.Strategy) -> str:
     """Returns the name of the Keras dtype policy that the flags ask for."""
     return strategies.dtype_policy(_MIXED_PRECISION.value, strategy)

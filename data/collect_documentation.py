@@ -29,7 +29,7 @@ from absl import flags
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.pretraining.sentences import split_sentences
+from bert_tf.pretraining.sources.sentences import split_sentences
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where the files go.")
 LIBRARIES = ("python", "numpy", "keras", "tensorflow")

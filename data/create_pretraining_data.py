@@ -20,15 +20,17 @@ from absl import flags
 from tqdm import tqdm
 
 from bert_tf import program
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import documents
-from bert_tf.pretraining import record_set
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining import stages
-from bert_tf.pretraining import tfds_text
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.objectives.table import OBJECTIVES
+from bert_tf.pretraining.records import record_set
+from bert_tf.pretraining.settings import MASKING_MODES
+from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources import tfds_text
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import load_vocabulary
 
+# Those without a name here go into the settings as they are.
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
@@ -36,15 +38,15 @@ _INPUT_FILE = flags.DEFINE_string(
 )
 _INPUT_FORMAT = flags.DEFINE_enum(
     "input_format",
-    "sentences",
-    documents.FORMATS,
+    Settings.input_format,
+    text_files.FORMATS,
     "sentences: one a line, a blank line between documents. text: a paragraph "
     "a line, a blank line between documents. jsonl: an object a line. "
     "wikiextractor: what WikiExtractor writes.",
 )
 _TEXT_FIELD = flags.DEFINE_string(
     "text_field",
-    "text",
+    Settings.text_field,
     "The field that holds the text, for jsonl and TensorFlow Datasets.",
 )
 _TFDS_NAME = flags.DEFINE_string(
@@ -76,54 +78,64 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
     "Lower-case the text and drop accents: True for an uncased vocabulary, "
     "False for a cased one.",
 )
-_DO_WHOLE_WORD_MASK = flags.DEFINE_bool(
-    "do_whole_word_mask", False, "Mask all pieces of a word together."
+flags.DEFINE_bool(
+    "do_whole_word_mask",
+    Settings.do_whole_word_mask,
+    "Mask all pieces of a word together.",
 )
-_DO_SPAN_MASK = flags.DEFINE_bool(
+flags.DEFINE_bool(
     "do_span_mask",
-    False,
+    Settings.do_span_mask,
     "Mask spans of whole words, of geometric lengths (SpanBERT).",
 )
 _OBJECTIVE = flags.DEFINE_enum(
     "objective",
-    "next_sentence",
-    sentence_pairs.OBJECTIVES,
+    Settings.objective,
+    OBJECTIVES,
     "next_sentence: the second segment follows the first, or is a random one. "
     "sentence_order: two segments in a row, or swapped (ALBERT). "
     "full_sentences: one segment of sentences in a row, no label (RoBERTa).",
 )
 _MASKING = flags.DEFINE_enum(
     "masking",
-    "static",
-    stages.MASKING_MODES,
+    Settings.masking_mode,
+    MASKING_MODES,
     "static: the masks are in the records. dynamic: they are chosen anew in "
     "each epoch by the program that reads the records.",
 )
-_MAX_SEQ_LENGTH = flags.DEFINE_integer(
-    "max_seq_length", 128, "Tokens of an example, special ones counted."
+flags.DEFINE_integer(
+    "max_seq_length",
+    Settings.max_seq_length,
+    "Tokens of an example, special ones counted.",
 )
-_MAX_PREDICTIONS_PER_SEQ = flags.DEFINE_integer(
-    "max_predictions_per_seq", 20, "Most masked tokens of an example."
+flags.DEFINE_integer(
+    "max_predictions_per_seq",
+    Settings.max_predictions_per_seq,
+    "Most masked tokens of an example.",
 )
-_MAX_SEQUENCES_PER_ROW = flags.DEFINE_integer(
+flags.DEFINE_integer(
     "max_sequences_per_row",
-    1,
+    Settings.max_sequences_per_row,
     "Most examples in a record. From 2 on short ones share a row of "
     "max_seq_length tokens, with attention kept apart and positions "
     "restarted, as long as their masks fit into max_predictions_per_seq.",
 )
-_RANDOM_SEED = flags.DEFINE_integer(
-    "random_seed", 12345, "Seed of all random choices."
+flags.DEFINE_integer(
+    "random_seed", Settings.random_seed, "Seed of all random choices."
 )
-_DUPE_FACTOR = flags.DEFINE_integer(
-    "dupe_factor", 10, "Passes over the text, each paired and masked anew."
+flags.DEFINE_integer(
+    "dupe_factor",
+    Settings.dupe_factor,
+    "Passes over the text, each paired and masked anew.",
 )
-_MASKED_LM_PROB = flags.DEFINE_float(
-    "masked_lm_prob", 0.15, "Share of an example's tokens that is masked."
+flags.DEFINE_float(
+    "masked_lm_prob",
+    Settings.masked_lm_prob,
+    "Share of an example's tokens that is masked.",
 )
-_SHORT_SEQ_PROB = flags.DEFINE_float(
+flags.DEFINE_float(
     "short_seq_prob",
-    0.1,
+    Settings.short_seq_prob,
     "Share of documents that are cut into pairs of a shorter length.",
 )
 _MAX_BAD_LINES = flags.DEFINE_integer(
@@ -162,12 +174,6 @@ _BEAM_OPTION = flags.DEFINE_multi_string(
     "An option of the Beam pipeline, as name=value; give it once for each.",
 )
 
-# What the label 1 says.
-_LABEL = {
-    "next_sentence": "random next",
-    "sentence_order": "swapped",
-    "full_sentences": "labelled",
-}
 # What the progress bar counts, by the builder's stage.
 _UNITS = {"read": "B", "pair": " blocks", "write": " examples"}
 
@@ -178,20 +184,10 @@ def main(argv):
         output_file=_OUTPUT_FILE.value, vocab_file=_VOCAB_FILE.value
     )
     source = _source()
-    settings = stages.Settings(
-        max_seq_length=_MAX_SEQ_LENGTH.value,
-        max_predictions_per_seq=_MAX_PREDICTIONS_PER_SEQ.value,
-        random_seed=_RANDOM_SEED.value,
-        dupe_factor=_DUPE_FACTOR.value,
-        masked_lm_prob=_MASKED_LM_PROB.value,
-        short_seq_prob=_SHORT_SEQ_PROB.value,
-        do_whole_word_mask=_DO_WHOLE_WORD_MASK.value,
+    settings = program.from_flags(
+        Settings,
         input_format="tfds" if _TFDS_NAME.value else _INPUT_FORMAT.value,
-        text_field=_TEXT_FIELD.value,
-        objective=_OBJECTIVE.value,
         masking_mode=_MASKING.value,
-        do_span_mask=_DO_SPAN_MASK.value,
-        max_sequences_per_row=_MAX_SEQUENCES_PER_ROW.value,
     )
     tokenizer = WordpieceTokenizer(
         load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
@@ -214,7 +210,7 @@ def main(argv):
 
     start = time.monotonic()
     try:
-        counts = builder.build(
+        counts = run_local.build(
             source,
             _OUTPUT_FILE.value,
             tokenizer,
@@ -239,14 +235,14 @@ def _run_pipeline(source, tokenizer, settings):
         )
     try:
         # Only who uses it must have it.
-        from bert_tf.pretraining import beam
+        from bert_tf.pretraining import run_beam
     except ImportError as error:
         raise ValueError(
             "`beam_runner` needs Apache Beam: pip install 'bert_tf[beam]' "
             f"({error})."
         ) from error
     options = [f"--{option}" for option in _BEAM_OPTION.value]
-    counts = beam.build(
+    counts = run_beam.build(
         source,
         _OUTPUT_FILE.value,
         tokenizer,
@@ -279,6 +275,7 @@ def _source():
 
 def _print_table(counts, seconds):
     mean_length = counts.example_tokens / counts.examples
+    *_, label = "labelled", *OBJECTIVES[_OBJECTIVE.value].label_meanings
     for name, value in (
         ("documents", f"{counts.documents:,}"),
         ("sentences", f"{counts.sentences:,}"),
@@ -288,10 +285,7 @@ def _print_table(counts, seconds):
         ("mean length", f"{mean_length:.1f}"),
         ("padding", f"{counts.padding:.1%}"),
         ("  unpacked", f"{counts.unpacked_padding:.1%}"),
-        (
-            _LABEL[_OBJECTIVE.value],
-            f"{counts.random_pairs / counts.examples:.1%}",
-        ),
+        (label, f"{counts.random_pairs / counts.examples:.1%}"),
         ("masked", f"{counts.predictions / counts.example_tokens:.1%}"),
         ("seconds", f"{seconds:.1f}"),
         ("examples/s", f"{counts.examples / seconds:,.0f}"),

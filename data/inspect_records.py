@@ -17,9 +17,9 @@ from absl import flags
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf import program
-from bert_tf.pretraining import inspection
-from bert_tf.pretraining import inspection_page
-from bert_tf.pretraining import record_rules
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import inspection_page
+from bert_tf.pretraining.records import record_rules
 from bert_tf.text.vocabulary import load_vocabulary
 
 _INPUT_FILE = flags.DEFINE_string(

@@ -23,6 +23,8 @@ from bert_tf.tasks.tsv import Examples
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import checkpointing
+from bert_tf.training import evaluation
 from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
@@ -227,8 +229,8 @@ def test_stopped_and_resumed_fit_equals_an_unbroken_one(tmp_path):
         resumed, COLOUR.objective(), source, make_config(9), one_device()
     )
     assert_equal_weights(unbroken, resumed)
-    assert fine_tuning.trained_steps(tmp_path / "stopped") == 9
-    assert fine_tuning.trained_steps(tmp_path) == 0
+    assert checkpointing.trained_steps(tmp_path / "stopped") == 9
+    assert checkpointing.trained_steps(tmp_path) == 0
 
 
 def test_loss_that_is_not_finite_stops_the_run(tmp_path):
@@ -237,7 +239,7 @@ def test_loss_that_is_not_finite_stops_the_run(tmp_path):
     state = make_state(WARMTH, tmp_path, one_device())
     with pytest.raises(health.NotFiniteError, match="in steps 0 to 3"):
         fine_tuning.fit(state, WARMTH, source, make_config(4), one_device())
-    assert fine_tuning.trained_steps(tmp_path) == 0
+    assert checkpointing.trained_steps(tmp_path) == 0
 
 
 def test_every_epoch_has_every_example_once_in_its_own_order():
@@ -350,7 +352,7 @@ def test_results_of_an_evaluation():
 
 def test_result_and_prediction_files(tmp_path):
     path = tmp_path / "results.txt"
-    fine_tuning.write_results(path, {"loss": 0.5, "global_step": 7})
+    evaluation.write_results(path, {"loss": 0.5, "global_step": 7})
     assert path.read_text() == "global_step = 7\nloss = 0.5\n"
     logits = np.log(np.float32([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]]))
     fine_tuning.write_predictions(path, COLOUR, logits)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_tf.pretraining import records
+from bert_tf.pretraining.records import tfrecord
 
 
 def test_broken_records_are_told(tmp_path, run_program):
@@ -19,7 +19,7 @@ def test_broken_records_are_told(tmp_path, run_program):
         "masked_lm_weights": np.array([[1, 0]] * 3, np.float32),
         "next_sentence_labels": np.array([[1], [0], [1]]),
     }
-    records.write(str(tmp_path / "x.tfrecord"), [records.serialize(examples)])
+    tfrecord.write(str(tmp_path / "x.tfrecord"), [tfrecord.serialize(examples)])
     process = run_program(
         "bert_tf.data.inspect_records",
         f"--input_file={tmp_path}/x.tfrecord",

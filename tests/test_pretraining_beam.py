@@ -4,16 +4,16 @@ Needs apache-beam beside TensorFlow, in an environment of its own.
 """
 
 import pytest
-from test_pretraining_builder import VOCABULARY
-from test_pretraining_builder import contents
-from test_pretraining_builder import make_documents
-from test_pretraining_builder import write_text
+from test_pretraining_run_local import VOCABULARY
+from test_pretraining_run_local import contents
+from test_pretraining_run_local import make_documents
+from test_pretraining_run_local import write_text
 
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import documents
-from bert_tf.pretraining import record_set
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining import stages
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.records import record_set
+from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import text_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 pytest.importorskip("apache_beam")
@@ -22,7 +22,7 @@ from apache_beam.runners.runner import PipelineResult  # noqa: E402
 from apache_beam.runners.runner import PipelineRunner  # noqa: E402
 from apache_beam.runners.runner import PipelineState  # noqa: E402
 
-from bert_tf.pretraining import beam  # noqa: E402
+from bert_tf.pretraining import run_beam  # noqa: E402
 
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore")]
 
@@ -36,11 +36,11 @@ PROCESSES = [
 
 @pytest.fixture
 def small(monkeypatch):
-    """Many parts, blocks and segments of a small input."""
-    monkeypatch.setattr(documents, "PART_BYTES", 700)
-    monkeypatch.setattr(sentence_pairs, "BLOCK_TOKENS", 1500)
-    monkeypatch.setattr(sentence_pairs.num_blocks, "__defaults__", (1500,))
-    monkeypatch.setattr(record_set, "SEGMENT_SIZE", 50)
+    """Many parts, blocks and ranges of a small input."""
+    monkeypatch.setattr(text_files, "PART_BYTES", 700)
+    monkeypatch.setattr(blocks, "BLOCK_TOKENS", 1500)
+    monkeypatch.setattr(blocks.num_blocks, "__defaults__", (1500,))
+    monkeypatch.setattr(record_set, "RANGE_SIZE", 50)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_files_are_the_local_builders(
     with open(last, "ab") as stream:
         stream.write(b"\n\xff\n")
     tokenizer = WordpieceTokenizer(VOCABULARY)
-    settings = stages.Settings(
+    settings = Settings(
         **{"max_seq_length": 37, "max_predictions_per_seq": 5, "dupe_factor": 3}
         | changes
     )
@@ -70,7 +70,7 @@ def test_files_are_the_local_builders(
     def path(name):
         return f"{tmp_path}/{name}/x@{num_shards}"
 
-    counts = builder.build(
+    counts = run_local.build(
         arguments[0], path("local"), *arguments[1:], max_bad_lines=1
     )
     assert counts.tokens > 2 * 1500
@@ -79,7 +79,7 @@ def test_files_are_the_local_builders(
     # A folder of the user's: what is in it stays.
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter").write_text("mine")
-    found = beam.build(
+    found = run_beam.build(
         arguments[0],
         path("beam"),
         *arguments[1:],
@@ -133,11 +133,11 @@ def test_folder_of_a_job_that_may_run_stays(tmp_path, caplog, options, error):
     text = write_text(tmp_path / "a.txt", make_documents(2, seed=4))
 
     def build():
-        return beam.build(
+        return run_beam.build(
             text,
             f"{tmp_path}/out/x",
             WordpieceTokenizer(VOCABULARY),
-            stages.Settings(max_seq_length=37),
+            Settings(max_seq_length=37),
             options,
         )
 
@@ -152,11 +152,11 @@ def test_folder_of_a_job_that_may_run_stays(tmp_path, caplog, options, error):
 
 def test_errors_and_unknown_options(tmp_path):
     tokenizer = WordpieceTokenizer(VOCABULARY)
-    settings = stages.Settings(max_seq_length=37)
+    settings = Settings(max_seq_length=37)
     text = write_text(tmp_path / "a.txt", make_documents(2, seed=4))
 
     def build(*options):
-        beam.build(text, f"{tmp_path}/out/x", tokenizer, settings, options)
+        run_beam.build(text, f"{tmp_path}/out/x", tokenizer, settings, options)
 
     with pytest.raises(ValueError, match="`beam_option` must .*: no_such"):
         build("--no_such=1")

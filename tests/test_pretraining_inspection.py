@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.pretraining import inspection
-from bert_tf.pretraining import record_rules
-from bert_tf.pretraining import records
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import record_rules
+from bert_tf.pretraining.records import tfrecord
 from bert_tf.text.masking import Rules
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -192,7 +192,7 @@ def test_totals_and_table_of_a_row(packed):
 
 def test_records_are_read_back(examples, tmp_path):
     path = str(tmp_path / "x.tfrecord")
-    records.write(path, [records.serialize(examples) * 3])
+    tfrecord.write(path, [tfrecord.serialize(examples) * 3])
     (batch,) = inspection.read([path])
     for name, values in examples.items():
         np.testing.assert_array_equal(batch[name], np.repeat(values, 3, 0))
@@ -208,7 +208,7 @@ def test_records_are_read_back(examples, tmp_path):
 )
 def test_other_records_are_refused(data, reason, tmp_path):
     path = str(tmp_path / "x.tfrecord")
-    records.write(path, [data])
+    tfrecord.write(path, [data])
     with pytest.raises(ValueError, match=reason) as caught:
         list(inspection.read([path]))
     assert path in str(caught.value)
@@ -220,8 +220,8 @@ def test_record_of_another_length_is_refused(examples, tmp_path):
         name: np.pad(examples[name], [(0, 0), (0, 3)])
         for name in ("input_ids", "input_mask", "segment_ids")
     }
-    records.write(
-        path, [records.serialize(examples) + records.serialize(longer)]
+    tfrecord.write(
+        path, [tfrecord.serialize(examples) + tfrecord.serialize(longer)]
     )
     with pytest.raises(ValueError, match=r"x.tfrecord: Name.*\b13\b.*\[10\]$"):
         list(inspection.read([path]))
@@ -229,7 +229,7 @@ def test_record_of_another_length_is_refused(examples, tmp_path):
 
 def test_cut_file_is_refused(examples, tmp_path):
     path = tmp_path / "x.tfrecord"
-    records.write(str(path), [records.serialize(examples) * 3])
+    tfrecord.write(str(path), [tfrecord.serialize(examples) * 3])
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(ValueError, match="x.tfrecord: truncated record"):
         list(inspection.read([str(path)]))
@@ -253,7 +253,7 @@ def test_file_that_is_cut_in_a_header_is_refused(examples, tmp_path, num_bytes):
 
 def test_dtype_of_tensors_is_the_records(examples, tmp_path):
     path = str(tmp_path / "x.tfrecord")
-    records.write(path, [records.serialize(examples)])
+    tfrecord.write(path, [tfrecord.serialize(examples)])
     (batch,) = inspection.read([path])
     assert batch["input_ids"].dtype == tf.int64.as_numpy_dtype
     assert batch["masked_lm_weights"].dtype == np.float32

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from bert_tf.pretraining import inspection_page
+from bert_tf.pretraining.records import inspection_page
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(

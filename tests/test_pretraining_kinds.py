@@ -12,8 +12,8 @@ import reference_training as reference
 from bert_tf.input import pretraining
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import stages
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.settings import Settings
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.training import evaluation
 from bert_tf.training import loop
@@ -70,7 +70,7 @@ def weights_of(state):
 def test_a_resumed_run_on_records_of_a_kind_equals_an_unbroken_one(
     tmp_path, text, kind
 ):
-    settings = stages.Settings(
+    settings = Settings(
         max_seq_length=15,
         max_predictions_per_seq=3,
         dupe_factor=1,
@@ -78,7 +78,7 @@ def test_a_resumed_run_on_records_of_a_kind_equals_an_unbroken_one(
         **KINDS[kind],
     )
     records = str(tmp_path / "a.tfrecord")
-    counts = builder.build(
+    counts = run_local.build(
         text,
         records,
         WordpieceTokenizer(reference.vocabulary(), fast=True),

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import full_sentences
-from bert_tf.pretraining import inspection
-from bert_tf.pretraining import record_rules
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining import stages
-from bert_tf.pretraining.corpus import Corpus
-from bert_tf.pretraining.sentence_pairs import PairSettings
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.corpus.blocks import Corpus
+from bert_tf.pretraining.objectives import full_sentences
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.objectives.table import OBJECTIVES
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import record_rules
+from bert_tf.pretraining.settings import Settings
 from bert_tf.text import dynamic_masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
@@ -42,21 +42,21 @@ def test_ordered_pairs_are_neighbours_and_half_are_swapped(monkeypatch):
         sentence_pairs, "_truncated", lambda pairs, keys, settings: {}
     )
     corpus = make_corpus(60, seed=1)
-    settings = PairSettings(
+    settings = Settings(
         max_seq_length=33,
         short_seq_prob=0.3,
         dupe_factor=4,
         objective="sentence_order",
     )
-    pairs = sentence_pairs.make_pairs(corpus, settings)
+    _, pairs = OBJECTIVES["sentence_order"].cut(corpus, settings, SEP)
     a, b = pairs.a_start, pairs.b_start
-    first = np.where(pairs.is_random, b, a)
-    middle = np.where(pairs.is_random, a, b)
-    length_of_first = np.where(pairs.is_random, pairs.b_length, pairs.a_length)
+    first = np.where(pairs.label, b, a)
+    middle = np.where(pairs.label, a, b)
+    length_of_first = np.where(pairs.label, pairs.b_length, pairs.a_length)
     np.testing.assert_array_equal(first + length_of_first, middle)
     last = first + pairs.a_length + pairs.b_length
     assert np.isin([first, middle, last], corpus.sentence_starts).all()
-    assert 0.4 < pairs.is_random.mean() < 0.6
+    assert 0.4 < pairs.label.mean() < 0.6
     # Each pass goes through every document with two sentences, once.
     edges = corpus.sentence_starts[corpus.document_starts]
     has_order = np.diff(corpus.document_starts) > 1
@@ -78,7 +78,7 @@ def test_full_sentences_follow_the_rules():
     assert sorted(arranged.tokens[is_token]) == corpus.tokens.tolist()
     assert (~is_token).sum() == 22
     assert arranged.document_keys.tolist() != corpus.document_keys.tolist()
-    settings = PairSettings(
+    settings = Settings(
         max_seq_length=length, short_seq_prob=0.0, dupe_factor=3
     )
     pairs = full_sentences.make_sequences(arranged, settings)
@@ -108,7 +108,7 @@ def test_full_sentences_follow_the_rules():
             assert SEP not in (text[0], text[-1])
     assert boundaries[0] == boundaries[1]
     shorter = full_sentences.make_sequences(
-        arranged, PairSettings(max_seq_length=length, short_seq_prob=0.3)
+        arranged, Settings(max_seq_length=length, short_seq_prob=0.3)
     )
     starts_of = [
         set(shorter.a_start[shorter.pass_number == number].tolist())
@@ -133,10 +133,10 @@ def text(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("objective", sentence_pairs.OBJECTIVES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("masking_mode", ["static", "dynamic"])
 def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
-    settings = stages.Settings(
+    settings = Settings(
         max_seq_length=27,
         max_predictions_per_seq=6,
         dupe_factor=2,
@@ -145,14 +145,19 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
         do_span_mask=True,
     )
     out = str(tmp_path / "x")
-    counts = builder.build(
+    counts = run_local.build(
         str(text), out, WordpieceTokenizer(VOCABULARY), settings
     )
     (found,) = inspection.read([out])
     checks = record_rules.check(found, VOCABULARY, settings.masking)
     for rule, holds in checks.items():
         assert holds.all(), rule
-    assert ("next_sentence_labels" in found) == (objective != "full_sentences")
+    meanings = OBJECTIVES[objective].label_meanings
+    assert bool(meanings) == (objective != "full_sentences")
+    assert ("next_sentence_labels" in found) == bool(meanings)
+    if meanings:
+        values = np.unique(found["next_sentence_labels"])
+        assert values.tolist() == list(range(len(meanings)))
     assert ("masked_lm_ids" in found) == (masking_mode == "static")
     assert counts.example_tokens == found["input_mask"].sum()
     assert (counts.predictions > 0) == (masking_mode == "static")
@@ -181,11 +186,11 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
 def test_sentence_order_needs_two_sentences(tmp_path):
     (tmp_path / "a.txt").write_text("a b\n\nc d\n")
     with pytest.raises(ValueError, match="has two sentences"):
-        builder.build(
+        run_local.build(
             f"{tmp_path}/a.txt",
             f"{tmp_path}/x",
             WordpieceTokenizer(VOCABULARY),
-            stages.Settings(objective="sentence_order"),
+            Settings(objective="sentence_order"),
         )
 
 
@@ -200,4 +205,4 @@ def test_sentence_order_needs_two_sentences(tmp_path):
 )
 def test_bad_settings(fields):
     with pytest.raises(ValueError, match="Received: "):
-        stages.Settings(**fields)
+        Settings(**fields)

@@ -2,18 +2,19 @@
 
 import numpy as np
 import pytest
-from test_pretraining_builder import VOCABULARY
-from test_pretraining_builder import contents
-from test_pretraining_builder import make_documents
-from test_pretraining_builder import make_small
-from test_pretraining_builder import read_all
-from test_pretraining_builder import write_text
+from test_pretraining_run_local import VOCABULARY
+from test_pretraining_run_local import contents
+from test_pretraining_run_local import make_documents
+from test_pretraining_run_local import make_small
+from test_pretraining_run_local import read_all
+from test_pretraining_run_local import write_text
 
 from bert_tf import manifest as manifests
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import record_rules
-from bert_tf.pretraining import row_packing
-from bert_tf.pretraining import stages
+from bert_tf.pretraining import plan
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.records import record_rules
+from bert_tf.pretraining.records import row_packing
+from bert_tf.pretraining.settings import Settings
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 
@@ -162,7 +163,7 @@ def tokenizer():
 
 
 def settings(**changes):
-    return stages.Settings(
+    return Settings(
         **{
             "max_seq_length": 43,
             "max_predictions_per_seq": 7,
@@ -177,10 +178,10 @@ def test_rows_hold_the_examples_of_unpacked_records(
     tmp_path, tokenizer, monkeypatch
 ):
     text = write_text(tmp_path / "a.txt", make_documents(50, seed=11))
-    make_small(monkeypatch, segment_size=150)
+    make_small(monkeypatch, range_size=150)
     single, packed = f"{tmp_path}/single", f"{tmp_path}/packed"
-    one = builder.build(text, single, tokenizer, settings())
-    rows = builder.build(
+    one = run_local.build(text, single, tokenizer, settings())
+    rows = run_local.build(
         text, packed, tokenizer, settings(max_sequences_per_row=4)
     )
     found = read_all(packed)
@@ -202,11 +203,11 @@ def test_rows_hold_the_examples_of_unpacked_records(
 
 def test_batches_change_no_row(tmp_path, tokenizer, monkeypatch):
     text = write_text(tmp_path / "a.txt", make_documents(40, seed=12))
-    make_small(monkeypatch, segment_size=150)
+    make_small(monkeypatch, range_size=150)
 
     def build(name):
         path = f"{tmp_path}/{name}/x@2"
-        builder.build(
+        run_local.build(
             text,
             path,
             tokenizer,
@@ -215,7 +216,7 @@ def test_batches_change_no_row(tmp_path, tokenizer, monkeypatch):
         return contents(tmp_path / name)
 
     one = build("one")
-    monkeypatch.setattr(stages, "_BATCH_SIZE", 13)
+    monkeypatch.setattr(plan, "_BATCH_SIZE", 13)
     assert build("batches") == one
 
 
@@ -228,7 +229,7 @@ def test_batches_change_no_row(tmp_path, tokenizer, monkeypatch):
 )
 def test_rows_without_masks_or_labels(tmp_path, tokenizer, changes, missing):
     text = write_text(tmp_path / "a.txt", make_documents(20, seed=13))
-    builder.build(
+    run_local.build(
         text,
         f"{tmp_path}/x",
         tokenizer,

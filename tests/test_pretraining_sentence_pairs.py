@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import reference_pretraining as reference
 
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining.corpus import Corpus
-from bert_tf.pretraining.sentence_pairs import PairSettings
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.corpus.blocks import Corpus
+from bert_tf.pretraining.objectives import next_sentence
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.settings import Settings
 
 
 def make_corpus(num_documents, seed, max_sentences=12, max_tokens=15):
@@ -27,7 +29,8 @@ def make_corpus(num_documents, seed, max_sentences=12, max_tokens=15):
 
 
 def all_pairs(corpus, settings):
-    return sentence_pairs.make_pairs(corpus, settings)
+    _, pairs = next_sentence.OBJECTIVE.cut(corpus, settings, None)
+    return pairs
 
 
 def rows_of(pairs):
@@ -42,7 +45,7 @@ def rows_of(pairs):
             "a_length",
             "b_start",
             "b_length",
-            "is_random",
+            "label",
             "order",
             "seeds",
         )
@@ -56,9 +59,7 @@ def test_every_pair_follows_the_rules(monkeypatch):
         sentence_pairs, "_truncated", lambda pairs, keys, settings: {}
     )
     corpus = make_corpus(37, seed=1)
-    settings = PairSettings(
-        max_seq_length=33, short_seq_prob=0.0, dupe_factor=3
-    )
+    settings = Settings(max_seq_length=33, short_seq_prob=0.0, dupe_factor=3)
     starts = corpus.sentence_starts.tolist()
     bounds = corpus.document_starts.tolist()
     document_of = np.repeat(np.arange(37), np.diff(bounds)).tolist()
@@ -101,7 +102,7 @@ def test_every_pair_follows_the_rules(monkeypatch):
 
 @pytest.mark.parametrize("room", [2, 7, 30])
 def test_truncation_leaves_what_dropping_one_by_one_leaves(room):
-    settings = PairSettings(max_seq_length=room + 3)
+    settings = Settings(max_seq_length=room + 3)
     lengths = [(a, b) for a in range(1, 50) for b in range(1, 50)]
     a_length, b_length = np.array(lengths).T
     zero = np.zeros(len(lengths), np.int64)
@@ -135,7 +136,7 @@ def test_truncation_drops_at_front_and_end_with_equal_chances():
         "ordinal": np.arange(num_pairs),
     }
     kept = sentence_pairs._truncated(
-        pairs, 0 * count, PairSettings(max_seq_length=13)
+        pairs, 0 * count, Settings(max_seq_length=13)
     )
     assert (kept["a_length"] == 9).all()
     # A binomial: its mean, and its variance.
@@ -149,7 +150,7 @@ def test_truncation_drops_at_front_and_end_with_equal_chances():
 
 def test_segments_stay_within_their_document_and_fit():
     corpus = make_corpus(50, seed=2, max_tokens=40)
-    pairs = all_pairs(corpus, PairSettings(max_seq_length=24, dupe_factor=4))
+    pairs = all_pairs(corpus, Settings(max_seq_length=24, dupe_factor=4))
     assert (pairs.a_length >= 1).all()
     assert (pairs.b_length >= 1).all()
     assert (pairs.a_length + pairs.b_length <= 21).all()
@@ -164,59 +165,58 @@ def test_segments_stay_within_their_document_and_fit():
     np.testing.assert_array_equal(document_at(a_end), pairs.document)
     of_b = document_at(pairs.b_start)
     np.testing.assert_array_equal(document_at(b_end), of_b)
-    np.testing.assert_array_equal(of_b != pairs.document, pairs.is_random)
+    np.testing.assert_array_equal(of_b != pairs.document, pairs.label)
 
 
 def test_one_document_is_its_own_random_next_sentence():
     corpus = make_corpus(1, seed=3, max_sentences=200)
-    pairs = all_pairs(corpus, PairSettings(max_seq_length=40))
-    assert 0.3 < pairs.is_random.mean() < 0.7
+    pairs = all_pairs(corpus, Settings(max_seq_length=40))
+    assert 0.3 < pairs.label.mean() < 0.7
     assert (pairs.document == 0).all()
 
 
 def test_no_document_makes_no_pair():
-    pairs = all_pairs(make_corpus(0, seed=3), PairSettings())
+    pairs = all_pairs(make_corpus(0, seed=3), Settings())
     assert len(pairs.shuffled()) == 0
 
 
 def test_blocks_are_a_hash_of_the_key_and_small_corpora_are_one():
-    assert sentence_pairs.num_blocks(3, block_tokens=10) == 1
-    assert sentence_pairs.num_blocks(39, block_tokens=10) == 4
-    assert sentence_pairs.block_range(0, 1) == (0, 1 << 32)
-    ranges = [sentence_pairs.block_range(block, 7) for block in range(7)]
+    assert blocks.num_blocks(3, block_tokens=10) == 1
+    assert blocks.num_blocks(39, block_tokens=10) == 4
+    assert blocks.block_range(0, 1) == (0, 1 << 32)
+    ranges = [blocks.block_range(block, 7) for block in range(7)]
     assert ranges[0][0] == 0
     assert ranges[-1][1] == 1 << 32
     assert all(a[1] == b[0] for a, b in zip(ranges, ranges[1:]))
     keys = np.arange(3000, dtype=np.uint64) << np.uint64(20)
-    bits = sentence_pairs.block_bits(keys)
+    assert [blocks.block_of(a, 7) for a, _ in ranges] == list(range(7))
+    bits = blocks.block_bits(keys)
     counts = [((bits >= a) & (bits < b)).sum() for a, b in ranges]
     assert sum(counts) == 3000
     assert min(counts) > 340
     assert max(counts) < 520
-    np.testing.assert_array_equal(
-        sentence_pairs.block_bits(keys[1500:]), bits[1500:]
-    )
+    np.testing.assert_array_equal(blocks.block_bits(keys[1500:]), bits[1500:])
 
 
 def test_same_seed_same_pairs_other_seed_others():
     corpus = make_corpus(20, seed=5)
-    first = rows_of(all_pairs(corpus, PairSettings(random_seed=7)))
-    assert rows_of(all_pairs(corpus, PairSettings(random_seed=7))) == first
-    other = rows_of(all_pairs(corpus, PairSettings(random_seed=8)))
+    first = rows_of(all_pairs(corpus, Settings(random_seed=7)))
+    assert rows_of(all_pairs(corpus, Settings(random_seed=7))) == first
+    other = rows_of(all_pairs(corpus, Settings(random_seed=8)))
     assert not {row[-2] for row in first} & {row[-2] for row in other}
 
 
 def test_a_pass_does_not_depend_on_the_number_of_passes():
     corpus = make_corpus(20, seed=6)
-    few = rows_of(all_pairs(corpus, PairSettings(dupe_factor=2)))
-    many = rows_of(all_pairs(corpus, PairSettings(dupe_factor=5)))
+    few = rows_of(all_pairs(corpus, Settings(dupe_factor=2)))
+    many = rows_of(all_pairs(corpus, Settings(dupe_factor=5)))
     assert [row for row in many if row[1] < 2] == few
     passes = [[row[3:9] for row in many if row[1] == n] for n in range(5)]
     assert passes[0] != passes[1]
 
 
 def test_shuffled_is_sorted_by_order():
-    pairs = all_pairs(make_corpus(20, seed=7), PairSettings()).shuffled()
+    pairs = all_pairs(make_corpus(20, seed=7), Settings()).shuffled()
     assert (np.diff(pairs.order.astype(object)) > 0).all()
     # Neighbours are of different documents, mostly.
     assert (np.diff(pairs.document) != 0).mean() > 0.8
@@ -235,4 +235,4 @@ def test_shuffled_is_sorted_by_order():
 )
 def test_bad_settings_name_the_field(field, value):
     with pytest.raises(ValueError, match=f"`{field}`.*{field}={value}"):
-        PairSettings(**{field: value})
+        Settings(**{field: value})

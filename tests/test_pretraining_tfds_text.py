@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 import tensorflow as tf
-from test_pretraining_builder import VOCABULARY
+from test_pretraining_run_local import VOCABULARY
 
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import documents
-from bert_tf.pretraining import stages
-from bert_tf.pretraining import tfds_text
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources import tfds_text
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -68,7 +68,7 @@ def test_examples_are_documents_whatever_the_parts(data_dir, monkeypatch):
         " ".join(text.split()) for text in TEXTS
     ]
     assert list(whole.values())[2] == (["A b c.", "C f.", "D e f, g.", "a. a."])
-    monkeypatch.setattr(documents, "PART_BYTES", 200)
+    monkeypatch.setattr(text_files, "PART_BYTES", 200)
     # As another process gets it.
     source = pickle.loads(pickle.dumps(source))
     parts = source.parts()
@@ -94,7 +94,7 @@ def test_parts_of_splits(data_dir):
 
 
 def test_long_text_is_cut(data_dir, monkeypatch):
-    monkeypatch.setattr(documents, "MAX_DOCUMENT_BYTES", 8)
+    monkeypatch.setattr(text_files, "MAX_DOCUMENT_BYTES", 8)
     source = tfds_text.TfdsText(
         name="letters", data_dir=data_dir, split="train[:2]"
     )
@@ -119,18 +119,16 @@ def test_examples_that_are_not_utf_8_are_left_out(data_dir, monkeypatch):
 
 
 def test_records_of_a_set(data_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "PART_BYTES", 300)
+    monkeypatch.setattr(text_files, "PART_BYTES", 300)
     tokenizer = WordpieceTokenizer(VOCABULARY)
-    settings = stages.Settings(
-        max_seq_length=23, dupe_factor=2, input_format="tfds"
-    )
+    settings = Settings(max_seq_length=23, dupe_factor=2, input_format="tfds")
 
     def build(name, split="train"):
         source = tfds_text.TfdsText(
             name="letters", data_dir=data_dir, split=split
         )
         path = f"{tmp_path}/{name}/x"
-        return builder.build(source, path, tokenizer, settings)
+        return run_local.build(source, path, tokenizer, settings)
 
     counts = build("one")
     assert counts.documents == 17
@@ -142,10 +140,10 @@ def test_records_of_a_set(data_dir, tmp_path, monkeypatch):
 
     # What was done of one split is not gone on with for another.
     with monkeypatch.context() as patch:
-        patch.setattr(builder, "_run_stages", lambda *given: 1 / 0)
+        patch.setattr(run_local, "_run_stages", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build("two")
-    monkeypatch.setattr(documents, "PART_BYTES", 10**6)
+    monkeypatch.setattr(text_files, "PART_BYTES", 10**6)
     assert build("two", "train[:5]").documents == 5
     # Other parts, and a run that was stopped: the same bytes.
     assert build("two") == counts

@@ -7,7 +7,7 @@ import pytest
 
 from bert_tf import files
 from bert_tf.pretraining import work_folder
-from bert_tf.pretraining.documents import Part
+from bert_tf.pretraining.sources.text_files import Part
 from bert_tf.text.bad_lines import BadTextError
 
 WORK = {"version": 3, "output_paths": ["x"], "inputs": [], "seed": 1}

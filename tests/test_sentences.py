@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from bert_tf.pretraining import sentences as sentences_lib
-from bert_tf.pretraining.sentences import split_sentences
+from bert_tf.pretraining.sources import sentences as sentences_lib
+from bert_tf.pretraining.sources.sentences import split_sentences
 
 
 @pytest.mark.parametrize(

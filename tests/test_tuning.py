@@ -27,6 +27,7 @@ from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import checkpointing
 from bert_tf.training import preemption
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
@@ -191,7 +192,7 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
         )
         with pytest.raises(preemption.PreemptedError, match="step 5 is saved"):
             run(checkpoint, config, scores)
-    assert fine_tuning.trained_steps(tmp_path / "stopped") == 5
+    assert checkpointing.trained_steps(tmp_path / "stopped") == 5
     model, results, resumed = run(checkpoint, config, [0.8])
     assert_equal(resumed[0], weights[2])
     assert results == {"eval_accuracy": 0.9, "global_step": 4}

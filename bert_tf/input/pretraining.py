@@ -105,7 +105,7 @@ def pretraining_records(
     spec = features.pretraining_record(
         max_seq_length,
         max_predictions_per_seq,
-        has_labels=kind["objective"] != "full_sentences"
+        has_labels=kind["objective"] not in features.OBJECTIVES_WITHOUT_LABELS
         and not config.is_decoder,
         is_masked=kind["masking_mode"] == "static",
         max_sequences_per_row=kind["max_sequences_per_row"],

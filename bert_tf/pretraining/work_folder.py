@@ -10,8 +10,10 @@ import json
 import logging
 import os
 import uuid
+from collections import abc
 
 from bert_tf import files
+from bert_tf.pretraining.sources.text_files import Part
 from bert_tf.text.bad_lines import BadTextError
 from bert_tf.training import lock
 
@@ -27,7 +29,12 @@ _logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def local(work_dir, output_paths, work, parts):
+def local(
+    work_dir: str | None,
+    output_paths: list[str],
+    work: dict,
+    parts: abc.Sequence[Part],
+) -> abc.Iterator[str]:
     """Yields the builder's folder, with what is left of an earlier run.
 
     After another run's work it is empty, but for the parts of the same work
@@ -38,7 +45,7 @@ def local(work_dir, output_paths, work, parts):
         output_paths: The record files.
         work: A dictionary: what must be equal for an earlier run to be one of
             this work.
-        parts: The `documents.Part`s of it.
+        parts: The `text_files.Part`s of it.
 
     Raises:
         ValueError: If the records are remote and there is no `work_dir`, or
@@ -79,7 +86,7 @@ def local(work_dir, output_paths, work, parts):
             os.rmdir(work_dir)
 
 
-def note_temporaries(folder, paths):
+def note_temporaries(folder: str, paths: list[str]) -> None:
     """Notes files that are about to be made: a killed run leaves them."""
     files.write_text(os.path.join(folder, _TEMPORARIES), json.dumps(paths))
 
@@ -168,7 +175,9 @@ def _clear(folder):
 
 
 @contextlib.contextmanager
-def shared(work_dir, output_path, is_over):
+def shared(
+    work_dir: str | None, output_path: str, is_over: abc.Callable[[], bool]
+) -> abc.Iterator[str]:
     """Yields a new folder for a job on other machines.
 
     Args:

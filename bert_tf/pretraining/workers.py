@@ -12,12 +12,13 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import threading
+from collections import abc
 
 # In a worker: what the tasks are methods of.
-_stages = None
+_tasks = None
 
 
-def num_cores():
+def num_cores() -> int:
     """Returns how many cores this process may use."""
     # Not everywhere does the system tell that; macOS does not.
     if hasattr(os, "sched_getaffinity"):
@@ -26,14 +27,14 @@ def num_cores():
 
 
 @contextlib.contextmanager
-def pool(stages, num_workers):
+def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
     """Yields a function that runs tasks and gives their results.
 
-    `run(method, numbers)` yields (number, `getattr(stages, method)(number)`),
+    `run(method, numbers)` yields (number, `getattr(tasks, method)(number)`),
     in the order in which they are done.
 
     Args:
-        stages: An object that can be pickled, with methods of one integer.
+        tasks: An object that can be pickled, with methods of one integer.
         num_workers: The number of processes, this one counted: it works too,
             for TensorFlow alone takes 300 MB of every process.
 
@@ -43,17 +44,17 @@ def pool(stages, num_workers):
     """
     if num_workers == 1:
         yield lambda method, numbers: (
-            (number, getattr(stages, method)(number)) for number in numbers
+            (number, getattr(tasks, method)(number)) for number in numbers
         )
         return
-    # Before TensorFlow is imported there, which is before `_start`.
+    # Before TensorFlow is imported there, which is before `_set_up`.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     num_others = num_workers - 1
     executor = concurrent.futures.ProcessPoolExecutor(
         num_others,
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start,
-        initargs=(stages,),
+        initializer=_set_up,
+        initargs=(tasks,),
     )
 
     # They take seconds to start, and get no task before.
@@ -61,22 +62,24 @@ def pool(stages, num_workers):
 
     def run(method, numbers):
         numbers = collections.deque(numbers)
-        tasks = {}
+        running = {}
         try:
-            while numbers or tasks:
+            while numbers or running:
                 # One that each of them works on, and one in reserve.
-                while numbers and ready.done() and len(tasks) < 2 * num_others:
+                while (
+                    numbers and ready.done() and len(running) < 2 * num_others
+                ):
                     number = numbers.popleft()
-                    tasks[executor.submit(_call, method, number)] = number
+                    running[executor.submit(_call, method, number)] = number
                 if numbers:
                     number = numbers.popleft()
-                    yield number, getattr(stages, method)(number)
+                    yield number, getattr(tasks, method)(number)
                 else:
                     concurrent.futures.wait(
-                        tasks, return_when=concurrent.futures.FIRST_COMPLETED
+                        running, return_when=concurrent.futures.FIRST_COMPLETED
                     )
-                for task in [task for task in tasks if task.done()]:
-                    yield tasks.pop(task), task.result()
+                for task in [task for task in running if task.done()]:
+                    yield running.pop(task), task.result()
         except concurrent.futures.process.BrokenProcessPool as error:
             raise OSError(
                 "A worker process was killed, perhaps for want of memory. "
@@ -89,9 +92,9 @@ def pool(stages, num_workers):
         executor.shutdown(cancel_futures=True)
 
 
-def _start(stages):
-    global _stages
-    _stages = stages
+def _set_up(tasks):
+    global _tasks
+    _tasks = tasks
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import tensorflow as tf
 
@@ -108,4 +111,4 @@ def _end_with_parent():
 
 
 def _call(method, number):
-    return getattr(_stages, method)(number) if method else None
+    return getattr(_tasks, method)(number) if method else None

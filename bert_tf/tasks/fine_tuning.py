@@ -15,7 +15,6 @@ from absl import logging
 
 from bert_tf import features
 from bert_tf import files
-from bert_tf.training import checkpointing
 from bert_tf.training import health
 from bert_tf.training import preemption
 from bert_tf.training import randomness
@@ -171,24 +170,6 @@ def evaluate(task, logits, labels):
     for name, score in task.scores(logits, labels).items():
         results[f"eval_{name}"] = score
     return results
-
-
-def trained_steps(output_dir):
-    """Returns the steps of the newest checkpoint in a run's folder, or 0."""
-    folder = f"{str(output_dir).rstrip('/')}/{checkpointing.FOLDER}"
-    path = tf.train.latest_checkpoint(folder)
-    if path is None:
-        return 0
-    # `tf.train.load_variable` asks first whether the path is a folder, which
-    # TensorFlow's ram:// says of a prefix.
-    reader = tf.compat.v1.train.NewCheckpointReader(path)
-    return int(reader.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))
-
-
-def write_results(path, results):
-    """Writes sorted lines "name = value", whole or not at all."""
-    lines = (f"{name} = {results[name]}\n" for name in sorted(results))
-    files.write_text(path, "".join(lines))
 
 
 def write_predictions(path, task, logits):

@@ -313,3 +313,15 @@ def read_description(output_dir):
     if not isinstance(found, dict):
         raise ValueError(f"{path}: not the description of a model.")
     return formats.unstamped(path, found, formats.TRAINING)
+
+
+def trained_steps(output_dir: str) -> int:
+    """Returns the steps of the newest checkpoint in a run's folder, or 0."""
+    folder = f"{str(output_dir).rstrip('/')}/{FOLDER}"
+    path = tf.train.latest_checkpoint(folder)
+    if path is None:
+        return 0
+    # `tf.train.load_variable` asks first whether the path is a folder, which
+    # TensorFlow's ram:// says of a prefix.
+    reader = tf.compat.v1.train.NewCheckpointReader(path)
+    return int(reader.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.input import errors
 from bert_tf.training import progress
 from bert_tf.training import step as step_lib
@@ -62,3 +63,9 @@ def make_evaluation(
         }
 
     return run
+
+
+def write_results(path: str, results: dict):
+    """Writes sorted lines "name = value", whole or not at all."""
+    lines = (f"{name} = {results[name]}\n" for name in sorted(results))
+    files.write_text(path, "".join(lines))

@@ -8,12 +8,14 @@ an index tells where.
 """
 
 import dataclasses
-import os
+from collections.abc import Iterator
 
 import numpy as np
 
 from bert_tf import features
-from bert_tf.pretraining.corpus import write_array
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.objectives.cuts import Cuts
+from bert_tf.text.vocabulary import Vocabulary
 
 # The order's highest bits: a run has an index entry for each of their values.
 _INDEX_BITS = 12
@@ -22,13 +24,14 @@ _NUM_BUCKETS = 1 << _INDEX_BITS
 # Examples whose tokens are copied together.
 _COPY_SIZE = 1 << 16
 
-_ROW = np.dtype(
+# An example but for its tokens. (The file's suffix is `.rows`.)
+_HEADER = np.dtype(
     [
         ("order", np.uint64),
         ("seeds", np.uint32, 2),
         ("a_length", np.uint32),
         ("b_length", np.uint32),
-        ("is_random", np.uint8),
+        ("label", np.uint8),
     ]
 )
 
@@ -42,7 +45,7 @@ class Examples:
         starts: int64 [examples], where each begins in `tokens`.
         a_length: int64 [examples].
         b_length: int64 [examples].
-        is_random: bool [examples], whether B is a random next sentence.
+        label: bool [examples], what the objective's label says.
         seeds: int64 [examples, 2], random, of the masking.
     """
 
@@ -50,72 +53,67 @@ class Examples:
     starts: np.ndarray
     a_length: np.ndarray
     b_length: np.ndarray
-    is_random: np.ndarray
+    label: np.ndarray
     seeds: np.ndarray
 
     def __len__(self):
         return len(self.starts)
 
     @property
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         """Tokens of each, [CLS] and [SEP]s counted: int64 [examples]."""
         return 2 + self.a_length + self.b_length + (self.b_length > 0)
 
-    def take(self, chosen):
+    def take(self, chosen: np.ndarray | slice) -> "Examples":
         """Returns those that an index array or slice chooses."""
-        return dataclasses.replace(
-            self,
-            **{
-                name: getattr(self, name)[chosen]
-                for name in (
-                    "starts",
-                    "a_length",
-                    "b_length",
-                    "is_random",
-                    "seeds",
-                )
-            },
-        )
+        fields = {
+            name: values[chosen]
+            for name, values in vars(self).items()
+            if name != "tokens"
+        }
+        return dataclasses.replace(self, **fields)
 
 
-def write_run(corpus, pairs, dtype, path):
+def write_run(
+    corpus: blocks.Corpus, cuts: Cuts, dtype: np.dtype, path: str
+) -> dict:
     """Writes the examples of a block.
 
     Args:
         corpus: The block, a `Corpus`.
-        pairs: Its `Pairs`, shuffled.
+        cuts: Its `Cuts`, shuffled.
         dtype: Of the token ids.
         path: Three files are made, of this name and a suffix.
 
     Returns:
         `{"examples", "example_tokens", "random_pairs"}`, numbers.
     """
-    rows = np.zeros(len(pairs), _ROW)
-    for name in _ROW.names:
-        rows[name] = getattr(pairs, name)
-    write_array(f"{path}.rows", rows)
-    lengths = np.stack([pairs.a_length, pairs.b_length], axis=1)
-    starts = np.stack([pairs.a_start, pairs.b_start], axis=1)
+    headers = np.zeros(len(cuts), _HEADER)
+    for name in _HEADER.names:
+        headers[name] = getattr(cuts, name)
+    blocks.write_array(f"{path}.rows", headers)
+    lengths = np.stack([cuts.a_length, cuts.b_length], axis=1)
+    starts = np.stack([cuts.a_start, cuts.b_start], axis=1)
     with open(f"{path}.tokens", "wb") as stream:
-        for first in range(0, len(pairs), _COPY_SIZE):
+        for first in range(0, len(cuts), _COPY_SIZE):
             chunk = slice(first, first + _COPY_SIZE)
             places = _ranges(starts[chunk].ravel(), lengths[chunk].ravel())
             stream.write(corpus.tokens[places].astype(dtype).tobytes())
-    # Where the rows of each bucket begin, and their tokens.
+    # Where the examples of each bucket begin, and their tokens.
     edges = np.arange(_NUM_BUCKETS, dtype=np.uint64) << np.uint64(
         64 - _INDEX_BITS
     )
-    first_rows = np.append(np.searchsorted(pairs.order, edges), len(pairs))
-    token_ends = np.concatenate([[0], np.cumsum(lengths.sum(axis=1))])
-    index = np.stack([first_rows, token_ends[first_rows]])
-    write_array(f"{path}.index", index.astype(np.int64))
+    first_examples = np.append(np.searchsorted(cuts.order, edges), len(cuts))
+    token_starts = blocks.starts_of(lengths.sum(axis=1))
+    index = np.stack([first_examples, token_starts[first_examples]])
+    blocks.write_array(f"{path}.index", index.astype(np.int64))
     return {
-        "examples": len(pairs),
+        "examples": len(cuts),
         # With [CLS] and a [SEP] for each segment.
         "example_tokens": int(
-            lengths.sum() + len(pairs) + np.count_nonzero(lengths)
+            lengths.sum() + len(cuts) + np.count_nonzero(lengths)
         ),
-        "random_pairs": int(pairs.is_random.sum()),
+        "random_pairs": int(cuts.label.sum()),
     }
 
 
@@ -127,10 +125,10 @@ class Runs:
         dtype: Of the token ids.
     """
 
-    def __init__(self, paths, dtype):
+    def __init__(self, paths: list[str], dtype: np.dtype):
         self._paths = paths
         self._dtype = dtype
-        # [runs, 2, buckets + 1]: the rows and the tokens before each bucket.
+        # [runs, 2, buckets + 1]: examples and tokens before each bucket.
         self._index = np.stack(
             [
                 np.fromfile(f"{path}.index", np.int64).reshape(2, -1)
@@ -139,31 +137,24 @@ class Runs:
         )
         self._examples_before = self._index[:, 0].sum(axis=0)
 
-    def read(self, start, stop):
-        """Returns the `Examples` of the numbers from `start` to `stop`."""
+    def read(self, first: int, last: int) -> Examples:
+        """Returns the examples of the numbers from `first` to before `last`."""
         before = self._examples_before
-        first = np.searchsorted(before, start, side="right") - 1
-        last = max(first, np.searchsorted(before, stop))
-        rows, tokens = [], []
-        for path, index in zip(self._paths, self._index):
-            rows.append(
-                _read(f"{path}.rows", _ROW, index[0, first], index[0, last])
-            )
-            tokens.append(
-                _read(
-                    f"{path}.tokens",
-                    self._dtype,
-                    index[1, first],
-                    index[1, last],
-                )
-            )
-        skipped = start - before[first]
-        merged = merge(rows, tokens)
-        return merged.take(slice(skipped, skipped + stop - start))
+        bucket = np.searchsorted(before, first, side="right") - 1
+        end = max(bucket, np.searchsorted(before, last))
+        headers, tokens = [], []
+        for path, index in zip(self._paths, self._index[..., [bucket, end]]):
+            headers.append(_read(f"{path}.rows", _HEADER, *index[0]))
+            tokens.append(_read(f"{path}.tokens", self._dtype, *index[1]))
+        skipped = first - before[bucket]
+        merged = merge(headers, tokens)
+        return merged.take(slice(skipped, skipped + last - first))
 
 
-def read_chunks(path, dtype):
-    """Yields (number of the bucket, rows, token ids) of a run, as bytes.
+def read_buckets(
+    path: str, dtype: np.dtype
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yields (number of the bucket, headers, token ids) of a run, as bytes.
 
     Args:
         path: As `write_run` got it.
@@ -171,71 +162,75 @@ def read_chunks(path, dtype):
     """
     index = np.fromfile(f"{path}.index", np.int64).reshape(2, -1)
     for bucket in np.nonzero(np.diff(index[0]))[0].tolist():
-        (first_row, last_row), (first, last) = index[:, bucket : bucket + 2]
+        examples, starts = index[:, bucket : bucket + 2]
         yield (
             bucket,
-            _read(f"{path}.rows", _ROW, first_row, last_row).tobytes(),
-            _read(f"{path}.tokens", dtype, first, last).tobytes(),
+            _read(f"{path}.rows", _HEADER, *examples).tobytes(),
+            _read(f"{path}.tokens", dtype, *starts).tobytes(),
         )
 
 
-def num_rows(rows):
-    """Returns of how many examples the rows are, which are bytes."""
-    return len(rows) // _ROW.itemsize
+def num_examples(headers: bytes) -> int:
+    """Returns of how many examples the headers are."""
+    return len(headers) // _HEADER.itemsize
 
 
-def from_bytes(rows, tokens, dtype):
-    """Returns the arrays of one that `read_chunks` yields."""
-    return np.frombuffer(rows, _ROW), np.frombuffer(tokens, dtype)
+def from_bytes(headers: bytes, tokens: bytes, dtype: np.dtype) -> tuple:
+    """Returns the arrays of one that `read_buckets` yields."""
+    return np.frombuffer(headers, _HEADER), np.frombuffer(tokens, dtype)
 
 
-def split(rows, tokens, edges):
+def split(
+    headers: list[np.ndarray], tokens: list[np.ndarray], edges: list[int]
+) -> list[tuple[bytes, bytes]]:
     """Merges stretches of runs, and cuts them anew.
 
     Args:
-        rows: A list of the rows of each run.
-        tokens: A list of their tokens.
-        edges: Where to cut the merged rows.
+        headers: Those of each run.
+        tokens: Those of each run.
+        edges: Where to cut the merged examples.
 
     Returns:
-        A list of (rows, token ids), as bytes.
+        A list of (headers, token ids).
     """
-    merged = merge(rows, tokens)
-    rows = np.concatenate(rows)
-    rows = rows[np.argsort(rows["order"], kind="stable")]
+    merged = merge(headers, tokens)
+    headers = np.concatenate(headers)
+    headers = headers[np.argsort(headers["order"], kind="stable")]
     pieces = []
     for first, last in zip(edges, edges[1:]):
         piece = merged.take(slice(first, last))
         places = _ranges(piece.starts, piece.a_length + piece.b_length)
         found = merged.tokens[places].astype(tokens[0].dtype)
-        pieces.append((rows[first:last].tobytes(), found.tobytes()))
+        pieces.append((headers[first:last].tobytes(), found.tobytes()))
     return pieces
 
 
-def merge(rows, tokens):
-    """Returns the `Examples` of stretches of runs, in the records' order.
+def merge(headers: list[np.ndarray], tokens: list[np.ndarray]) -> Examples:
+    """Returns the examples of stretches of runs, in the records' order.
 
     Args:
-        rows: A list of the rows of each run.
-        tokens: A list of their tokens.
+        headers: Those of each run.
+        tokens: Those of each run.
     """
-    rows = np.concatenate(rows)
-    a_length = rows["a_length"].astype(np.int64)
-    b_length = rows["b_length"].astype(np.int64)
+    headers = np.concatenate(headers)
+    a_length = headers["a_length"].astype(np.int64)
+    b_length = headers["b_length"].astype(np.int64)
     lengths = a_length + b_length
     examples = Examples(
         tokens=np.concatenate(tokens).astype(np.int32),
         starts=np.cumsum(lengths) - lengths,
         a_length=a_length,
         b_length=b_length,
-        is_random=rows["is_random"] > 0,
-        seeds=rows["seeds"].astype(np.int64),
+        label=headers["label"] > 0,
+        seeds=headers["seeds"].astype(np.int64),
     )
     # Stable: should two runs have the same 64 bits, the first comes first.
-    return examples.take(np.argsort(rows["order"], kind="stable"))
+    return examples.take(np.argsort(headers["order"], kind="stable"))
 
 
-def pack(examples, max_seq_length, vocabulary):
+def pack(
+    examples: Examples, max_seq_length: int, vocabulary: Vocabulary
+) -> dict:
     """Returns examples as model inputs: [CLS] A [SEP] B [SEP] and padding.
 
     Args:
@@ -275,9 +270,5 @@ def _ranges(starts, lengths):
 
 
 def _read(path, dtype, first, last):
-    size = dtype.itemsize
     with open(path, "rb") as stream:
-        data = os.pread(
-            stream.fileno(), int(last - first) * size, int(first) * size
-        )
-    return np.frombuffer(data, dtype)
+        return blocks.read_slice(stream, dtype, first, last - first)

@@ -6,8 +6,7 @@ import resource
 import numpy as np
 import pytest
 
-from bert_tf.pretraining import corpus
-from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining.corpus import blocks
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -20,7 +19,7 @@ VOCABULARY = Vocabulary(
 
 @pytest.fixture(scope="module")
 def tokenize():
-    return corpus.make_tokenize(WordpieceTokenizer(VOCABULARY))
+    return blocks.make_tokenize(WordpieceTokenizer(VOCABULARY))
 
 
 def nested(block):
@@ -52,9 +51,9 @@ def test_lines_without_tokens_and_empty_documents_are_dropped(
         (9, "\u200b"),
     ]
     path = str(tmp_path / "x")
-    numbers = corpus.write_part(sentences, tokenize, np.dtype(np.uint16), path)
+    numbers = blocks.write_part(sentences, tokenize, np.dtype(np.uint16), path)
     assert numbers == {"documents": 1, "sentences": 2, "tokens": 3}
-    block = corpus.read_block([path], np.dtype(np.uint16), 0, 1)
+    block = blocks.read_block([path], np.dtype(np.uint16), 0, 1)
     assert nested(block) == {3: [["a"], ["a", "##b"]]}
     assert block.tokens.dtype == np.int32
 
@@ -64,7 +63,7 @@ def test_blocks_hold_every_document_once(
     tmp_path, tokenize, monkeypatch, dtype
 ):
     """Also where a document goes on from batch to batch."""
-    monkeypatch.setattr(corpus, "_MAX_BATCH_SENTENCES", 7)
+    monkeypatch.setattr(blocks, "_MAX_BATCH_SENTENCES", 7)
     rng = np.random.default_rng(1)
     paths, texts = [], {}
     for part in range(3):
@@ -76,16 +75,16 @@ def test_blocks_hold_every_document_once(
             ]
             sentences += [(int(key), " ".join(s)) for s in texts[int(key)]]
         paths.append(str(tmp_path / f"part{part}"))
-        numbers = corpus.write_part(
+        numbers = blocks.write_part(
             sentences, tokenize, np.dtype(dtype), paths[-1]
         )
         assert numbers["sentences"] == len(sentences)
     found = {}
     for number in range(5):
-        block = corpus.read_block(paths, np.dtype(dtype), number, 5)
+        block = blocks.read_block(paths, np.dtype(dtype), number, 5)
         keys = block.document_keys
         assert (np.diff(keys.astype(np.int64)) > 0).all()
-        bits = sentence_pairs.block_bits(keys)
+        bits = blocks.block_bits(keys)
         assert (bits.astype(np.int64) * 5 >> 32 == number).all()
         assert 5 < len(keys) < 50
         found |= nested(block)
@@ -93,8 +92,8 @@ def test_blocks_hold_every_document_once(
 
 
 def test_tokens_of_small_vocabularies_take_two_bytes():
-    assert corpus.token_dtype(1 << 16) == np.uint16
-    assert corpus.token_dtype((1 << 16) + 1) == np.int32
+    assert blocks.token_dtype(1 << 16) == np.uint16
+    assert blocks.token_dtype((1 << 16) + 1) == np.int32
 
 
 @contextlib.contextmanager
@@ -113,7 +112,7 @@ def test_full_disk_is_no_silence(tmp_path, tokenize):
     sentences = [(number, "a") for number in range(110)]
     path = str(tmp_path / "x")
     dtype = np.dtype(np.uint16)
-    corpus.write_part(sentences, tokenize, dtype, path)
+    blocks.write_part(sentences, tokenize, dtype, path)
     assert (tmp_path / "x.documents").stat().st_size == 110 * 44
     with full_disk(4096), pytest.raises(OSError, match="too large"):
-        corpus.write_part(sentences, tokenize, dtype, path)
+        blocks.write_part(sentences, tokenize, dtype, path)

@@ -15,16 +15,17 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf import manifest as manifests
-from bert_tf.pretraining import builder
-from bert_tf.pretraining import corpus
-from bert_tf.pretraining import documents
-from bert_tf.pretraining import examples
-from bert_tf.pretraining import inspection
-from bert_tf.pretraining import record_rules
-from bert_tf.pretraining import record_set
-from bert_tf.pretraining import records
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining import stages
+from bert_tf.pretraining import plan
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.objectives.table import OBJECTIVES
+from bert_tf.pretraining.records import example_runs
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import record_rules
+from bert_tf.pretraining.records import record_set
+from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import text_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -88,9 +89,7 @@ def read_all(*paths):
     }
 
 
-SETTINGS = stages.Settings(
-    max_seq_length=37, max_predictions_per_seq=5, dupe_factor=3
-)
+SETTINGS = Settings(max_seq_length=37, max_predictions_per_seq=5, dupe_factor=3)
 # Without the graph that masks, which takes a second to make.
 CHEAP = dataclasses.replace(SETTINGS, dupe_factor=1, masking_mode="dynamic")
 
@@ -101,13 +100,13 @@ def test_every_rule_holds_and_the_text_is_recovered(
 ):
     texts = make_documents(40, seed=1)
     text = write_text(tmp_path / "a.txt", texts)
-    settings = stages.Settings(
+    settings = Settings(
         max_seq_length=37,
         max_predictions_per_seq=5,
         dupe_factor=3,
         do_whole_word_mask=whole_words,
     )
-    counts = builder.build(text, str(tmp_path / "x"), tokenizer, settings)
+    counts = run_local.build(text, str(tmp_path / "x"), tokenizer, settings)
     found = read_all(tmp_path / "x")
     rules = settings.masking
     for rule, holds in record_rules.check(found, VOCABULARY, rules).items():
@@ -161,11 +160,9 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(20, seed=2))
 
     def build(name, seed):
-        settings = stages.Settings(
-            max_seq_length=29, dupe_factor=2, random_seed=seed
-        )
+        settings = Settings(max_seq_length=29, dupe_factor=2, random_seed=seed)
         folder = tmp_path / name
-        builder.build(text, str(folder / "x"), tokenizer, settings)
+        run_local.build(text, str(folder / "x"), tokenizer, settings)
         return [
             (folder / file).read_bytes() for file in ("x", "manifest-x.json")
         ]
@@ -187,17 +184,17 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, tokenizer):
     assert len(shared) < 0.05 * len(records_of("one"))
 
 
-NUM_BLOCKS = sentence_pairs.num_blocks
+NUM_BLOCKS = blocks.num_blocks
 SUBMIT = ProcessPoolExecutor.submit
 
 
-def make_small(monkeypatch, part_bytes=700, segment_size=50):
+def make_small(monkeypatch, part_bytes=700, range_size=50):
     """Makes many tasks of a small input: parts, blocks, segments, batches."""
-    monkeypatch.setattr(documents, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(text_files, "PART_BYTES", part_bytes)
     monkeypatch.setattr(
-        sentence_pairs, "num_blocks", lambda tokens: NUM_BLOCKS(tokens, 1500)
+        blocks, "num_blocks", lambda tokens: NUM_BLOCKS(tokens, 1500)
     )
-    monkeypatch.setattr(record_set, "SEGMENT_SIZE", segment_size)
+    monkeypatch.setattr(record_set, "RANGE_SIZE", range_size)
 
 
 def contents(folder):
@@ -207,9 +204,9 @@ def contents(folder):
 
 def test_shards_in_a_row_are_the_one_file(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(20, seed=3))
-    builder.build(text, str(tmp_path / "one"), tokenizer, SETTINGS)
+    run_local.build(text, str(tmp_path / "one"), tokenizer, SETTINGS)
     names = f"{tmp_path}/x@2,{tmp_path}/y"
-    builder.build(text, names, tokenizer, SETTINGS)
+    run_local.build(text, names, tokenizer, SETTINGS)
 
     def read(name):
         path = str(tmp_path / name)
@@ -242,7 +239,7 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
     def build(name, num_workers, **sizes):
         make_small(monkeypatch, **sizes)
         seen.clear()
-        builder.build(
+        run_local.build(
             f"{text},{last}",
             f"{tmp_path / name}/x@3",
             tokenizer,
@@ -253,7 +250,7 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
         )
         return contents(tmp_path / name)
 
-    whole = build("whole", 1, part_bytes=10**6, segment_size=10**6)
+    whole = build("whole", 1, part_bytes=10**6, range_size=10**6)
     num_examples = seen[-1][2]
     num_tokens = json.loads(whole["manifest-x-00000-of-00003.json"])["counts"][
         "tokens"
@@ -271,8 +268,8 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
     assert len(seen) > 20
     assert ("read", size, size) in seen
     assert seen[-1] == ("write", num_examples, num_examples)
-    monkeypatch.setattr(stages, "_BATCH_SIZE", 17)
-    assert build("batches", 1, part_bytes=301, segment_size=37) == whole
+    monkeypatch.setattr(plan, "_BATCH_SIZE", 17)
+    assert build("batches", 1, part_bytes=301, range_size=37) == whole
 
 
 @pytest.mark.parametrize("stop_at", [0, 3, 11])
@@ -282,10 +279,10 @@ def test_stopped_run_goes_on_and_ends_the_same(
     make_small(monkeypatch, part_bytes=1500)
     text = write_text(tmp_path / "a.txt", make_documents(40, seed=6))
     whole, stopped = (f"{tmp_path}/{name}/x@2" for name in ("whole", "stopped"))
-    builder.build(text, whole, tokenizer, SETTINGS)
+    run_local.build(text, whole, tokenizer, SETTINGS)
 
     done = []
-    original = stages._done
+    original = run_local._done
 
     def stop(path, numbers):
         # Before it is told that the task is done.
@@ -294,15 +291,15 @@ def test_stopped_run_goes_on_and_ends_the_same(
         done.append(path)
         return original(path, numbers)
 
-    monkeypatch.setattr(stages, "_done", stop)
+    monkeypatch.setattr(run_local, "_done", stop)
     with pytest.raises(KeyboardInterrupt):
-        builder.build(text, stopped, tokenizer, SETTINGS)
+        run_local.build(text, stopped, tokenizer, SETTINGS)
     assert [path.name for path in (tmp_path / "stopped").iterdir()] == [
         ".x-00000-of-00002.work"
     ]
     stop_at = 10**6
     first = list(done)
-    builder.build(text, stopped, tokenizer, SETTINGS)
+    run_local.build(text, stopped, tokenizer, SETTINGS)
     # No task was done twice.
     assert len(set(done)) == len(done) > len(first)
     assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
@@ -315,13 +312,13 @@ def test_work_of_other_text_is_not_gone_on_with(
     work = tmp_path / "work"
 
     def build(name):
-        builder.build(
+        run_local.build(
             text, f"{tmp_path}/{name}", tokenizer, SETTINGS, work_dir=str(work)
         )
         return (tmp_path / name).read_bytes()
 
     with monkeypatch.context() as patch:
-        patch.setattr(builder, "_publish", lambda *given: 1 / 0)
+        patch.setattr(run_local, "_publish", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build("x")
     assert (work / "segment-000000.tfrecord").exists()
@@ -335,7 +332,7 @@ def test_folder_of_others_is_no_work_folder(tmp_path, tokenizer):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter").write_text("mine")
     with pytest.raises(ValueError, match="`work_dir` must be empty"):
-        builder.build(
+        run_local.build(
             text,
             f"{tmp_path}/x",
             tokenizer,
@@ -344,18 +341,18 @@ def test_folder_of_others_is_no_work_folder(tmp_path, tokenizer):
         )
     assert (tmp_path / "home" / "letter").read_text() == "mine"
     with pytest.raises(ValueError, match="`work_dir` must name a folder"):
-        builder.build(text, "gs://nowhere/x", tokenizer, SETTINGS)
+        run_local.build(text, "gs://nowhere/x", tokenizer, SETTINGS)
 
 
 def test_bad_input_leaves_nothing(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_bytes(b"a b\n\nc \xff\n")
     with pytest.raises(ValueError, match=r"a\.txt, line 3: not UTF-8"):
-        builder.build(
+        run_local.build(
             f"{tmp_path}/a.txt", f"{tmp_path}/out/x", tokenizer, SETTINGS
         )
     (tmp_path / "a.txt").write_text("\n\u200b\n\n")
     with pytest.raises(ValueError, match=r"no sentence in .*a\.txt"):
-        builder.build(
+        run_local.build(
             f"{tmp_path}/a.txt", f"{tmp_path}/out/x", tokenizer, SETTINGS
         )
     assert not (tmp_path / "out").exists()
@@ -367,17 +364,17 @@ def stop_before(monkeypatch, stage):
     def stop(self, number):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stages.Stages, stage, stop)
+    monkeypatch.setattr(run_local.Tasks, stage, stop)
 
 
 def test_bad_lines_are_left_out_and_told(
     tmp_path, tokenizer, monkeypatch, caplog
 ):
-    monkeypatch.setattr(documents, "PART_BYTES", 700)
+    monkeypatch.setattr(text_files, "PART_BYTES", 700)
     text = tmp_path / "a.txt"
     write_text(text, make_documents(30, seed=6))
     lines = text.read_bytes().split(b"\n")
-    counts = builder.build(str(text), f"{tmp_path}/x", tokenizer, CHEAP)
+    counts = run_local.build(str(text), f"{tmp_path}/x", tokenizer, CHEAP)
     # Two, five lines apart, in each of several parts; and in the last line.
     for number in (190, 185, 95, 90, 5, 0):
         lines.insert(number, b"a \xff b")
@@ -385,7 +382,7 @@ def test_bad_lines_are_left_out_and_told(
     out = tmp_path / "out"
 
     def build(max_bad_lines):
-        return builder.build(
+        return run_local.build(
             str(text),
             f"{out}/x",
             tokenizer,
@@ -429,27 +426,27 @@ def test_mended_file_is_read_again_and_no_other(
     paths[2].write_bytes(whole + b"\xff\n")
     names = ",".join(map(str, paths))
     done = []
-    read_part = stages.Stages.read_part
+    read_part = run_local.Tasks.read_part
 
     def read(self, number):
         done.append(number)
         return read_part(self, number)
 
-    monkeypatch.setattr(stages.Stages, "read_part", read)
+    monkeypatch.setattr(run_local.Tasks, "read_part", read)
     with pytest.raises(ValueError, match=r"c\.txt, .*Run again to go on"):
-        builder.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
+        run_local.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
     paths[2].write_bytes(whole)
-    builder.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
+    run_local.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
     # The last document of b ends in c.
     assert done == [0, 1, 2, 1, 2, 3]
-    builder.build(names, f"{tmp_path}/all/x", tokenizer, CHEAP)
+    run_local.build(names, f"{tmp_path}/all/x", tokenizer, CHEAP)
     assert contents(tmp_path / "out") == contents(tmp_path / "all")
 
 
 def test_killed_publishing_leaves_no_files(tmp_path, tokenizer, monkeypatch):
     text = write_text(tmp_path / "a.txt", make_documents(30, seed=6))
     make_small(monkeypatch)
-    builder.build(text, f"{tmp_path}/all/x@3", tokenizer, CHEAP)
+    run_local.build(text, f"{tmp_path}/all/x@3", tokenizer, CHEAP)
     with monkeypatch.context() as patch:
         # Killed after the first of the three: nothing tidies up any more.
         replace = os.replace
@@ -465,10 +462,10 @@ def test_killed_publishing_leaves_no_files(tmp_path, tokenizer, monkeypatch):
         patch.setattr(os, "replace", move)
         patch.setattr(files, "remove", lambda path: None)
         with pytest.raises(KeyboardInterrupt):
-            builder.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
+            run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
     # The manifest, the work folder, and what was to become records.
     assert len(list((tmp_path / "out").iterdir())) == 1 + 1 + 3
-    builder.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
+    run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
     assert contents(tmp_path / "out") == contents(tmp_path / "all")
 
 
@@ -493,7 +490,7 @@ def test_paragraphs_that_are_taken_for_sentences_are_told(
     settings = dataclasses.replace(
         CHEAP, objective=objective, input_format=input_format
     )
-    counts = builder.build(
+    counts = run_local.build(
         f"{tmp_path}/a.txt", f"{tmp_path}/x", tokenizer, settings
     )
     warnings = [
@@ -507,15 +504,15 @@ def test_paragraphs_that_are_taken_for_sentences_are_told(
 
 def test_one_document_is_counted(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(1, seed=8))
-    counts = builder.build(text, f"{tmp_path}/x", tokenizer, SETTINGS)
+    counts = run_local.build(text, f"{tmp_path}/x", tokenizer, SETTINGS)
     assert (counts.documents, counts.lone_documents) == (1, 1)
 
 
 def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(10, seed=6))
     names = f"{tmp_path}/p/x@2,{tmp_path}/q/y"
-    counts = builder.build(text, names, tokenizer, SETTINGS)
-    paths = records.output_paths(names)
+    counts = run_local.build(text, names, tokenizer, SETTINGS)
+    paths = tfrecord.output_paths(names)
     found = manifests.find(paths)
     assert sorted(found) == sorted(paths)
     manifest = found[paths[0]]
@@ -562,7 +559,7 @@ def test_failure_leaves_what_was_there(tmp_path, tokenizer, monkeypatch):
     text = write_text(tmp_path / "a.txt", make_documents(10, seed=7))
     old = tmp_path / "x-00001-of-00003"
     old.write_text("old")
-    write = records.write
+    write = tfrecord.write
     segment = f"{tmp_path}/.x-00000-of-00003.work/segment-000002.tfrecord"
 
     def fail_on_the_third(path, batches):
@@ -572,12 +569,12 @@ def test_failure_leaves_what_was_there(tmp_path, tokenizer, monkeypatch):
         return write(path, batches)
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "write", fail_on_the_third)
+        patch.setattr(tfrecord, "write", fail_on_the_third)
         with pytest.raises(OSError, match=r"No space left.*[Rr]un again"):
-            builder.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
+            run_local.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
     assert old.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 3
-    builder.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
+    run_local.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
     assert len(list(tmp_path.iterdir())) == 5
 
 
@@ -656,11 +653,11 @@ def test_statistics_are_those_of_the_originals_rules(
     examples of one build are not independent of each other.
     """
     texts = make_documents(110, seed=8)
-    source = documents.TextFiles(paths=(write_text(tmp_path / "a.txt", texts),))
+    text = write_text(tmp_path / "a.txt", texts)
     num_builds = 12
 
     def settings(seed):
-        return stages.Settings(
+        return Settings(
             max_seq_length=max_seq_length,
             max_predictions_per_seq=5,
             dupe_factor=1,
@@ -669,26 +666,20 @@ def test_statistics_are_those_of_the_originals_rules(
             random_seed=seed,
         )
 
-    job = stages.Job(
-        source=source,
-        parts=tuple(source.parts()),
-        work_dir=str(tmp_path),
-        vocabulary=VOCABULARY.tokens,
-        do_lower_case=True,
-        fast=False,
-        settings=settings(0),
-    )
-    # The seed is in the examples: the masking of one job serves all.
-    tasks = stages.Stages(job)
-    tasks.read_part(0)
-    block = corpus.read_block([job.path("part", 0)], np.dtype(np.uint16), 0, 1)
+    # The seed is in the examples: the masking of one plan serves all.
+    made = plan.make_plan(text, tokenizer, settings(0))
+    part = str(tmp_path / "part")
+    made.tokenize_part(made.parts[0], part)
+    block = blocks.read_block([part], np.dtype(np.uint16), 0, 1)
     ours, originals = [], []
     for seed in range(num_builds):
-        pairs = sentence_pairs.make_pairs(block, settings(seed).pairs)
+        _, cuts = OBJECTIVES["next_sentence"].cut(block, settings(seed), None)
         run = str(tmp_path / f"run-{seed}")
-        examples.write_run(block, pairs.shuffled(), np.dtype(np.uint16), run)
-        unmasked = examples.Runs([run], np.dtype(np.uint16)).read(0, len(pairs))
-        ours.append(statistics(tasks.record_features(unmasked)))
+        example_runs.write_run(block, cuts.shuffled(), np.dtype(np.uint16), run)
+        unmasked = example_runs.Runs([run], np.dtype(np.uint16)).read(
+            0, len(cuts)
+        )
+        ours.append(statistics(made.record_features(unmasked)))
         oracles = reference.make_examples(
             tokens_of(texts),
             VOCABULARY.tokens,
@@ -722,4 +713,4 @@ def test_statistics_are_those_of_the_originals_rules(
 )
 def test_bad_settings_name_the_field(field, value):
     with pytest.raises(ValueError, match=f"`{field}`.*{field}={value}"):
-        stages.Settings(**{field: value})
+        Settings(**{field: value})

@@ -6,6 +6,7 @@ before is an abbreviation or an initial.
 """
 
 import re
+from collections.abc import Iterator
 
 # Marks, closing quotes or brackets, space, and what can begin a sentence. Of a
 # row of marks only the first begins a match, and nothing is read twice.
@@ -34,7 +35,13 @@ _MAX_WORD = 40
 _INITIALS = re.compile(r"([A-Za-z]\.)*[A-Z]$")
 
 
-def split_sentences(paragraph):
+def split_text(text: str) -> Iterator[str]:
+    """Yields the sentences of a text, whose lines are paragraphs."""
+    for paragraph in text.split("\n"):
+        yield from split_sentences(paragraph)
+
+
+def split_sentences(paragraph: str) -> list[str]:
     """Splits one paragraph of English prose.
 
     Args:

@@ -7,13 +7,12 @@ of script step through the examples.
 import html
 import json
 
-import numpy as np
-
 from bert_tf import features
-from bert_tf.pretraining import inspection
+from bert_tf.pretraining.records import inspection
+from bert_tf.text.vocabulary import Vocabulary
 
 
-def describe(examples, row, vocabulary):
+def describe(examples: dict, row: int, vocabulary: Vocabulary) -> dict:
     """Returns one record as the page has it: JSON-able.
 
     Args:
@@ -44,9 +43,14 @@ def describe(examples, row, vocabulary):
         tokens = []
         for place in range(length):
             segment = int(one[features.SEGMENT_IDS][number, place])
-            token = [_name(original[number, place], vocabulary), segment]
+            token = [
+                inspection.token_name(original[number, place], vocabulary),
+                segment,
+            ]
             if place in chosen:
-                token.append(_name(ids[number, place], vocabulary))
+                token.append(
+                    inspection.token_name(ids[number, place], vocabulary)
+                )
             tokens.append(token)
         sequences.append(tokens)
     return {
@@ -58,7 +62,12 @@ def describe(examples, row, vocabulary):
     }
 
 
-def page(described, totals, rules, title):
+def page(
+    described: list[dict],
+    totals: list[tuple[str, str]],
+    rules: list[tuple[str, int]],
+    title: str,
+) -> str:
     """Returns the page as text.
 
     Args:
@@ -84,12 +93,6 @@ def page(described, totals, rules, title):
         .replace("@RULES@", checks)
         .replace("@DATA@", data)
     )
-
-
-def _name(index, vocabulary):
-    if 0 <= index < len(vocabulary):
-        return vocabulary.tokens[np.int64(index)]
-    return f"<{index}>"
 
 
 _PAGE = """<!DOCTYPE html>

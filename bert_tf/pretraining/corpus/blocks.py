@@ -1,18 +1,27 @@
 """Tokenised documents: written by parts of the text, read by blocks.
 
 A block is a fixed subset of the corpus, chosen by a hash of the documents'
-keys (`sentence_pairs.block_bits`). The documents of a part are therefore
-listed by that hash, so that a block's are neighbours in the list.
+keys (`block_bits`). The examples of a block depend on nothing outside it, so
+builders that work through blocks in parallel, with interruptions, or on a
+cluster make the same ones: a corpus of up to `BLOCK_TOKENS` is one block, and
+in larger ones each is a random sample of thousands of documents. The documents
+of a part are listed by that hash, so that a block's are neighbours in the list.
 """
 
-import contextlib
 import dataclasses
+import io
 import os
+from collections import abc
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.pretraining import sentence_pairs
+from bert_tf.pretraining import draws
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+
+# Tokens of a block, about 13 MB of English. With its pairs of ten passes it
+# takes some 250 MB of memory.
+BLOCK_TOKENS = 3 << 20
 
 # A batch for the tokenizer ends at so many sentences or characters.
 _MAX_BATCH_SENTENCES = 1024
@@ -42,7 +51,7 @@ class Corpus:
             `tokens`; it ends where the next begins. None is empty.
         document_starts: int64 [documents + 1], where each document begins in
             `sentence_starts`. None is empty.
-        document_keys: uint64 [documents], ascending (`documents.Reader`).
+        document_keys: uint64 [documents], ascending (`text_files.Reader`).
     """
 
     tokens: np.ndarray
@@ -51,16 +60,54 @@ class Corpus:
     document_keys: np.ndarray
 
     @property
-    def num_documents(self):
+    def num_documents(self) -> int:
         return len(self.document_keys)
 
 
-def token_dtype(vocab_size):
+def num_blocks(num_tokens: int, block_tokens: int = BLOCK_TOKENS) -> int:
+    """Returns how many blocks a corpus is divided in."""
+    return max(1, -(-num_tokens // block_tokens))
+
+
+def block_bits(document_keys: np.ndarray) -> np.ndarray:
+    """Returns what chooses the block of each document: uint32 [documents].
+
+    A hash of the document's key, so that the reader of any part of the input
+    knows it.
+    """
+    bits = draws.draw(draws.BLOCK, 0, document_keys)
+    return bits[0].astype(np.uint32)
+
+
+def block_range(block: int, num_blocks: int) -> tuple[int, int]:
+    """Returns the bits that belong to a block: from the first, below the last.
+
+    Args:
+        block: The number of the block.
+        num_blocks: How many there are.
+    """
+    first, last = (
+        -(-(number << 32) // num_blocks) for number in (block, block + 1)
+    )
+    return first, last
+
+
+def block_of(bits: int, num_blocks: int) -> int:
+    """Returns the number of the block that bits belong to (`block_range`)."""
+    return bits * num_blocks >> 32
+
+
+def starts_of(lengths: abc.Sequence[int] | np.ndarray) -> np.ndarray:
+    """Returns where each begins, and where the last ends: int64 [N + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def token_dtype(vocab_size: int) -> np.dtype:
     """Returns the dtype of token ids in files."""
     return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)
 
 
-def write_array(path, array):
+def write_array(path: str, array: np.ndarray) -> None:
     """Writes an array to a file; `np.fromfile` reads it.
 
     Raises:
@@ -71,7 +118,7 @@ def write_array(path, array):
         stream.write(array.tobytes())
 
 
-def make_tokenize(tokenizer):
+def make_tokenize(tokenizer: WordpieceTokenizer) -> abc.Callable:
     """Returns a function of a list of sentences: (ids, their numbers)."""
 
     @tf.function(
@@ -91,7 +138,12 @@ def make_tokenize(tokenizer):
     return tokenize
 
 
-def write_part(sentences, tokenize, dtype, path):
+def write_part(
+    sentences: abc.Iterable[tuple[int, str]],
+    tokenize: abc.Callable,
+    dtype: np.dtype,
+    path: str,
+) -> dict:
     """Writes tokenised documents; sentences without a token are dropped.
 
     Args:
@@ -103,46 +155,28 @@ def write_part(sentences, tokenize, dtype, path):
     Returns:
         `{"documents", "sentences", "tokens"}`, numbers.
     """
-    keys, document_tokens, document_sentences = [], [], []
-    with contextlib.ExitStack() as stack:
-        tokens_file = stack.enter_context(open(f"{path}.tokens", "wb"))
-        lengths_file = stack.enter_context(open(f"{path}.lengths", "wb"))
-        for batch_keys, batch in _batches(sentences):
+    none = np.zeros(0, np.int64)
+    found = [(none.astype(np.uint64), none, none)]
+    with (
+        open(f"{path}.tokens", "wb") as tokens_file,
+        open(f"{path}.lengths", "wb") as lengths_file,
+    ):
+        for keys, batch in _batches(sentences):
             tokens, lengths = tokenize(batch)
             has_tokens = lengths > 0
             lengths = lengths[has_tokens]
-            batch_keys = np.array(batch_keys, np.uint64)[has_tokens]
             tokens_file.write(tokens.astype(dtype).tobytes())
             lengths_file.write(lengths.astype(_LENGTH).tobytes())
-            unique, first = np.unique(batch_keys, return_index=True)
-            if not len(unique):
-                continue
-            num_tokens = np.add.reduceat(lengths, first)
-            num_sentences = np.diff(first, append=len(lengths))
-            if keys and keys[-1][-1] == unique[0]:
-                # The batch goes on with the last one's document.
-                document_tokens[-1][-1] += num_tokens[0]
-                document_sentences[-1][-1] += num_sentences[0]
-                unique, num_tokens, num_sentences = (
-                    unique[1:],
-                    num_tokens[1:],
-                    num_sentences[1:],
-                )
-            if len(unique):
-                keys.append(unique)
-                document_tokens.append(num_tokens)
-                document_sentences.append(num_sentences)
-    entries = np.zeros(sum(map(len, keys)), _ENTRY)
-    if len(entries):
-        entries["key"] = np.concatenate(keys)
-        entries["bits"] = sentence_pairs.block_bits(entries["key"])
-        for name, counts in (
-            ("token", document_tokens),
-            ("sentence", document_sentences),
-        ):
-            counts = np.concatenate(counts)
-            entries[f"num_{name}s"] = counts
-            entries[f"first_{name}"] = np.cumsum(counts) - counts
+            keys = np.array(keys, np.uint64)[has_tokens]
+            found.append(_sum_by_key(keys, lengths, np.ones_like(lengths)))
+    # A batch may go on with the last one's document.
+    keys, *sums = _sum_by_key(*map(np.concatenate, zip(*found)))
+    entries = np.zeros(len(keys), _ENTRY)
+    entries["key"] = keys
+    entries["bits"] = block_bits(keys)
+    for name, counts in zip(("token", "sentence"), sums):
+        entries[f"num_{name}s"] = counts
+        entries[f"first_{name}"] = np.cumsum(counts) - counts
     order = np.argsort(entries["bits"], kind="stable")
     write_array(f"{path}.documents", entries[order])
     return {
@@ -152,7 +186,15 @@ def write_part(sentences, tokenize, dtype, path):
     }
 
 
-def read_block(paths, dtype, block, num_blocks):
+def _sum_by_key(keys, *counts):
+    """Returns the ascending keys, each once, and sums of what they count."""
+    keys, first = np.unique(keys, return_index=True)
+    return keys, *(np.add.reduceat(each, first) for each in counts)
+
+
+def read_block(
+    paths: list[str], dtype: np.dtype, block: int, num_blocks: int
+) -> Corpus:
     """Reads the documents of one block.
 
     Args:
@@ -165,7 +207,7 @@ def read_block(paths, dtype, block, num_blocks):
         A `Corpus`, which may have no document.
     """
     keys, tokens, lengths = [], [], []
-    first, last = sentence_pairs.block_range(block, num_blocks)
+    first, last = block_range(block, num_blocks)
     for path in paths:
         listed = np.fromfile(f"{path}.documents", _ENTRY)
         begin, end = np.searchsorted(listed["bits"], (first, last))
@@ -178,7 +220,7 @@ def read_block(paths, dtype, block, num_blocks):
     return assemble(np.concatenate(keys), tokens, lengths, dtype)
 
 
-def read_documents(path, dtype):
+def read_documents(path: str, dtype: np.dtype) -> abc.Iterator[tuple]:
     """Yields (block bits, key, token ids, lengths) of a part's documents.
 
     Args:
@@ -197,23 +239,23 @@ def _read_entries(path, entries, dtype):
         open(f"{path}.lengths", "rb") as lengths_file,
     ):
         for entry in entries:
-            yield (
-                _slice(
-                    tokens_file,
-                    dtype,
-                    entry["first_token"],
-                    entry["num_tokens"],
-                ),
-                _slice(
-                    lengths_file,
-                    _LENGTH,
-                    entry["first_sentence"],
-                    entry["num_sentences"],
-                ),
+            yield tuple(
+                read_slice(
+                    stream, kind, entry[f"first_{name}"], entry[f"num_{name}s"]
+                )
+                for stream, kind, name in (
+                    (tokens_file, dtype, "token"),
+                    (lengths_file, _LENGTH, "sentence"),
+                )
             )
 
 
-def assemble(keys, tokens, lengths, dtype):
+def assemble(
+    keys: abc.Sequence[int],
+    tokens: list[np.ndarray],
+    lengths: list[np.ndarray],
+    dtype: np.dtype,
+) -> Corpus:
     """Returns the `Corpus` of documents.
 
     Args:
@@ -226,12 +268,8 @@ def assemble(keys, tokens, lengths, dtype):
     lengths = np.concatenate(lengths or [np.zeros(0, _LENGTH)])
     return Corpus(
         tokens=np.concatenate(tokens or [np.zeros(0, dtype)]).astype(np.int32),
-        sentence_starts=np.concatenate(
-            [[0], np.cumsum(lengths, dtype=np.int64)]
-        ),
-        document_starts=np.concatenate(
-            [[0], np.cumsum(num_sentences, dtype=np.int64)]
-        ),
+        sentence_starts=starts_of(lengths),
+        document_starts=starts_of(num_sentences),
         document_keys=np.asarray(keys, np.uint64),
     )
 
@@ -250,10 +288,10 @@ def _batches(sentences):
         yield keys, batch
 
 
-def _slice(stream, dtype, first, count):
-    data = os.pread(
-        stream.fileno(),
-        int(count) * dtype.itemsize,
-        int(first) * dtype.itemsize,
-    )
+def read_slice(
+    stream: io.BufferedReader, dtype: np.dtype, first: int, count: int
+) -> np.ndarray:
+    """Reads `count` elements from number `first` of an array in a file."""
+    size = dtype.itemsize
+    data = os.pread(stream.fileno(), int(count) * size, int(first) * size)
     return np.frombuffer(data, dtype)

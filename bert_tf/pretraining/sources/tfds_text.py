@@ -8,14 +8,15 @@ shards that hold them are read.
 
 import dataclasses
 import functools
+from collections import abc
 
 import tensorflow as tf
 
-from bert_tf.pretraining import documents
-from bert_tf.pretraining.sentences import split_sentences
+from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources.sentences import split_text
 from bert_tf.text import bad_lines
 
-# Of the bits of a document's place (`documents.OFFSET_BITS`), those that tell
+# Of the bits of a document's place (`text_files.OFFSET_BITS`), those that tell
 # apart the documents that a long one is cut in.
 _CUT_BITS = 14
 
@@ -99,7 +100,7 @@ class TfdsText:
         ]
 
     @property
-    def settings(self):
+    def settings(self) -> dict:
         """What a manifest tells, besides the files."""
         return {
             "tfds_name": self._builder.info.full_name,
@@ -107,11 +108,11 @@ class TfdsText:
         }
 
     @property
-    def names(self):
+    def names(self) -> list[str]:
         return [f"{self._builder.info.full_name}, {self.split}"]
 
     @property
-    def paths(self):
+    def paths(self) -> list[str]:
         """The set's files that are read, in order."""
         splits = self._builder.info.splits
         # Keys of a dictionary: each file once, in order.
@@ -124,20 +125,15 @@ class TfdsText:
             )
         )
 
-    def parts(self):
-        """Returns `documents.Part`s, whose places are those of examples."""
+    def parts(self) -> list[text_files.Part]:
+        """Returns `text_files.Part`s, whose places are those of examples."""
         parts = []
         for number, (name, first, last) in enumerate(self._ranges):
-            step = max(1, int(documents.PART_BYTES // self._mean_bytes(name)))
-            parts += [
-                documents.Part(
-                    file_number=number, start=start, end=min(last, start + step)
-                )
-                for start in range(first, last, step)
-            ]
+            size = max(1, int(text_files.PART_BYTES // self._mean_bytes(name)))
+            parts += text_files.cut_in_parts(number, first, last, size)
         return parts
 
-    def sizes(self, parts):
+    def sizes(self, parts: abc.Iterable[text_files.Part]) -> list[int]:
         """Returns about how many bytes the parts have."""
         means = [self._mean_bytes(name) for name, _, _ in self._ranges]
         return [
@@ -149,14 +145,14 @@ class TfdsText:
         split = self._builder.info.splits[name]
         return max(1, split.num_bytes / max(1, split.num_examples))
 
-    def reader(self, max_bad_lines=0):
+    def reader(self, max_bad_lines: int = 0) -> "_Reader":
         return _Reader(self, max_bad_lines)
 
-    def place(self, _, number):
+    def place(self, _, number: int) -> str:
         """Returns an example in words."""
         return f"{self.names[0]}, example {number}"
 
-    def texts(self, part):
+    def texts(self, part: text_files.Part) -> abc.Iterator[tuple[int, bytes]]:
         """Yields (number of the example, its text) of a part."""
         import tensorflow_datasets as tfds
 
@@ -183,7 +179,7 @@ class TfdsText:
 
 
 class _Reader:
-    """Reads the documents of parts, as `documents.Reader` does of files."""
+    """Reads the documents of parts, as `text_files.Reader` does of files."""
 
     num_cut_lines = 0
     last_file = None
@@ -194,7 +190,7 @@ class _Reader:
         self.bad_lines = bad_lines.BadLines(max_bad_lines, source.place)
 
     def read(self, part):
-        keyed = documents.Keyed(self._sentences(part))
+        keyed = text_files.Keyed(self._sentences(part))
         yield from keyed
         self.num_cut_documents += keyed.num_cut
 
@@ -207,6 +203,5 @@ class _Reader:
                     part.file_number, number, reason=bad_lines.not_utf_8(error)
                 )
                 continue
-            for paragraph in text.split("\n"):
-                for sentence in split_sentences(paragraph):
-                    yield part.file_number, number << _CUT_BITS, sentence
+            for sentence in split_text(text):
+                yield part.file_number, number << _CUT_BITS, sentence

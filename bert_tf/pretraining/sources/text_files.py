@@ -14,9 +14,11 @@ import json
 import re
 import reprlib
 import types
+from collections import abc
 
 from bert_tf import files
-from bert_tf.pretraining.sentences import split_sentences
+from bert_tf.pretraining.sources.sentences import split_sentences
+from bert_tf.pretraining.sources.sentences import split_text
 from bert_tf.text import bad_lines
 
 FORMATS = ("sentences", "text", "jsonl", "wikiextractor")
@@ -49,11 +51,19 @@ class Part:
     start: int = 0
     end: int | None = None
 
-    def has(self, offset):
+    def has(self, offset: int) -> bool:
         return self.end is None or offset < self.end
 
 
-def input_paths(patterns):
+def cut_in_parts(number: int, first: int, last: int, size: int) -> list[Part]:
+    """Returns parts of a size, of places of file `number` before `last`."""
+    return [
+        Part(file_number=number, start=start, end=min(last, start + size))
+        for start in range(first, last, size)
+    ]
+
+
+def input_paths(patterns: str) -> list[str]:
     """Returns the files that comma-separated globs name, in that order.
 
     The order matters, because a document goes on into the next file: globs
@@ -92,10 +102,10 @@ class TextFiles:
     settings = types.MappingProxyType({})
 
     @property
-    def names(self):
+    def names(self) -> tuple[str, ...]:
         return self.paths
 
-    def parts(self):
+    def parts(self) -> list[Part]:
         """Returns the `Part`s of the files: ranges of `PART_BYTES`.
 
         A compressed file is one part.
@@ -105,18 +115,10 @@ class TextFiles:
             if files.is_compressed(path):
                 parts.append(Part(file_number=number))
                 continue
-            size = files.size(path)
-            parts += [
-                Part(
-                    file_number=number,
-                    start=start,
-                    end=min(size, start + PART_BYTES),
-                )
-                for start in range(0, size, PART_BYTES)
-            ]
+            parts += cut_in_parts(number, 0, files.size(path), PART_BYTES)
         return parts
 
-    def sizes(self, parts):
+    def sizes(self, parts: abc.Iterable[Part]) -> list[int]:
         """Returns about how many bytes of text the parts have."""
         return [
             # Compressed text is four times as long, or so.
@@ -126,17 +128,17 @@ class TextFiles:
             for part in parts
         ]
 
-    def reader(self, max_bad_lines=0):
+    def reader(self, max_bad_lines: int = 0) -> "Reader":
         return Reader(
             self.paths, self.input_format, self.text_field, max_bad_lines
         )
 
-    def place(self, file_number, offset):
+    def place(self, file_number: int, offset: int) -> str:
         """Returns a file and a line in words."""
         return _place(self.paths[file_number], offset)
 
 
-def describe(path):
+def describe(path: str) -> dict:
     """Returns `{"name", "bytes", "sha256"}` of a file as it lies there."""
     digest = hashlib.sha256()
     num_bytes = 0
@@ -162,11 +164,11 @@ class Keyed:
         num_cut: How often a document was cut at `MAX_DOCUMENT_BYTES`.
     """
 
-    def __init__(self, sentences):
+    def __init__(self, sentences: abc.Iterable[tuple[int, int, str]]):
         self._sentences = sentences
         self.num_cut = 0
 
-    def __iter__(self):
+    def __iter__(self) -> abc.Iterator[tuple[int, str]]:
         document, key, size = None, None, 0
         for file_number, offset, sentence in self._sentences:
             if (file_number, offset) != document:
@@ -208,10 +210,10 @@ class Reader:
 
     def __init__(
         self,
-        paths,
-        input_format="sentences",
-        text_field="text",
-        max_bad_lines=0,
+        paths: abc.Sequence[str],
+        input_format: str = "sentences",
+        text_field: str = "text",
+        max_bad_lines: int = 0,
     ):
         self._paths = paths
         self._read = {
@@ -228,7 +230,7 @@ class Reader:
         )
         self.last_file = None
 
-    def read(self, part):
+    def read(self, part: Part) -> abc.Iterator[tuple[int, str]]:
         """Yields (key, sentence) of the documents that begin in a part.
 
         The key, an integer below 2**64, is what all randomness of a document
@@ -256,46 +258,54 @@ class Reader:
         self.num_cut_documents += keyed.num_cut
 
     def _read_sentences(self, part):
-        # A document begins after a blank line, and belongs to the part that
-        # the blank line begins in; or at the very beginning.
+        # A document goes on in the next file.
+        numbers = range(part.file_number, len(self._paths))
         is_ours = part.file_number == 0 and part.start == 0
+        if (
+            yield from self._read_documents(
+                part, numbers, is_ours, lambda line: [line]
+            )
+        ):
+            self.last_file = len(self._paths)
+
+    def _read_text(self, part):
+        yield from self._read_documents(
+            part, [part.file_number], part.start == 0, split_sentences
+        )
+
+    def _read_documents(self, part, numbers, is_ours, split):
+        """Reads documents with blank lines between them.
+
+        A document begins after a blank line, and belongs to the part that the
+        blank line begins in; or at the very beginning.
+
+        Args:
+            part: The `Part`.
+            numbers: Of the file, and those after it that are read on.
+            is_ours: Whether a document begins where the part does.
+            split: Splits a line into sentences.
+
+        Returns:
+            Whether the files' end was reached.
+        """
         document = None
-        for number in range(part.file_number, len(self._paths)):
+        for number in numbers:
             self.last_file = number
             for is_within, offset, line, is_bad in self._lines(part, number):
                 if is_bad:
                     continue
                 if _is_blank(line):
                     if not is_within:
-                        return
+                        return False
                     is_ours = True
                     document = None
                 elif is_ours:
                     document = document or (number, offset)
-                    yield *document, line
+                    for sentence in split(line):
+                        yield *document, sentence
                 elif not is_within:
-                    return
-        self.last_file = len(self._paths)
-
-    def _read_text(self, part):
-        number = part.file_number
-        is_ours = part.start == 0
-        document = None
-        for is_within, offset, line, is_bad in self._lines(part, number):
-            if is_bad:
-                continue
-            if _is_blank(line):
-                if not is_within:
-                    return
-                is_ours = True
-                document = None
-            elif is_ours:
-                if document is None:
-                    document = offset
-                for sentence in split_sentences(line):
-                    yield number, document, sentence
-            elif not is_within:
-                return
+                    return False
+        return True
 
     def _read_jsonl(self, part):
         number = part.file_number
@@ -311,9 +321,8 @@ class Reader:
             except ValueError as error:
                 self.bad_lines.add(number, offset, reason=str(error))
                 continue
-            for paragraph in text.split("\n"):
-                for sentence in split_sentences(paragraph):
-                    yield number, offset, sentence
+            for sentence in split_text(text):
+                yield number, offset, sentence
 
     def _read_wikiextractor(self, part):
         number = part.file_number

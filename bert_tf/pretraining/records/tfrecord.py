@@ -12,6 +12,7 @@ are equal bytes.
 import itertools
 import re
 import typing
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -29,7 +30,7 @@ _SHARDS = re.compile(r"(.+)@(\d+)")
 _MAX_SHARDS = 99_999
 
 
-def output_paths(names):
+def output_paths(names: str) -> list[str]:
     """Returns the record files that `--output_file` names.
 
     Args:
@@ -67,7 +68,18 @@ def output_paths(names):
     return paths
 
 
-def serialize(examples):
+def spec_of(lengths: dict[str, int]) -> dict:
+    """Returns `features.pretraining_record` of features of these lengths."""
+    return features.pretraining_record(
+        lengths[features.INPUT_IDS],
+        lengths.get(features.MASKED_LM_IDS, 0),
+        has_labels=features.NEXT_SENTENCE_LABELS in lengths,
+        is_masked=features.MASKED_LM_IDS in lengths,
+        max_sequences_per_row=lengths.get(features.FIRST_POSITIONS, 1),
+    )
+
+
+def serialize(examples: dict[str, np.ndarray]) -> list[bytes]:
     """Serializes a batch of examples.
 
     Args:
@@ -79,17 +91,9 @@ def serialize(examples):
     Returns:
         A list of B serialized tf.train.Example, as bytes.
     """
-    num_rows, seq_length = examples[features.INPUT_IDS].shape
-    is_masked = features.MASKED_LM_IDS in examples
-    is_packed = features.FIRST_POSITIONS in examples
-    record = features.pretraining_record(
-        seq_length,
-        examples[features.MASKED_LM_IDS].shape[1] if is_masked else 0,
-        has_labels=features.NEXT_SENTENCE_LABELS in examples,
-        is_masked=is_masked,
-        max_sequences_per_row=(
-            examples[features.FIRST_POSITIONS].shape[1] if is_packed else 1
-        ),
+    num_rows = len(examples[features.INPUT_IDS])
+    record = spec_of(
+        {name: values.shape[1] for name, values in examples.items()}
     )
     entries = []
     for name, (dtype, _) in record.items():
@@ -127,7 +131,7 @@ def serialize(examples):
     return [b"".join(row) for row in zip(*columns)]
 
 
-def write(path, batches):
+def write(path: str, batches: Iterable[list[bytes]]) -> int:
     """Writes a TFRecord file.
 
     Args:

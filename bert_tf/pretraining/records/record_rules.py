@@ -8,11 +8,13 @@ they are kept apart.
 import numpy as np
 
 from bert_tf import features
-from bert_tf.pretraining import inspection
+from bert_tf.manifest import Manifest
+from bert_tf.pretraining.records import inspection
 from bert_tf.text import masking
+from bert_tf.text.vocabulary import Vocabulary
 
 
-def rules_of(manifest):
+def rules_of(manifest: Manifest) -> masking.Rules:
     """Returns the `masking.Rules` that a manifest tells."""
     return masking.Rules(
         max_predictions_per_seq=manifest.max_predictions_per_seq,
@@ -23,7 +25,11 @@ def rules_of(manifest):
     )
 
 
-def check(examples, vocabulary, rules=None):
+def check(
+    examples: dict,
+    vocabulary: Vocabulary,
+    rules: masking.Rules | None = None,
+) -> dict[str, np.ndarray]:
     """Checks every rule on every record.
 
     Args:

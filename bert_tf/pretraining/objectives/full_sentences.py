@@ -8,15 +8,27 @@ random order for it, once for all passes.
 
 import numpy as np
 
-from bert_tf.pretraining import sentence_pairs
-from bert_tf.pretraining.corpus import Corpus
+from bert_tf.pretraining import draws
+from bert_tf.pretraining.corpus.blocks import Corpus
+from bert_tf.pretraining.corpus.blocks import starts_of
+from bert_tf.pretraining.objectives import cuts as cuts_lib
+from bert_tf.pretraining.objectives.objective import Objective
+from bert_tf.pretraining.settings import Settings
 
-# What is drawn, as in `sentence_pairs`.
-_DRAW_ORDER = 8
-_DRAW_TARGET = 9
+
+def _cut(corpus, settings, sep_id):
+    arranged = arrange(
+        corpus, sep_id, settings.max_seq_length, settings.random_seed
+    )
+    return arranged, make_sequences(arranged, settings)
 
 
-def arrange(corpus, sep_id, max_seq_length, random_seed):
+OBJECTIVE = Objective(name="full_sentences", cut=_cut, needs_sentences=False)
+
+
+def arrange(
+    corpus: Corpus, sep_id: int, max_seq_length: int, random_seed: int
+) -> Corpus:
     """Returns a block as one text: shuffled, [SEP] between documents.
 
     Args:
@@ -29,9 +41,7 @@ def arrange(corpus, sep_id, max_seq_length, random_seed):
         A `Corpus` of the same documents in another order. All documents but
         the last end with a sentence that is [SEP] alone.
     """
-    bits = sentence_pairs.draw(
-        random_seed, 0, corpus.document_keys, 0, _DRAW_ORDER
-    )
+    bits = draws.draw(draws.ARRANGEMENT, random_seed, corpus.document_keys)
     order = np.lexsort((corpus.document_keys, bits[1], bits[0]))
     lengths = np.diff(corpus.sentence_starts)
     room = max_seq_length - 2
@@ -53,24 +63,16 @@ def arrange(corpus, sep_id, max_seq_length, random_seed):
         tokens.pop()
         sentences.pop()
         counts[-1] -= 1
+    nothing = np.zeros(0, np.int64)
     return Corpus(
-        tokens=np.concatenate([np.zeros(0, np.int32), *tokens]).astype(
-            np.int32
-        ),
-        sentence_starts=np.concatenate(
-            [
-                [0],
-                np.cumsum(np.concatenate([np.zeros(0, np.int64), *sentences])),
-            ]
-        ).astype(np.int64),
-        document_starts=np.concatenate([[0], np.cumsum(counts)]).astype(
-            np.int64
-        ),
+        tokens=np.concatenate([nothing, *tokens]).astype(np.int32),
+        sentence_starts=starts_of(np.concatenate([nothing, *sentences])),
+        document_starts=starts_of(counts),
         document_keys=corpus.document_keys[order],
     )
 
 
-def make_sequences(corpus, settings):
+def make_sequences(corpus: Corpus, settings: Settings) -> cuts_lib.Cuts:
     """Cuts an arranged block into sequences, in every pass.
 
     A sequence is cut for a random shorter length with probability
@@ -79,11 +81,10 @@ def make_sequences(corpus, settings):
 
     Args:
         corpus: As `arrange` returns it.
-        settings: A `PairSettings`.
+        settings: The `Settings`.
 
     Returns:
-        `sentence_pairs.Pairs` whose segment B is empty, in no particular
-        order.
+        `Cuts` whose segment B is empty, in no particular order.
     """
     starts = corpus.sentence_starts
     num_sentences = len(starts) - 1
@@ -98,17 +99,15 @@ def make_sequences(corpus, settings):
     is_sep[corpus.document_starts[1:-1] - 1] = True
     fields = []
     for pass_number in range(settings.dupe_factor):
-        bits = sentence_pairs.draw(
+        bits = draws.draw(
+            draws.SEQUENCE,
             settings.random_seed,
-            pass_number,
             corpus.document_keys[document],
+            pass_number,
             ordinal,
-            _DRAW_TARGET,
         )
-        is_short = bits[0] < round(settings.short_seq_prob * 2**32)
-        target = np.where(
-            is_short, 1 + sentence_pairs.below(bits[1], room), room
-        )
+        is_short = draws.happens(bits[0], settings.short_seq_prob)
+        target = np.where(is_short, 1 + draws.below(bits[1], room), room)
         # Where the sequence that begins at each sentence would end.
         end = np.searchsorted(starts, starts[:-1] + target, side="right") - 1
         end = np.maximum(end, np.arange(num_sentences) + 1).tolist()
@@ -135,17 +134,11 @@ def make_sequences(corpus, settings):
             }
         )
     assert (lengths <= room).all()
-    joined = {
-        name: np.concatenate([field[name] for field in fields])
-        for name in fields[0]
+    fields = cuts_lib.concatenate(fields)
+    nothing = np.zeros_like(fields["a_start"])
+    fields |= {
+        "b_start": fields["a_start"],
+        "b_length": nothing,
+        "label": nothing.astype(bool),
     }
-    return sentence_pairs.with_randomness(
-        joined
-        | {
-            "b_start": joined["a_start"],
-            "b_length": np.zeros_like(joined["a_start"]),
-            "is_random": np.zeros(len(joined["a_start"]), bool),
-        },
-        corpus,
-        settings.random_seed,
-    )
+    return cuts_lib.with_randomness(fields, corpus, settings.random_seed)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.pretraining import records
+from bert_tf.pretraining.records import tfrecord
 
 
 def make_examples(num_rows, seq_length, num_predictions, vocab_size, seed=1):
@@ -47,7 +47,7 @@ def as_proto(examples, row):
 )
 def test_equals_tf_train_example(seq_length, num_predictions, vocab_size):
     examples = make_examples(5, seq_length, num_predictions, vocab_size)
-    serialized = records.serialize(examples)
+    serialized = tfrecord.serialize(examples)
     assert len(serialized) == 5
     for row, data in enumerate(serialized):
         expected = as_proto(examples, row)
@@ -62,7 +62,7 @@ def test_parses_with_the_declared_features():
         name: tf.io.FixedLenFeature(shape, dtype)
         for name, (dtype, shape) in features.pretraining_record(11, 5).items()
     }
-    parsed = tf.io.parse_example(records.serialize(examples), declared)
+    parsed = tf.io.parse_example(tfrecord.serialize(examples), declared)
     assert set(parsed) == set(examples)
     for name, values in examples.items():
         np.testing.assert_array_equal(parsed[name], values)
@@ -70,12 +70,12 @@ def test_parses_with_the_declared_features():
 
 def test_bytes_do_not_depend_on_the_batch():
     examples = make_examples(6, 13, 4, 40_000)
-    whole = records.serialize(examples)
+    whole = tfrecord.serialize(examples)
     for row in range(6):
         part = {
             name: values[row : row + 1] for name, values in examples.items()
         }
-        assert records.serialize(part) == [whole[row]]
+        assert tfrecord.serialize(part) == [whole[row]]
 
 
 def test_all_zero_example():
@@ -83,14 +83,14 @@ def test_all_zero_example():
         name: np.zeros_like(values)
         for name, values in make_examples(2, 6, 3, 9).items()
     }
-    for row, data in enumerate(records.serialize(examples)):
+    for row, data in enumerate(tfrecord.serialize(examples)):
         assert tf.train.Example.FromString(data) == as_proto(examples, row)
 
 
 def test_written_files_are_read_back(tmp_path):
     path = str(tmp_path / "x.tfrecord")
     batches = [[b"one", b"two"], [], [b"three"]]
-    assert records.write(path, batches) == 3
+    assert tfrecord.write(path, batches) == 3
     read = list(tf.data.TFRecordDataset(path).as_numpy_iterator())
     assert read == [b"one", b"two", b"three"]
 
@@ -98,7 +98,7 @@ def test_written_files_are_read_back(tmp_path):
 def test_failed_write_names_the_file(tmp_path):
     path = str(tmp_path / "none" / "x.tfrecord")
     with pytest.raises(OSError, match=f"Cannot write {path}"):
-        records.write(path, [[b"one"]])
+        tfrecord.write(path, [[b"one"]])
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_failed_write_names_the_file(tmp_path):
 def test_output_paths(names, expected):
     if expected is None:
         with pytest.raises(ValueError, match="`output_file` must name"):
-            records.output_paths(names)
+            tfrecord.output_paths(names)
     else:
-        assert records.output_paths(names) == expected
+        assert tfrecord.output_paths(names) == expected
 
 
 def test_output_that_is_a_folder(tmp_path):
     with pytest.raises(ValueError, match=f"{tmp_path}, a folder"):
-        records.output_paths(str(tmp_path))
+        tfrecord.output_paths(str(tmp_path))

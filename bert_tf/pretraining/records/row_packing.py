@@ -9,20 +9,17 @@ are those of unpacked records, masks included; only the padding goes.
 import numpy as np
 
 from bert_tf import features
-from bert_tf import philox
-
-# Of the order in which sequences of one length are taken.
-_KEY = np.array([2107, 2027], np.uint64)
+from bert_tf.pretraining import draws
 
 
 def assign_rows(
-    lengths,
-    num_predictions,
+    lengths: np.ndarray,
+    num_predictions: np.ndarray,
     *,
-    max_seq_length,
-    max_predictions_per_seq,
-    max_sequences_per_row,
-):
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    max_sequences_per_row: int,
+) -> np.ndarray:
     """Chooses the row of every sequence: best fit, the longest first.
 
     A row has room for a sequence if its tokens fit, and the tokens that are
@@ -51,8 +48,7 @@ def assign_rows(
     predictions_left, sequences_left, begun_with = [], [], []
     # Of equal lengths in a random order: the row that was opened last is filled
     # first, and in their own order the first rows would have the most padding.
-    numbers = np.arange(len(lengths), dtype=np.uint64)
-    bits, *_ = philox.philox((numbers, *np.zeros([3, 1], np.uint64)), _KEY)
+    bits = draws.packing_bits(len(lengths))
     for number in np.lexsort((bits, -np.asarray(lengths))).tolist():
         size, count = sizes[number], counts[number]
         fitting = rooms >> size << size
@@ -80,7 +76,9 @@ def assign_rows(
     return np.argsort(np.argsort(begun_with))[rows]
 
 
-def join_rows(examples, rows, max_sequences_per_row, pad_id):
+def join_rows(
+    examples: dict, rows: np.ndarray, max_sequences_per_row: int, pad_id: int
+) -> dict:
     """Puts sequences into their rows.
 
     Args:
@@ -98,11 +96,11 @@ def join_rows(examples, rows, max_sequences_per_row, pad_id):
     mask = examples[features.INPUT_MASK]
     num_rows = rows[-1] + 1
     lengths = mask.sum(axis=1)
-    starts = np.searchsorted(rows, rows)
+    row_opener = np.searchsorted(rows, rows)
     # Where each begins in its row, and its number there.
     before = np.cumsum(lengths) - lengths
-    first = before - before[starts]
-    number = np.arange(len(rows)) - starts
+    first = before - before[row_opener]
+    number = np.arange(len(rows)) - row_opener
 
     sequence, column = np.nonzero(mask)
     place = rows[sequence], first[sequence] + column

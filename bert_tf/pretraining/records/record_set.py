@@ -1,4 +1,4 @@
-"""A whole set of records: what it counts, its segments, its manifests.
+"""A whole set of records: what it counts, its ranges, its manifests.
 
 What the local builder and the Beam pipeline have in common, besides the
 stages.
@@ -7,14 +7,20 @@ stages.
 import collections
 import dataclasses
 import logging
+from collections.abc import Iterable
 
 from bert_tf import manifest as manifests
+from bert_tf.pretraining.objectives.table import OBJECTIVES
+from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources.text_files import TextFiles
+from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text import bad_lines
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
 
 _logger = logging.getLogger(__name__)
 
 # Examples of one task of the last stage.
-SEGMENT_SIZE = 1 << 16
+RANGE_SIZE = 1 << 16
 
 # Text whose lines are said to be sentences and are paragraphs: of prose 42 % of
 # the documents (docstrings) have one sentence at most, and 3 % of the tokens
@@ -71,7 +77,7 @@ class Counts:
     unpacked_padding: float
 
 
-def total(results):
+def total(results: Iterable[dict]) -> dict:
     """Returns the sums of the numbers of tasks, and the first bad places."""
     sums = collections.Counter()
     places = []
@@ -82,7 +88,9 @@ def total(results):
     return dict(sums) | {"bad_places": sorted(places)[: bad_lines.NUM_TOLD]}
 
 
-def check_parts(parts, source, max_bad_lines):
+def check_parts(
+    parts: dict, source: TextFiles | TfdsText, max_bad_lines: int
+) -> None:
     """Checks what was read, and warns once of lines that were left out.
 
     Args:
@@ -107,16 +115,18 @@ def check_parts(parts, source, max_bad_lines):
         )
 
 
-def check_examples(num_examples):
+def check_examples(num_examples: int, settings: Settings) -> None:
     """Raises `ValueError` if there are none."""
     if not num_examples:
         raise ValueError(
             "No document of the input has two sentences, which the objective "
-            "`sentence_order` needs."
+            f"`{settings.objective}` needs."
         )
 
 
-def make_counts(parts, blocks, written, settings):
+def make_counts(
+    parts: dict, blocks: dict, written: dict, settings: Settings
+) -> Counts:
     """Returns the `Counts` of the totals of the three stages' tasks."""
     length = settings.max_seq_length
     padding, unpacked_padding = (
@@ -124,39 +134,19 @@ def make_counts(parts, blocks, written, settings):
         for number in (written["records"], blocks["examples"])
     )
     # Older work folders' tasks have not counted all of it.
-    counted = collections.Counter(parts | blocks)
-    return Counts(
-        records=written["records"],
-        predictions=written["predictions"],
-        padding=round(padding, 4),
-        unpacked_padding=round(unpacked_padding, 4),
-        **{
-            name: counted[name]
-            for name in (
-                "documents",
-                "sentences",
-                "tokens",
-                "examples",
-                "example_tokens",
-                "random_pairs",
-                "cut_lines",
-                "cut_documents",
-                "lone_documents",
-                "skipped_documents",
-                "bad_lines",
-                "one_sentence_documents",
-                "long_sentence_tokens",
-            )
-        },
-    )
+    counted = collections.Counter(parts | blocks | written)
+    counted["padding"] = round(padding, 4)
+    counted["unpacked_padding"] = round(unpacked_padding, 4)
+    names = [field.name for field in dataclasses.fields(Counts)]
+    return Counts(**{name: counted[name] for name in names})
 
 
-def warnings(counts, settings):
+def warnings(counts: Counts, settings: Settings) -> list[str]:
     """Returns what a user should know of the text, as sentences.
 
     Args:
         counts: The `Counts`.
-        settings: The `stages.Settings`.
+        settings: The `Settings`.
     """
     found = [
         f"{number:,} {message}."
@@ -175,7 +165,7 @@ def warnings(counts, settings):
         )
         if number
     ]
-    if settings.objective == "full_sentences":
+    if not OBJECTIVES[settings.objective].needs_sentences:
         return found
     lone = counts.one_sentence_documents / counts.documents
     long = counts.long_sentence_tokens / counts.tokens
@@ -196,8 +186,10 @@ def warnings(counts, settings):
     return found
 
 
-def segments_of(num_examples, num_shards, segment_size):
-    """Returns for every shard its segments: ranges of examples.
+def ranges_of(
+    num_examples: int, num_shards: int, range_size: int
+) -> list[list[tuple[int, int]]]:
+    """Returns for every shard its ranges of examples.
 
     The shards' sizes differ by one at most, and one after another they hold
     the examples in order.
@@ -210,19 +202,24 @@ def segments_of(num_examples, num_shards, segment_size):
         start, stop = (
             num_examples * edge // num_shards for edge in (number, number + 1)
         )
-        edges = [*range(start, stop, segment_size), stop]
+        edges = [*range(start, stop, range_size), stop]
         shards.append(list(zip(edges, edges[1:])) or [(start, stop)])
     return shards
 
 
-def make_manifest(source, inputs, tokenizer, settings):
+def make_manifest(
+    source: TextFiles | TfdsText,
+    inputs: list[dict],
+    tokenizer: WordpieceTokenizer,
+    settings: Settings,
+) -> manifests.Manifest:
     """Returns the `Manifest` of records, as far as it is known before.
 
     Args:
         source: What is read.
-        inputs: `documents.describe` of each of its files.
+        inputs: `text_files.describe` of each of its files.
         tokenizer: The `WordpieceTokenizer`.
-        settings: The `stages.Settings`.
+        settings: The `Settings`.
     """
     return manifests.Manifest(
         max_seq_length=settings.max_seq_length,
@@ -242,7 +239,7 @@ def make_manifest(source, inputs, tokenizer, settings):
     )
 
 
-def manifest_paths(output_paths):
+def manifest_paths(output_paths: Iterable[str]) -> dict[str, list[str]]:
     """Returns {path of the manifest: its record files}, by their folders."""
     by_folder = {}
     for path in output_paths:
@@ -250,21 +247,53 @@ def manifest_paths(output_paths):
     return {manifests.path_beside(paths): paths for paths in by_folder.values()}
 
 
-def make_manifests(manifest, counts, written):
+def by_shard(
+    shards: list[list[tuple[int, int]]], written: dict[int, dict]
+) -> list[dict[int, dict]]:
+    """Returns for every shard the numbers of its ranges, {range: numbers}.
+
+    Args:
+        shards: As `ranges_of` returns them.
+        written: {range: numbers}, of those that were written; they are
+            numbered through all shards.
+    """
+    ranges = iter(range(sum(map(len, shards))))
+    return [
+        {
+            number: written[number]
+            for _, number in zip(shard, ranges)
+            if number in written
+        }
+        for shard in shards
+    ]
+
+
+def make_manifests(
+    manifest: manifests.Manifest,
+    counts: Counts,
+    output_paths: list[str],
+    shards: list[dict[int, dict]],
+) -> dict[str, manifests.Manifest]:
     """Returns the manifests of the record files, {path: `Manifest`}.
 
     Args:
         manifest: As `make_manifest` returns it.
         counts: The `Counts`.
-        written: `{path: {"examples", "bytes"}}` of all record files.
+        output_paths: All record files.
+        shards: What is in each of them, as `by_shard` returns it.
     """
+    records = {
+        path: {
+            "examples": sum(each["records"] for each in shard.values()),
+            "bytes": sum(each["bytes"] for each in shard.values()),
+        }
+        for path, shard in zip(output_paths, shards)
+    }
     return {
         path: dataclasses.replace(
             manifest,
             counts=dataclasses.asdict(counts),
-            records={
-                record.rpartition("/")[2]: written[record] for record in records
-            },
+            records={name.rpartition("/")[2]: records[name] for name in names},
         )
-        for path, records in manifest_paths(written).items()
+        for path, names in manifest_paths(output_paths).items()
     }

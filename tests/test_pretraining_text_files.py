@@ -9,10 +9,10 @@ import random
 
 import pytest
 
-from bert_tf.pretraining import documents
-from bert_tf.pretraining.documents import Part
-from bert_tf.pretraining.documents import Reader
-from bert_tf.pretraining.documents import TextFiles
+from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources.text_files import Part
+from bert_tf.pretraining.sources.text_files import Reader
+from bert_tf.pretraining.sources.text_files import TextFiles
 
 
 def write(folder, **contents):
@@ -32,7 +32,7 @@ def read(paths, input_format="sentences", parts=None):
     for part in parts or TextFiles(paths=tuple(paths)).parts():
         before = len(found)
         for key, sentence in reader.read(part):
-            place = divmod(key, 1 << documents.OFFSET_BITS)
+            place = divmod(key, 1 << text_files.OFFSET_BITS)
             found.setdefault(place, []).append(sentence.strip())
         assert list(found)[before:] == sorted(list(found)[before:])
     return found
@@ -43,7 +43,7 @@ def all_parts(paths, size):
     return [
         Part(file_number=number, start=start, end=min(start + size, file_size))
         for number, path in enumerate(paths)
-        for file_size in [documents.files.size(path)]
+        for file_size in [text_files.files.size(path)]
         for start in range(0, file_size, size)
     ]
 
@@ -87,7 +87,7 @@ def random_text(input_format, rng):
     return "\n".join(lines) + rng.choice(["", "\n", "\n\n"])
 
 
-@pytest.mark.parametrize("input_format", documents.FORMATS)
+@pytest.mark.parametrize("input_format", text_files.FORMATS)
 def test_parts_of_any_size_read_the_same_documents(tmp_path, input_format):
     rng = random.Random(3)
     for _ in range(10):
@@ -181,8 +181,8 @@ def test_compressed_files(tmp_path, suffix, compress):
 def test_long_lines_and_documents_are_cut_and_nothing_is_lost(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 20)
-    monkeypatch.setattr(documents, "MAX_DOCUMENT_BYTES", 60)
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 20)
+    monkeypatch.setattr(text_files, "MAX_DOCUMENT_BYTES", 60)
     words = " ".join(f"w{n}" for n in range(50))
     tight = "\u00e9\u4e2d" * 30
     text = f"{words}\n{tight}\nshort\n\nnext\n"
@@ -201,7 +201,7 @@ def test_long_lines_and_documents_are_cut_and_nothing_is_lost(
         places = read(paths, parts=all_parts(paths, size))
         assert list(places) == [divmod(k, 1 << 44) for k in dict.fromkeys(keys)]
 
-    monkeypatch.setattr(documents, "_MAX_JSON_BYTES", 100)
+    monkeypatch.setattr(text_files, "_MAX_JSON_BYTES", 100)
     paths = write(tmp_path, a='{"text": "a"}\n' + '{"text": "a"}' * 9)
     with pytest.raises(ValueError, match=r"a\.txt, line 2: .* longer than"):
         read(paths, "jsonl")
@@ -211,7 +211,7 @@ def test_input_is_described(tmp_path):
     data = b"a\n\nb"
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(data))
-    assert documents.describe(str(path)) == {
+    assert text_files.describe(str(path)) == {
         "name": "a.txt.gz",
         "bytes": path.stat().st_size,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -219,7 +219,7 @@ def test_input_is_described(tmp_path):
 
 
 def test_parts_cover_the_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "PART_BYTES", 4)
+    monkeypatch.setattr(text_files, "PART_BYTES", 4)
     paths = write(tmp_path, a="123456789", b="1234")
     assert TextFiles(paths=tuple(paths)).parts() == [
         Part(file_number=0, start=0, end=4),
@@ -232,13 +232,13 @@ def test_parts_cover_the_files(tmp_path, monkeypatch):
 def test_input_paths_keep_the_order_of_the_globs(tmp_path):
     paths = write(tmp_path, b2="x", b1="x", a="x")
     globs = f"{tmp_path}/b*.txt, {tmp_path}/a.txt,{tmp_path}/b1.txt,"
-    assert documents.input_paths(globs) == sorted(paths[:2]) + paths[2:]
+    assert text_files.input_paths(globs) == sorted(paths[:2]) + paths[2:]
 
 
 @pytest.mark.parametrize("patterns", ["", " ,", "{folder}/none-*.txt"])
 def test_input_that_names_no_file(tmp_path, patterns):
     with pytest.raises(ValueError, match="`input_file`"):
-        documents.input_paths(patterns.format(folder=tmp_path))
+        text_files.input_paths(patterns.format(folder=tmp_path))
 
 
 @pytest.mark.parametrize("size", [100, 3])
@@ -251,10 +251,10 @@ def test_not_utf8_names_file_and_line(tmp_path, size):
 def test_empty_file_is_refused(tmp_path):
     paths = write(tmp_path, a="a\n", b="")
     with pytest.raises(ValueError, match=r"b\.txt is empty"):
-        documents.input_paths(",".join(paths))
+        text_files.input_paths(",".join(paths))
 
 
-@pytest.mark.parametrize("input_format", documents.FORMATS)
+@pytest.mark.parametrize("input_format", text_files.FORMATS)
 def test_bad_lines_are_left_out_and_each_is_counted_once(
     tmp_path, input_format
 ):
@@ -300,7 +300,7 @@ def test_bad_lines_are_left_out_and_each_is_counted_once(
 def test_lines_not_in_the_format_are_bad(
     tmp_path, monkeypatch, input_format, line, reason
 ):
-    monkeypatch.setattr(documents, "_MAX_JSON_BYTES", 200_000)
+    monkeypatch.setattr(text_files, "_MAX_JSON_BYTES", 200_000)
     before, after = (
         ('{"text": "One."}', '{"text": "Two."}')
         if input_format == "jsonl"
@@ -319,7 +319,7 @@ def test_lines_not_in_the_format_are_bad(
 
 
 def test_a_long_bad_line_is_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 20)
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 20)
     (tmp_path / "a").write_bytes(b"one\n" + b"\xff" * 90 + b"\ntwo\n\xff\n")
     paths = [str(tmp_path / "a")]
     for size in (9, 30, 200):
@@ -351,7 +351,7 @@ def test_document_is_not_lost_by_its_first_line(tmp_path):
 
 
 def test_long_blank_line_ends_the_document_of_its_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 4)
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 4)
     paths = write(tmp_path, a="a\n" + " " * 20 + "\nb\n")
     whole = read(paths)
     assert list(whole.values()) == [["a"], ["b"]]

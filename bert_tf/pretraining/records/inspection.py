@@ -4,6 +4,7 @@ Whoever made the records, google-research/bert's program included.
 """
 
 import collections
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -11,11 +12,13 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import manifest as manifests
 from bert_tf.input import errors
+from bert_tf.pretraining.records import tfrecord
+from bert_tf.text.vocabulary import Vocabulary
 
 _BATCH_SIZE = 1024
 
 
-def read(paths):
+def read(paths: list[str]) -> Iterator[dict]:
     """Yields the examples of record files by batches.
 
     Args:
@@ -60,18 +63,8 @@ def _parser(record):
             f"{', '.join(features.MODEL_INPUTS)}. "
             f"Received: {', '.join(sorted(found))}."
         )
-    record = features.pretraining_record(
-        len(found[features.INPUT_IDS].int64_list.value),
-        len(found[features.MASKED_LM_IDS].int64_list.value)
-        if features.MASKED_LM_IDS in found
-        else 0,
-        has_labels=features.NEXT_SENTENCE_LABELS in found,
-        is_masked=features.MASKED_LM_IDS in found,
-        max_sequences_per_row=len(
-            found[features.FIRST_POSITIONS].int64_list.value
-        )
-        if features.FIRST_POSITIONS in found
-        else 1,
+    record = tfrecord.spec_of(
+        {name: len(each.int64_list.value) for name, each in found.items()}
     )
     return {
         name: tf.io.FixedLenFeature(shape, dtype)
@@ -79,7 +72,7 @@ def _parser(record):
     }
 
 
-def with_masks(examples):
+def with_masks(examples: dict) -> dict:
     """Returns the batch; one without masks gets a slot that is empty."""
     if features.MASKED_LM_IDS in examples:
         return examples
@@ -91,12 +84,12 @@ def with_masks(examples):
     }
 
 
-def is_sequence(first_positions):
+def is_sequence(first_positions: np.ndarray) -> np.ndarray:
     """Returns bool [B, S]: the sequences that a row holds."""
     return (first_positions > 0) | (np.arange(first_positions.shape[1]) == 0)
 
 
-def unpack(examples, vocabulary):
+def unpack(examples: dict, vocabulary: Vocabulary) -> tuple[dict, np.ndarray]:
     """Returns the sequences of packed rows, each alone.
 
     Args:
@@ -147,7 +140,7 @@ def unpack(examples, vocabulary):
     return found, rows
 
 
-def restored(examples):
+def restored(examples: dict) -> np.ndarray:
     """Returns the ids before masking: int64 [B, L]."""
     examples = with_masks(examples)
     ids = examples[features.INPUT_IDS].copy()
@@ -164,7 +157,7 @@ def restored(examples):
     return ids
 
 
-def count(examples, vocabulary):
+def count(examples: dict, vocabulary: Vocabulary) -> collections.Counter:
     """Returns the totals of a batch; those of several batches add up.
 
     Returns:
@@ -204,7 +197,13 @@ def count(examples, vocabulary):
     )
 
 
-def table(examples, row, vocabulary):
+def token_name(index: int, vocabulary: Vocabulary) -> str:
+    if 0 <= index < len(vocabulary):
+        return vocabulary.tokens[index]
+    return f"<{index}>"
+
+
+def table(examples: dict, row: int, vocabulary: Vocabulary) -> str:
     """Returns one record as a table, a line for each token.
 
     The columns: index, token of the text, in packed rows the number of the
@@ -227,9 +226,7 @@ def table(examples, row, vocabulary):
         sequences = examples[features.SEQUENCE_IDS][row]
 
     def name(index):
-        if 0 <= index < len(vocabulary):
-            return vocabulary.tokens[index]
-        return f"<{index}>"
+        return token_name(index, vocabulary)
 
     lines = [
         f"{'index':>5}  {'token':20} "
@@ -262,7 +259,9 @@ def table(examples, row, vocabulary):
     return "\n".join(lines)
 
 
-def check_vocabulary(path, manifest, vocabulary):
+def check_vocabulary(
+    path: str, manifest: manifests.Manifest, vocabulary: Vocabulary
+) -> None:
     """Checks that records were made with this vocabulary.
 
     Args:

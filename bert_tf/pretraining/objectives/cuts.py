@@ -1,0 +1,74 @@
+"""Examples as they are cut out of a corpus: places, not yet tokens."""
+
+import dataclasses
+
+import numpy as np
+
+from bert_tf.pretraining import draws
+from bert_tf.pretraining.corpus.blocks import Corpus
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Cuts:
+    """Examples of one or two segments; every field is an array [examples].
+
+    Args:
+        a_start: int64, where segment A begins in the corpus' tokens.
+        a_length: int64, its tokens, after truncation.
+        b_start: int64, where segment B begins.
+        b_length: int64; 0 where there is none.
+        label: bool, what the objective's label says of the two.
+        document: int64, the document's number in the corpus.
+        pass_number: int64.
+        ordinal: int64, tells apart the examples of a document and pass.
+        order: uint64, random: examples sorted by it are shuffled.
+        seeds: int64 [examples, 2], random, of the masking of the example.
+    """
+
+    a_start: np.ndarray
+    a_length: np.ndarray
+    b_start: np.ndarray
+    b_length: np.ndarray
+    label: np.ndarray
+    document: np.ndarray
+    pass_number: np.ndarray
+    ordinal: np.ndarray
+    order: np.ndarray
+    seeds: np.ndarray
+
+    def __len__(self):
+        return len(self.a_start)
+
+    def shuffled(self) -> "Cuts":
+        """Returns them in the order of the records: by `order`."""
+        # The other keys tell apart what has the same 64 bits by chance.
+        indices = np.lexsort(
+            (self.ordinal, self.pass_number, self.document, self.order)
+        )
+        return Cuts(
+            **{name: values[indices] for name, values in vars(self).items()}
+        )
+
+
+def concatenate(fields: list[dict]) -> dict:
+    """Returns {name: array} of a list of such, one after another."""
+    return {
+        name: np.concatenate([each[name] for each in fields])
+        for name in fields[0]
+    }
+
+
+def with_randomness(fields: dict, corpus: Corpus, seed: int) -> Cuts:
+    """Returns the `Cuts` of all fields but their own randomness."""
+    bits = draws.draw(
+        draws.EXAMPLE,
+        seed,
+        corpus.document_keys[fields["document"]],
+        fields["pass_number"],
+        fields["ordinal"],
+    )
+    return Cuts(
+        **fields,
+        order=bits[0] << np.uint64(32) | bits[1],
+        seeds=np.stack(bits[2:], axis=-1).astype(np.int64),
+    )

@@ -1,0 +1,56 @@
+"""Next sentence (BERT): B follows A, or is text of another document.
+
+Devlin et al. 2018, section 3.1, by the rules of google-research/bert.
+"""
+
+import numpy as np
+
+from bert_tf.pretraining import draws
+from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.objectives.objective import Objective
+
+# How often the original draws for a document other than the current one.
+_NUM_TRIES = 10
+
+
+def _cut(corpus, settings, sep_id):
+    del sep_id
+    return corpus, sentence_pairs.make_pairs(corpus, settings, _step)
+
+
+OBJECTIVE = Objective(name="next_sentence", cut=_cut, needs_documents=True)
+
+
+def _step(corpus, walkers, draw):
+    document_starts = corpus.document_starts
+    first, target = walkers.sentence, walkers.target
+    bits = draw(draws.PAIR)
+    # The chunk: sentences [first, last), of which A gets some from the front.
+    last = sentence_pairs.sentences_until(corpus, first, target, walkers.end)
+    count = last - first
+    a_end = first + 1 + np.where(count > 1, draws.below(bits[0], count - 1), 0)
+    a = sentence_pairs.segment(corpus, first, a_end)
+
+    is_random = (count == 1) | draws.happens(bits[1], 0.5)
+    other = draws.below(bits[2], corpus.num_documents)
+    # The few that drew their own document try again. Should they do so to the
+    # end, they keep it, as the original does: a "random" next sentence of the
+    # same document. Where there is only one, trying is no use.
+    for attempt in range(1, _NUM_TRIES if corpus.num_documents > 1 else 1):
+        again = other == walkers.document
+        if not again.any():
+            break
+        tries = draw(draws.OTHER_DOCUMENT + attempt // 4)[attempt % 4]
+        other = np.where(again, draws.below(tries, corpus.num_documents), other)
+    other_size = document_starts[other + 1] - document_starts[other]
+    random_first = document_starts[other] + draws.below(bits[3], other_size)
+    random_last = sentence_pairs.sentences_until(
+        corpus, random_first, target - a[1], document_starts[other + 1]
+    )
+    b = sentence_pairs.segment(
+        corpus,
+        np.where(is_random, random_first, a_end),
+        np.where(is_random, random_last, last),
+    )
+    # The sentences of the chunk that a random B displaced are put back.
+    return a, b, is_random, np.where(is_random, a_end, last)

@@ -1,0 +1,209 @@
+"""Walks through documents and makes pairs of segments.
+
+Devlin et al. 2018, appendix A.2, by the rules of google-research/bert. All
+documents and passes are walked in step: the first pair of each, the second,
+and so on, every step a few NumPy operations on all of them. How a step makes
+a pair is the objective's.
+
+Differs from BERT: the original draws all randomness from one stream, so that
+every choice depends on all before it. Here each draw is a function of its own
+place (`draws`), and a random next sentence comes from the document's own
+block (`corpus.blocks`). In distribution it is the original's.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from bert_tf.pretraining import draws
+from bert_tf.pretraining.corpus.blocks import Corpus
+from bert_tf.pretraining.objectives import cuts as cuts_lib
+from bert_tf.pretraining.settings import Settings
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Walkers:
+    """One walker for each document and pass; arrays [walkers].
+
+    Args:
+        document: int64, its number in the corpus.
+        pass_number: int64.
+        target: int64, how many tokens a pair should have.
+        sentence: int64, where the walker stands in the corpus' sentences.
+        end: int64, the end of the document's sentences.
+    """
+
+    document: np.ndarray
+    pass_number: np.ndarray
+    target: np.ndarray
+    sentence: np.ndarray
+    end: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> "Walkers":
+        return Walkers(
+            **{name: values[chosen] for name, values in vars(self).items()}
+        )
+
+
+def make_pairs(
+    corpus: Corpus, settings: Settings, step: Callable, min_sentences: int = 1
+) -> cuts_lib.Cuts:
+    """Cuts the documents of one block into pairs, in every pass.
+
+    Args:
+        corpus: The block.
+        settings: The settings.
+        step: `step(corpus, walkers, draw)` makes the next pair of every
+            walker, where `draw(what)` are their draws. It returns the two
+            segments as `segment` does, the label, and the sentence at which
+            each walker goes on.
+        min_sentences: Of a document; shorter ones are passed over.
+
+    Returns:
+        `Cuts`, in no particular order.
+    """
+    seed = settings.random_seed
+    walkers = _first_walkers(corpus, settings)
+    walkers = walkers.take(walkers.end - walkers.sentence >= min_sentences)
+    ordinal = 0
+    pairs = []
+    while not pairs or len(walkers.document):
+        draw = functools.partial(
+            draws.draw,
+            seed=seed,
+            document_key=corpus.document_keys[walkers.document],
+            pass_number=walkers.pass_number,
+            ordinal=ordinal,
+        )
+        a, b, label, sentence = step(corpus, walkers, draw)
+        pairs.append(
+            {
+                "a_start": a[0],
+                "a_length": a[1],
+                "b_start": b[0],
+                "b_length": b[1],
+                "label": label,
+                "document": walkers.document,
+                "pass_number": walkers.pass_number,
+                "ordinal": np.full(len(label), ordinal),
+            }
+        )
+        walkers = dataclasses.replace(walkers, sentence=sentence)
+        walkers = walkers.take(sentence < walkers.end)
+        ordinal += 1
+    pairs = cuts_lib.concatenate(pairs)
+    keys = corpus.document_keys[pairs["document"]]
+    pairs |= _truncated(pairs, keys, settings)
+    return cuts_lib.with_randomness(pairs, corpus, seed)
+
+
+def segment(
+    corpus: Corpus, first: np.ndarray, last: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns start and length in tokens of sentences [first, last)."""
+    start = corpus.sentence_starts[first]
+    return start, corpus.sentence_starts[last] - start
+
+
+def sentences_until(
+    corpus: Corpus,
+    first: np.ndarray,
+    num_tokens: np.ndarray,
+    end: np.ndarray,
+    fewest: int = 1,
+) -> np.ndarray:
+    """Returns the end of as many sentences from `first` as make `num_tokens`.
+
+    At least the fewest, and at most those before `end`.
+    """
+    starts = corpus.sentence_starts
+    reached = np.searchsorted(starts, starts[first] + num_tokens)
+    return np.minimum(np.maximum(reached, first + fewest), end)
+
+
+def _max_tokens(settings):
+    """Returns how many tokens the two segments have room for."""
+    return settings.max_seq_length - 3
+
+
+def _first_walkers(corpus, settings):
+    num_documents = corpus.num_documents
+    document = np.tile(np.arange(num_documents), settings.dupe_factor)
+    pass_number = np.repeat(np.arange(settings.dupe_factor), num_documents)
+    # Mostly the pairs fill the sequence; the short ones lessen the mismatch
+    # between pre-training and fine-tuning. Drawn once for a whole document.
+    bits = draws.draw(
+        draws.TARGET,
+        settings.random_seed,
+        corpus.document_keys[document],
+        pass_number,
+    )
+    longest = _max_tokens(settings)
+    is_short = draws.happens(bits[0], settings.short_seq_prob)
+    short = 2 + draws.below(bits[1], longest - 1)
+    return Walkers(
+        document=document,
+        pass_number=pass_number,
+        target=np.where(is_short, short, longest),
+        sentence=corpus.document_starts[document],
+        end=corpus.document_starts[document + 1],
+    )
+
+
+def _truncated(pairs, keys, settings):
+    """Returns the four numbers of pairs that fit into the sequence.
+
+    The original drops tokens one by one: from the longer segment (from B if
+    they are equally long), at its front or its end with equal chances. That
+    leaves each segment its length or about half of the room, and drops at the
+    front as many tokens as so many coins show heads.
+    """
+    room = _max_tokens(settings)
+    a_length, b_length = pairs["a_length"], pairs["b_length"]
+    is_long = a_length + b_length > room
+    a_kept = np.minimum(a_length, np.maximum(room - b_length, (room + 1) // 2))
+    a_kept = np.where(is_long, a_kept, a_length)
+    b_kept = np.where(is_long, room - a_kept, b_length)
+
+    def heads(num_coins, segment_id):
+        """How many of the coins show heads, for each pair: int64 [pairs]."""
+        num_draws = -(-num_coins // 128)
+        # The pair of each draw of 128 bits, of the pairs that need some.
+        pair = np.repeat(np.arange(len(num_coins)), num_draws)
+        nth = np.arange(len(pair)) - np.repeat(
+            np.cumsum(num_draws) - num_draws, num_draws
+        )
+        words = draws.draw(
+            draws.TRUNCATION + 2 * nth + segment_id,
+            settings.random_seed,
+            keys[pair],
+            pairs["pass_number"][pair],
+            pairs["ordinal"][pair],
+        )
+        totals = np.zeros(len(num_coins), np.int64)
+        for number, word in enumerate(words):
+            coins = num_coins[pair] - 128 * nth - 32 * number
+            used = (1 << np.clip(coins, 0, 32)) - 1
+            np.add.at(totals, pair, _count_ones(word.astype(np.int64) & used))
+        return totals
+
+    return {
+        "a_start": pairs["a_start"] + heads(a_length - a_kept, 0),
+        "a_length": a_kept,
+        "b_start": pairs["b_start"] + heads(b_length - b_kept, 1),
+        "b_length": b_kept,
+    }
+
+
+_ONES_IN_16_BITS = (
+    np.unpackbits(np.arange(1 << 16, dtype=np.uint16).view(np.uint8))
+    .reshape(1 << 16, 16)
+    .sum(axis=1)
+)
+
+
+def _count_ones(words):
+    """Returns how many of each word's 32 bits are set."""
+    return _ONES_IN_16_BITS[words & 0xFFFF] + _ONES_IN_16_BITS[words >> 16]

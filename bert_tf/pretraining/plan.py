@@ -1,0 +1,253 @@
+"""The stages of making records, as functions of what comes before alone.
+
+A part of the text becomes tokenised documents; a block of the documents
+becomes a sorted run of examples; a range of the shuffled examples becomes
+masked records. Processes (`run_local`) and Beam (`run_beam`) run them.
+"""
+
+import dataclasses
+import functools
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf import files
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.objectives.table import OBJECTIVES
+from bert_tf.pretraining.records import example_runs
+from bert_tf.pretraining.records import row_packing
+from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources.tfds_text import TfdsText
+from bert_tf.text import masking
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+
+# Examples packed, masked and serialized together.
+_BATCH_SIZE = 2048
+
+# Tokens that hardly a sentence of prose exceeds, and many a paragraph.
+_LONG_SENTENCE = 125
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All that the stages need to know, and they themselves; can be pickled.
+
+    Args:
+        source: What is read: `text_files.TextFiles` or `tfds_text.TfdsText`.
+        parts: Its `text_files.Part`s.
+        vocabulary: The vocabulary's tokens.
+        do_lower_case: Of the tokenizer.
+        fast: Of the tokenizer.
+        settings: The `Settings`.
+        max_bad_lines: How many lines may be left out, as they cannot be read.
+    """
+
+    source: text_files.TextFiles | TfdsText
+    parts: tuple
+    vocabulary: tuple
+    do_lower_case: bool
+    fast: bool
+    settings: Settings
+    max_bad_lines: int = 0
+
+    def __getstate__(self):
+        # Not what the cached properties hold: every process makes its own.
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+        }
+
+    @functools.cached_property
+    def _vocabulary(self):
+        return Vocabulary(tokens=self.vocabulary)
+
+    @property
+    def _objective(self):
+        return OBJECTIVES[self.settings.objective]
+
+    @functools.cached_property
+    def dtype(self) -> np.dtype:
+        """Of token ids in files."""
+        return blocks.token_dtype(len(self.vocabulary))
+
+    @functools.cached_property
+    def _tokenize(self):
+        return blocks.make_tokenize(
+            WordpieceTokenizer(self._vocabulary, self.do_lower_case, self.fast)
+        )
+
+    @functools.cached_property
+    def _mask_tokens(self):
+        length = self.settings.max_seq_length
+        vocabulary, rules = self._vocabulary, self.settings.masking
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None, length], tf.int32),
+                tf.TensorSpec([None, length], tf.int32),
+                tf.TensorSpec([None, 2], tf.int64),
+            ],
+            # Nothing in it is Python control flow: converting it takes long.
+            autograph=False,
+        )
+        def mask_tokens(input_ids, input_mask, seeds):
+            return masking.mask_tokens(
+                input_ids, input_mask, seeds, vocabulary, rules
+            )
+
+        return mask_tokens
+
+    def tokenize_part(self, part: text_files.Part, path: str) -> dict:
+        """Writes the tokenised documents of a part (`blocks.write_part`).
+
+        Beside them stands of what they are a function: the part, and the last
+        file that was read for it.
+
+        Returns:
+            Numbers: of documents, sentences, tokens, of what was cut and what
+            left out; and the first places of that.
+        """
+        reader = self.source.reader(self.max_bad_lines)
+        counts = blocks.write_part(
+            reader.read(part), self._tokenize, self.dtype, path
+        )
+        origin = dataclasses.asdict(part) | {"last_file": reader.last_file}
+        files.write_text(f"{path}.origin", json.dumps(origin))
+        return counts | {
+            "cut_lines": reader.num_cut_lines,
+            "cut_documents": reader.num_cut_documents,
+            "bad_lines": reader.bad_lines.count,
+            "bad_places": reader.bad_lines.places,
+        }
+
+    def cut_block(self, block: blocks.Corpus, path: str) -> dict:
+        """Writes the examples of a block of documents as a sorted run.
+
+        Returns:
+            What `example_runs.write_run` does, and more numbers:
+            `{"lone_documents", "skipped_documents", "one_sentence_documents",
+            "long_sentence_tokens"}`.
+        """
+        num_sentences = np.diff(block.document_starts)
+        lengths = np.diff(block.sentence_starts)
+        longest = max(_LONG_SENTENCE, self.settings.max_seq_length - 3)
+        is_lone = self._objective.needs_documents and block.num_documents == 1
+        counts = {
+            "lone_documents": int(is_lone),
+            "skipped_documents": int(
+                (num_sentences < self._objective.min_sentences).sum()
+            ),
+            "one_sentence_documents": int((num_sentences == 1).sum()),
+            "long_sentence_tokens": int(lengths[lengths > longest].sum()),
+        }
+        text, cuts = self._objective.cut(
+            block, self.settings, self._vocabulary.sep_id
+        )
+        written = example_runs.write_run(
+            text, cuts.shuffled(), self.dtype, path
+        )
+        return written | counts
+
+    def write_records(self, examples: example_runs.Examples, path: str) -> dict:
+        """Writes the records of examples to a file.
+
+        Returns:
+            `{"records", "predictions", "bytes"}`, numbers.
+        """
+        num_predictions = 0
+
+        def serialized():
+            nonlocal num_predictions
+            for batch in self._record_batches(examples):
+                weights = batch.get(features.MASKED_LM_WEIGHTS, np.zeros(1))
+                num_predictions += int(weights.sum())
+                yield tfrecord.serialize(batch)
+
+        num_records = tfrecord.write(path, serialized())
+        return {
+            "records": num_records,
+            "predictions": num_predictions,
+            "bytes": files.size(path),
+        }
+
+    def _record_batches(self, examples):
+        """Yields the records of `Examples` by batches: {name: [B, length]}."""
+        settings = self.settings
+        if settings.max_sequences_per_row == 1:
+            for first in range(0, len(examples), _BATCH_SIZE):
+                yield self.record_features(
+                    examples.take(slice(first, first + _BATCH_SIZE))
+                )
+            return
+        lengths = examples.lengths
+        rows = row_packing.assign_rows(
+            lengths,
+            settings.masking.num_predictions(lengths).numpy(),
+            max_seq_length=settings.max_seq_length,
+            max_predictions_per_seq=settings.max_predictions_per_seq,
+            max_sequences_per_row=settings.max_sequences_per_row,
+        )
+        order = np.argsort(rows, kind="stable")
+        rows, examples = rows[order], examples.take(order)
+        # Some examples at a time, but whole rows.
+        edges = np.unique(np.searchsorted(rows, rows[::_BATCH_SIZE]))
+        for first, last in zip(edges, [*edges[1:], len(rows)]):
+            yield row_packing.join_rows(
+                self.record_features(examples.take(slice(first, last))),
+                rows[first:last] - rows[first],
+                settings.max_sequences_per_row,
+                self._vocabulary.pad_id,
+            )
+
+    def record_features(self, examples: example_runs.Examples) -> dict:
+        """Returns examples as records of one each: {name: [B, length]}."""
+        record = example_runs.pack(
+            examples, self.settings.max_seq_length, self._vocabulary
+        )
+        if self.settings.masking_mode == "static":
+            with tf.device("CPU:0"):
+                masked = self._mask_tokens(
+                    record[features.INPUT_IDS],
+                    record[features.INPUT_MASK],
+                    examples.seeds,
+                )
+            record |= {name: value.numpy() for name, value in masked.items()}
+        if self._objective.label_meanings:
+            record[features.NEXT_SENTENCE_LABELS] = examples.label[
+                :, None
+            ].astype(np.int32)
+        return record
+
+
+def make_plan(
+    input_files: str | TfdsText,
+    tokenizer: WordpieceTokenizer,
+    settings: Settings,
+    max_bad_lines: int = 0,
+) -> Plan:
+    """Returns the `Plan` of the arguments of `run_local.build`.
+
+    Raises:
+        ValueError: If a file is missing or empty.
+    """
+    source = input_files
+    if isinstance(input_files, str):
+        source = text_files.TextFiles(
+            paths=tuple(text_files.input_paths(input_files)),
+            input_format=settings.input_format,
+            text_field=settings.text_field,
+        )
+    return Plan(
+        source=source,
+        parts=tuple(source.parts()),
+        vocabulary=tokenizer.vocabulary.tokens,
+        do_lower_case=tokenizer.do_lower_case,
+        fast=tokenizer.fast,
+        settings=settings,
+        max_bad_lines=max_bad_lines,
+    )

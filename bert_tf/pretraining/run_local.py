@@ -1,0 +1,295 @@
+"""Makes pre-training records of text files of any size, on one machine.
+
+The stages of the `plan`, with their files in a work folder beside the records.
+Their tasks run in one process or in many; a run that was stopped goes on where
+it was. The records are a function of the corpus and the settings alone, and
+what is held in memory depends on neither.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import glob
+import json
+import os
+import shutil
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf import manifest as manifests
+from bert_tf.pretraining import plan as plan_lib
+from bert_tf.pretraining import work_folder
+from bert_tf.pretraining import workers
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.records import example_runs
+from bert_tf.pretraining.records import record_set
+from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import text_files
+from bert_tf.pretraining.sources.tfds_text import TfdsText
+from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+
+# Input for which one more process is worth its start.
+_BYTES_A_WORKER = 8 << 20
+
+# Version of the files in a work folder: only the same one goes on with them.
+_WORK_VERSION = 3
+
+
+class Tasks:
+    """The tasks of a plan, as methods of their numbers.
+
+    A task writes its files into the work folder, and last a small JSON file
+    with its numbers, by which a later run knows that it is done. What it
+    writes is a function of the plan and its own number alone.
+
+    Args:
+        plan: The `plan.Plan`.
+        work_dir: The work folder, on a local disk.
+    """
+
+    def __init__(self, plan: plan_lib.Plan, work_dir: str):
+        self.plan = plan
+        self.work_dir = work_dir
+
+    def __getstate__(self):
+        # Not what the cached properties hold: every process makes its own.
+        return {"plan": self.plan, "work_dir": self.work_dir}
+
+    def path(self, stage: str, number: int) -> str:
+        """Returns where a task writes: a name for suffixes.
+
+        The stages are "part", "block" and "segment", a range of examples.
+        """
+        return os.path.join(self.work_dir, f"{stage}-{number:06d}")
+
+    def read_part(self, number: int) -> dict:
+        """Tokenises the documents of a part of the text."""
+        path = self.path("part", number)
+        part = self.plan.parts[number]
+        return _done(path, self.plan.tokenize_part(part, path))
+
+    def make_block(self, number: int) -> dict:
+        """Makes the examples of a block of the documents."""
+        path = self.path("block", number)
+        parts = range(len(self.plan.parts))
+        block = blocks.read_block(
+            [self.path("part", part) for part in parts],
+            self.plan.dtype,
+            number,
+            self._num_blocks,
+        )
+        return _done(path, self.plan.cut_block(block, path))
+
+    def write_range(self, number: int) -> dict:
+        """Writes the records of one range of the shuffled examples."""
+        path = self.path("segment", number)
+        examples = self._runs.read(*self._ranges[number])
+        return _done(
+            path, self.plan.write_records(examples, f"{path}.tfrecord")
+        )
+
+    def result(self, stage: str, number: int) -> dict | None:
+        """Returns the numbers of a task, or None if it is not done."""
+        path = self.path(stage, number)
+        if not os.path.exists(f"{path}.json"):
+            return None
+        told = files.read_json(f"{path}.json")
+        if stage == "segment":
+            # It moves to its place when all are done.
+            path = f"{path}.tfrecord"
+            if not os.path.exists(path) or files.size(path) != told["bytes"]:
+                return None
+        return told
+
+    # What is known only after an earlier stage lies in the work folder.
+
+    def note(self, name: str, value: int | list) -> None:
+        """Writes it there: "blocks", a number, or "segments", the ranges."""
+        path = os.path.join(self.work_dir, f"{name}.json")
+        files.write_text(path, json.dumps(value))
+
+    @functools.cached_property
+    def _num_blocks(self):
+        return files.read_json(os.path.join(self.work_dir, "blocks.json"))
+
+    @functools.cached_property
+    def _ranges(self):
+        return files.read_json(os.path.join(self.work_dir, "segments.json"))
+
+    @functools.cached_property
+    def _runs(self):
+        numbers = range(self._num_blocks)
+        return example_runs.Runs(
+            [self.path("block", number) for number in numbers], self.plan.dtype
+        )
+
+
+def _done(path, numbers):
+    # On the disk before the file that says so.
+    for name in glob.glob(f"{glob.escape(path)}.*"):
+        with open(name, "rb") as stream:
+            os.fsync(stream.fileno())
+    files.write_text(f"{path}.json", json.dumps(numbers))
+    return numbers
+
+
+def build(
+    input_files: str | TfdsText,
+    output_files: str,
+    tokenizer: WordpieceTokenizer,
+    settings: Settings,
+    progress: Callable | None = None,
+    num_workers: int = 1,
+    work_dir: str | None = None,
+    max_bad_lines: int = 0,
+) -> record_set.Counts:
+    """Makes records of text files, and the manifest beside them.
+
+    The records appear when all are whole. What was there before stays if
+    anything fails. A run that was killed, had no more room on the disk or met
+    text that cannot be read goes on where it was when it is started again.
+
+    Args:
+        input_files: Comma-separated globs of text files; or a
+            `tfds_text.TfdsText`, with the setting `input_format="tfds"`.
+        output_files: Comma-separated paths, as `tfrecord.output_paths` reads
+            them. Examples are dealt to them evenly, records of several
+            examples only about so.
+        tokenizer: A `WordpieceTokenizer`.
+        settings: A `Settings`.
+        progress: Called as `progress(stage, done, total)`; the stages are
+            "read" (bytes), "pair" (blocks) and "write" (examples).
+        num_workers: The number of processes; 0 is as many as there are cores
+            and the size of the input makes worth while.
+        work_dir: Where to work: a folder that is made, and removed at the
+            end. None is one beside the first record file.
+        max_bad_lines: How many lines may be left out, with a warning, because
+            they are not UTF-8 or not in the format. Changes no record of an
+            input that is read to its end.
+
+    Returns:
+        The `record_set.Counts`.
+
+    Raises:
+        ValueError: If a file is missing or empty, more lines are bad than may
+            be, or there is no sentence.
+        OSError: If files cannot be written.
+    """
+    if num_workers < 0:
+        raise ValueError(
+            "`num_workers` must not be negative. "
+            f"Received: num_workers={num_workers}."
+        )
+    output_paths = tfrecord.output_paths(output_files)
+    plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
+    source = plan.source
+    num_workers = num_workers or min(
+        workers.num_cores(),
+        1 + sum(source.sizes(plan.parts)) // _BYTES_A_WORKER,
+    )
+    with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
+        inputs = list(pool.map(text_files.describe, source.paths))
+    manifest = record_set.make_manifest(source, inputs, tokenizer, settings)
+    work = dataclasses.asdict(manifest) | {
+        "version": _WORK_VERSION,
+        "fast": tokenizer.fast,
+        "output_paths": output_paths,
+    }
+    with work_folder.local(work_dir, output_paths, work, plan.parts) as folder:
+        tasks = Tasks(plan, folder)
+        with workers.pool(tasks, num_workers) as run:
+            counts, shards = _run_stages(
+                tasks, run, len(output_paths), progress
+            )
+        made = record_set.make_manifests(manifest, counts, output_paths, shards)
+        _publish(tasks, output_paths, shards, made)
+    return counts
+
+
+def _run_stages(tasks, run, num_shards, progress):
+    """Runs what is not done.
+
+    Returns:
+        The `Counts`, and what is in every shard (`record_set.by_shard`).
+    """
+    plan = tasks.plan
+
+    def run_stage(method, stage, sizes, shown):
+        """Runs a stage's tasks; returns the numbers of all, in order."""
+        results = [tasks.result(stage, number) for number in range(len(sizes))]
+        left = [number for number, told in enumerate(results) if told is None]
+        done = sum(sizes) - sum(sizes[number] for number in left)
+        for number, told in run(method, left):
+            results[number] = told
+            done += sizes[number]
+            if progress:
+                progress(shown, done, sum(sizes))
+        return results
+
+    sizes = plan.source.sizes(plan.parts)
+    of_parts = record_set.total(run_stage("read_part", "part", sizes, "read"))
+    record_set.check_parts(of_parts, plan.source, plan.max_bad_lines)
+    num_blocks = blocks.num_blocks(of_parts["tokens"])
+    tasks.note("blocks", num_blocks)
+    of_blocks = record_set.total(
+        run_stage("make_block", "block", [1] * num_blocks, "pair")
+    )
+    record_set.check_examples(of_blocks["examples"], plan.settings)
+    shards = record_set.ranges_of(
+        of_blocks["examples"], num_shards, record_set.RANGE_SIZE
+    )
+    ranges = [each for shard in shards for each in shard]
+    tasks.note("segments", ranges)
+    sizes = [stop - start for start, stop in ranges]
+    results = run_stage("write_range", "segment", sizes, "write")
+    counts = record_set.make_counts(
+        of_parts, of_blocks, record_set.total(results), plan.settings
+    )
+    return counts, record_set.by_shard(shards, dict(enumerate(results)))
+
+
+def _publish(tasks, output_paths, shards, made):
+    """Makes the record files of the ranges, and writes the manifests.
+
+    Args:
+        tasks: The `Tasks`.
+        output_paths: The record files.
+        shards: For each of them a dictionary of the numbers of its ranges.
+        made: {path: `Manifest`}.
+    """
+    with contextlib.ExitStack() as stack:
+        # On the way out each becomes the file it stands for, the last first:
+        # the manifests before the records. Should only some of them get to
+        # their places, then the sizes tell that the others are none of them.
+        temporaries = {
+            path: stack.enter_context(files.whole_file(path))
+            for path in (*output_paths, *made)
+        }
+        work_folder.note_temporaries(tasks.work_dir, list(temporaries.values()))
+        for path, shard in zip(output_paths, shards):
+            names = [
+                f"{tasks.path('segment', each)}.tfrecord" for each in shard
+            ]
+            _join_files(names, temporaries[path])
+        for path, each in made.items():
+            with tf.io.gfile.GFile(temporaries[path], "wb") as stream:
+                stream.write(manifests.to_text(each).encode("utf-8"))
+
+
+def _join_files(names, path):
+    """Moves files into one; TFRecord files in a row are a TFRecord file."""
+    if files.is_remote(path):
+        stream = tf.io.gfile.GFile(path, "wb")
+    else:
+        shutil.move(names[0], path)
+        names = names[1:]
+        stream = open(path, "ab")  # noqa: SIM115
+    with stream:
+        for name in names:
+            with open(name, "rb") as source:
+                shutil.copyfileobj(source, stream, 1 << 20)
+            os.remove(name)

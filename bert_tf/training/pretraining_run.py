@@ -1,0 +1,397 @@
+"""A pre-training from its options to its results.
+
+In this order: records, model, evaluation, optimizer and state, weights, loop.
+"""
+
+import dataclasses
+import functools
+import itertools
+import logging
+import os
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf import features
+from bert_tf import files
+from bert_tf import manifest
+from bert_tf.checkpoints import model_folder
+from bert_tf.input import data_service
+from bert_tf.input import pretraining
+from bert_tf.input.record_source import RecordSource
+from bert_tf.models import objectives
+from bert_tf.models import pretrainer
+from bert_tf.optimizers import schedule
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.lamb import LambOptimizer
+from bert_tf.optimizers.loss_scale import LossScaleOptimizer
+from bert_tf.text.vocabulary import check_case
+from bert_tf.training import checkpointing
+from bert_tf.training import evaluation
+from bert_tf.training import health
+from bert_tf.training import loop
+from bert_tf.training import phases
+from bert_tf.training import progress
+from bert_tf.training import settings
+from bert_tf.training import strategy as strategies
+
+OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
+ATTENTION = ("bidirectional", "left_to_right")
+
+_EVAL_RESULTS = "eval_results.txt"
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a pre-training goes.
+
+    Args:
+        phases: The `phases.Phase`s.
+        input_files: Globs of the records of each phase, comma-separated.
+        profile_steps: None, or (first, last) as in `loop.TrainingConfig`.
+        **: The rest are flags of `run_pretraining`, whose help tells of them.
+
+    Raises:
+        ValueError: If options contradict each other or the output folder.
+    """
+
+    phases: tuple[phases.Phase, ...]
+    input_files: tuple[str, ...]
+    profile_steps: tuple[int, int] | None
+    eval_input_file: str | None
+    output_dir: str
+    init_checkpoint: str | None
+    attention: str | None
+    input_shares: int | None
+    tf_data_service: list[str]
+    max_predictions_per_seq: int | None
+    do_train: bool
+    do_eval: bool
+    gradient_accumulation_steps: int
+    rematerialize: bool
+    eval_batch_size: int
+    learning_rate: float
+    num_warmup_steps: int
+    learning_rate_decay: str
+    learning_rate_power: float | None
+    learning_rate_drop: bool
+    optimizer: str
+    layerwise_learning_rate_decay: float
+    save_checkpoints_steps: int
+    keep_checkpoint_max: int
+    keep_best: bool
+    iterations_per_loop: int
+    max_eval_steps: int
+    skip_nonfinite_steps: int
+    peak_tflops: float | None
+    random_seed: int
+
+    def __post_init__(self):
+        if not self.do_train and not self.do_eval:
+            raise ValueError(
+                "At least one of --do_train and --do_eval must be given."
+            )
+        if self.keep_best and not (self.do_train and self.do_eval):
+            raise ValueError("--keep_best needs --do_train and --do_eval.")
+        if self.do_train and self.holds_model and not self.holds_training:
+            raise ValueError(
+                f"--output_dir={self.output_dir} holds a model that was not "
+                "trained there. Choose another output directory, and give the "
+                "model as --init_checkpoint to begin with it."
+            )
+        data_service.check_addresses(self.tf_data_service)
+        self.make_schedule()
+
+    @property
+    def holds_model(self) -> bool:
+        return files.exists(self.output(model_folder.CONFIG_FILE))
+
+    @property
+    def holds_training(self) -> bool:
+        return files.exists(self.output(checkpointing.FOLDER))
+
+    @property
+    def num_train_steps(self) -> int:
+        return sum(phase.num_steps for phase in self.phases)
+
+    def output(self, name: str) -> str:
+        """Returns the path of a file in the output folder."""
+        return os.path.join(self.output_dir, name)
+
+    def checkpoint(self) -> str | None:
+        """Returns the model to begin with; None for new weights.
+
+        Raises:
+            ValueError: If there is none to evaluate.
+        """
+        if self.do_train:
+            return self.init_checkpoint
+        if self.holds_model:
+            return self.output_dir
+        if self.init_checkpoint is None:
+            raise ValueError(
+                "Without --do_train there must be a model in --output_dir or "
+                f"--init_checkpoint. Received: --output_dir={self.output_dir}."
+            )
+        return self.init_checkpoint
+
+    def make_schedule(self) -> keras.optimizers.schedules.LearningRateSchedule:
+        return schedule.make_schedule(
+            self.learning_rate_decay,
+            self.learning_rate,
+            self.num_train_steps,
+            self.num_warmup_steps,
+            power=self.learning_rate_power,
+            drop=self.learning_rate_drop,
+        )
+
+
+def run(
+    options: Options, start, strategy: tf.distribute.Strategy, policy: str
+) -> dict | None:
+    """Trains and evaluates, as the options say.
+
+    Args:
+        options: The `Options`.
+        start: What belongs to `options.checkpoint()`, a `StartingPoint`.
+        strategy: Any strategy.
+        policy: The name of the Keras dtype policy.
+
+    Returns:
+        The evaluation's results, {name: float}, on the one host that writes;
+        None on others, and without an evaluation.
+
+    Raises:
+        ValueError: If the records, the model and the options do not suit
+            each other, or the input is damaged.
+        preemption.PreemptedError: After SIGTERM, when the state has been saved.
+    """
+    keras.utils.set_random_seed(options.random_seed)
+
+    # Data.
+    check_case(start.vocabulary, start.do_lower_case)
+    if options.attention is not None:
+        is_decoder = options.attention == "left_to_right"
+        config = dataclasses.replace(start.config, is_decoder=is_decoder)
+        start = dataclasses.replace(start, config=config)
+    sources, eval_source = _find_records(options, start)
+
+    # Model.
+    with strategy.scope():
+        model = pretrainer.BertPretrainer(start.config, dtype=policy)
+    model.encoder.rematerialize = options.rematerialize
+    _logger.info(
+        "%s parameters, %s, %d replicas.",
+        f"{model.count_params():,}",
+        policy,
+        strategy.num_replicas_in_sync,
+    )
+
+    evaluate = evaluation.make_evaluation(
+        model,
+        objectives.PRETRAINING,
+        eval_source,
+        options.eval_batch_size,
+        strategy,
+        options.max_eval_steps,
+    )
+    if options.do_train:
+        state = _make_state(options, start, model, sources, strategy)
+        with state.hold(strategies.is_chief(strategy)):
+            _train(options, start, state, sources, strategy, evaluate)
+        step = state.step
+    else:
+        checkpoints.load_weights(start.init_checkpoint, model)
+        step = checkpointing.trained_steps(start.init_checkpoint)
+    if not options.do_eval:
+        return None
+    results = evaluate() | {"global_step": step}
+    if not strategies.is_chief(strategy):
+        return None
+    evaluation.write_results(options.output(_EVAL_RESULTS), results)
+    return results
+
+
+def _find_records(options, start):
+    """Returns the sources of the phases, and the one to evaluate on."""
+
+    # Phases of the same records are of one source, and so read on.
+    @functools.cache
+    def find(max_seq_length, patterns, flag="input_file") -> RecordSource:
+        return pretraining.pretraining_records(
+            patterns,
+            start.config,
+            start.vocabulary,
+            do_lower_case=start.do_lower_case,
+            max_seq_length=max_seq_length,
+            max_predictions_per_seq=options.max_predictions_per_seq,
+            seed=options.random_seed,
+            num_shares=options.input_shares,
+            services=tuple(options.tf_data_service),
+            flag=flag,
+        )
+
+    sources = [
+        find(phase.max_seq_length, patterns)
+        for phase, patterns in zip(options.phases, options.input_files)
+    ]
+    if options.eval_input_file is None:
+        return sources, sources[-1]
+    return sources, find(
+        options.phases[-1].max_seq_length,
+        options.eval_input_file,
+        "eval_input_file",
+    )
+
+
+def _make_state(options, start, model, sources, strategy):
+    if options.num_warmup_steps > options.num_train_steps:
+        _logger.warning(
+            "The warmup, of %d steps, is longer than the training, of %d: the "
+            "learning rate never reaches --learning_rate.",
+            options.num_warmup_steps,
+            options.num_train_steps,
+        )
+    description = {
+        **start.config.to_dict(),
+        "vocab_sha256": manifest.text_sha256(start.vocabulary.to_text()),
+    }
+    if options.optimizer != "bert":
+        # Its slots have the same names and shapes.
+        description["optimizer"] = options.optimizer
+    with strategy.scope():
+        optimizer = OPTIMIZERS[options.optimizer](
+            options.make_schedule(),
+            layerwise_decay=options.layerwise_learning_rate_decay,
+        )
+        if model.compute_dtype == "float16":
+            optimizer = LossScaleOptimizer(optimizer)
+        return checkpointing.TrainingState(
+            model,
+            optimizer,
+            options.output_dir,
+            description,
+            options.keep_checkpoint_max,
+            _run_settings(options, sources, model.dtype_policy.name, strategy),
+        )
+
+
+def _run_settings(options, sources, policy, strategy):
+    """Returns what the weights are a function of, and may change on resuming.
+
+    Not the number of devices, nor what only saves memory.
+    """
+    return {
+        "records": [
+            f"{len(source.paths)} files ({source.digest[:8]})"
+            for source in sources
+        ],
+        "train_batch_size": [
+            phase.train_batch_size for phase in options.phases
+        ],
+        "phase_ends": list(
+            itertools.accumulate(
+                phase.num_steps for phase in options.phases[:-1]
+            )
+        ),
+        "num_train_steps": options.num_train_steps,
+        "input_shares": options.input_shares or strategies.num_hosts(strategy),
+        "mixed_precision": policy,
+        **{
+            name: getattr(options, name)
+            for name in (
+                "learning_rate",
+                "num_warmup_steps",
+                "learning_rate_decay",
+                "learning_rate_power",
+                "learning_rate_drop",
+                "layerwise_learning_rate_decay",
+                "random_seed",
+            )
+        },
+    }
+
+
+def _train(options, start, state, sources, strategy, evaluate):
+    """Trains from the state's last checkpoint, if any."""
+    # The order matters: a run that began from --init_checkpoint goes on from
+    # its own last checkpoint.
+    if state.restore():
+        _logger.info("Going on from step %d.", state.step)
+        changes = state.settings.changes()
+        if changes:
+            is_meant = settings.is_longer_only(changes)
+            (_logger.info if is_meant else _logger.warning)(
+                "%s", settings.describe(changes, state.step, state.example)
+            )
+    elif start.init_checkpoint is not None:
+        checkpoints.load_weights(start.init_checkpoint, state.model)
+    else:
+        _logger.info("Beginning with new weights.")
+
+    def save_model(folder=options.output_dir):
+        checkpoints.save(
+            folder,
+            state.model,
+            start.vocabulary,
+            start.do_lower_case,
+            start.config.max_position_embeddings,
+        )
+
+    def keep_best():
+        _keep_best(options, state, evaluate(), strategy, save_model)
+
+    phases.train(
+        state,
+        objectives.PRETRAINING,
+        options.phases,
+        [_config(options, start.config, source) for source in sources],
+        sources,
+        strategy,
+        on_save=save_model,
+        before_save=keep_best if options.keep_best else None,
+    )
+    _logger.info("The model is in %s.", options.output_dir)
+
+
+def _keep_best(options, state, results, strategy, save_model: Callable):
+    """Keeps the model, if its loss is below that of the best so far."""
+    text = (f"{name} {value:.4g}" for name, value in results.items())
+    _logger.info("Evaluated: step %d  %s", state.step, "  ".join(text))
+    report = {f"eval/{name}": value for name, value in results.items()}
+    progress.write_summaries(report | {"step": state.step})
+    if not strategies.is_chief(strategy):
+        return
+    best = options.output(checkpointing.BEST_FOLDER)
+    path = f"{best}/{_EVAL_RESULTS}"
+    if files.exists(path):
+        lines = files.read_text(path).splitlines()
+        least = float(dict(line.split(" = ") for line in lines)["loss"])
+        if not results["loss"] < least:
+            return
+    save_model(best)
+    evaluation.write_results(path, results | {"global_step": state.step})
+    _logger.info("The best so far; kept in %s.", best)
+
+
+def _config(options, bert_config, source):
+    shapes = source.evaluation_batches(1).element_spec
+    return loop.TrainingConfig(
+        num_train_steps=options.num_train_steps,
+        save_checkpoints_steps=options.save_checkpoints_steps,
+        iterations_per_loop=options.iterations_per_loop,
+        gradient_accumulation_steps=options.gradient_accumulation_steps,
+        skip_nonfinite_steps=options.skip_nonfinite_steps,
+        profile_steps=options.profile_steps,
+        flops_per_example=health.flops_per_example(
+            bert_config,
+            shapes[features.INPUT_IDS].shape[1],
+            shapes[features.MASKED_LM_POSITIONS].shape[1],
+        ),
+        peak_flops=options.peak_tflops and options.peak_tflops * 1e12,
+        seed=options.random_seed,
+    )
