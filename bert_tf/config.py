@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from typing import Any
+from typing import Self
 
 from bert_tf import files
 
@@ -138,7 +140,7 @@ class BertConfig:
             )
 
     @classmethod
-    def named(cls, name, **overrides):
+    def named(cls, name: str, **overrides: Any) -> Self:
         """Returns one of the published sizes.
 
         Args:
@@ -164,7 +166,7 @@ class BertConfig:
         return cls(**(fields | overrides))
 
     @classmethod
-    def from_dict(cls, values):
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         """Reads Google's `bert_config.json` or Hugging Face's `config.json`.
 
         A dictionary with `model_type` (or another key that only Hugging Face
@@ -216,7 +218,7 @@ class BertConfig:
         return cls(**fields)
 
     @classmethod
-    def from_json(cls, path):
+    def from_json(cls, path: files.AnyPath) -> Self:
         """Reads the file at `path` as `from_dict` does; errors name it."""
         values = files.read_json(path, files.MAX_FOLDER_TEXT)
         try:
@@ -224,7 +226,7 @@ class BertConfig:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Returns the fields as Hugging Face's `config.json` has them.
 
         `is_decoder` is among them where it is true, as in Hugging Face's own.
@@ -234,7 +236,7 @@ class BertConfig:
             del values["is_decoder"]
         return values
 
-    def to_json(self):
+    def to_json(self) -> str:
         """Returns `to_dict` as indented JSON text with a final newline."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from absl import app
 
@@ -9,7 +11,7 @@ from absl import app
 BAD_INPUT_EXIT_CODE = 1
 
 
-def run(main):
+def run(main: Callable[[list[str]], Any]) -> None:
     """Runs `main(argv)` with absl flags; bad input is one line, not a trace.
 
     `ValueError` is what the library raises for a wrong flag, file or
@@ -33,7 +35,7 @@ def run(main):
     app.run(guarded)
 
 
-def require(**values):
+def require(**values: object) -> None:
     """Raises `ValueError` naming the first flag that has no value."""
     for name, value in values.items():
         if value is None or value == "":
