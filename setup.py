@@ -53,6 +53,8 @@ setup(
             "pytest-xdist>=3.6",
             # Exactly one: what is well formatted changes from one to the next.
             "ruff==0.17.5",
+            # Holds the type hints.
+            "mypy>=1.11",
             # The models' other Keras backend.
             "jax>=0.4.30",
             # Files that are damaged in all ways.

@@ -5,6 +5,17 @@ feature names it from here. Letters: B batch, L sequence length, P predictions
 a sequence, S sequences packed into one row.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
+# A tensor of any Keras backend, symbolic or not, or an array: they have no
+# class in common, and `layers` and `models` know no backend.
+Tensor = Any
+# Tensors by the names below: a batch, or what a model is called with.
+Batch = Mapping[str, Tensor]
+# {name: (dtype, shape)} of a record's features.
+RecordSpec = dict[str, tuple[str, tuple[int, ...]]]
+
 INPUT_IDS = "input_ids"
 INPUT_MASK = "input_mask"
 SEGMENT_IDS = "segment_ids"
@@ -40,12 +51,12 @@ LABELS = "labels"
 
 
 def pretraining_record(
-    max_seq_length,
-    max_predictions_per_seq,
-    has_labels=True,
-    is_masked=True,
-    max_sequences_per_row=1,
-):
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    has_labels: bool = True,
+    is_masked: bool = True,
+    max_sequences_per_row: int = 1,
+) -> RecordSpec:
     """Returns {name: (dtype, shape)} of a pre-training record.
 
     These are the features of the tf.train.Example, as google-research/bert
@@ -62,7 +73,7 @@ def pretraining_record(
             the sequences that a row lacks are 0. A first position of 0 is a
             sequence's only where it is the row's first.
     """
-    record = {
+    record: RecordSpec = {
         INPUT_IDS: ("int64", (max_seq_length,)),
         INPUT_MASK: ("int64", (max_seq_length,)),
         SEGMENT_IDS: ("int64", (max_seq_length,)),

@@ -18,8 +18,18 @@ import shutil
 import tempfile
 import uuid
 import zlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
-_DECOMPRESSORS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+# What a path may be given as, on a local disk or in an object store.
+AnyPath = str | os.PathLike[str]
+
+_DECOMPRESSORS: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+}
 _READ_AHEAD = 1 << 20
 # The most that a text file of a model folder may hold; vocabularies of half a
 # million entries have 10 MB.
@@ -42,31 +52,31 @@ def _gfile():
     return tf.io.gfile
 
 
-def is_remote(path):
+def is_remote(path: AnyPath) -> bool:
     """Returns whether `path` names an object store: gs://, s3:// and so on."""
     return "://" in os.fspath(path)
 
 
-def exists(path):
+def exists(path: AnyPath) -> bool:
     if is_remote(path):
         return _gfile().exists(path)
     return os.path.exists(path)
 
 
-def is_folder(path):
+def is_folder(path: AnyPath) -> bool:
     if is_remote(path):
         return _gfile().isdir(path)
     return os.path.isdir(path)
 
 
-def size(path):
+def size(path: AnyPath) -> int:
     """Returns the bytes that a file holds."""
     if is_remote(path):
         return _gfile().stat(path).length
     return os.path.getsize(path)
 
 
-def list_folder(path):
+def list_folder(path: AnyPath) -> list[str]:
     """Returns the names in a folder, sorted; [] where there is none."""
     if not is_folder(path):
         return []
@@ -75,7 +85,7 @@ def list_folder(path):
     return sorted(os.listdir(path))
 
 
-def make_folder(path):
+def make_folder(path: AnyPath) -> None:
     """Makes the folder and its parents; it may be there already.
 
     Raises:
@@ -92,7 +102,7 @@ def make_folder(path):
         ) from error
 
 
-def remove(path):
+def remove(path: AnyPath) -> None:
     """Removes a file, or a folder with all that is in it."""
     if is_remote(path):
         if _gfile().isdir(path):
@@ -105,7 +115,7 @@ def remove(path):
         os.remove(path)
 
 
-def expand_globs(patterns, flag="input_file"):
+def expand_globs(patterns: str, flag: str = "input_file") -> list[str]:
     """Returns the sorted paths that match comma-separated globs.
 
     Args:
@@ -115,7 +125,7 @@ def expand_globs(patterns, flag="input_file"):
     Raises:
         ValueError: If a pattern matches no file, or all are empty.
     """
-    paths = set()
+    paths: set[str] = set()
     names = [name.strip() for name in patterns.split(",") if name.strip()]
     if not names:
         raise ValueError(f"`{flag}` must name at least one file. Received: ''.")
@@ -130,12 +140,12 @@ def expand_globs(patterns, flag="input_file"):
     return sorted(paths)
 
 
-def is_compressed(path):
+def is_compressed(path: AnyPath) -> bool:
     """Returns whether a file's name tells that it is compressed."""
     return os.fspath(path).endswith(tuple(_DECOMPRESSORS))
 
 
-def open_bytes(path, decompress=True):
+def open_bytes(path: AnyPath, decompress: bool = True) -> io.BufferedIOBase:
     """Opens a file for reading bytes, local or not, .gz, .xz and .bz2 too.
 
     Args:
@@ -190,7 +200,7 @@ class _RemoteBytes(io.RawIOBase):
         super().close()
 
 
-def read_bytes(path, max_bytes=None):
+def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:
     """Reads a whole file.
 
     Raises:
@@ -228,7 +238,7 @@ def _check_regular(path):
         raise ValueError(f"{path}: must be a file, and no pipe or device.")
 
 
-def read_text(path, max_bytes=None):
+def read_text(path: AnyPath, max_bytes: int | None = None) -> str:
     """Reads UTF-8 text, line ends untouched.
 
     Raises:
@@ -245,12 +255,12 @@ def read_text(path, max_bytes=None):
         ) from error
 
 
-def read_json(path, max_bytes=None):
+def read_json(path: AnyPath, max_bytes: int | None = None) -> Any:
     """Raises ValueError, naming the path, as `read_text` or if no JSON."""
     return parse_json(read_text(path, max_bytes), path)
 
 
-def read_object(path):
+def read_object(path: AnyPath) -> dict[str, Any]:
     """Returns the contents of a JSON file of a model folder, a dictionary.
 
     Raises:
@@ -263,7 +273,7 @@ def read_object(path):
     return values
 
 
-def parse_json(text, place):
+def parse_json(text: str, place: AnyPath) -> Any:
     """Returns the value of JSON text; errors begin with its `place`.
 
     Raises:
@@ -281,18 +291,18 @@ def parse_json(text, place):
     return value
 
 
-def shortened(value):
+def shortened(value: object) -> str:
     """Returns a value as messages show it: in one line, cut where long."""
     text = _SHOWN.repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def write_text(path, text):
+def write_text(path: AnyPath, text: str) -> None:
     """Writes the file whole or not at all."""
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_bytes(path, data):
+def write_bytes(path: AnyPath, data: bytes) -> None:
     """Writes the file whole or not at all."""
     with whole_file(path) as temporary:
         if is_remote(temporary):
@@ -304,7 +314,7 @@ def write_bytes(path, data):
 
 
 @contextlib.contextmanager
-def whole_file(path):
+def whole_file(path: AnyPath) -> Iterator[str]:
     """Yields a temporary path beside `path`; renamed to it at the end.
 
     If the block raises, the temporary file is removed and what was at `path`
@@ -330,7 +340,7 @@ def whole_file(path):
 
 
 @contextlib.contextmanager
-def whole_folder(path, last=None):
+def whole_folder(path: AnyPath, last: str | None = None) -> Iterator[str]:
     """Yields a temporary folder whose contents become the folder `path`.
 
     Args:
@@ -364,7 +374,7 @@ def whole_folder(path, last=None):
         raise
 
 
-def copy_folder(source, target, last):
+def copy_folder(source: str, target: str, last: str | None) -> None:
     """Copies a local folder's files into a store, the one named `last` last."""
     names = [
         os.path.relpath(os.path.join(folder, name), source)
@@ -378,7 +388,7 @@ def copy_folder(source, target, last):
 
 
 @contextlib.contextmanager
-def local_copy(path):
+def local_copy(path: AnyPath) -> Iterator[str]:
     """Yields a local path with the file's bytes, for what is memory-mapped."""
     path = os.fspath(path)
     if not exists(path):
@@ -394,7 +404,7 @@ def local_copy(path):
 
 
 @contextlib.contextmanager
-def local_target(path):
+def local_target(path: AnyPath) -> Iterator[str]:
     """Yields a local path to write; what is there then becomes `path`.
 
     For libraries that write to local disks only. It is `path` itself where

@@ -8,6 +8,9 @@ release that does not know the change would misread the file, and not where a
 key is added that it may leave out.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from bert_tf import files
 
 KEY = "format_version"
@@ -18,12 +21,14 @@ TRAINING = 1
 EXPORT = 1
 
 
-def stamped(values, version):
+def stamped(values: dict[str, Any], version: int) -> dict[str, Any]:
     """Returns the values of a file with their version before them."""
     return {KEY: version} | values
 
 
-def unstamped(path, values, version):
+def unstamped(
+    path: files.AnyPath, values: Mapping[str, Any], version: int
+) -> dict[str, Any]:
     """Returns the values of a file without their version, which is checked.
 
     Args:

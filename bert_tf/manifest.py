@@ -11,6 +11,9 @@ import dataclasses
 import hashlib
 import json
 import posixpath
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 from bert_tf import files
 
@@ -43,36 +46,36 @@ class Manifest:
     vocab_size: int
     vocab_sha256: str
     do_lower_case: bool
-    settings: dict
-    inputs: list
-    counts: dict
-    records: dict
+    settings: dict[str, Any]
+    inputs: list[dict[str, Any]]
+    counts: dict[str, int]
+    records: dict[str, dict[str, int]]
 
 
-def text_sha256(text):
+def text_sha256(text: str) -> str:
     """Returns the SHA-256 of a text in UTF-8, as hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def path_beside(record_paths):
+def path_beside(record_paths: Sequence[str]) -> str:
     """Returns where the manifest of record files of one folder lies."""
     folder, name = posixpath.split(record_paths[0])
     return posixpath.join(folder, f"{_PREFIX}{name}{_SUFFIX}")
 
 
-def write(manifest, path):
+def write(manifest: Manifest, path: files.AnyPath) -> None:
     """Writes the manifest whole or not at all."""
     files.write_text(path, to_text(manifest))
 
 
-def to_text(manifest):
+def to_text(manifest: Manifest) -> str:
     """Returns what is in the manifest's file."""
     values = {"format": _FORMAT, "version": _VERSION}
     values |= dataclasses.asdict(manifest)
     return json.dumps(values, indent=2) + "\n"
 
 
-def read(path):
+def read(path: files.AnyPath) -> Manifest:
     """Reads a manifest.
 
     Raises:
@@ -96,7 +99,7 @@ def read(path):
     return Manifest(**values)
 
 
-def find(record_paths):
+def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
     """Returns {record path: its `Manifest`} of the records that have one.
 
     Records that another program wrote have none and are left out.
@@ -105,7 +108,7 @@ def find(record_paths):
         ValueError: If a manifest cannot be read, or a record file has not the
             size that it tells: the file was cut short or written over.
     """
-    by_folder = {}
+    by_folder: dict[str, list[str]] = {}
     for path in record_paths:
         by_folder.setdefault(posixpath.dirname(path), []).append(path)
     found = {}

@@ -7,7 +7,12 @@ generator for one key at a time only; this is for a key and a counter an
 element, in NumPy and inside a TensorFlow graph.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
+
 import numpy as np
+
+from bert_tf.features import Tensor
 
 # As uint64, the dtype of the words: NumPy 1 would make a float of a 0-d word
 # and a Python integer.
@@ -18,7 +23,11 @@ _LOW_WORD = np.uint64(0xFFFFFFFF)
 _WORD_BITS = np.uint64(32)
 
 
-def philox(counter, key, right_shift=np.right_shift):
+def philox(
+    counter: Sequence[Tensor],
+    key: Sequence[Tensor],
+    right_shift: Callable[..., Tensor] = np.right_shift,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns 128 random bits for every counter and key.
 
     Args:

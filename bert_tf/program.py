@@ -3,15 +3,20 @@
 import dataclasses
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
+from typing import TypeVar
 
 from absl import app
 from absl import flags
+
+_T = TypeVar("_T")
 
 # What a program returns when it refuses its input.
 BAD_INPUT_EXIT_CODE = 1
 
 
-def run(main):
+def run(main: Callable[[list[str]], Any]) -> None:
     """Runs `main(argv)` with absl flags; bad input is one line, not a trace.
 
     `ValueError` is what the library raises for a wrong flag, file or
@@ -35,7 +40,7 @@ def run(main):
     app.run(guarded)
 
 
-def from_flags(dataclass: type, **told):
+def from_flags(dataclass: type[_T], **told: Any) -> _T:
     """Makes a dataclass of flags.
 
     Args:
@@ -50,7 +55,7 @@ def from_flags(dataclass: type, **told):
     return dataclass(**told, **values)
 
 
-def require(**values):
+def require(**values: object) -> None:
     """Raises `ValueError` naming the first flag that has no value."""
     for name, value in values.items():
         if value is None or value == "":

@@ -293,6 +293,13 @@ def test_a_step_compiles_whole_for_accelerators():
     assert losses[-1] < losses[0]
 
 
+def test_an_evaluation_of_nothing_is_refused(tmp_path, records):
+    strategy = make_strategy()
+    state = make_state(tmp_path, strategy, num_layers=1)
+    with pytest.raises(ValueError, match="Received: max_batches=0"):
+        evaluate(state, records, strategy, max_batches=0)
+
+
 def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):
     strategy = make_strategy()
     state = make_state(tmp_path, strategy, num_layers=1)

@@ -238,7 +238,7 @@ def test_cut_file_is_refused(examples, tmp_path):
 @pytest.mark.parametrize("num_bytes", [1, 11])
 def test_file_that_is_cut_in_a_header_is_refused(examples, tmp_path, num_bytes):
     path = tmp_path / "x.tfrecord"
-    records.write(str(path), [records.serialize(examples)])
+    tfrecord.write(str(path), [tfrecord.serialize(examples)])
     data = path.read_bytes()
     assert len(list(inspection.read([str(path)]))) == 1
     # The beginning of a header: TensorFlow takes it for the end.

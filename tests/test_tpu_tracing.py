@@ -246,7 +246,7 @@ def test_many_steps_a_call_on_eight_cores(cores):
         model = BertPretrainer(config, dtype="mixed_bfloat16")
         optimizer = BertOptimizer(1e-3)
         optimizer.build(model.trainable_variables)
-    run_steps = step_lib.compile_steps(
+    run_steps, _ = step_lib.compile_steps(
         model,
         reference.pretraining_objective(),
         optimizer,

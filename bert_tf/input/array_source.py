@@ -1,24 +1,17 @@
-"""Batches of examples for training and evaluation.
+"""Training and evaluation batches of examples in memory.
 
-The order of training examples is a function of (seed, epoch) alone, never of
-an iterator's state: a run that stopped goes on at an example's number. A
-global batch is the same rows however many replicas or hosts share it.
-
-A source has `num_examples` and two methods, which the loop calls once on each
-host: `training_batches(batch_size, start_example, context)`, without end, and
-`evaluation_batches(batch_size, max_batches, context)`, where every example
-comes once and `example_weights` is 0 on what fills the last batch. `context`
-is the `tf.distribute.InputContext` of the host. The datasets yield the batches
-of its replicas one after the other, all of one static shape.
+What a source of batches is, `batch_source` says.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.input import batching
+from bert_tf.input.batch_source import BatchSource
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +30,7 @@ class ArraySource:
         window_batches: Batches of such a window.
     """
 
-    arrays: dict
+    arrays: Mapping[str, np.ndarray | tf.Tensor]
     seed: int = 12345
     lengths: np.ndarray | None = None
     window_batches: int = 64
@@ -51,14 +44,19 @@ class ArraySource:
             )
 
     @property
-    def num_examples(self):
+    def num_examples(self) -> int:
         return len(next(iter(self.arrays.values())))
 
-    def training_batches(self, batch_size, start_example=0, context=None):
-        """Returns what `RecordSource.training_batches` does."""
+    def training_batches(
+        self,
+        batch_size: int,
+        start_example: int = 0,
+        context: tf.distribute.InputContext | None = None,
+    ) -> tf.data.Dataset:
+        """Returns the training batches; see `BatchSource`."""
         rows = self._shuffled_rows(start_example)
         if self.lengths is not None:
-            rows = self._rows_by_length(batch_size, start_example)
+            rows = self._rows_by_length(self.lengths, batch_size, start_example)
         return batching.training_batches(
             [rows],
             batch_size,
@@ -80,14 +78,14 @@ class ArraySource:
         rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
         return rows.flat_map(rows_of_epoch).skip(skipped)
 
-    def _rows_by_length(self, batch_size, start_example):
+    def _rows_by_length(self, lengths, batch_size, start_example):
         num_batches = self.num_examples // batch_size
         num_batches = max(1, min(self.window_batches, num_batches))
         size = num_batches * batch_size
         window, skipped = divmod(start_example, size)
-        lengths = tf.constant(self.lengths, tf.int64)
         # Beyond all lengths: an epoch's examples come before the next's.
-        step = int(np.max(self.lengths)) + 1
+        step = int(np.max(lengths)) + 1
+        lengths = tf.constant(lengths, tf.int64)
 
         @tf.autograph.experimental.do_not_convert
         def sort(window, rows):
@@ -104,8 +102,13 @@ class ArraySource:
         windows = self._shuffled_rows(window * size).batch(size)
         return windows.enumerate(window).map(sort).unbatch().skip(skipped)
 
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
-        """Returns what `RecordSource.evaluation_batches` does."""
+    def evaluation_batches(
+        self,
+        batch_size: int,
+        max_batches: int | None = None,
+        context: tf.distribute.InputContext | None = None,
+    ) -> tf.data.Dataset:
+        """Returns the evaluation batches; see `BatchSource`."""
         rows = tf.data.Dataset.range(self.num_examples)
         return batching.evaluation_batches(
             rows, batch_size, max_batches, context, self._gather()
@@ -129,7 +132,7 @@ class ArraySource:
         return gather
 
 
-def example_lengths(source, batch_size=256):
+def example_lengths(source: BatchSource, batch_size: int = 256) -> np.ndarray:
     """Returns the tokens of every example, int32 `[N]`; reads them all.
 
     Args:

@@ -4,6 +4,9 @@ No function of the input pipelines has Python control flow on tensors, so none
 is given to AutoGraph, which would take longer than tracing it.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,7 +14,9 @@ from bert_tf import features
 from bert_tf.input import data_service
 
 
-def shuffled(size, numbers):
+def shuffled(
+    size: int | tf.Tensor, numbers: Sequence[int | tf.Tensor]
+) -> tf.Tensor:
     """Returns the integers below `size` in an order set by `numbers`."""
     key = tf.stack([tf.cast(numbers[0], tf.int64), tf.zeros((), tf.int64)])
     for number in numbers[1:]:
@@ -36,14 +41,14 @@ def _replica_shape(batch_size, context):
 
 
 def training_batches(
-    parts,
-    part_size,
-    batch_size,
-    start_example,
-    context,
-    make_batch,
-    services=(),
-):
+    parts: Sequence[tf.data.Dataset],
+    part_size: int,
+    batch_size: int,
+    start_example: int,
+    context: tf.distribute.InputContext | None,
+    make_batch: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
+    services: Sequence[str] = (),
+) -> tf.data.Dataset:
     """Returns the training batches of a host's replicas, without end.
 
     Args:
@@ -93,7 +98,13 @@ def training_batches(
     )
 
 
-def evaluation_batches(examples, batch_size, max_batches, context, make_batch):
+def evaluation_batches(
+    examples: tf.data.Dataset,
+    batch_size: int,
+    max_batches: int | None,
+    context: tf.distribute.InputContext | None,
+    make_batch: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
+) -> tf.data.Dataset:
     """Returns the batches of a host's replicas, every example once.
 
     Args:

@@ -7,6 +7,9 @@ together in their order: its batches are those that it would make itself.
 
 import re
 import socket
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -15,7 +18,7 @@ from bert_tf.input.errors import BAD_RECORDS
 _SECONDS_TO_ANSWER = 10.0
 
 
-def check_addresses(addresses):
+def check_addresses(addresses: Iterable[str]) -> None:
     """Raises `ValueError` if one is none of a service that answers.
 
     TensorFlow would wait for it, without a word.
@@ -41,7 +44,12 @@ def check_addresses(addresses):
             ) from error
 
 
-def distribute(steps, make_batches, addresses, num_batches):
+def distribute(
+    steps: tf.data.Dataset,
+    make_batches: Callable[[tf.data.Dataset], tf.data.Dataset],
+    addresses: Sequence[str],
+    num_batches: int,
+) -> tf.data.Dataset:
     """Returns the batches of all steps, made by services.
 
     Args:
@@ -89,7 +97,9 @@ def distribute(steps, make_batches, addresses, num_batches):
     return tf.data.Dataset.zip(counter, batches).map(check)
 
 
-def start(port, host=None):
+def start(
+    port: int, host: str | None = None
+) -> tuple[int, tuple[object, object]]:
     """Starts a service on this machine.
 
     Args:

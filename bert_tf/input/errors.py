@@ -4,6 +4,8 @@ import contextlib
 import re
 import struct
 import time
+from collections.abc import Iterator
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -20,7 +22,7 @@ _CHECKSUM = struct.Struct("<I")
 
 
 @contextlib.contextmanager
-def clear_errors(paths=()):
+def clear_errors(paths: Sequence[str] = ()) -> Iterator[None]:
     """Turns TensorFlow's errors about the input into `ValueError`.
 
     Args:
@@ -43,12 +45,12 @@ def clear_errors(paths=()):
         raise
 
 
-def reason(error):
+def reason(error: Exception) -> str:
     """Returns an error's text without TensorFlow's names of operations."""
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error))
 
 
-def find_damage(paths, offset):
+def find_damage(paths: Sequence[str], offset: int) -> tuple[str, int] | None:
     """Returns the path of the damaged file and where its record begins.
 
     Args:

@@ -3,7 +3,7 @@
 import tensorflow_datasets as tfds
 
 
-def open_builder(name, data_dir):
+def open_builder(name: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
     """Returns the builder of a prepared data set.
 
     Args:

@@ -3,7 +3,9 @@
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Mapping
 from concurrent import futures
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,14 +13,16 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
+from bert_tf.config import BertConfig
 from bert_tf.input import errors
 from bert_tf.input.record_source import RecordSource
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
+from bert_tf.text.vocabulary import Vocabulary
 
 # What a manifest's settings tell of the kind of its records, and what records
 # without a manifest are: google-research/bert's.
-_KIND = {
+_KIND: dict[str, Any] = {
     "objective": "next_sentence",
     "masking_mode": "static",
     "max_sequences_per_row": 1,
@@ -30,18 +34,18 @@ _LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 
 
 def pretraining_records(
-    patterns,
-    config,
-    vocabulary,
+    patterns: str,
+    config: BertConfig,
+    vocabulary: Vocabulary,
     *,
-    do_lower_case=None,
-    max_seq_length=None,
-    max_predictions_per_seq=None,
-    seed=12345,
-    num_shares=None,
-    services=(),
-    flag="input_file",
-):
+    do_lower_case: bool | None = None,
+    max_seq_length: int | None = None,
+    max_predictions_per_seq: int | None = None,
+    seed: int = 12345,
+    num_shares: int | None = None,
+    services: tuple[str, ...] = (),
+    flag: str = "input_file",
+) -> RecordSource:
     """Finds pre-training records and checks that they suit the model.
 
     Their manifests tell which objective they are for, whether rows hold
@@ -198,7 +202,9 @@ def _kind(told):
     return kind
 
 
-def check_first_record(path, spec, limits):
+def check_first_record(
+    path: str, spec: features.RecordSpec, limits: Mapping[str, int]
+) -> bytes:
     """Returns the file's first record, once it is held to be as wanted.
 
     Args:

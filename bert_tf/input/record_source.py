@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.features import Batch
+from bert_tf.features import RecordSpec
 from bert_tf.input import batching
 from bert_tf.input import errors
 from bert_tf.input.errors import BAD_RECORDS
@@ -49,30 +51,28 @@ class RecordSource:
             records tell; not for a folder that was moved.
     """
 
-    paths: tuple
-    spec: dict
-    limits: dict
-    counts: dict = dataclasses.field(default_factory=dict)
-    mask: Callable | None = None
+    paths: tuple[str, ...]
+    spec: RecordSpec
+    limits: dict[str, int]
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    mask: Callable[[Batch, tf.Tensor], dict[str, tf.Tensor]] | None = None
     seed: int = 12345
     num_shares: int | None = None
-    services: tuple = ()
+    services: tuple[str, ...] = ()
     digest: str = ""
 
     @functools.cached_property
-    def num_examples(self):
+    def num_examples(self) -> int:
         """The number of examples; reads the files whose count is unknown."""
         return sum(self._count(path) for path in self.paths)
 
-    def training_batches(self, batch_size, start_example=0, context=None):
-        """Returns a `tf.data.Dataset` without end: {name: [B, ...]}.
-
-        Args:
-            batch_size: Examples a step, over all replicas.
-            start_example: The number of the first one, counted over all
-                epochs from 0.
-            context: The host's `tf.distribute.InputContext`.
-        """
+    def training_batches(
+        self,
+        batch_size: int,
+        start_example: int = 0,
+        context: tf.distribute.InputContext | None = None,
+    ) -> tf.data.Dataset:
+        """Returns the training batches; see `BatchSource`."""
         context = context or tf.distribute.InputContext()
         num_shares = self._check_shares(batch_size, context)
         own = range(num_shares)
@@ -90,14 +90,13 @@ class RecordSource:
             self.services,
         )
 
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
-        """Returns a `tf.data.Dataset` of every example once, in order.
-
-        Args:
-            batch_size: Examples a step, over all replicas.
-            max_batches: If given, stop after so many.
-            context: The host's `tf.distribute.InputContext`.
-        """
+    def evaluation_batches(
+        self,
+        batch_size: int,
+        max_batches: int | None = None,
+        context: tf.distribute.InputContext | None = None,
+    ) -> tf.data.Dataset:
+        """Returns the evaluation batches; see `BatchSource`."""
         records = tf.data.TFRecordDataset(list(self.paths))
         return batching.evaluation_batches(
             records,
@@ -165,14 +164,13 @@ class RecordSource:
         @tf.autograph.experimental.do_not_convert
         def records(index, block=0):
             epoch, group = index // num_groups, index % num_groups
-            key = (self.seed, epoch, group)
+            key = [self.seed, epoch, group]
             if num_shares > 1:
-                key += (num_shares, number)
+                key += [num_shares, number]
             files = self._files(epoch, number, num_shares)
             own = slice(group * _GROUP_SIZE, (group + 1) * _GROUP_SIZE)
-            return _shuffled_records(
-                *(values[own] for values in files), key, block
-            )
+            paths, firsts, counts = (values[own] for values in files)
+            return _shuffled_records(paths, firsts, counts, key, block)
 
         index = epoch * num_groups + group
         later = tf.data.Dataset.range(index + 1, np.iinfo(np.int64).max)

@@ -4,6 +4,8 @@ import math
 
 from keras import ops
 
+from bert_tf.features import Tensor
+
 _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBE = 0.044715 * _TANH_SCALE
 
@@ -61,7 +63,9 @@ _FUNCTIONS = {
 _IN_TRAINING = {"gelu": _gelu, "gelu_new": _gelu_new}
 
 
-def apply_activation(name, x, training=False):
+def apply_activation(
+    name: str, x: Tensor, training: bool | None = False
+) -> Tensor:
     """Applies the activation `name`, one of `config.ACTIVATIONS`, to `x`.
 
     "gelu" is x * Phi(x) with the exact erf form, "gelu_new" its tanh

@@ -4,12 +4,20 @@ Letters in tensor names: B batch, Q query, K key, N attention heads, H size of
 one head.
 """
 
+import keras
 from keras import ops
+
+from bert_tf.features import Tensor
 
 
 def attend(
-    query_BNQH, key_BNKH, value_BNKH, attention_mask, dropout, training=False
-):
+    query_BNQH: Tensor,
+    key_BNKH: Tensor,
+    value_BNKH: Tensor,
+    attention_mask: Tensor,
+    dropout: keras.layers.Layer,
+    training: bool | None = False,
+) -> Tensor:
     """Returns softmax(Q K^T + mask) V of every head, the heads joined.
 
     Vaswani et al. 2017, section 3.2.1.

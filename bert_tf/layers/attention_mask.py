@@ -2,10 +2,15 @@
 
 from keras import ops
 
+from bert_tf.features import Tensor
 from bert_tf.layers.gathering import gather_positions
 
 
-def make_attention_mask(input_mask, sequence_ids=None, left_to_right=False):
+def make_attention_mask(
+    input_mask: Tensor,
+    sequence_ids: Tensor | None = None,
+    left_to_right: bool = False,
+) -> Tensor:
     """Returns a bool mask, True where a query may look at a key.
 
     Args:
@@ -29,7 +34,7 @@ def make_attention_mask(input_mask, sequence_ids=None, left_to_right=False):
     return mask
 
 
-def gather_queries(attention_mask, positions):
+def gather_queries(attention_mask: Tensor, positions: Tensor) -> Tensor:
     """Returns the mask of the queries at int32 `[B, P]` alone."""
     if attention_mask.shape[1] == 1:
         return attention_mask

@@ -1,5 +1,7 @@
 """What every layer and model with a `BertConfig` has."""
 
+from typing import Any
+
 import keras
 
 from bert_tf.config import BertConfig
@@ -14,26 +16,36 @@ class Configured:
         config: A `BertConfig`, or the dictionary of one.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(
+        self, config: BertConfig | dict[str, Any], **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if not isinstance(config, BertConfig):
             config = BertConfig(**config)
         self.config = config
 
     def get_config(self):
-        return super().get_config() | {"config": self.config.to_dict()}
+        # Keras's class, which stands after this one, has the method.
+        values = super().get_config()  # type: ignore[misc]
+        return values | {"config": self.config.to_dict()}
 
 
 class ConfiguredLayer(Configured, keras.layers.Layer):
     """A layer, and the sublayers that BERT is made of, as configured."""
 
-    def make_kernel_initializer(self):
+    def make_kernel_initializer(self) -> keras.initializers.Initializer:
         # A new instance each time: a shared one repeats its values.
         return keras.initializers.TruncatedNormal(
             stddev=self.config.initializer_range
         )
 
-    def make_dense(self, units, name, dense_class=keras.layers.Dense, **kwargs):
+    def make_dense(
+        self,
+        units: int,
+        name: str,
+        dense_class: type[keras.layers.Dense] = keras.layers.Dense,
+        **kwargs: Any,
+    ) -> keras.layers.Dense:
         return dense_class(
             units,
             kernel_initializer=self.make_kernel_initializer(),
@@ -42,10 +54,10 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
             **kwargs,
         )
 
-    def make_dropout(self, rate, name):
+    def make_dropout(self, rate: float, name: str) -> Dropout:
         return Dropout(rate, dtype=self.dtype_policy, name=name)
 
-    def make_layer_norm(self, name):
+    def make_layer_norm(self, name: str) -> LayerNorm:
         """Returns a `LayerNorm` that has its weights."""
         layer_norm = LayerNorm(
             epsilon=self.config.layer_norm_eps,

@@ -1,6 +1,7 @@
 """Dropout at 16 random bits an element."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -20,7 +21,7 @@ class Dropout(keras.layers.Dropout):
     Args and call arguments are Keras's; `noise_shape` is not offered.
     """
 
-    def __init__(self, rate, **kwargs):
+    def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(rate, **kwargs)
         if self.noise_shape is not None or not self._num_kept():
             raise ValueError(

@@ -2,8 +2,10 @@
 
 from keras import ops
 
+from bert_tf.features import Tensor
 
-def gather_positions(sequence, positions):
+
+def gather_positions(sequence: Tensor, positions: Tensor) -> Tensor:
     """Picks vectors by position from every row.
 
     Args:

@@ -4,9 +4,12 @@ Letters in tensor names: B batch, L position, P predictions a row, N all
 predictions of the batch, D hidden size, V vocabulary.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from bert_tf.config import BertConfig
 from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.gathering import gather_positions
@@ -115,7 +118,13 @@ class ClassificationHead(ConfiguredLayer):
         float32 logits `[..., num_labels]`.
     """
 
-    def __init__(self, config, num_labels, dropout=0.0, **kwargs):
+    def __init__(
+        self,
+        config: BertConfig | dict[str, Any],
+        num_labels: int,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         if num_labels < 1:
             raise ValueError(

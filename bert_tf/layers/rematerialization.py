@@ -1,10 +1,16 @@
 """Layers whose activations are not kept for the gradient, but made again."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from bert_tf.features import Tensor
 
-def call_rematerialized(layer, x, *args, **kwargs):
+
+def call_rematerialized(
+    layer: keras.layers.Layer, x: Tensor, *args: Any, **kwargs: Any
+) -> Tensor:
     """Calls a layer; in the backward pass it is computed once more.
 
     Only `x` is kept of it, so that a stack of blocks has the memory of one

@@ -1,7 +1,10 @@
 """BERT with a classification or regression head over the pooled output."""
 
+from typing import Any
+
 import keras
 
+from bert_tf.config import BertConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
@@ -26,7 +29,13 @@ class BertClassifier(Configured, keras.Model):
         `from_logits=True`.
     """
 
-    def __init__(self, config, num_labels=2, dropout=0.1, **kwargs):
+    def __init__(
+        self,
+        config: BertConfig | dict[str, Any],
+        num_labels: int = 2,
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         check_bidirectional(self.config)
         self.num_labels = num_labels

@@ -1,9 +1,12 @@
 """The BERT encoder."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from bert_tf import features
+from bert_tf.config import BertConfig
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.embeddings import BertEmbeddings
@@ -47,7 +50,9 @@ class BertEncoder(Configured, keras.Model):
             the gradient instead of keeping their activations; False at first.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(
+        self, config: BertConfig | dict[str, Any], **kwargs: Any
+    ) -> None:
         super().__init__(config, **kwargs)
         self.embeddings = BertEmbeddings(
             self.config, dtype=self.dtype_policy, name="embeddings"
@@ -118,7 +123,9 @@ class BertEncoder(Configured, keras.Model):
             "encoder_outputs": encoder_outputs,
         }
 
-    def pool(self, inputs, training=None):
+    def pool(
+        self, inputs: features.Batch, training: bool | None = None
+    ) -> features.Tensor:
         """Returns `pooled_output` alone: the last block makes nothing else."""
         batch_size = ops.shape(inputs[features.INPUT_IDS])[0]
         nowhere = ops.zeros((batch_size, 0), "int32")
@@ -132,7 +139,7 @@ class BertEncoder(Configured, keras.Model):
         return block(x, attention_mask, positions, training=training)
 
 
-def check_bidirectional(config):
+def check_bidirectional(config: BertConfig) -> None:
     """Checks that a model of the pooled output has a config for it.
 
     Raises:

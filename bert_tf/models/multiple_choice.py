@@ -1,9 +1,12 @@
 """BERT with one score for each of several ways to go on."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from bert_tf import features
+from bert_tf.config import BertConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
@@ -31,7 +34,12 @@ class BertMultipleChoice(Configured, keras.Model):
         `from_logits=True`.
     """
 
-    def __init__(self, config, dropout=0.1, **kwargs):
+    def __init__(
+        self,
+        config: BertConfig | dict[str, Any],
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         check_bidirectional(self.config)
         self.dropout = dropout

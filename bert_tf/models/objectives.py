@@ -8,11 +8,16 @@ positions, or the padding of a last batch, fall on the replicas.
 
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import Self
 
 import keras
 from keras import ops
 
 from bert_tf import features
+from bert_tf.features import Batch
+from bert_tf.features import Tensor
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,12 +42,14 @@ class Objective:
             google-research/bert has 1e-5 in pre-training.
     """
 
-    weights: Callable
-    losses: Callable
-    metrics: Callable
+    weights: Callable[[Batch], dict[str, Tensor]]
+    losses: Callable[[Any, Batch], dict[str, Tensor]]
+    metrics: Callable[[Any, Batch], dict[str, tuple[Tensor, Tensor]]]
     weight_epsilon: float = 0.0
 
-    def loss_terms(self, totals, weights):
+    def loss_terms(
+        self, totals: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """Divides {name: total} by {name: weight}, both float32 scalars.
 
         Returns:
@@ -65,7 +72,12 @@ class Objective:
         }
 
     @classmethod
-    def of_elements(cls, weights, losses, accuracy=None):
+    def of_elements(
+        cls,
+        weights: Callable[[Batch], Tensor],
+        losses: Callable[[Any, Batch], Tensor],
+        accuracy: str | None = None,
+    ) -> Self:
         """Returns the objective of one loss, given element by element.
 
         Args:
@@ -91,7 +103,7 @@ class Objective:
         )
 
 
-def example_weights(batch):
+def example_weights(batch: Batch) -> Tensor:
     """Returns float32 `[B]`: `example_weights`, or ones where there are none.
 
     Args:
@@ -105,7 +117,7 @@ def example_weights(batch):
     return ops.ones(ops.shape(labels)[:1], "float32")
 
 
-def cross_entropy(logits, labels):
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Returns every example's cross-entropy in nats, float32 `[B]`.
 
     Args:

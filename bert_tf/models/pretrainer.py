@@ -1,8 +1,11 @@
 """BERT with its two pre-training heads."""
 
+from typing import Any
+
 import keras
 
 from bert_tf import features
+from bert_tf.config import BertConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import MaskedLMHead
@@ -25,7 +28,9 @@ class BertPretrainer(Configured, keras.Model):
         `[B, S, 2]` where `first_positions` were given.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(
+        self, config: BertConfig | dict[str, Any], **kwargs: Any
+    ) -> None:
         super().__init__(config, **kwargs)
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"

@@ -1,7 +1,10 @@
 """BERT with a head that finds a span of the text: question answering."""
 
+from typing import Any
+
 import keras
 
+from bert_tf.config import BertConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
@@ -24,7 +27,9 @@ class BertSpanPredictor(Configured, keras.Model):
         of padding also: a softmax over the positions comes after them.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(
+        self, config: BertConfig | dict[str, Any], **kwargs: Any
+    ) -> None:
         super().__init__(config, **kwargs)
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"

@@ -1,7 +1,10 @@
 """BERT with a classification head over every token."""
 
+from typing import Any
+
 import keras
 
+from bert_tf.config import BertConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
@@ -26,7 +29,13 @@ class BertTokenClassifier(Configured, keras.Model):
         `from_logits=True`.
     """
 
-    def __init__(self, config, num_labels, dropout=0.1, **kwargs):
+    def __init__(
+        self,
+        config: BertConfig | dict[str, Any],
+        num_labels: int,
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         self.num_labels = num_labels
         self.dropout = dropout

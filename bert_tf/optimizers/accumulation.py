@@ -1,9 +1,17 @@
 """A batch gone through in parts, one after the other, and summed."""
 
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
 import tensorflow as tf
 
 
-def sum_over_parts(run_part, batch, num_parts):
+def sum_over_parts(
+    run_part: Callable[[dict[str, tf.Tensor]], Any],
+    batch: Mapping[str, tf.Tensor],
+    num_parts: int,
+) -> Any:
     """Sums what a function returns of the parts of a batch.
 
     The parts are gone through in a loop of the graph: there is the memory of

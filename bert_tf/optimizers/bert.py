@@ -2,6 +2,10 @@
 
 import contextlib
 import re
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
@@ -11,6 +15,10 @@ from keras import ops
 # and Hugging Face's spelling of the same: biases (`output_bias` of the heads
 # among them) and the scales of layer normalisation.
 NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
+
+LearningRate: TypeAlias = (
+    float | keras.optimizers.schedules.LearningRateSchedule
+)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -58,19 +66,19 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate=5e-5,
-        weight_decay=0.01,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
-        global_clipnorm=1.0,
-        no_weight_decay=NO_WEIGHT_DECAY,
-        bias_correction=False,
-        skip_nonfinite=False,
-        layerwise_decay=1.0,
-        name="bert_optimizer",
-        **kwargs,
-    ):
+        learning_rate: LearningRate = 5e-5,
+        weight_decay: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        global_clipnorm: float | None = 1.0,
+        no_weight_decay: Iterable[str] = NO_WEIGHT_DECAY,
+        bias_correction: bool = False,
+        skip_nonfinite: bool = False,
+        layerwise_decay: float = 1.0,
+        name: str = "bert_optimizer",
+        **kwargs: Any,
+    ) -> None:
         # Keras would apply these before the sum over the replicas, or (the
         # last) fail under a distribution strategy.
         for option in ("clipnorm", "clipvalue", "gradient_accumulation_steps"):
@@ -131,7 +139,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self._update_norm = _UpdateNorm()
 
     @contextlib.contextmanager
-    def measuring_update(self, is_wanted=True):
+    def measuring_update(
+        self, is_wanted: bool | tf.Tensor = True
+    ) -> Iterator[None]:
         """Within it, `apply` measures `update_norm`: a pass over all weights.
 
         Args:
@@ -144,7 +154,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
             self._update_norm.is_wanted = False
 
     @property
-    def update_norm(self):
+    def update_norm(self) -> tf.Tensor:
         """The norm of what the last step took from all variables, or 0.
 
         0 too where it was not measured: see `measuring_update`.
@@ -254,7 +264,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
             scale = self.global_clipnorm / tf.maximum(
                 norm, self.global_clipnorm
             )
-            grads = [grad * tf.cast(scale, grad.dtype) for grad in grads]
+            grads = tuple(grad * tf.cast(scale, grad.dtype) for grad in grads)
         return list(zip(grads, variables))
 
 

@@ -1,5 +1,7 @@
 """LAMB: BERT's optimizer for batches of thousands of examples."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -29,7 +31,12 @@ class LambOptimizer(bert.BertOptimizer):
             given.
     """
 
-    def __init__(self, learning_rate=1e-3, name="lamb_optimizer", **kwargs):
+    def __init__(
+        self,
+        learning_rate: bert.LearningRate = 1e-3,
+        name: str = "lamb_optimizer",
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("bias_correction", True)
         super().__init__(learning_rate, name=name, **kwargs)
 

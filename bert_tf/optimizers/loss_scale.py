@@ -1,8 +1,12 @@
 """Loss scaling, for float16: the same on one device and on many."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
+
+from bert_tf.optimizers.bert import BertOptimizer
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -24,7 +28,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
             `keras.optimizers.LossScaleOptimizer`.
     """
 
-    def __init__(self, inner_optimizer, **kwargs):
+    def __init__(self, inner_optimizer: BertOptimizer, **kwargs: Any) -> None:
         super().__init__(inner_optimizer, **kwargs)
         inner_optimizer.skip_nonfinite = True
 

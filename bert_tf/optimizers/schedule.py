@@ -13,14 +13,14 @@ DECAYS = ("linear", "polynomial", "cosine")
 
 
 def make_schedule(
-    decay,
-    peak_learning_rate,
-    num_train_steps,
-    num_warmup_steps=0,
+    decay: str,
+    peak_learning_rate: float,
+    num_train_steps: int,
+    num_warmup_steps: int = 0,
     *,
-    power=None,
-    drop=True,
-):
+    power: float | None = None,
+    drop: bool = True,
+) -> keras.optimizers.schedules.LearningRateSchedule:
     """Makes the schedule of this name.
 
     Args:
@@ -42,7 +42,7 @@ def make_schedule(
             f"other. Received: decay={decay!r}, power={power}."
         )
     arguments = (peak_learning_rate, num_train_steps, num_warmup_steps, drop)
-    if decay == "polynomial":
+    if power is not None:
         return WarmupPolynomialDecay(*arguments, power=power)
     if decay == "cosine":
         return WarmupCosineDecay(*arguments)
@@ -74,12 +74,12 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(
         self,
-        peak_learning_rate,
-        num_train_steps,
-        num_warmup_steps=0,
-        drop=True,
-        name="warmup_linear_decay",
-    ):
+        peak_learning_rate: float,
+        num_train_steps: int,
+        num_warmup_steps: int = 0,
+        drop: bool = True,
+        name: str = "warmup_linear_decay",
+    ) -> None:
         super().__init__()
         if not peak_learning_rate >= 0:
             raise ValueError(
@@ -143,13 +143,13 @@ class WarmupPolynomialDecay(WarmupLinearDecay):
 
     def __init__(
         self,
-        peak_learning_rate,
-        num_train_steps,
-        num_warmup_steps=0,
-        drop=True,
-        power=1.0,
-        name="warmup_polynomial_decay",
-    ):
+        peak_learning_rate: float,
+        num_train_steps: int,
+        num_warmup_steps: int = 0,
+        drop: bool = True,
+        power: float = 1.0,
+        name: str = "warmup_polynomial_decay",
+    ) -> None:
         super().__init__(
             peak_learning_rate, num_train_steps, num_warmup_steps, drop, name
         )
@@ -177,12 +177,12 @@ class WarmupCosineDecay(WarmupLinearDecay):
 
     def __init__(
         self,
-        peak_learning_rate,
-        num_train_steps,
-        num_warmup_steps=0,
-        drop=True,
-        name="warmup_cosine_decay",
-    ):
+        peak_learning_rate: float,
+        num_train_steps: int,
+        num_warmup_steps: int = 0,
+        drop: bool = True,
+        name: str = "warmup_cosine_decay",
+    ) -> None:
         super().__init__(
             peak_learning_rate, num_train_steps, num_warmup_steps, drop, name
         )

@@ -10,7 +10,13 @@ import json
 import logging
 import re
 import zlib
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
+import keras
 import tensorflow as tf
 
 from bert_tf import files
@@ -75,14 +81,14 @@ class TrainingState:
 
     def __init__(
         self,
-        model,
-        optimizer,
-        output_dir,
-        description,
-        keep_checkpoint_max=5,
-        settings=None,
-        may_differ=(),
-    ):
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        output_dir: files.AnyPath,
+        description: Mapping[str, Any],
+        keep_checkpoint_max: int = 5,
+        settings: Mapping[str, Any] | None = None,
+        may_differ: Collection[str] = (),
+    ) -> None:
         if keep_checkpoint_max < 1:
             raise ValueError(
                 "`keep_checkpoint_max` must be positive. Received: "
@@ -106,13 +112,13 @@ class TrainingState:
             step=self._step,
             example=self._example,
         )
-        self._check_lock = None
+        self._check_lock: Callable[[], None] | None = None
         self._workers_agree = False
         self.step = 0
         self.example = 0
 
     @contextlib.contextmanager
-    def hold(self, is_chief=True):
+    def hold(self, is_chief: bool = True) -> Iterator[None]:
         """Keeps other programs out of the output directory in the block.
 
         What a killed program left there half-written is removed. Inside
@@ -134,7 +140,7 @@ class TrainingState:
             finally:
                 self._check_lock = None
 
-    def restore(self):
+    def restore(self) -> bool:
         """Restores the newest checkpoint that is whole, if there is one.
 
         Returns:
@@ -178,7 +184,7 @@ class TrainingState:
             )
         return False
 
-    def check_workers(self, strategy):
+    def check_workers(self, strategy: tf.distribute.Strategy) -> None:
         """Checks that all workers of a run begin with the same state.
 
         Each restores what it finds itself. Called by all of them; once is
@@ -199,7 +205,7 @@ class TrainingState:
         ):
             values = tf.convert_to_tensor(variable).numpy()
             checksum = zlib.crc32(values, checksum)
-        workers = {}
+        workers: dict[tuple[int, ...], list[str]] = {}
         for worker, numbers in enumerate(
             strategies.gather_from_processes(
                 strategy, (self.step, *divmod(checksum, 2**16))
@@ -220,7 +226,7 @@ class TrainingState:
             )
         self._workers_agree = True
 
-    def save(self):
+    def save(self) -> str:
         """Saves a checkpoint of this step and returns its path.
 
         Raises:
@@ -256,7 +262,7 @@ class TrainingState:
             ) from error
         return path
 
-    def saved_steps(self):
+    def saved_steps(self) -> list[int]:
         """Returns the steps of the checkpoints, in order.
 
         They are found by their files: TensorFlow's list, the file
@@ -300,7 +306,7 @@ class TrainingState:
             )
 
 
-def read_description(output_dir):
+def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:
     """Returns the description of a directory's training; None without one.
 
     Raises:

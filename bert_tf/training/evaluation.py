@@ -1,16 +1,26 @@
 """Evaluation of a model over a source, on any strategy."""
 
+from collections.abc import Callable
+
+import keras
 import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.input import errors
+from bert_tf.input.batch_source import BatchSource
+from bert_tf.models.objectives import Objective
 from bert_tf.training import progress
 from bert_tf.training import step as step_lib
 
 
 def make_evaluation(
-    model, objective, source, batch_size, strategy, max_batches=None
-):
+    model: keras.Model,
+    objective: Objective,
+    source: BatchSource,
+    batch_size: int,
+    strategy: tf.distribute.Strategy,
+    max_batches: int | None = None,
+) -> Callable[[], dict[str, float]]:
     """Returns a function that evaluates the model as it is at the time.
 
     It goes over every example once, or over the first `max_batches` batches.
@@ -18,7 +28,7 @@ def make_evaluation(
     Args:
         model: A `keras.Model`.
         objective: An `Objective`.
-        source: A source of batches; see `input.array_source`.
+        source: A source of batches.
         batch_size: Examples a step, over all replicas.
         strategy: The `tf.distribute.Strategy` that the model was made in.
         max_batches: If given, the largest number of batches.
@@ -55,6 +65,11 @@ def make_evaluation(
                     sums = tf.nest.map_structure(
                         lambda total, new: total + new, sums, results
                     )
+        if sums is None:
+            raise ValueError(
+                "There must be a batch to evaluate. Received: "
+                f"max_batches={max_batches}."
+            )
         terms = progress.ratios(sums["losses"])
         return {
             "loss": sum(terms.values()),

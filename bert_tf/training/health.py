@@ -7,8 +7,18 @@ import math
 import statistics
 import threading
 import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+from bert_tf.config import BertConfig
 
 _logger = logging.getLogger(__name__)
+
+# What a step returns: {"values": {name: value}, "metrics": {name: (sum,
+# weight)}}, of tensors on the device and of floats elsewhere.
+StepResults = dict[str, dict[str, Any]]
 
 # A loss is held against the finite ones of so many steps before, once there
 # are some. The median and the median deviation do not move with the spikes.
@@ -44,14 +54,18 @@ class Health:
             tenth.
     """
 
-    def __init__(self, skip_nonfinite_steps=0):
+    def __init__(self, skip_nonfinite_steps: int = 0) -> None:
         self.num_skipped = 0
         self.num_spikes = 0
         self._allowed = skip_nonfinite_steps
         self._in_a_row = 0
-        self._losses = collections.deque(maxlen=_WINDOW)
+        self._losses: collections.deque[float] = collections.deque(
+            maxlen=_WINDOW
+        )
 
-    def watch(self, steps, first_step):
+    def watch(
+        self, steps: Sequence[StepResults], first_step: int
+    ) -> list[StepResults]:
         """Looks at what `step.train_step` returned of the steps of one call.
 
         Args:
@@ -116,7 +130,7 @@ class Health:
         self._losses.append(loss)
 
 
-def warn_if_waiting(input_share):
+def warn_if_waiting(input_share: float) -> None:
     """Warns if the devices wait for the input too much of the time."""
     if input_share > _WAITING_SHARE:
         _logger.warning(
@@ -128,7 +142,9 @@ def warn_if_waiting(input_share):
 
 
 @contextlib.contextmanager
-def stalls_named(waiting_since, now=time.time):
+def stalls_named(
+    waiting_since: Callable[[], float], now: Callable[[], float] = time.time
+) -> Iterator[None]:
     """Warns, while the block runs, of an input that sends no batch.
 
     The step itself cannot: it waits inside TensorFlow.
@@ -165,7 +181,9 @@ def stalls_named(waiting_since, now=time.time):
         thread.join()
 
 
-def flops_per_example(config, length, num_predictions):
+def flops_per_example(
+    config: BertConfig, length: int, num_predictions: int
+) -> float:
     """Returns the floating-point operations of an example's training step.
 
     Counted are the matrix products of pre-training, two operations for each

@@ -20,6 +20,9 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
 from bert_tf import files
 
@@ -38,7 +41,9 @@ class HeldError(ValueError):
 
 
 @contextlib.contextmanager
-def hold(folder, clock=time):
+def hold(
+    folder: files.AnyPath, clock: Any = time
+) -> Iterator[Callable[[], None]]:
     """Holds a folder, which is made if it is not there, inside the block.
 
     Args:

@@ -7,16 +7,20 @@ import contextlib
 import dataclasses
 import json
 import logging
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.input import errors
+from bert_tf.input.batch_source import BatchSource
+from bert_tf.models.objectives import Objective
 from bert_tf.training import health
 from bert_tf.training import preemption
 from bert_tf.training import progress
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
+from bert_tf.training.checkpointing import TrainingState
 
 _logger = logging.getLogger(__name__)
 # Most steps in a row that are passed over to find a scale of the loss for
@@ -89,14 +93,14 @@ class TrainingConfig:
 
 
 def train(
-    state,
-    objective,
-    source,
-    config,
-    strategy,
-    on_save=None,
-    before_save=None,
-):
+    state: TrainingState,
+    objective: Objective,
+    source: BatchSource,
+    config: TrainingConfig,
+    strategy: tf.distribute.Strategy,
+    on_save: Callable[[], object] | None = None,
+    before_save: Callable[[], object] | None = None,
+) -> list[dict[str, float]]:
     """Trains from the state's step to `config.num_train_steps`.
 
     Every `iterations_per_loop` steps a line is logged and TensorBoard
@@ -107,7 +111,7 @@ def train(
         state: A `TrainingState`, restored or new, made in the strategy's
             scope.
         objective: An `Objective`.
-        source: A source of batches; see `input.array_source`.
+        source: A source of batches.
         config: A `TrainingConfig`.
         strategy: The `tf.distribute.Strategy`.
         on_save: If given, called after each checkpoint, without arguments, on
@@ -165,7 +169,7 @@ def train(
     if uses_loss_scale:
         num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
     inner_optimizer.skip_nonfinite = num_skipped > 0
-    run_steps = step_lib.compile_steps(
+    run_steps, waiting_since = step_lib.compile_steps(
         state.model, objective, state.optimizer, config
     )
     watch = health.Health(num_skipped)
@@ -184,7 +188,7 @@ def train(
         errors.clear_errors(paths),
         _summary_writer(state, is_chief) as writer,
         preemption.sigterm_noted() as told_to_stop,
-        health.stalls_named(run_steps.waiting_since),
+        health.stalls_named(waiting_since),
     ):
         timer = progress.Timer()
         iterator = iter(batches)

@@ -7,9 +7,16 @@ at 128 tokens and the rest at 512.
 import dataclasses
 import itertools
 import logging
+from collections.abc import Callable
+from collections.abc import Sequence
 
+import tensorflow as tf
+
+from bert_tf.input.batch_source import BatchSource
+from bert_tf.models.objectives import Objective
 from bert_tf.training import loop
 from bert_tf.training import preemption
+from bert_tf.training.checkpointing import TrainingState
 
 _logger = logging.getLogger(__name__)
 
@@ -29,7 +36,7 @@ class Phase:
     train_batch_size: int
 
 
-def parse_phases(text):
+def parse_phases(text: str) -> tuple[Phase, ...]:
     """Reads e.g. "128:900000:256,512:100000:256": length, steps, batch.
 
     Returns:
@@ -61,15 +68,15 @@ def parse_phases(text):
 
 
 def train(
-    state,
-    objective,
-    phases,
-    configs,
-    sources,
-    strategy,
-    on_save=None,
-    before_save=None,
-):
+    state: TrainingState,
+    objective: Objective,
+    phases: Sequence[Phase],
+    configs: Sequence[loop.TrainingConfig],
+    sources: Sequence[BatchSource],
+    strategy: tf.distribute.Strategy,
+    on_save: Callable[[], object] | None = None,
+    before_save: Callable[[], object] | None = None,
+) -> list[dict[str, float]]:
     """Trains through all phases, from the state's step on.
 
     A phase begins with the first example of its source, or, where that is the

@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 
 # A program that was told to stop and has saved its state exits with this
 # code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
@@ -14,7 +15,7 @@ class PreemptedError(Exception):
 
 
 @contextlib.contextmanager
-def sigterm_noted():
+def sigterm_noted() -> Iterator[threading.Event]:
     """Yields an event that is set when the process gets SIGTERM.
 
     Inside another such block it is that block's event.

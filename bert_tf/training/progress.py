@@ -1,14 +1,18 @@
 """How a run is doing: means over steps, speed, log lines, summaries."""
 
 import time
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 import tensorflow as tf
+
+from bert_tf.training.health import StepResults
 
 # A call into TensorFlow cannot be interrupted; it is kept about this short.
 _SECONDS_PER_CALL = 5.0
 
 
-def ratios(sums):
+def ratios(sums: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Returns {name: sum / weight}, or 0, of {name: (sum, weight)}."""
     return {
         name: total / weight if weight else 0.0
@@ -16,7 +20,7 @@ def ratios(sums):
     }
 
 
-def summarize(steps):
+def summarize(steps: Sequence[StepResults]) -> dict[str, float]:
     """Puts together what `step.train_step` returned, as floats.
 
     Returns:
@@ -34,7 +38,7 @@ def summarize(steps):
     return values | ratios(metrics)
 
 
-def write_summaries(report):
+def write_summaries(report: Mapping[str, float]) -> None:
     """Writes {name: float}, with its `step`, to the default summary writer."""
     # What tensorboard's `tf.summary.scalar` writes: TensorFlow 2.21 has it no
     # longer, unless tensorboard is installed.
@@ -46,7 +50,7 @@ def write_summaries(report):
             tf.summary.write(name, tf.constant(value), report["step"], metadata)
 
 
-def log_line(report, num_train_steps):
+def log_line(report: Mapping[str, float], num_train_steps: int) -> str:
     """Returns a line for people.
 
     Args:
@@ -69,7 +73,7 @@ def log_line(report, num_train_steps):
     return "  ".join((f"step {step}/{num_train_steps}", *text, *speeds))
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     """Returns e.g. "0m05s" or "12h34m"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -84,25 +88,25 @@ class Timer:
     The first call traces and compiles the step, and is of one step alone.
     """
 
-    def __init__(self):
-        self._first_seconds = None
-        self._seconds_per_step = None
+    def __init__(self) -> None:
+        self._first_seconds: float | None = None
+        self._seconds_per_step: float | None = None
         self.restart()
 
-    def restart(self):
+    def restart(self) -> None:
         """Leaves out of the next measure what came before."""
         self._start = time.monotonic()
         self._num_steps = 0
         self._waited = 0.0
 
-    def steps_of_next_call(self, num_left):
+    def steps_of_next_call(self, num_left: int) -> int:
         """Returns how many of the steps left the next call should make."""
         if self._seconds_per_step is None:
             return 1
         count = int(_SECONDS_PER_CALL / max(self._seconds_per_step, 1e-6))
         return max(1, min(num_left, count))
 
-    def called(self, num_steps, waited):
+    def called(self, num_steps: int, waited: float) -> None:
         """Notes that a call of so many steps is over.
 
         Args:
@@ -118,7 +122,7 @@ class Timer:
         else:
             self._seconds_per_step = seconds / self._num_steps
 
-    def report(self):
+    def report(self) -> dict[str, float]:
         """Returns the means since the last report, and starts anew.
 
         Returns:
@@ -126,7 +130,7 @@ class Timer:
             of the time that went by waiting; 0 where the first call is all
             that there was.
         """
-        seconds = self._seconds_per_step or self._first_seconds
+        seconds = self._seconds_per_step or self._first_seconds or 0.0
         share = 0.0
         if self._num_steps:
             share = min(1.0, self._waited / (seconds * self._num_steps))

@@ -6,10 +6,13 @@ every state at the start of a step instead makes a resumed run equal to an
 unbroken one, and gives replicas different masks.
 """
 
+from collections.abc import Sequence
+
+import keras
 import tensorflow as tf
 
 
-def seed_states(model):
+def seed_states(model: keras.Model) -> list[keras.Variable]:
     """Returns the variables that hold the model's random states.
 
     Their order is that of the layers, so that a model made again from the
@@ -18,7 +21,9 @@ def seed_states(model):
     return [v for v in model.variables if v.name == "seed_generator_state"]
 
 
-def set_seeds(states, seed, step):
+def set_seeds(
+    states: Sequence[keras.Variable], seed: int, step: tf.Tensor
+) -> None:
     """Sets every state for this step; called in replica context.
 
     Args:

@@ -6,6 +6,8 @@ of an older release has none; its runs resume without a comparison.
 """
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from bert_tf import files
 
@@ -45,15 +47,15 @@ class RunSettings:
             list has what is of one phase of the run after the other.
     """
 
-    def __init__(self, folder, settings):
+    def __init__(self, folder: str, settings: Mapping[str, Any]) -> None:
         self._path = f"{folder}/{_FILE}"
         # As they come back from the file: tuples are lists there.
         self._settings = json.loads(json.dumps(settings))
         self._first_step = 0
-        self._entries = []
+        self._entries: list[dict[str, Any]] = []
         self._is_written = False
 
-    def find(self, step):
+    def find(self, step: int) -> None:
         """Reads the settings that the checkpoint of this step was made with.
 
         Raises:
@@ -73,7 +75,7 @@ class RunSettings:
                 "resume without a comparison."
             ) from error
 
-    def changes(self):
+    def changes(self) -> dict[str, tuple[Any, Any]]:
         """Returns {name: (old, new)} of the settings that are others now.
 
         What only one of the two has is of another release, and left out; so
@@ -86,7 +88,7 @@ class RunSettings:
             if name in old and not _extends(value, old[name])
         }
 
-    def write(self):
+    def write(self) -> None:
         """Writes the file, before the first checkpoint that they make."""
         if not self._settings or self._is_written:
             return
@@ -110,12 +112,14 @@ def _text(value):
     return ", ".join(map(str, values)) or "none"
 
 
-def is_longer_only(changes):
+def is_longer_only(changes: Mapping[str, tuple[Any, Any]]) -> bool:
     """Returns whether the run is made longer, or shorter, and no more."""
     return set(changes) == {"num_train_steps"}
 
 
-def describe(changes, step, example):
+def describe(
+    changes: Mapping[str, tuple[Any, Any]], step: int, example: int
+) -> str:
     """Returns what differs and what follows, for the log.
 
     Args:

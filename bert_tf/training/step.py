@@ -1,22 +1,38 @@
 """One step of training or evaluation on a device, and many steps a call."""
 
 import functools
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from typing import Any
 
+import keras
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.features import Batch
+from bert_tf.models.objectives import Objective
 from bert_tf.optimizers import accumulation
 from bert_tf.training import randomness
+from bert_tf.training.health import StepResults
+
+if TYPE_CHECKING:  # It imports this module.
+    from bert_tf.training.loop import TrainingConfig
+
+RunSteps = Callable[
+    [tf.distribute.Strategy, Iterator[Any], int, int],
+    tuple[list[StepResults], float],
+]
 
 
 def train_step(
-    model,
-    objective,
-    optimizer,
-    batch,
-    accumulation_steps=1,
-    measures_update=False,
-):
+    model: keras.Model,
+    objective: Objective,
+    optimizer: keras.optimizers.Optimizer,
+    batch: Batch,
+    accumulation_steps: int = 1,
+    measures_update: bool | tf.Tensor = False,
+) -> StepResults:
     """Makes one step, in replica context.
 
     Args:
@@ -84,7 +100,9 @@ def train_step(
     return {"values": values, "metrics": metrics}
 
 
-def eval_step(model, objective, batch):
+def eval_step(
+    model: keras.Model, objective: Objective, batch: Batch
+) -> StepResults:
     """Evaluates one batch, in replica context.
 
     Returns:
@@ -102,14 +120,20 @@ def eval_step(model, objective, batch):
     )
 
 
-def compile_steps(model, objective, optimizer, config):
+def compile_steps(
+    model: keras.Model,
+    objective: Objective,
+    optimizer: keras.optimizers.Optimizer,
+    config: "TrainingConfig",
+) -> tuple[RunSteps, Callable[[], float]]:
     """Returns a function that makes many steps in one call.
 
-    `run_steps(strategy, iterator, step, count)` makes `count` steps, from
-    number `step` on, and returns what `train_step` did in each, as floats,
-    and the seconds that it waited for their batches. The norm of the update
-    is measured in the last. Its attribute `waiting_since` is for
-    `health.stalls_named`.
+    Returns:
+        `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
+        from number `step` on, and returns what `train_step` did in each, as
+        floats, and the seconds that it waited for their batches. The norm of
+        the update is measured in the last. And `waiting_since()`, for
+        `health.stalls_named`.
     """
     seed_states = randomness.seed_states(model)
     waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
@@ -185,11 +209,10 @@ def compile_steps(model, objective, optimizer, config):
             for row in rows.numpy().tolist()
         ], float(waited)
 
-    run_steps.waiting_since = lambda: float(waiting_since.numpy())
-    return run_steps
+    return run_steps, lambda: float(waiting_since.numpy())
 
 
-def on_first_replica(strategy, results):
+def on_first_replica(strategy: tf.distribute.Strategy, results: Any) -> Any:
     """Returns what the first replica of this host has of a nest of values."""
     return tf.nest.map_structure(
         lambda value: strategy.experimental_local_results(value)[0], results

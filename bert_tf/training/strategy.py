@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Callable
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -10,14 +12,14 @@ MIXED_PRECISION = ("auto", "float32", "bfloat16", "float16")
 
 
 def make_strategy(
-    name="one_device",
+    name: str = "one_device",
     *,
-    num_cpu_devices=None,
-    tpu_name=None,
-    tpu_zone=None,
-    gcp_project=None,
-    num_tpu_cores=None,
-):
+    num_cpu_devices: int | None = None,
+    tpu_name: str | None = None,
+    tpu_zone: str | None = None,
+    gcp_project: str | None = None,
+    num_tpu_cores: int | None = None,
+) -> tf.distribute.Strategy:
     """Makes a `tf.distribute.Strategy`; call it before anything runs.
 
     An option that does not apply to the strategy is an error.
@@ -71,7 +73,7 @@ def make_strategy(
     return _tpu(tpu_name or "local", tpu_zone, gcp_project, num_tpu_cores)
 
 
-def dtype_policy(mixed_precision, strategy):
+def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
     """Returns the name of the Keras dtype policy for a model.
 
     Args:
@@ -96,7 +98,7 @@ def dtype_policy(mixed_precision, strategy):
     return f"mixed_{mixed_precision}"
 
 
-def is_chief(strategy):
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether this process writes checkpoints and summaries."""
     resolver = strategy.cluster_resolver
     if resolver is None or is_tpu(strategy):
@@ -110,17 +112,17 @@ def is_chief(strategy):
     )
 
 
-def is_tpu(strategy):
+def is_tpu(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether it runs on TPU cores, where all shapes are static."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
-def is_multi_host(strategy):
+def is_multi_host(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether several processes run the program, one a machine."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
-def num_hosts(strategy):
+def num_hosts(strategy: tf.distribute.Strategy) -> int:
     """Returns the number of machines that read the input."""
     if is_tpu(strategy):
         return strategy.extended.num_hosts
@@ -130,7 +132,9 @@ def num_hosts(strategy):
     return 1
 
 
-def make_agreement(strategy):
+def make_agreement(
+    strategy: tf.distribute.Strategy,
+) -> Callable[[bool, int], tuple[bool, int]]:
     """Returns a function by which the processes of a run agree.
 
     `agree(is_told, number)` returns whether `is_told` is true in any process,
@@ -160,7 +164,9 @@ def make_agreement(strategy):
     return agree
 
 
-def gather_from_processes(strategy, numbers):
+def gather_from_processes(
+    strategy: tf.distribute.Strategy, numbers: Sequence[int]
+) -> list[tuple[int, ...]]:
     """Returns the numbers that each process of a run gives, in their order.
 
     It waits until all processes have called it.

@@ -1,0 +1,51 @@
+"""What training and evaluation take their batches from."""
+
+from typing import Protocol
+
+import tensorflow as tf
+
+
+class BatchSource(Protocol):
+    """What the loop asks of a source of examples, once on each host.
+
+    The order of training examples is a function of (seed, epoch) alone, never
+    of an iterator's state: a run that stopped goes on at an example's number.
+    A global batch is the same rows however many replicas or hosts share it.
+    The datasets yield the batches of the host's replicas one after the other,
+    {name: [B, ...]}, all of one static shape.
+    """
+
+    @property
+    def num_examples(self) -> int:
+        """The examples of an epoch."""
+
+    def training_batches(
+        self,
+        batch_size: int,
+        start_example: int = 0,
+        context: tf.distribute.InputContext | None = None,
+    ) -> tf.data.Dataset:
+        """Returns the training batches, without end.
+
+        Args:
+            batch_size: Examples a step, over all replicas.
+            start_example: The number of the first one, counted over all
+                epochs from 0.
+            context: The host's, or None for one host with one replica.
+        """
+
+    def evaluation_batches(
+        self,
+        batch_size: int,
+        max_batches: int | None = None,
+        context: tf.distribute.InputContext | None = None,
+    ) -> tf.data.Dataset:
+        """Returns the batches of every example once, in order.
+
+        `example_weights` is 0 on what fills the last batch.
+
+        Args:
+            batch_size: Examples a step, over all replicas.
+            max_batches: If given, stop after so many.
+            context: The host's, or None for one host with one replica.
+        """
