@@ -5,12 +5,10 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any
-from typing import TypeVar
 
 from absl import app
 from absl import flags
 
-_T = TypeVar("_T")
 
 # What a program returns when it refuses its input.
 BAD_INPUT_EXIT_CODE = 1
@@ -40,7 +38,7 @@ def run(main: Callable[[list[str]], Any]) -> None:
     app.run(guarded)
 
 
-def from_flags(dataclass: type[_T], **told: Any) -> _T:
+def from_flags(dataclass: Any, **told: Any) -> Any:
     """Makes a dataclass of flags.
 
     Args:

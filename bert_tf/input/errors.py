@@ -77,7 +77,7 @@ def find_damage(paths: Sequence[str], offset: int) -> tuple[str, int] | None:
     return None
 
 
-def check_end(path, num_records, num_bytes):
+def check_end(path: str, num_records: int, num_bytes: int) -> None:
     """Checks that the records of a file are all that it holds.
 
     TensorFlow takes a header of which the end is missing for the file's end.

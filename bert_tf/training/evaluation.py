@@ -80,7 +80,7 @@ def make_evaluation(
     return run
 
 
-def write_results(path: str, results: dict):
+def write_results(path: str, results: dict[str, float]) -> None:
     """Writes sorted lines "name = value", whole or not at all."""
     lines = (f"{name} = {results[name]}\n" for name in sorted(results))
     files.write_text(path, "".join(lines))

@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -151,7 +152,10 @@ class Options:
 
 
 def run(
-    options: Options, start, strategy: tf.distribute.Strategy, policy: str
+    options: Options,
+    start: Any,
+    strategy: tf.distribute.Strategy,
+    policy: str,
 ) -> dict | None:
     """Trains and evaluates, as the options say.
 
