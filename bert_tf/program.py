@@ -9,7 +9,6 @@ from typing import Any
 from absl import app
 from absl import flags
 
-
 # What a program returns when it refuses its input.
 BAD_INPUT_EXIT_CODE = 1
 
