@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 from bert_tf import files
 
@@ -95,7 +96,7 @@ class BertConfig:
             )
 
     @classmethod
-    def named(cls, name, **overrides):
+    def named(cls, name: str, **overrides: Any) -> "BertConfig":
         """Returns one of the published sizes.
 
         Args:
@@ -120,7 +121,7 @@ class BertConfig:
         }
         return cls(**(fields | overrides))
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Returns the fields as Hugging Face's `config.json` has them.
 
         `is_decoder` is among them where it is true, as in Hugging Face's own.
@@ -130,7 +131,7 @@ class BertConfig:
             del values["is_decoder"]
         return values
 
-    def to_json(self):
+    def to_json(self) -> str:
         """Returns `to_dict` as indented JSON text with a final newline."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
