@@ -257,7 +257,7 @@ def test_families_are_not_mistaken(tmp_path, toy):
 
 def test_a_family_may_have_no_google_form(tmp_path, toy, monkeypatch):
     save(tmp_path / "a", BertEncoder(toy))
-    family = dataclasses.replace(TOY, google_config_file=None)
+    family = dataclasses.replace(TOY, write_google_config=None)
     monkeypatch.setattr(families, "FAMILIES", (*families.FAMILIES[:1], family))
     with pytest.raises(ValueError, match="a: .*model_type='toy'"):
         checkpoints.convert(tmp_path / "a", tmp_path / "b", "google")

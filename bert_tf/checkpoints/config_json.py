@@ -1,5 +1,6 @@
 """What config.json says beside the architecture: class and labels."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import files
@@ -91,7 +92,7 @@ def make(
     *,
     pad_id: int,
     num_labels: int | None,
-    labels: tuple[str, ...] | None,
+    labels: Sequence[str] | None,
     classifier_dropout: float | None,
 ) -> dict[str, Any]:
     """Returns the contents of config.json, a dictionary.
@@ -108,9 +109,9 @@ def make(
     values = {"architectures": [architecture]} | family.write_config(config)
     values["pad_token_id"] = pad_id
     if num_labels is not None:
-        labels = labels or [f"LABEL_{index}" for index in range(num_labels)]
-        values["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        values["label2id"] = {label: i for i, label in enumerate(labels)}
+        names = labels or [f"LABEL_{index}" for index in range(num_labels)]
+        values["id2label"] = {str(i): name for i, name in enumerate(names)}
+        values["label2id"] = {name: i for i, name in enumerate(names)}
         values["classifier_dropout"] = classifier_dropout
         its_parts = family.architectures[architecture]
         if num_labels == 1 and parts.CLASSIFIER in its_parts:

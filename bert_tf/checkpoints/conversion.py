@@ -75,7 +75,8 @@ def convert(
             raise ValueError(
                 f"{source}: must have a {family.google_config_file}."
             )
-        if file_format == containers.GOOGLE and not family.google_config_file:
+        is_google = file_format == containers.GOOGLE
+        if is_google and family.write_google_config is None:
             raise ValueError(
                 f"{source}: must be of a family that Google's files have. "
                 f"Received: model_type={family.model_type!r}."
@@ -96,11 +97,11 @@ def convert(
         if not allow_partial:
             plan.check(steps)
         # Ours has the names of Hugging Face's.
-        is_google = file_format == containers.GOOGLE
         target_format = file_format if is_google else containers.HUGGING_FACE
         tensors, entries = _weights(checkpoint, steps, target_format)
         slots, slot_entries = _slots(checkpoint, table, target_format)
         if is_google:
+            assert family.google_config_file and family.write_google_config
             values = family.write_google_config(config)
             texts = {
                 family.google_config_file: model_folder.to_json(values),

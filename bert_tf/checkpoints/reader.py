@@ -64,7 +64,9 @@ class Checkpoint:
         if self.architecture is not None:
             if not set(parts.CLASSIFIERS) & set(self.parts):
                 return None
-            return config_json.num_labels(self.config_values)
+            return config_json.num_labels(self.config_values or {})
+        if self.config is None:
+            return None
         # Of however many layers, the head is the same.
         config = dataclasses.replace(self.config, num_hidden_layers=1)
         for tensor in self.family.table(config, (parts.CLASSIFIER,)):
@@ -78,7 +80,7 @@ class Checkpoint:
     @property
     def classifier_dropout(self) -> float | None:
         """Dropout in front of the classifier, if anything tells it."""
-        if self.config_values is None:
+        if self.config is None or self.config_values is None:
             return None
         dropout = self.config_values.get("classifier_dropout")
         return self.config.hidden_dropout_prob if dropout is None else dropout

@@ -50,11 +50,12 @@ class SafetensorsFolder:
         if not files.exists(self.weights_path):
             self.weights_path = f"{folder}/{INDEX_FILE}"
         self.slots_path = f"{folder}/{SLOTS_FILE}"
-        self.shapes = {}
-        self.ignored = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.ignored: dict[str, tuple[int, ...]] = {}
         self._stack = stack
         self._rename = rename
-        self._sources = {}  # {name: (open file, its path, name in it)}
+        # {name: (open file, its path, name in it)}
+        self._sources: dict[str, tuple[SafetensorsFile, str, str]] = {}
         for path, expected in self._weight_files():
             self._open_weights(path, expected)
 

@@ -45,8 +45,15 @@ class Tensor:
     google: Stored | None = None
 
     def stored(self, file_format: str) -> Stored:
-        """Returns what it is in files of `GOOGLE` or `HUGGING_FACE`."""
-        return self.google if file_format == GOOGLE else self.hugging_face
+        """Returns what it is in files of `GOOGLE` or `HUGGING_FACE`.
+
+        Raises:
+            ValueError: If the family has no such files.
+        """
+        stored = self.google if file_format == GOOGLE else self.hugging_face
+        if stored is None:
+            raise ValueError(f"{self.keras}: is in no files of Google's form.")
+        return stored
 
     def stored_shape(self, file_format: str) -> tuple[int, ...]:
         """Returns the shape in files of that format."""
