@@ -191,6 +191,9 @@ def _save_model(path, kind):
 def exported(kind, contents="text"):
     """Returns the path of a model's SavedModel."""
     _, servable, settings, others = EXPORTS.get(kind, (kind, None, {}, {}))
+    if contents == saved_model.IDS:
+        # Those of text: ids have no other.
+        others = {name: others[name] for name in others if name != "bounds"}
     path = f"{folder()}/{kind}_{contents}"
     with _locked(f"export_{kind}_{contents}"):
         if not saved_model.versions(path):

@@ -59,7 +59,7 @@ class TsvFile:
 
 
 def read_tsv(path, tsv_file, task):
-    """Reads a file's texts and labels.
+    """Reads a file's texts and, for a task, its labels.
 
     Blanks around the name of a class are left out, with a warning; but not of
     one that the task has with its blanks.
@@ -71,7 +71,10 @@ def read_tsv(path, tsv_file, task):
     """
     texts = tuple([] for _ in tsv_file.text_columns)
     labels = []
-    label_ids = {label: index for index, label in enumerate(task.labels)}
+    # Who reads the texts alone has no task.
+    label_ids = {}
+    if task is not None:
+        label_ids = {label: index for index, label in enumerate(task.labels)}
     num_stripped = 0
     for line, texts_of_row, label in _rows(path, tsv_file):
         for column, text in zip(texts, texts_of_row):
