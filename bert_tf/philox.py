@@ -8,7 +8,7 @@ element, in NumPy and inside a TensorFlow graph.
 """
 
 from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -24,8 +24,8 @@ _WORD_BITS = np.uint64(32)
 
 
 def philox(
-    counter: Sequence[Tensor],
-    key: Sequence[Tensor],
+    counter: Iterable[Tensor],
+    key: Iterable[Tensor],
     right_shift: Callable[..., Tensor] = np.right_shift,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns 128 random bits for every counter and key.

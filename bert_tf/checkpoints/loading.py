@@ -224,6 +224,7 @@ def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
         if (
             is_new
             and step.status == report.NEW
+            and step.tensor is not None
             and step.tensor.keras.endswith(_RANDOM)
         ):
             initializer = keras.initializers.TruncatedNormal(
@@ -232,7 +233,7 @@ def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
             matched[step.tensor].assign(initializer(step.tensor.shape))
     entries = []
     for step in steps:
-        name, shape = step.name, step.found
+        name, shape = step.name, step.found or ()
         if step.tensor is not None:
             name, shape = matched[step.tensor].path, step.tensor.shape
         entry = report.CoverageEntry(step.status, name, shape, step.note)

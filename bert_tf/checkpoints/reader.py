@@ -216,7 +216,7 @@ def _open_hugging_face(folder, stack, found):
         container=SafetensorsFolder(folder, stack, family.table_name),
         family=family,
         config=config,
-        parts=family.architectures.get(architecture, (parts.ENCODER,)),
+        parts=family.architectures.get(architecture or "", (parts.ENCODER,)),
         config_values=values,
         architecture=architecture,
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 LOADED = "loaded"
 NEW = "new"
@@ -71,7 +72,7 @@ class CoverageReport:
 
     def _rows(self):
         """One row for what all layers have alike: "layer_{0-11}/..."."""
-        layers = {}
+        layers: dict[tuple[Any, ...], list[int]] = {}
         for entry in self.entries:
             row = (
                 entry.status,
@@ -90,7 +91,7 @@ class CoverageReport:
 
 def _ranges(numbers):
     """Returns e.g. "3" or "{0-5,7}" for layer numbers."""
-    parts = []
+    parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and number == parts[-1][1] + 1:
             parts[-1][1] = number

@@ -235,13 +235,14 @@ def make_plan(
     Raises:
         ValueError: If a file is missing or empty.
     """
-    source = input_files
     if isinstance(input_files, str):
-        source = text_files.TextFiles(
+        source: text_files.TextFiles | TfdsText = text_files.TextFiles(
             paths=tuple(text_files.input_paths(input_files)),
             input_format=settings.input_format,
             text_field=settings.text_field,
         )
+    else:
+        source = input_files
     return Plan(
         source=source,
         parts=tuple(source.parts()),

@@ -278,7 +278,10 @@ def _arrays(pieces, dtype):
     """Returns headers and tokens of pieces, in the order of their numbers."""
     pieces = sorted(pieces, key=lambda piece: piece[0])
     return zip(
-        *(example_runs.from_bytes(*piece, dtype) for _, *piece in pieces)
+        *(
+            example_runs.from_bytes(headers, tokens, dtype)
+            for _, headers, tokens in pieces
+        )
     )
 
 

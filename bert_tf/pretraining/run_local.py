@@ -51,7 +51,7 @@ class Tasks:
         work_dir: The work folder, on a local disk.
     """
 
-    def __init__(self, plan: plan_lib.Plan, work_dir: str):
+    def __init__(self, plan: plan_lib.Plan, work_dir: str) -> None:
         self.plan = plan
         self.work_dir = work_dir
 

@@ -62,7 +62,7 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
 
     def run(method, numbers):
         numbers = collections.deque(numbers)
-        running = {}
+        running: dict[concurrent.futures.Future, int] = {}
         try:
             while numbers or running:
                 # One that each of them works on, and one in reserve.
@@ -106,6 +106,7 @@ def _set_up(tasks):
 
 def _end_with_parent():
     parent = multiprocessing.parent_process()
+    assert parent is not None
     multiprocessing.connection.wait([parent.sentinel])
     os._exit(1)
 

@@ -24,7 +24,7 @@ class SafetensorsFile:
         safetensors.SafetensorError, OSError, ValueError: If it is damaged.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str) -> None:
         with open(path, "rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
         if size > files.MAX_FOLDER_TEXT:

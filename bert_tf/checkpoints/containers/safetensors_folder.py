@@ -44,7 +44,7 @@ class SafetensorsFolder:
         folder: str,
         stack: contextlib.ExitStack,
         rename: Callable[[str], str | None] = str,
-    ):
+    ) -> None:
         self.folder = folder
         self.weights_path = f"{folder}/{WEIGHTS_FILE}"
         if not files.exists(self.weights_path):
@@ -141,7 +141,7 @@ class SafetensorsFolder:
         weight_map = isinstance(index, dict) and index.get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
             raise ValueError(f"{self.weights_path}: has no `weight_map`.")
-        shards = {}
+        shards: dict[str, list[str]] = {}
         for name, shard in weight_map.items():
             if not isinstance(shard, str) or "/" in shard:
                 raise ValueError(

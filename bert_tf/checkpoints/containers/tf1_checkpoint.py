@@ -43,7 +43,7 @@ class Tf1Checkpoint:
 
     file_format = containers.GOOGLE
 
-    def __init__(self, path: str):
+    def __init__(self, path: str) -> None:
         self.prefix = find_prefix(path)
         self.weights_path = self.slots_path = self.prefix
         self.folder = self.prefix.rpartition("/")[0] or "."

@@ -251,7 +251,7 @@ def _read_entries(path, entries, dtype):
 
 
 def assemble(
-    keys: abc.Sequence[int],
+    keys: abc.Sequence[int] | np.ndarray,
     tokens: list[np.ndarray],
     lengths: list[np.ndarray],
     dtype: np.dtype,

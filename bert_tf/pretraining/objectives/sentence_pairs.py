@@ -68,8 +68,8 @@ def make_pairs(
     walkers = _first_walkers(corpus, settings)
     walkers = walkers.take(walkers.end - walkers.sentence >= min_sentences)
     ordinal = 0
-    pairs = []
-    while not pairs or len(walkers.document):
+    parts: list[dict[str, np.ndarray]] = []
+    while not parts or len(walkers.document):
         draw = functools.partial(
             draws.draw,
             seed=seed,
@@ -78,7 +78,7 @@ def make_pairs(
             ordinal=ordinal,
         )
         a, b, label, sentence = step(corpus, walkers, draw)
-        pairs.append(
+        parts.append(
             {
                 "a_start": a[0],
                 "a_length": a[1],
@@ -93,7 +93,7 @@ def make_pairs(
         walkers = dataclasses.replace(walkers, sentence=sentence)
         walkers = walkers.take(sentence < walkers.end)
         ordinal += 1
-    pairs = cuts_lib.concatenate(pairs)
+    pairs = cuts_lib.concatenate(parts)
     keys = corpus.document_keys[pairs["document"]]
     pairs |= _truncated(pairs, keys, settings)
     return cuts_lib.with_randomness(pairs, corpus, seed)

@@ -89,7 +89,7 @@ def write_run(
         `{"examples", "example_tokens", "random_pairs"}`, numbers.
     """
     headers = np.zeros(len(cuts), _HEADER)
-    for name in _HEADER.names:
+    for name in _HEADER.fields or ():
         headers[name] = getattr(cuts, name)
     blocks.write_array(f"{path}.rows", headers)
     lengths = np.stack([cuts.a_length, cuts.b_length], axis=1)
@@ -125,7 +125,7 @@ class Runs:
         dtype: Of the token ids.
     """
 
-    def __init__(self, paths: list[str], dtype: np.dtype):
+    def __init__(self, paths: list[str], dtype: np.dtype) -> None:
         self._paths = paths
         self._dtype = dtype
         # [runs, 2, buckets + 1]: examples and tokens before each bucket.

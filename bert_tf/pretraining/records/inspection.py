@@ -220,7 +220,7 @@ def table(examples: dict, row: int, vocabulary: Vocabulary) -> str:
         examples[features.MASKED_LM_POSITIONS][row][weights > 0].tolist()
     )
     is_packed = features.SEQUENCE_IDS in examples
-    positions, sequences = range(length), None
+    positions = sequences = range(length)
     if is_packed:
         positions = examples[features.POSITION_IDS][row]
         sequences = examples[features.SEQUENCE_IDS][row]

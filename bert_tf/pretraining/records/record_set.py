@@ -79,7 +79,7 @@ class Counts:
 
 def total(results: Iterable[dict]) -> dict:
     """Returns the sums of the numbers of tasks, and the first bad places."""
-    sums = collections.Counter()
+    sums: collections.Counter[str] = collections.Counter()
     places = []
     for result in results:
         numbers = dict(result)
@@ -232,7 +232,7 @@ def make_manifest(
             for name, value in dataclasses.asdict(settings).items()
             if name not in ("max_seq_length", "max_predictions_per_seq")
         }
-        | source.settings,
+        | dict(source.settings),
         inputs=inputs,
         counts={},
         records={},
@@ -241,7 +241,7 @@ def make_manifest(
 
 def manifest_paths(output_paths: Iterable[str]) -> dict[str, list[str]]:
     """Returns {path of the manifest: its record files}, by their folders."""
-    by_folder = {}
+    by_folder: dict[str, list[str]] = {}
     for path in output_paths:
         by_folder.setdefault(path.rpartition("/")[0], []).append(path)
     return {manifests.path_beside(paths): paths for paths in by_folder.values()}

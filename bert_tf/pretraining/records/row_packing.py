@@ -43,9 +43,11 @@ def assign_rows(
     counts = np.asarray(num_predictions).tolist()
     # Open rows by the tokens that are left in them, and as bits of an integer
     # which of these lists have a row: the fullest that fits is the lowest bit.
-    open_rows = [[] for _ in range(max_seq_length + 1)]
+    open_rows: list[list[int]] = [[] for _ in range(max_seq_length + 1)]
     rooms = 0
-    predictions_left, sequences_left, begun_with = [], [], []
+    predictions_left: list[int] = []
+    sequences_left: list[int] = []
+    begun_with: list[int] = []
     # Of equal lengths in a random order: the row that was opened last is filled
     # first, and in their own order the first rows would have the most padding.
     bits = draws.packing_bits(len(lengths))

@@ -66,7 +66,8 @@ def split_sentences(paragraph: str) -> list[str]:
 
 def _goes_on(text, start, match):
     near = max(start, match.start() - _MAX_WORD)
-    word = _LAST_WORD.search(text, near, match.start()).group()
+    found = _LAST_WORD.search(text, near, match.start())
+    word = found.group() if found else ""
     if word.lower() in _BEFORE_MORE:
         return True
     if word.lower() in _BEFORE_NUMBER:

@@ -15,6 +15,8 @@ import re
 import reprlib
 import types
 from collections import abc
+from typing import Any
+from typing import ClassVar
 
 from bert_tf import files
 from bert_tf.pretraining.sources.sentences import split_sentences
@@ -75,7 +77,7 @@ def input_paths(patterns: str) -> list[str]:
     """
     names = [name for name in patterns.split(",") if name.strip()]
     # Keys of a dictionary: each file once, in order.
-    paths = {}
+    paths: dict[str, None] = {}
     for name in names or [""]:
         paths |= dict.fromkeys(files.expand_globs(name))
     for path in paths:
@@ -99,7 +101,7 @@ class TextFiles:
     text_field: str = "text"
 
     # What a manifest tells, besides the files.
-    settings = types.MappingProxyType({})
+    settings: ClassVar[abc.Mapping[str, Any]] = types.MappingProxyType({})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -164,12 +166,12 @@ class Keyed:
         num_cut: How often a document was cut at `MAX_DOCUMENT_BYTES`.
     """
 
-    def __init__(self, sentences: abc.Iterable[tuple[int, int, str]]):
+    def __init__(self, sentences: abc.Iterable[tuple[int, int, str]]) -> None:
         self._sentences = sentences
         self.num_cut = 0
 
     def __iter__(self) -> abc.Iterator[tuple[int, str]]:
-        document, key, size = None, None, 0
+        document, key, size = (-1, -1), -1, 0
         for file_number, offset, sentence in self._sentences:
             if (file_number, offset) != document:
                 document = file_number, offset
@@ -214,7 +216,7 @@ class Reader:
         input_format: str = "sentences",
         text_field: str = "text",
         max_bad_lines: int = 0,
-    ):
+    ) -> None:
         self._paths = paths
         self._read = {
             "sentences": self._read_sentences,
@@ -228,7 +230,7 @@ class Reader:
         self.bad_lines = bad_lines.BadLines(
             max_bad_lines, lambda number, offset: _place(paths[number], offset)
         )
-        self.last_file = None
+        self.last_file: int | None = None
 
     def read(self, part: Part) -> abc.Iterator[tuple[int, str]]:
         """Yields (key, sentence) of the documents that begin in a part.

@@ -136,8 +136,12 @@ class TfdsText:
     def sizes(self, parts: abc.Iterable[text_files.Part]) -> list[int]:
         """Returns about how many bytes the parts have."""
         means = [self._mean_bytes(name) for name, _, _ in self._ranges]
+        ends = [last for _, _, last in self._ranges]
         return [
-            round((part.end - part.start) * means[part.file_number])
+            round(
+                ((part.end or ends[part.file_number]) - part.start)
+                * means[part.file_number]
+            )
             for part in parts
         ]
 
@@ -148,7 +152,7 @@ class TfdsText:
     def reader(self, max_bad_lines: int = 0) -> "_Reader":
         return _Reader(self, max_bad_lines)
 
-    def place(self, _, number: int) -> str:
+    def place(self, _: int, number: int) -> str:
         """Returns an example in words."""
         return f"{self.names[0]}, example {number}"
 
