@@ -34,27 +34,24 @@ class _GivenBatches:
         num_steps, batch_size = batches["input_ids"].shape[:2]
         self.train = range(num_steps * batch_size)
         self._batches = iter(
-            {name: array[step] for name, array in batches.items()}
+            {name: tensor[step] for name, tensor in batches.items()}
             for step in range(num_steps)
         )
 
     def inputs(self, rows):
         del rows
-        batch = next(self._batches)
-        return {name: torch.tensor(array) for name, array in batch.items()}
+        return next(self._batches)
 
 
-def _read_inputs(path):
+def _read_tensors(path):
     return {
-        name: array.astype("int64") for name, array in np.load(path).items()
+        name: torch.tensor(array.astype("int64"))
+        for name, array in np.load(path).items()
     }
 
 
 def _write_noise(folder, batch_file, noise_file, num_draws):
-    batch = {
-        name: torch.tensor(array)
-        for name, array in _read_inputs(batch_file).items()
-    }
+    batch = _read_tensors(batch_file)
     model = transformers.AutoModel.from_pretrained(folder).train()
     torch.manual_seed(0)
     draws = []
@@ -69,7 +66,7 @@ def _write_noise(folder, batch_file, noise_file, num_draws):
 def _write_losses(
     architecture, folder, batches_file, losses_file, learning_rate
 ):
-    batches = _read_inputs(batches_file)
+    batches = _read_tensors(batches_file)
     model = getattr(transformers, architecture).from_pretrained(folder)
     losses = []
     model.register_forward_hook(

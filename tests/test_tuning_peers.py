@@ -74,25 +74,40 @@ class GivenBatches:
         return tf.data.Dataset.from_tensor_slices(self._batches)
 
 
-def make_inputs(generator, shortest):
-    """Returns sequences of so many ids or more, [CLS] the first; padding."""
-    shape = (NUM_STEPS, BATCH_SIZE, LENGTH)
-    lengths = generator.integers(shortest, LENGTH + 1, shape[:2])[..., None]
-    input_mask = (np.arange(LENGTH) < lengths).astype("int32")
-    input_ids = generator.integers(4, CONFIG.vocab_size, shape, "int32")
-    input_ids[..., 0] = 2
+def make_inputs(generator, lengths, ids):
+    """Returns two segments of random ids, and padding, of the given lengths.
+
+    Args:
+        generator: Of NumPy.
+        lengths: int array `[...]`; the inputs are `[..., max(lengths)]`.
+        ids: The lowest id, and the one after the highest.
+    """
+    positions, lengths = np.arange(lengths.max()), lengths[..., None]
+    input_mask = (positions < lengths).astype("int32")
+    input_ids = generator.integers(*ids, input_mask.shape, "int32")
     return {
         features.INPUT_IDS: input_ids * input_mask,
         features.INPUT_MASK: input_mask,
-        features.SEGMENT_IDS: (np.arange(LENGTH) > lengths // 2) * input_mask,
+        features.SEGMENT_IDS: (positions > lengths // 2) * input_mask,
     }
+
+
+def save_for_peers(path, inputs, **labels):
+    """Writes inputs under transformers' names."""
+    np.savez(
+        path,
+        input_ids=inputs[features.INPUT_IDS],
+        attention_mask=inputs[features.INPUT_MASK],
+        token_type_ids=inputs[features.SEGMENT_IDS],
+        **labels,
+    )
 
 
 def make_labels(architecture, inputs):
     """Returns labels that follow from the ids: ours, and transformers'."""
     ids = inputs[features.INPUT_IDS]
     if architecture == "BertForSequenceClassification":
-        labels = ids[..., 1] % 3
+        labels = ids[..., 0] % 3
         return labels, {"labels": labels}
     if architecture == "BertForTokenClassification":
         labels, is_word = ids % 3, ids > 4
@@ -137,18 +152,16 @@ def test_every_step_has_the_same_loss(tmp_path, architecture):
     # and this library do. It shows in no output but that of [PAD] itself, which
     # the softmax over all places looks at: there is no padding there.
     is_over_places = architecture == "BertForQuestionAnswering"
+    shortest = LENGTH if is_over_places else 3
+    generator = np.random.default_rng(3)
     inputs = make_inputs(
-        np.random.default_rng(3), shortest=LENGTH if is_over_places else 3
+        generator,
+        generator.integers(shortest, LENGTH + 1, (NUM_STEPS, BATCH_SIZE)),
+        ids=(4, CONFIG.vocab_size),
     )
     labels, their_labels = make_labels(architecture, inputs)
 
-    np.savez(
-        tmp_path / "batches.npz",
-        input_ids=inputs[features.INPUT_IDS],
-        attention_mask=inputs[features.INPUT_MASK],
-        token_type_ids=inputs[features.SEGMENT_IDS],
-        **their_labels,
-    )
+    save_for_peers(tmp_path / "batches.npz", inputs, **their_labels)
     peers.run(
         PROGRAM,
         "losses",
@@ -190,17 +203,12 @@ def test_every_step_has_the_same_loss(tmp_path, architecture):
 
 
 def test_dropout_makes_as_much_noise(tmp_path):
-    generator = np.random.default_rng(4)
-    lengths, num_draws = np.array([40, 12, 33])[:, None], 300
-    input_mask = (np.arange(40) < lengths).astype("int32")
-    input_ids = generator.integers(999, 30522, (3, 40)) * input_mask
-    segment_ids = (np.arange(40) > lengths // 2) * input_mask
-    np.savez(
-        tmp_path / "batch.npz",
-        input_ids=input_ids,
-        attention_mask=input_mask,
-        token_type_ids=segment_ids,
+    num_draws = 300
+    inputs = make_inputs(
+        np.random.default_rng(4), np.array([40, 12, 33]), ids=(999, 30522)
     )
+    is_token = inputs[features.INPUT_MASK] == 1
+    save_for_peers(tmp_path / "batch.npz", inputs)
     noise_file = tmp_path / "noise.npz"
     peers.run(
         PROGRAM,
@@ -210,19 +218,14 @@ def test_dropout_makes_as_much_noise(tmp_path):
         noise_file,
         num_draws,
     )
-    theirs = deviations(np.load(noise_file)["draws"], input_mask == 1)
+    theirs = deviations(np.load(noise_file)["draws"], is_token)
 
     model = checkpoints.load(peers.minilm(), BertEncoder)
-    inputs = {
-        features.INPUT_IDS: input_ids,
-        features.INPUT_MASK: input_mask,
-        features.SEGMENT_IDS: segment_ids,
-    }
     draws = [
         np.array(model(inputs, training=True)["encoder_outputs"])
         for _ in range(num_draws)
     ]
-    ours = deviations(draws, input_mask == 1)
+    ours = deviations(draws, is_token)
 
     print(f"noise of the blocks: {ours}, {theirs}")
     # A dropout of 0.11 in place of 0.1 would make a twentieth more.
