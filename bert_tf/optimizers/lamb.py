@@ -73,7 +73,7 @@ class LambOptimizer(bert.BertOptimizer):
             update = _trust_ratio(weights, update) * update
         rate = ops.cast(learning_rate, dtype) * self._rate_factors[index]
         change = self._kept(rate * update)
-        self._update_norm.add(lambda: change)
+        self._update_norm.add(change, ops.zeros([], change.dtype))
         self.assign_sub(variable, change)
 
     def _kept(self, change):
