@@ -387,8 +387,8 @@ def test_less_than_a_batch_is_an_error():
 def test_starting_point_is_the_folders(untuned_folder):
     start = starting_point.find(untuned_folder)
     assert start.config == CONFIG
-    assert start.vocabulary == VOCABULARY
-    assert start.do_lower_case
+    assert start.tokenizer.vocabulary == VOCABULARY
+    assert start.tokenizer.do_lower_case
     assert start.preprocessor(10).max_seq_length == 10
     model = start.new_model(COLOUR)
     original = checkpoints.load(untuned_folder, BertEncoder)

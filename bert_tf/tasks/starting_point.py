@@ -16,19 +16,20 @@ from bert_tf.config import BertConfig
 from bert_tf.tasks import class_names
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.tokenizer import Spec
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import checkpointing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartingPoint:
-    """A checkpoint or none, its architecture and its vocabulary.
+    """A checkpoint or none, its architecture and its tokenizer.
 
     Args:
         init_checkpoint: A model folder of bert_tf or Hugging Face, or a
             release of Google's; None for newly made weights.
         config: The `BertConfig`.
-        vocabulary: The `Vocabulary`.
-        do_lower_case: Whether texts are lower-cased.
+        tokenizer: The spec of the tokenizer.
         allow_partial: Whether the checkpoint may lack weights, or have some
             too many or of another shape.
         extend_positions: Whether the configuration may have more positions
@@ -40,25 +41,24 @@ class StartingPoint:
 
     init_checkpoint: str | None
     config: BertConfig
-    vocabulary: vocabulary_lib.Vocabulary
-    do_lower_case: bool
+    tokenizer: Spec
     allow_partial: bool = False
     extend_positions: bool = False
 
     def __post_init__(self):
-        if len(self.vocabulary) != self.config.vocab_size:
+        num_entries = len(self.tokenizer.vocabulary)
+        if num_entries != self.config.vocab_size:
             raise ValueError(
                 "The vocabulary must have as many entries as the "
                 f"configuration's vocab_size={self.config.vocab_size}. "
-                f"Received: {len(self.vocabulary)} entries."
+                f"Received: {num_entries} entries."
             )
 
     def preprocessor(self, max_seq_length):
         """Returns the `Preprocessor` for sequences of this length.
 
         Raises:
-            ValueError: If the model has no positions for it, or
-                `do_lower_case` contradicts the vocabulary.
+            ValueError: If the model has no positions for it.
         """
         if max_seq_length > self.config.max_position_embeddings:
             raise ValueError(
@@ -68,8 +68,8 @@ class StartingPoint:
                 f"max_seq_length={max_seq_length}."
             )
         return Preprocessor(
-            self.vocabulary,
-            do_lower_case=self.do_lower_case,
+            self.tokenizer.vocabulary,
+            do_lower_case=self.tokenizer.do_lower_case,
             max_seq_length=max_seq_length,
         )
 
@@ -209,8 +209,10 @@ def find(
     return StartingPoint(
         init_checkpoint=init_checkpoint,
         config=config,
-        vocabulary=vocabulary or vocabulary_lib.load_vocabulary(vocab_file),
-        do_lower_case=do_lower_case,
+        tokenizer=WordpieceSpec(
+            vocabulary or vocabulary_lib.load_vocabulary(vocab_file),
+            do_lower_case,
+        ),
         allow_partial=allow_partial,
         extend_positions=max_position_embeddings is not None,
     )

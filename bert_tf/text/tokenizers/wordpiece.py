@@ -12,8 +12,10 @@ The regular expressions are RE2's, whose categories (Unicode 15) agree with
 Unicode 14 on every code point that the latter assigns.
 """
 
+import dataclasses
 import re
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -111,6 +113,43 @@ _VALID_AND_KNOWN = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class WordpieceSpec:
+    """What a `WordpieceTokenizer` is made of: a `tokenizer.Spec`.
+
+    Args:
+        vocabulary, do_lower_case, fast: As of `WordpieceTokenizer`.
+
+    Raises:
+        ValueError: If `do_lower_case` contradicts the vocabulary (see
+            `vocabulary.check_case`).
+    """
+
+    vocabulary: vocabulary_lib.Vocabulary
+    do_lower_case: bool = True
+    fast: bool = False
+
+    def __post_init__(self):
+        vocabulary_lib.check_case(self.vocabulary, self.do_lower_case)
+
+    @property
+    def settings(self):
+        return {"fast": self.fast}
+
+    def make(self):
+        return WordpieceTokenizer(
+            self.vocabulary, self.do_lower_case, self.fast
+        )
+
+    def starts_word(self, ids):
+        # Here an id alone tells it: none both starts words and continues them.
+        continues_word = [
+            token.startswith(vocabulary_lib.CONTINUATION)
+            for token in self.vocabulary.tokens
+        ]
+        return tf.gather(~np.array(continues_word), ids)
+
+
 class WordpieceTokenizer(tf.Module):
     """Strings to WordPiece ids, equal to google-research/bert's tokenizer.
 
@@ -134,7 +173,7 @@ class WordpieceTokenizer(tf.Module):
 
     def __init__(self, vocabulary, do_lower_case=True, fast=False):
         super().__init__(name="wordpiece_tokenizer")
-        vocabulary_lib.check_case(vocabulary, do_lower_case)
+        self.spec = WordpieceSpec(vocabulary, do_lower_case, fast)
         self.vocabulary = vocabulary
         self.do_lower_case = do_lower_case
         self.fast = fast
@@ -151,12 +190,6 @@ class WordpieceTokenizer(tf.Module):
         with tf.device("CPU:0"):
             if fast:
                 self._bert_tokenizer = _make_fast(tokens, do_lower_case)
-                self._continues_word = tf.constant(
-                    [
-                        token.startswith(vocabulary_lib.CONTINUATION)
-                        for token in vocabulary.tokens
-                    ]
-                )
             else:
                 self._word_tokenizer = tf_text.FastWordpieceTokenizer(
                     tokens,
@@ -252,7 +285,7 @@ class WordpieceTokenizer(tf.Module):
     def _tokenize_fast(self, texts):
         pieces = self._bert_tokenizer.tokenize(texts)
         ids = self._vocabulary_ids(pieces.flat_values)
-        starts_word = ~tf.gather(self._continues_word, ids)
+        starts_word = self.spec.starts_word(ids)
         words = tf.RaggedTensor.from_row_starts(
             ids, tf.where(starts_word)[:, 0], validate=False
         )
