@@ -86,7 +86,8 @@ def main(_):
             start.tokenizer.vocabulary,
             _TOP_K.value,
         )
-        return answers | {"sequences": fill_mask.fill(texts, answers)}
+        filled = fill_mask.fill(texts, answers, start.tokenizer)
+        return answers | {"sequences": filled}
 
     records = []
     for first in range(0, len(texts), _BATCH_SIZE.value):

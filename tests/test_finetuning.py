@@ -491,8 +491,7 @@ def test_starting_point_must_fit_together(tmp_path, untuned_folder):
     with pytest.raises(ValueError, match="vocab_size=14. Received: 15"):
         starting_point.find(untuned_folder, vocab_file=path)
     path.write_text(VOCABULARY.to_text().replace("cow", "Cow"))
-    start = starting_point.find(
-        bert_config_file=untuned_folder / "config.json", vocab_file=path
-    )
     with pytest.raises(ValueError, match="`do_lower_case` must be False"):
-        start.preprocessor(11)
+        starting_point.find(
+            bert_config_file=untuned_folder / "config.json", vocab_file=path
+        )

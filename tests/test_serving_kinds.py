@@ -115,7 +115,9 @@ def test_fill_mask_answers_are_the_pretrainers(preprocessor, pretrainer):
     wanted = fill_mask.decode(
         *fill_mask.predict(inputs, pretrainer, VOCABULARY), VOCABULARY, 3
     )
-    wanted["sequences"] = fill_mask.fill(tf.constant(MASKED), wanted)
+    wanted["sequences"] = fill_mask.fill(
+        tf.constant(MASKED), wanted, preprocessor.tokenizer.spec
+    )
     wanted["is_cut"] = [False] * 3
     np.testing.assert_array_equal(wanted["num_masks"], [2, 0, 1])
     of = loaded("fill_mask").signatures

@@ -43,6 +43,17 @@ class Spec(Protocol):
         """
         ...
 
+    def spell(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Returns what entries of the vocabulary add to a text.
+
+        Args:
+            tokens: string, of any shape.
+
+        Returns:
+            string, of the same shape: with a space before what begins a word.
+        """
+        ...
+
 
 class Tokenizer(Protocol):
     """Strings to ids, as TensorFlow operations: a `tf.Module`.

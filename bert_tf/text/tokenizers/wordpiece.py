@@ -143,11 +143,16 @@ class WordpieceSpec:
 
     def starts_word(self, ids):
         # Here an id alone tells it: none both starts words and continues them.
-        continues_word = [
-            token.startswith(vocabulary_lib.CONTINUATION)
+        starts_word = [
+            not token.startswith(vocabulary_lib.CONTINUATION)
             for token in self.vocabulary.tokens
         ]
-        return tf.gather(~np.array(continues_word), ids)
+        return tf.gather(np.array(starts_word), ids)
+
+    def spell(self, tokens):
+        apart = tf.strings.regex_replace(tokens, "^", " ")
+        joined = rf"^ {vocabulary_lib.CONTINUATION}(.)"
+        return tf.strings.regex_replace(apart, joined, r"\1")
 
 
 class WordpieceTokenizer(tf.Module):
@@ -269,15 +274,7 @@ class WordpieceTokenizer(tf.Module):
         """
         if ids.shape.rank == 3:
             ids = ids.merge_dims(1, 2)
-        continuation = vocabulary_lib.CONTINUATION
-        spelled = tf.constant(
-            [
-                token[len(continuation) :]
-                if token.startswith(continuation)
-                else f" {token}"
-                for token in self.vocabulary.tokens
-            ]
-        )
+        spelled = self.spec.spell(tf.constant(self.vocabulary.tokens))
         pieces = ids.with_flat_values(tf.gather(spelled, ids.flat_values))
         texts = tf.strings.reduce_join(pieces, axis=-1)
         return tf.strings.regex_replace(texts, "^ ", "")
