@@ -65,7 +65,7 @@ def test_text_without_mask_is_encoded_as_ever(preprocessor):
 
 def test_words_before_and_after_a_mask_are_those_of_the_text(preprocessor):
     # The final sigma, accents and long words stop at the mask.
-    longer = Preprocessor(preprocessor.vocabulary, max_seq_length=400)
+    longer = Preprocessor(preprocessor.tokenizer.spec, max_seq_length=400)
     for text in texts_lib.HARD_STRINGS:
         if b"[MASK]" in text or len(text) > 150:
             continue

@@ -21,6 +21,7 @@ from bert_tf.tasks import fill_mask
 from bert_tf.tasks.feature_extraction import Extraction
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 VOCABULARY = serving_models.VOCABULARY
 MASKED = [
@@ -257,7 +258,9 @@ def test_preprocessor_in_two_halves(preprocessor):
     flat = [a.merge_dims(1, 2), b.merge_dims(1, 2)]
     for length in (5, 40):
         wanted = hub_inputs(
-            Preprocessor(VOCABULARY, max_seq_length=length)((first, second))
+            Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=length)(
+                (first, second)
+            )
         )
         for packed in (
             kept.bert_pack_inputs([a, b], length),

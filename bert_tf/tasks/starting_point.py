@@ -16,8 +16,8 @@ from bert_tf.config import BertConfig
 from bert_tf.tasks import class_names
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
-from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import checkpointing
 
 
@@ -67,11 +67,7 @@ class StartingPoint:
                 f"{self.config.max_position_embeddings}. Received: "
                 f"max_seq_length={max_seq_length}."
             )
-        return Preprocessor(
-            self.tokenizer.vocabulary,
-            do_lower_case=self.tokenizer.do_lower_case,
-            max_seq_length=max_seq_length,
-        )
+        return Preprocessor(self.tokenizer, max_seq_length)
 
     def new_model(self, task, dtype=None):
         """Makes a model to be tuned.
@@ -166,7 +162,7 @@ def find(
     Raises:
         ValueError: If a file is missing, or two contradict each other.
     """
-    config, vocabulary, stored_do_lower_case = None, None, None
+    config, vocabulary, settings = None, None, {}
     if init_checkpoint is not None:
         init_checkpoint = str(init_checkpoint).rstrip("/")
         with reader.open_checkpoint(
@@ -179,9 +175,7 @@ def find(
         if vocab_file is None:
             vocabulary = model_folder.read_vocabulary(folder)
             vocab_file = f"{folder}/{model_folder.VOCABULARY_FILE}"
-        stored_do_lower_case = model_folder.read_tokenizer_config(folder).get(
-            "do_lower_case"
-        )
+        settings = model_folder.read_tokenizer_config(folder)
     if bert_config_file is not None:
         config = families.read_config(bert_config_file)
     if config is None:
@@ -197,19 +191,18 @@ def find(
             "Received: init_checkpoint=None."
         )
     if do_lower_case is None:
-        do_lower_case = (
-            True if stored_do_lower_case is None else stored_do_lower_case
-        )
-    elif stored_do_lower_case not in (None, do_lower_case):
+        do_lower_case = settings.get("do_lower_case", True)
+    elif settings.get("do_lower_case", do_lower_case) != do_lower_case:
         raise ValueError(
-            f"`do_lower_case` must be {stored_do_lower_case}, as the "
+            f"`do_lower_case` must be {settings['do_lower_case']}, as the "
             f"tokenizer_config.json of {init_checkpoint} says. Received: "
             f"do_lower_case={do_lower_case}."
         )
     return StartingPoint(
         init_checkpoint=init_checkpoint,
         config=config,
-        tokenizer=WordpieceSpec(
+        tokenizer=tokenizer_files.make(
+            settings,
             vocabulary or vocabulary_lib.load_vocabulary(vocab_file),
             do_lower_case,
         ),

@@ -250,8 +250,7 @@ def save_model(model, task, config, start):
     checkpoints.save(
         config.output_dir,
         model,
-        start.tokenizer.vocabulary,
-        start.tokenizer.do_lower_case,
+        start.tokenizer,
         config.max_seq_length,
         task=task.to_dict(),
         label_names=task.labels or None,

@@ -340,8 +340,7 @@ def _train(options, start, state, sources, strategy, evaluate):
         checkpoints.save(
             folder,
             state.model,
-            start.tokenizer.vocabulary,
-            start.tokenizer.do_lower_case,
+            start.tokenizer,
             start.config.max_position_embeddings,
         )
 

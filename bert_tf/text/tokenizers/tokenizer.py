@@ -17,6 +17,10 @@ class Spec(Protocol):
         do_lower_case: Whether texts are lower-cased.
         settings: {name: JSON-able value} of what else the ids of a text are
             a function of.
+        tokenizer_class: What transformers calls the kind, in
+            tokenizer_config.json.
+        folder_settings: {name: JSON-able value} of what else stands there
+            for the kind.
     """
 
     @property
@@ -28,9 +32,14 @@ class Spec(Protocol):
     @property
     def settings(self) -> dict[str, Any]: ...
 
+    @property
+    def tokenizer_class(self) -> str: ...
+
+    @property
+    def folder_settings(self) -> dict[str, Any]: ...
+
     def make(self) -> "Tokenizer":
         """Returns the tokenizer."""
-        ...
 
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns bool `[B, L]`: whether a word starts there.
@@ -41,7 +50,6 @@ class Spec(Protocol):
             ids: int32 `[B, L]`, of whole sequences: what stands before an id
                 may tell what it is.
         """
-        ...
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
         """Returns what entries of the vocabulary add to a text.
@@ -52,7 +60,6 @@ class Spec(Protocol):
         Returns:
             string, of the same shape: with a space before what begins a word.
         """
-        ...
 
 
 class Tokenizer(Protocol):
@@ -74,10 +81,11 @@ class Tokenizer(Protocol):
         Returns:
             RaggedTensor int32 `[B, (words), (pieces)]`.
         """
-        ...
 
     def tokenize_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, Offsets]:
         """Returns what `tokenize` does, and where the pieces come from."""
-        ...
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of every text: string `[B, (words)]`."""

@@ -13,6 +13,7 @@ Unicode 14 on every code point that the latter assigns.
 """
 
 import dataclasses
+import functools
 import re
 
 import numpy as np
@@ -118,7 +119,13 @@ class WordpieceSpec:
     """What a `WordpieceTokenizer` is made of: a `tokenizer.Spec`.
 
     Args:
-        vocabulary, do_lower_case, fast: As of `WordpieceTokenizer`.
+        vocabulary: A `Vocabulary`.
+        do_lower_case: Lower-case the text and drop its accents; must suit the
+            vocabulary.
+        fast: Use `text.FastBertTokenizer`, which is several times faster and
+            differs: it case-folds by NFKC ("²" becomes "2", "ß" "ss", "…" three
+            full stops), makes spaces of controls, keeps U+FFFD, and words
+            of more than 100 bytes are unknown.
 
     Raises:
         ValueError: If `do_lower_case` contradicts the vocabulary (see
@@ -129,6 +136,8 @@ class WordpieceSpec:
     do_lower_case: bool = True
     fast: bool = False
 
+    tokenizer_class = "BertTokenizer"
+
     def __post_init__(self):
         vocabulary_lib.check_case(self.vocabulary, self.do_lower_case)
 
@@ -136,18 +145,25 @@ class WordpieceSpec:
     def settings(self):
         return {"fast": self.fast}
 
+    @property
+    def folder_settings(self):
+        return {"tokenize_chinese_chars": True}
+
     def make(self):
-        return WordpieceTokenizer(
-            self.vocabulary, self.do_lower_case, self.fast
+        return WordpieceTokenizer(self)
+
+    @functools.cached_property
+    def _starts_word(self):
+        return np.array(
+            [
+                not token.startswith(vocabulary_lib.CONTINUATION)
+                for token in self.vocabulary.tokens
+            ]
         )
 
     def starts_word(self, ids):
         # Here an id alone tells it: none both starts words and continues them.
-        starts_word = [
-            not token.startswith(vocabulary_lib.CONTINUATION)
-            for token in self.vocabulary.tokens
-        ]
-        return tf.gather(np.array(starts_word), ids)
+        return tf.gather(self._starts_word, ids)
 
     def spell(self, tokens):
         apart = tf.strings.regex_replace(tokens, "^", " ")
@@ -162,39 +178,30 @@ class WordpieceTokenizer(tf.Module):
     in the original. Bytes that are not UTF-8 are dropped.
 
     Args:
-        vocabulary: A `Vocabulary`.
-        do_lower_case: Lower-case the text and drop its accents; must suit the
-            vocabulary.
-        fast: Use `text.FastBertTokenizer`, which is several times faster and
-            differs: it case-folds by NFKC ("²" becomes "2", "ß" "ss", "…" three
-            full stops), makes spaces of controls, keeps U+FFFD, and words
-            of more than 100 bytes are unknown.
+        spec: The `WordpieceSpec`.
 
     Raises:
-        ValueError: If `do_lower_case` contradicts the vocabulary (see
-            `vocabulary.check_case`), or none of its entries can be a piece of
-            a text and the tokenizer is to be `fast`.
+        ValueError: If the tokenizer is to be `fast` and no entry of the
+            vocabulary can be a piece of a text.
     """
 
-    def __init__(self, vocabulary, do_lower_case=True, fast=False):
+    def __init__(self, spec):
         super().__init__(name="wordpiece_tokenizer")
-        self.spec = WordpieceSpec(vocabulary, do_lower_case, fast)
-        self.vocabulary = vocabulary
-        self.do_lower_case = do_lower_case
-        self.fast = fast
+        self.spec = spec
+        self.vocabulary = spec.vocabulary
         # The builder of tensorflow_text 2.20.0 finds the unknown token only
         # where it is the last entry (tensorflow/text issue 1462), so it
         # always is, and `_vocabulary_ids` undoes the shift.
         tokens = [
             token
-            for token in vocabulary.tokens
+            for token in self.vocabulary.tokens
             if token != vocabulary_lib.UNK_TOKEN
         ]
         tokens.append(vocabulary_lib.UNK_TOKEN)
         # The operations run on the CPU alone: keep their model there.
         with tf.device("CPU:0"):
-            if fast:
-                self._bert_tokenizer = _make_fast(tokens, do_lower_case)
+            if spec.fast:
+                self._bert_tokenizer = _make_fast(tokens, spec.do_lower_case)
             else:
                 self._word_tokenizer = tf_text.FastWordpieceTokenizer(
                     tokens,
@@ -213,9 +220,9 @@ class WordpieceTokenizer(tf.Module):
             RaggedTensor int32 `[batch, (words), (pieces)]`; for a flat list
             of pieces, `.merge_dims(1, 2)`.
         """
-        if self.fast:
+        if self.spec.fast:
             return self._tokenize_fast(texts)
-        words = _without_long(split_words(texts, self.do_lower_case))
+        words = _without_long(self.split_words(texts))
         pieces = self._word_tokenizer.tokenize(words)
         return pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
 
@@ -232,12 +239,12 @@ class WordpieceTokenizer(tf.Module):
         Raises:
             ValueError: If the tokenizer is `fast`.
         """
-        if self.fast:
+        if self.spec.fast:
             raise ValueError(
                 "`fast` must be False of a tokenizer that tells offsets. "
                 "Received: fast=True."
             )
-        words = split_words(texts, self.do_lower_case)
+        words = self.split_words(texts)
         pieces, starts, limits = self._word_tokenizer.tokenize_with_offsets(
             _without_long(words)
         )
@@ -254,7 +261,7 @@ class WordpieceTokenizer(tf.Module):
             words,
             starts,
             limits,
-            lambda texts: _normalize(texts, self.do_lower_case),
+            lambda texts: _normalize(texts, self.spec.do_lower_case),
         )
         ids = pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
         return ids, offsets
@@ -278,6 +285,10 @@ class WordpieceTokenizer(tf.Module):
         pieces = ids.with_flat_values(tf.gather(spelled, ids.flat_values))
         texts = tf.strings.reduce_join(pieces, axis=-1)
         return tf.strings.regex_replace(texts, "^ ", "")
+
+    def split_words(self, texts):
+        """Returns the words of every text: string `[batch, (words)]`."""
+        return split_words(texts, self.spec.do_lower_case)
 
     def _tokenize_fast(self, texts):
         pieces = self._bert_tokenizer.tokenize(texts)
