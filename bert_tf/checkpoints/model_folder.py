@@ -253,11 +253,10 @@ def check_vocabulary(
             "entries."
         )
     settings = read_tokenizer_config(folder)
-    if "do_lower_case" in settings:
+    do_lower_case = settings.get("do_lower_case")
+    if do_lower_case is not None:
         try:
-            tokenizer_files.make(
-                settings, vocabulary, settings["do_lower_case"]
-            )
+            tokenizer_files.make(settings, vocabulary, do_lower_case)
         except ValueError as error:
             raise ValueError(f"{folder}/{TOKENIZER_FILE}: {error}") from error
     return vocabulary

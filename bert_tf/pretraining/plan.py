@@ -58,17 +58,13 @@ class Plan:
         }
 
     @property
-    def _vocabulary(self):
-        return self.tokenizer.vocabulary
-
-    @property
     def _objective(self):
         return OBJECTIVES[self.settings.objective]
 
     @functools.cached_property
     def dtype(self) -> np.dtype:
         """Of token ids in files."""
-        return blocks.token_dtype(len(self._vocabulary))
+        return blocks.token_dtype(len(self.tokenizer.vocabulary))
 
     @functools.cached_property
     def _tokenize(self):
@@ -139,7 +135,7 @@ class Plan:
             "long_sentence_tokens": int(lengths[lengths > longest].sum()),
         }
         text, cuts = self._objective.cut(
-            block, self.settings, self._vocabulary.sep_id
+            block, self.settings, self.tokenizer.vocabulary.sep_id
         )
         written = example_runs.write_run(
             text, cuts.shuffled(), self.dtype, path
@@ -194,13 +190,13 @@ class Plan:
                 self.record_features(examples.take(slice(first, last))),
                 rows[first:last] - rows[first],
                 settings.max_sequences_per_row,
-                self._vocabulary.pad_id,
+                self.tokenizer.vocabulary.pad_id,
             )
 
     def record_features(self, examples: example_runs.Examples) -> dict:
         """Returns examples as records of one each: {name: [B, length]}."""
         record = example_runs.pack(
-            examples, self.settings.max_seq_length, self._vocabulary
+            examples, self.settings.max_seq_length, self.tokenizer.vocabulary
         )
         if self.settings.masking_mode == "static":
             with tf.device("CPU:0"):

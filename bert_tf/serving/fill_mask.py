@@ -145,9 +145,8 @@ class FillMask(Servable):
         is_row = np.all(is_as_good | ~is_mask, axis=(1, 2), keepdims=True)
         is_mask = is_mask & is_row
         tokenizer = source.preprocessor.tokenizer.spec
-        tokens = np.array(
-            [token.encode() for token in tokenizer.vocabulary.tokens]
-        )
+        tokens = tokenizer.vocabulary.tokens
+        tokens = np.array([token.encode() for token in tokens])
         settled = trained | {
             "ids": np.where(is_mask, ids, trained["ids"]),
             "tokens": np.where(

@@ -198,14 +198,11 @@ def find(
             f"tokenizer_config.json of {init_checkpoint} says. Received: "
             f"do_lower_case={do_lower_case}."
         )
+    vocabulary = vocabulary or vocabulary_lib.load_vocabulary(vocab_file)
     return StartingPoint(
         init_checkpoint=init_checkpoint,
         config=config,
-        tokenizer=tokenizer_files.make(
-            settings,
-            vocabulary or vocabulary_lib.load_vocabulary(vocab_file),
-            do_lower_case,
-        ),
+        tokenizer=tokenizer_files.make(settings, vocabulary, do_lower_case),
         allow_partial=allow_partial,
         extend_positions=max_position_embeddings is not None,
     )

@@ -38,6 +38,8 @@ class Preprocessor(tf.Module):
                 f"Received: max_seq_length={max_seq_length}."
             )
         self.tokenizer = tokenizer.make()
+        self.vocabulary = tokenizer.vocabulary
+        self.do_lower_case = tokenizer.do_lower_case
         self.max_seq_length = max_seq_length
 
     @classmethod
@@ -66,14 +68,6 @@ class Preprocessor(tf.Module):
             return cls(tokenizer, max_seq_length or longest)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
-
-    @property
-    def vocabulary(self):
-        return self.tokenizer.spec.vocabulary
-
-    @property
-    def do_lower_case(self):
-        return self.tokenizer.spec.do_lower_case
 
     def __call__(self, texts):
         segments = _to_segments(texts)

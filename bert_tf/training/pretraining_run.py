@@ -257,11 +257,10 @@ def _make_state(options, start, model, sources, strategy):
             options.num_warmup_steps,
             options.num_train_steps,
         )
+    vocabulary = start.tokenizer.vocabulary.to_text()
     description = {
         **start.config.to_dict(),
-        "vocab_sha256": manifest.text_sha256(
-            start.tokenizer.vocabulary.to_text()
-        ),
+        "vocab_sha256": manifest.text_sha256(vocabulary),
     }
     if options.optimizer != "bert":
         # Its slots have the same names and shapes.

@@ -154,11 +154,10 @@ class WordpieceSpec:
 
     @functools.cached_property
     def _starts_word(self):
+        continuation = vocabulary_lib.CONTINUATION
+        tokens = self.vocabulary.tokens
         return np.array(
-            [
-                not token.startswith(vocabulary_lib.CONTINUATION)
-                for token in self.vocabulary.tokens
-            ]
+            [not token.startswith(continuation) for token in tokens]
         )
 
     def starts_word(self, ids):
