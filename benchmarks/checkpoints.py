@@ -29,6 +29,7 @@ from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -146,8 +147,7 @@ def main(_):
         checkpoints.save(
             folder,
             BertEncoder(config),
-            Vocabulary(tokens=(*SPECIAL_TOKENS, *words)),
-            do_lower_case=True,
+            WordpieceSpec(Vocabulary(tokens=(*SPECIAL_TOKENS, *words))),
             max_seq_length=config.max_position_embeddings,
         )
         path = os.path.join(folder, model_folder.WEIGHTS_FILE)

@@ -65,7 +65,7 @@ def make_records(text, vocab_file, folder, num_workers):
     from bert_tf.pretraining.corpus import blocks
     from bert_tf.pretraining.records import tfrecord
     from bert_tf.pretraining.settings import Settings
-    from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+    from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
     from bert_tf.text.vocabulary import load_vocabulary
 
     seconds = collections.Counter()
@@ -89,7 +89,7 @@ def make_records(text, vocab_file, folder, num_workers):
             plan.Plan.record_features, "  pack and mask"
         )
         tfrecord.serialize = timed(tfrecord.serialize, "  serialise")
-    tokenizer = WordpieceTokenizer(load_vocabulary(vocab_file))
+    tokenizer = WordpieceSpec(load_vocabulary(vocab_file))
     ends = {}
     cpu_start = cpu_seconds()
     start = time.perf_counter()

@@ -12,6 +12,7 @@ from bert_tf.input import pretraining
 from bert_tf.models import objectives
 from bert_tf.models import pretrainer
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import load_vocabulary
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
@@ -46,10 +47,11 @@ def main():
     if job["files"] is None:
         source = random_rows(job, config)
     else:
+        vocabulary = load_vocabulary(job["vocab_file"])
         source = pretraining.pretraining_records(
             job["files"],
             config,
-            load_vocabulary(job["vocab_file"]),
+            WordpieceSpec(vocabulary, not vocabulary.is_cased),
             flag="records",
         )
     keras.utils.set_random_seed(1)

@@ -83,8 +83,7 @@ def make_folders(folder):
     checkpoints.save(
         model_dir,
         model,
-        start.vocabulary,
-        start.do_lower_case,
+        start.tokenizer,
         _MAX_SEQ_LENGTH,
         task=_TASK.to_dict(),
         label_names=_TASK.labels,

@@ -8,6 +8,7 @@ ids_file, and answers each line of its standard input with the seconds that one
 more time took. Imports no more than the one library.
 """
 
+import dataclasses
 import json
 import sys
 import time
@@ -17,11 +18,13 @@ _BATCH_SIZE = 256
 
 def of_bert_tf(job, texts, fast=False):
     from bert_tf.text.preprocessor import Preprocessor
+    from bert_tf.text.tokenizers import files as tokenizer_files
 
+    tokenizer = tokenizer_files.read(job["model_dir"])
     return _mapped(
         texts,
-        Preprocessor.from_folder(
-            job["model_dir"], job["max_seq_length"], fast=fast
+        Preprocessor(
+            dataclasses.replace(tokenizer, fast=fast), job["max_seq_length"]
         ),
         "input_ids",
     )

@@ -129,7 +129,7 @@ def main(_):
         _OUTPUT_FILE.value,
         _OUTPUT_FORMAT.value,
         extraction,
-        start.vocabulary,
+        start.tokenizer.vocabulary,
         _DTYPE.value,
     ) as write:
         with strategy.scope():

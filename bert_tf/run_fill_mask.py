@@ -82,11 +82,12 @@ def main(_):
     def answer(texts):
         inputs = packing.trim_padding(fill_mask.encode(texts, preprocessor))
         answers = fill_mask.decode(
-            *fill_mask.predict(inputs, model, start.vocabulary),
-            start.vocabulary,
+            *fill_mask.predict(inputs, model, start.tokenizer.vocabulary),
+            start.tokenizer.vocabulary,
             _TOP_K.value,
         )
-        return answers | {"sequences": fill_mask.fill(texts, answers)}
+        filled = fill_mask.fill(texts, answers, start.tokenizer)
+        return answers | {"sequences": filled}
 
     records = []
     for first in range(0, len(texts), _BATCH_SIZE.value):

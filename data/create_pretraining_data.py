@@ -27,7 +27,7 @@ from bert_tf.pretraining.settings import MASKING_MODES
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources import tfds_text
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import load_vocabulary
 
 # Those without a name here go into the settings as they are.
@@ -189,7 +189,7 @@ def main(argv):
         input_format="tfds" if _TFDS_NAME.value else _INPUT_FORMAT.value,
         masking_mode=_MASKING.value,
     )
-    tokenizer = WordpieceTokenizer(
+    tokenizer = WordpieceSpec(
         load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
     )
     if _BEAM_RUNNER.value:

@@ -18,6 +18,7 @@ from bert_tf.input import pretraining
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
@@ -33,7 +34,7 @@ def main(records, history_path, name, num_devices, parts):
     source = pretraining.pretraining_records(
         records,
         reference.tiny_config(),
-        reference.vocabulary(),
+        WordpieceSpec(reference.vocabulary()),
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
         # As many as there are workers, so that all ways have their batches.

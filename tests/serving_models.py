@@ -31,6 +31,7 @@ from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.multiple_choice import MultipleChoiceTask
 from bert_tf.tasks.squad import SquadTask
 from bert_tf.tasks.tagging import TaggingTask
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -180,8 +181,7 @@ def _save_model(path, kind):
     checkpoints.save(
         path,
         model,
-        VOCABULARY,
-        True,
+        WordpieceSpec(VOCABULARY),
         MAX_SEQ_LENGTH,
         task=task.to_dict() if task else None,
     )

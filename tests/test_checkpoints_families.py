@@ -24,6 +24,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 # google-research/bert's bert_config.json of BERT-Base, Chinese, as released.
@@ -185,7 +186,7 @@ def toy(monkeypatch):
 
 def save(folder, model, **kwargs):
     vocabulary = Vocabulary(tokens=peer.TOKENS)
-    checkpoints.save(folder, model, vocabulary, True, 9, **kwargs)
+    checkpoints.save(folder, model, WordpieceSpec(vocabulary), 9, **kwargs)
     return folder
 
 

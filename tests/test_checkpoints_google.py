@@ -18,6 +18,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 CONFIG = {
     "vocab_size": 17,
@@ -210,7 +211,7 @@ def test_bit_equal_through_models(tmp_path):
         assert step == 123
         assert int(optimizer.iterations) == 123
         checkpoints.save(
-            target, model, vocabulary, True, 9, optimizer=optimizer
+            target, model, WordpieceSpec(vocabulary), 9, optimizer=optimizer
         )
         source = target
     checkpoints.convert(source, tmp_path / "d", "google")
@@ -307,7 +308,7 @@ def test_moments_of_other_weights_do_not_stay(tmp_path):
     assert (tmp_path / "b/optimizer.safetensors").exists()
     model = checkpoints.load(tmp_path / "b", BertEncoder)
     vocabulary = model_folder.read_vocabulary(tmp_path / "b")
-    checkpoints.save(tmp_path / "b", model, vocabulary, True, 9)
+    checkpoints.save(tmp_path / "b", model, WordpieceSpec(vocabulary), 9)
     assert not (tmp_path / "b/optimizer.safetensors").exists()
 
 

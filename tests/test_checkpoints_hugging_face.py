@@ -21,6 +21,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 GOLDEN = json.loads(
@@ -102,7 +103,7 @@ def test_what_we_save_has_names_and_shapes_of_transformers(
     peer.write_folder(tmp_path / "theirs", architecture)
     model = checkpoints.load(tmp_path / "theirs", MODELS[architecture][0])
     vocabulary = Vocabulary(tokens=peer.TOKENS)
-    model_folder.save(tmp_path / "ours", model, vocabulary, True, 9)
+    model_folder.save(tmp_path / "ours", model, WordpieceSpec(vocabulary), 9)
     ours = safetensors.numpy.load_file(tmp_path / "ours/model.safetensors")
     theirs = peer.tensors(architecture)
     assert ours.keys() == theirs.keys()

@@ -25,6 +25,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.peers
@@ -178,7 +179,7 @@ def test_what_we_save_transformers_loads(tmp_path, architecture, hidden_act):
         variable.assign(generator.normal(0, 0.4, variable.shape))
     folder = tmp_path / "folder"
     vocabulary = Vocabulary(tokens=peer.TOKENS)
-    checkpoints.save(folder, model, vocabulary, True, 9)
+    checkpoints.save(folder, model, WordpieceSpec(vocabulary), 9)
     assert json.loads(ask("keys", architecture, folder)) == {
         "missing_keys": [],
         "unexpected_keys": [],

@@ -10,6 +10,7 @@ from test_masking import mask_tokens
 
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 
 def test_seeds_of_examples_in_training():
@@ -48,7 +49,7 @@ def test_dynamic_masking_in_a_pipeline_is_that_of_the_builder():
         return dynamic_masking.mask_examples(
             examples,
             dynamic_masking.example_seeds(5, numbers),
-            VOCABULARY,
+            WordpieceSpec(VOCABULARY),
             rules,
         )
 
@@ -88,7 +89,10 @@ def test_sequences_of_packed_rows_are_masked_as_if_alone(rules):
     seeds = dynamic_masking.example_seeds(4, tf.range(len(groups)))
     dataset = dataset.map(
         lambda examples: dynamic_masking.mask_examples(
-            examples, seeds, VOCABULARY, masking.Rules(**rules)
+            examples,
+            seeds,
+            WordpieceSpec(VOCABULARY),
+            masking.Rules(**rules),
         )
     )
     for spec in dataset.element_spec.values():
@@ -134,7 +138,7 @@ def test_a_row_with_more_predictions_than_room_is_an_error():
         dynamic_masking.mask_examples(
             {name: value.astype(np.int32) for name, value in packed.items()},
             dynamic_masking.example_seeds(4, tf.range(1)),
-            VOCABULARY,
+            WordpieceSpec(VOCABULARY),
             masking.Rules(max_predictions_per_seq=3),
         )
 

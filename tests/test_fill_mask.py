@@ -11,6 +11,7 @@ from bert_tf.serving import texts as texts_lib
 from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 PROGRAM = "bert_tf.run_fill_mask"
 VOCABULARY = serving_models.VOCABULARY
@@ -64,7 +65,7 @@ def test_text_without_mask_is_encoded_as_ever(preprocessor):
 
 def test_words_before_and_after_a_mask_are_those_of_the_text(preprocessor):
     # The final sigma, accents and long words stop at the mask.
-    longer = Preprocessor(preprocessor.vocabulary, max_seq_length=400)
+    longer = Preprocessor(preprocessor.tokenizer.spec, max_seq_length=400)
     for text in texts_lib.HARD_STRINGS:
         if b"[MASK]" in text or len(text) > 150:
             continue
@@ -81,7 +82,9 @@ def test_an_empty_batch(preprocessor, model):
             packing.trim_padding(inputs), model, VOCABULARY
         )
         return fill_mask.fill(
-            texts, fill_mask.decode(*found, VOCABULARY, top_k=2)
+            texts,
+            fill_mask.decode(*found, VOCABULARY, top_k=2),
+            preprocessor.tokenizer.spec,
         )
 
     assert fill(tf.zeros([0], tf.string)).shape == (0, 1, 2)
@@ -150,7 +153,9 @@ def test_texts_are_filled_in():
         b"\xff \t[MASK][MASK]\xff[MASK] [MASK]",
     ]
     answers = answers_of([words] * 4, [2, 1, 0, 3])
-    filled = fill_mask.fill(tf.constant(texts), answers).numpy()
+    filled = fill_mask.fill(
+        tf.constant(texts), answers, WordpieceSpec(VOCABULARY)
+    ).numpy()
     nothing = [b"", b""]
     assert filled.tolist() == [
         [

@@ -21,6 +21,7 @@ from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
@@ -76,7 +77,7 @@ def make_examples(task, num_examples):
 def make_source(task, num_examples=23, seed=5):
     return TextSource(
         examples=make_examples(task, num_examples),
-        preprocessor=Preprocessor(VOCABULARY, max_seq_length=11),
+        preprocessor=Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=11),
         seed=seed,
     )
 
@@ -118,7 +119,7 @@ def assert_equal_weights(state, other, atol=1e-6):
 @pytest.fixture
 def untuned_folder(tmp_path):
     folder = tmp_path / "encoder"
-    checkpoints.save(folder, BertEncoder(CONFIG), VOCABULARY, True, 11)
+    checkpoints.save(folder, BertEncoder(CONFIG), WordpieceSpec(VOCABULARY), 11)
     return folder
 
 
@@ -387,8 +388,8 @@ def test_less_than_a_batch_is_an_error():
 def test_starting_point_is_the_folders(untuned_folder):
     start = starting_point.find(untuned_folder)
     assert start.config == CONFIG
-    assert start.vocabulary == VOCABULARY
-    assert start.do_lower_case
+    assert start.tokenizer.vocabulary == VOCABULARY
+    assert start.tokenizer.do_lower_case
     assert start.preprocessor(10).max_seq_length == 10
     model = start.new_model(COLOUR)
     original = checkpoints.load(untuned_folder, BertEncoder)
@@ -405,8 +406,7 @@ def test_starting_point_of_a_tuned_model(tmp_path):
     checkpoints.save(
         tmp_path / "tuned",
         model,
-        VOCABULARY,
-        True,
+        WordpieceSpec(VOCABULARY),
         11,
         task=COLOUR.to_dict(),
         label_names=COLOUR.labels,
@@ -443,7 +443,11 @@ def test_outputs_of_a_hugging_face_folder_are_the_classes_of_the_task(
     for variable in head.weights:
         variable.assign(np.random.default_rng(1).normal(size=variable.shape))
     checkpoints.save(
-        tmp_path / "tuned", model, VOCABULARY, True, 11, label_names=names
+        tmp_path / "tuned",
+        model,
+        WordpieceSpec(VOCABULARY),
+        11,
+        label_names=names,
     )
     task = dataclasses.replace(COLOUR, labels=labels, label_synonyms=synonyms)
     assert glue.tuned_task(tmp_path / "tuned", task) is task
@@ -461,8 +465,7 @@ def test_folder_of_other_classes_is_refused(tmp_path):
     checkpoints.save(
         tmp_path / "tuned",
         BertClassifier(CONFIG, 3),
-        VOCABULARY,
-        True,
+        WordpieceSpec(VOCABULARY),
         11,
         label_names=("POSITIVE", "NEUTRAL", "NEGATIVE"),
     )
@@ -491,8 +494,7 @@ def test_starting_point_must_fit_together(tmp_path, untuned_folder):
     with pytest.raises(ValueError, match="vocab_size=14. Received: 15"):
         starting_point.find(untuned_folder, vocab_file=path)
     path.write_text(VOCABULARY.to_text().replace("cow", "Cow"))
-    start = starting_point.find(
-        bert_config_file=untuned_folder / "config.json", vocab_file=path
-    )
     with pytest.raises(ValueError, match="`do_lower_case` must be False"):
-        start.preprocessor(11)
+        starting_point.find(
+            bert_config_file=untuned_folder / "config.json", vocab_file=path
+        )

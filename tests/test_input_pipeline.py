@@ -16,6 +16,7 @@ from bert_tf.input import pretraining
 from bert_tf.input import record_source
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 SIZES = (7, 1, 12, 5, 9)
 NUM_EXAMPLES = sum(SIZES)
@@ -47,7 +48,7 @@ def make_records(folder, **options):
         f"{folder}/*.tfrecord",
         **{
             "config": reference.tiny_config(),
-            "vocabulary": reference.vocabulary(),
+            "tokenizer": WordpieceSpec(reference.vocabulary()),
             "max_seq_length": reference.LENGTH,
             "max_predictions_per_seq": reference.PREDICTIONS,
         }
@@ -445,7 +446,7 @@ def write_manifest(folder, arrays=None, name="a", **changes):
 
 def test_a_manifest_tells_the_counts(tmp_path):
     write_manifest(tmp_path)
-    records = make_records(tmp_path, do_lower_case=True)
+    records = make_records(tmp_path)
     assert records.counts == {str(tmp_path / "a.tfrecord"): 6}
 
 
@@ -463,7 +464,7 @@ def test_records_that_a_manifest_tells_to_be_others_are_refused(
 ):
     write_manifest(tmp_path, **changes)
     with pytest.raises(ValueError, match=f"a.tfrecord: .*{message}"):
-        make_records(tmp_path, do_lower_case=True)
+        make_records(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -593,7 +594,7 @@ def test_evaluation_of_dynamic_records_has_the_same_masks_each_time(
         dynamic_masking.example_seeds(
             record_source._EVALUATION_SEED, tf.range(NUM_EXAMPLES)
         ),
-        reference.vocabulary(),
+        WordpieceSpec(reference.vocabulary()),
         masking.Rules(
             max_predictions_per_seq=reference.PREDICTIONS, masked_lm_prob=0.3
         ),

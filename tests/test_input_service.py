@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf.input import data_service
 from bert_tf.input import errors
 from bert_tf.input import pretraining
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def source(tmp_path_factory):
     records = pretraining.pretraining_records(
         f"{folder}/*.tfrecord",
         reference.tiny_config(),
-        reference.vocabulary(),
+        WordpieceSpec(reference.vocabulary()),
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
     )

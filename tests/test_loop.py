@@ -21,6 +21,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import evaluation
 from bert_tf.training import health
 from bert_tf.training import loop
@@ -61,7 +62,7 @@ def records(tmp_path_factory):
     return pretraining.pretraining_records(
         f"{folder}/*.tfrecord",
         reference.tiny_config(),
-        reference.vocabulary(),
+        WordpieceSpec(reference.vocabulary()),
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
     )
@@ -465,7 +466,7 @@ def test_records_that_turn_bad_are_a_clear_error(tmp_path, records):
     source = pretraining.pretraining_records(
         str(tmp_path / "bad.tfrecord"),
         reference.tiny_config(),
-        reference.vocabulary(),
+        WordpieceSpec(reference.vocabulary()),
         max_seq_length=reference.LENGTH,
         max_predictions_per_seq=reference.PREDICTIONS,
     )

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.text import masking
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -46,7 +47,7 @@ def mask_tokens(ids, mask, seeds, **rules):
         tf.constant(ids),
         tf.constant(mask),
         tf.constant(seeds),
-        VOCABULARY,
+        WordpieceSpec(VOCABULARY),
         masking.Rules(**rules),
     )
     return {name: value.numpy() for name, value in masked.items()}
@@ -211,7 +212,7 @@ def test_example_is_masked_alike_in_any_batch_and_inside_tf_data():
         .batch(3)
         .map(
             lambda ids, mask, seeds: masking.mask_tokens(
-                ids, mask, seeds, VOCABULARY, rules
+                ids, mask, seeds, WordpieceSpec(VOCABULARY), rules
             )
         )
         .unbatch()

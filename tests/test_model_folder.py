@@ -14,6 +14,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(
@@ -29,12 +30,8 @@ CONFIG = BertConfig(
 )
 
 
-def save(folder, model, **kwargs):
-    arguments = {
-        "vocabulary": VOCABULARY,
-        "do_lower_case": True,
-        "max_seq_length": 8,
-    }
+def save(folder, model, vocabulary=VOCABULARY, **kwargs):
+    arguments = {"tokenizer": WordpieceSpec(vocabulary), "max_seq_length": 8}
     model_folder.save(folder, model, **(arguments | kwargs))
     return str(folder)
 

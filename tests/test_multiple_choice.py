@@ -17,6 +17,7 @@ from bert_tf.tasks.multiple_choice import MultipleChoiceTask
 from bert_tf.tasks.multiple_choice_files import ChoiceExamples
 from bert_tf.tasks.multiple_choice_source import ChoiceSource
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
@@ -224,7 +225,7 @@ def make_examples(count, seed=1):
 @pytest.mark.parametrize("is_trimmed", [False, True])
 def test_batches_hold_every_choice_with_its_context(is_trimmed):
     examples = make_examples(7)
-    preprocessor = Preprocessor(VOCABULARY, max_seq_length=11)
+    preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=11)
     source = ChoiceSource(
         examples=examples, preprocessor=preprocessor, is_trimmed=is_trimmed
     )
@@ -258,7 +259,7 @@ def test_batches_hold_every_choice_with_its_context(is_trimmed):
 def test_training_is_a_function_of_seed_and_place():
     source = ChoiceSource(
         examples=make_examples(5),
-        preprocessor=Preprocessor(VOCABULARY, max_seq_length=11),
+        preprocessor=Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=11),
     )
     batches = list(source.training_batches(2).take(5).as_numpy_iterator())
     rows = [
@@ -275,7 +276,7 @@ def test_training_is_a_function_of_seed_and_place():
 def test_batches_of_one_length_hold_the_same_examples():
     source = ChoiceSource(
         examples=make_examples(40),
-        preprocessor=Preprocessor(VOCABULARY, max_seq_length=19),
+        preprocessor=Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=19),
         is_trimmed=True,
     )
     sorted_source = dataclasses.replace(source, window_batches=10)
@@ -305,7 +306,7 @@ def test_fit_and_loop_give_equal_weights(tmp_path):
     )
     source = ChoiceSource(
         examples=make_examples(13),
-        preprocessor=Preprocessor(VOCABULARY, max_seq_length=11),
+        preprocessor=Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=11),
     )
     training = loop.TrainingConfig(num_train_steps=7, train_batch_size=4)
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")

@@ -11,6 +11,7 @@ from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -82,7 +83,7 @@ def test_hugging_faces_files_hold_it_and_googles_as_a_classifier(tmp_path):
     model = randomized(BertMultipleChoice(CONFIG))
     vocabulary = Vocabulary(tokens=(*SPECIAL_TOKENS, *"abcdef"))
     folder = str(tmp_path / "ours")
-    checkpoints.save(folder, model, vocabulary, True, 7)
+    checkpoints.save(folder, model, WordpieceSpec(vocabulary), 7)
 
     config = json.loads((tmp_path / "ours/config.json").read_text())
     assert config["architectures"] == ["BertForMultipleChoice"]

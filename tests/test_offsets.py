@@ -10,7 +10,7 @@ import reference_squad
 import reference_text
 import tensorflow as tf
 
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 GOLDEN = json.loads(
@@ -43,7 +43,7 @@ NASTY = [
 
 def tokenizer_of(case):
     vocabulary = Vocabulary(tokens=GOLDEN["vocabularies"][case])
-    return WordpieceTokenizer(vocabulary, case == "uncased")
+    return WordpieceSpec(vocabulary, case == "uncased").make()
 
 
 def encode(texts):
@@ -138,7 +138,7 @@ def test_random_lines(case):
 
 def test_dropped_characters_are_spanned_and_accents_belong_to_letters():
     tokens = (*SPECIAL, "co", "##op", "cafe", "i", "각", "ᄀ", "##ᅡ", "##ᆨ")
-    tokenizer = WordpieceTokenizer(Vocabulary(tokens=tokens))
+    tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
     texts = ["C\u200bO\xadop", " cafe\u0301\u0323! ", "İ", "각", "\u0301i"]
 
     rows, _ = located(tokenizer, texts)
@@ -153,7 +153,7 @@ def test_dropped_characters_are_spanned_and_accents_belong_to_letters():
 
 
 def test_unknown_and_over_long_words_are_spanned_whole():
-    tokenizer = WordpieceTokenizer(Vocabulary(tokens=(*SPECIAL, "a", "##a")))
+    tokenizer = WordpieceSpec(Vocabulary(tokens=(*SPECIAL, "a", "##a"))).make()
 
     rows, _ = located(tokenizer, [f"ab {'a' * 201} a", "[UNK]"])
 
@@ -218,9 +218,9 @@ def test_no_texts_have_no_offsets():
 
 
 def test_fast_tokenizer_tells_no_offsets():
-    tokenizer = WordpieceTokenizer(
+    tokenizer = WordpieceSpec(
         Vocabulary(tokens=(*SPECIAL, "a")), True, True
-    )
+    ).make()
 
     with pytest.raises(ValueError, match="`fast` must be False"):
         tokenizer.tokenize_with_offsets(tf.constant(["a"]))
@@ -248,7 +248,7 @@ def test_detokenized_text_is_its_words_again():
 
 def test_detokenized_piece_that_continues_nothing():
     tokens = (*SPECIAL, "un", "##aff")
-    tokenizer = WordpieceTokenizer(Vocabulary(tokens=tokens))
+    tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
 
     texts = tokenizer.detokenize(tf.ragged.constant([[6, 5, 6, 5], []]))
 

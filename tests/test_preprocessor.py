@@ -6,6 +6,7 @@ import reference_text
 import tensorflow as tf
 
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##able", ",")
@@ -68,7 +69,10 @@ PAIRS_7 = [expected(*pair, seq_length=7) for pair in zip(TEXTS, SECOND)]
     ],
 )
 def test_one_text_eagerly(texts):
-    assert rows(Preprocessor(VOCABULARY, max_seq_length=7)(texts)) == SINGLE_7
+    assert (
+        rows(Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)(texts))
+        == SINGLE_7
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,11 +80,14 @@ def test_one_text_eagerly(texts):
     [(TEXTS, SECOND), [TEXTS, SECOND], [tf.constant(TEXTS), np.array(SECOND)]],
 )
 def test_two_texts_eagerly(texts):
-    assert rows(Preprocessor(VOCABULARY, max_seq_length=7)(texts)) == PAIRS_7
+    assert (
+        rows(Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)(texts))
+        == PAIRS_7
+    )
 
 
 def test_scalars():
-    preprocessor = Preprocessor(VOCABULARY, max_seq_length=7)
+    preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)
 
     one = preprocessor(TEXTS[0])
     two = preprocessor((TEXTS[3], SECOND[3]))
@@ -90,7 +97,7 @@ def test_scalars():
 
 
 def test_data_sets():
-    preprocessor = Preprocessor(VOCABULARY, max_seq_length=7)
+    preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)
     one = tf.data.Dataset.from_tensor_slices(TEXTS)
     two = tf.data.Dataset.from_tensor_slices((TEXTS, SECOND))
 
@@ -114,7 +121,9 @@ TEXT_OPERATIONS = {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
 
 def test_saved_model(tmp_path):
     module = tf.Module()
-    module.preprocessor = Preprocessor(VOCABULARY, max_seq_length=7)
+    module.preprocessor = Preprocessor(
+        WordpieceSpec(VOCABULARY), max_seq_length=7
+    )
     texts = tf.TensorSpec([None], tf.string)
     module.one = tf.function(module.preprocessor, input_signature=[texts])
     module.two = tf.function(
@@ -142,13 +151,14 @@ def test_saved_model(tmp_path):
 @pytest.mark.parametrize("fast", [False, True])
 def test_settings_are_kept(fast):
     preprocessor = Preprocessor(
-        VOCABULARY, do_lower_case=False, max_seq_length=9, fast=fast
+        WordpieceSpec(VOCABULARY, do_lower_case=False, fast=fast),
+        max_seq_length=9,
     )
 
     assert preprocessor.vocabulary is VOCABULARY
     assert preprocessor.do_lower_case is False
     assert preprocessor.max_seq_length == 9
-    assert preprocessor.tokenizer.fast is fast
+    assert preprocessor.tokenizer.spec.fast is fast
     assert preprocessor("b Café").pop("input_ids").numpy().tolist() == [
         2, 9, 1, 3, 0, 0, 0, 0, 0,
     ]  # fmt: skip
@@ -166,16 +176,19 @@ def test_settings_are_kept(fast):
 )
 def test_texts_that_are_no_batch_are_refused(texts, message):
     with pytest.raises(ValueError, match=message):
-        Preprocessor(VOCABULARY, max_seq_length=7)(texts)
+        Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)(texts)
 
 
 def test_empty_batch():
-    assert rows(Preprocessor(VOCABULARY, max_seq_length=7)([])) == []
+    assert (
+        rows(Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)([]))
+        == []
+    )
 
 
 def test_too_short_a_sequence_is_refused():
     with pytest.raises(ValueError, match="max_seq_length=1"):
-        Preprocessor(VOCABULARY, max_seq_length=1)
+        Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=1)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 pytest.importorskip("apache_beam")
 
@@ -60,7 +60,7 @@ def test_files_are_the_local_builders(
     last = write_text(tmp_path / "b.txt", make_documents(9, seed=5))
     with open(last, "ab") as stream:
         stream.write(b"\n\xff\n")
-    tokenizer = WordpieceTokenizer(VOCABULARY)
+    tokenizer = WordpieceSpec(VOCABULARY)
     settings = Settings(
         **{"max_seq_length": 37, "max_predictions_per_seq": 5, "dupe_factor": 3}
         | changes
@@ -136,7 +136,7 @@ def test_folder_of_a_job_that_may_run_stays(tmp_path, caplog, options, error):
         return run_beam.build(
             text,
             f"{tmp_path}/out/x",
-            WordpieceTokenizer(VOCABULARY),
+            WordpieceSpec(VOCABULARY),
             Settings(max_seq_length=37),
             options,
         )
@@ -151,7 +151,7 @@ def test_folder_of_a_job_that_may_run_stays(tmp_path, caplog, options, error):
 
 
 def test_errors_and_unknown_options(tmp_path):
-    tokenizer = WordpieceTokenizer(VOCABULARY)
+    tokenizer = WordpieceSpec(VOCABULARY)
     settings = Settings(max_seq_length=37)
     text = write_text(tmp_path / "a.txt", make_documents(2, seed=4))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf.pretraining.corpus import blocks
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -19,7 +19,7 @@ VOCABULARY = Vocabulary(
 
 @pytest.fixture(scope="module")
 def tokenize():
-    return blocks.make_tokenize(WordpieceTokenizer(VOCABULARY))
+    return blocks.make_tokenize(WordpieceSpec(VOCABULARY).make())
 
 
 def nested(block):

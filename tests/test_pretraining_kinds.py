@@ -14,7 +14,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.settings import Settings
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import evaluation
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
@@ -81,12 +81,12 @@ def test_a_resumed_run_on_records_of_a_kind_equals_an_unbroken_one(
     counts = run_local.build(
         text,
         records,
-        WordpieceTokenizer(reference.vocabulary(), fast=True),
+        WordpieceSpec(reference.vocabulary(), fast=True),
         settings,
     )
     # Lengths come from the manifest.
     source = pretraining.pretraining_records(
-        records, reference.tiny_config(), reference.vocabulary()
+        records, reference.tiny_config(), WordpieceSpec(reference.vocabulary())
     )
     # Three steps go beyond the first epoch.
     batch_size = source.num_examples // 2

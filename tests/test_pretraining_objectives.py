@@ -13,7 +13,7 @@ from bert_tf.pretraining.records import inspection
 from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.settings import Settings
 from bert_tf.text import dynamic_masking
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(
@@ -146,7 +146,7 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
     )
     out = str(tmp_path / "x")
     counts = run_local.build(
-        str(text), out, WordpieceTokenizer(VOCABULARY), settings
+        str(text), out, WordpieceSpec(VOCABULARY), settings
     )
     (found,) = inspection.read([out])
     checks = record_rules.check(found, VOCABULARY, settings.masking)
@@ -173,7 +173,7 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
         }
         seeds = dynamic_masking.example_seeds(5, tf.range(counts.examples))
         masked = dynamic_masking.mask_examples(
-            batch, seeds, VOCABULARY, settings.masking
+            batch, seeds, WordpieceSpec(VOCABULARY), settings.masking
         )
         masked = {name: value.numpy() for name, value in masked.items()}
         checks = record_rules.check(masked, VOCABULARY, settings.masking)
@@ -189,7 +189,7 @@ def test_sentence_order_needs_two_sentences(tmp_path):
         run_local.build(
             f"{tmp_path}/a.txt",
             f"{tmp_path}/x",
-            WordpieceTokenizer(VOCABULARY),
+            WordpieceSpec(VOCABULARY),
             Settings(objective="sentence_order"),
         )
 

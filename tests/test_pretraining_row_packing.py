@@ -15,7 +15,7 @@ from bert_tf.pretraining import run_local
 from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.records import row_packing
 from bert_tf.pretraining.settings import Settings
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 
 def assign(lengths, predictions=None, length=10, most=9, sequences=3):
@@ -159,7 +159,7 @@ def as_sequences(examples):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return WordpieceTokenizer(VOCABULARY)
+    return WordpieceSpec(VOCABULARY)
 
 
 def settings(**changes):

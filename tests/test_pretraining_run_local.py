@@ -26,7 +26,7 @@ from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -38,7 +38,7 @@ VOCABULARY = Vocabulary(
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return WordpieceTokenizer(VOCABULARY)
+    return WordpieceSpec(VOCABULARY)
 
 
 def make_documents(num_documents, seed):

@@ -12,7 +12,7 @@ from bert_tf.pretraining import run_local
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources import tfds_text
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -120,7 +120,7 @@ def test_examples_that_are_not_utf_8_are_left_out(data_dir, monkeypatch):
 
 def test_records_of_a_set(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "PART_BYTES", 300)
-    tokenizer = WordpieceTokenizer(VOCABULARY)
+    tokenizer = WordpieceSpec(VOCABULARY)
     settings = Settings(max_seq_length=23, dupe_factor=2, input_format="tfds")
 
     def build(name, split="train"):

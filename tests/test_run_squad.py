@@ -8,6 +8,7 @@ from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.tasks.squad import SquadTask
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -148,8 +149,7 @@ def test_tuned_folder_knows_its_task(tmp_path, run_program):
     checkpoints.save(
         folder,
         BertSpanPredictor(CONFIG),
-        Vocabulary(tokens=TOKENS),
-        True,
+        WordpieceSpec(Vocabulary(tokens=TOKENS)),
         14,
         task=task.to_dict(),
     )

@@ -17,6 +17,7 @@ from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving import source as source_lib
 from bert_tf.serving.fill_mask import FillMask
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 
 def tree(folder):
@@ -297,8 +298,7 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
     checkpoints.save(
         tmp_path,
         model,
-        serving_models.VOCABULARY,
-        True,
+        WordpieceSpec(serving_models.VOCABULARY),
         serving_models.MAX_SEQ_LENGTH,
         label_names=("rain", "sun"),
     )

@@ -17,6 +17,7 @@ from bert_tf.serving.question_answering import QuestionAnswering
 from bert_tf.tasks import fill_mask
 from bert_tf.tasks import squad_windows
 from bert_tf.tasks import tagging_windows
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 TEXTS = [
     "",
@@ -206,7 +207,9 @@ def test_a_text_is_repeated_for_its_own_masks_only(monkeypatch):
     num_masks = tf.constant([0, 9, 1])
     texts = tf.constant([b"long " * 99, b"[MASK]" * 9, b"a [MASK]"])
     answers = {"tokens": tf.fill([3, 9, 2], "b"), "num_masks": num_masks}
-    filled = fill_mask.fill(texts, answers).numpy()
+    filled = fill_mask.fill(
+        texts, answers, WordpieceSpec(serving_models.VOCABULARY)
+    ).numpy()
     assert sizes == [2 * (9 + 1)]
     assert filled.shape == (3, 9, 2)
     assert filled[2, 0, 1] == b"a b" and filled[1, 8, 0] == b"[MASK]" * 8 + b"b"

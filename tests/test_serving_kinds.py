@@ -21,6 +21,7 @@ from bert_tf.tasks import fill_mask
 from bert_tf.tasks.feature_extraction import Extraction
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 VOCABULARY = serving_models.VOCABULARY
 MASKED = [
@@ -115,7 +116,9 @@ def test_fill_mask_answers_are_the_pretrainers(preprocessor, pretrainer):
     wanted = fill_mask.decode(
         *fill_mask.predict(inputs, pretrainer, VOCABULARY), VOCABULARY, 3
     )
-    wanted["sequences"] = fill_mask.fill(tf.constant(MASKED), wanted)
+    wanted["sequences"] = fill_mask.fill(
+        tf.constant(MASKED), wanted, preprocessor.tokenizer.spec
+    )
     wanted["is_cut"] = [False] * 3
     np.testing.assert_array_equal(wanted["num_masks"], [2, 0, 1])
     of = loaded("fill_mask").signatures
@@ -255,7 +258,9 @@ def test_preprocessor_in_two_halves(preprocessor):
     flat = [a.merge_dims(1, 2), b.merge_dims(1, 2)]
     for length in (5, 40):
         wanted = hub_inputs(
-            Preprocessor(VOCABULARY, max_seq_length=length)((first, second))
+            Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=length)(
+                (first, second)
+            )
         )
         for packed in (
             kept.bert_pack_inputs([a, b], length),

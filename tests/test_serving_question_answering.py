@@ -18,6 +18,7 @@ from bert_tf.serving import source as source_lib
 from bert_tf.serving.question_answering import QuestionAnswering
 from bert_tf.tasks.squad_windows import WindowMaker
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 TASK = serving_models.SQUAD_TASK
 WORDS = (
@@ -129,7 +130,8 @@ def test_a_bad_string_leaves_the_other_answers_alone():
 
 def test_answers_are_cited_character_for_character():
     preprocessor = Preprocessor(
-        serving_models.VOCABULARY, max_seq_length=serving_models.MAX_SEQ_LENGTH
+        WordpieceSpec(serving_models.VOCABULARY),
+        max_seq_length=serving_models.MAX_SEQ_LENGTH,
     )
     asked = serving_models.VOCABULARY.index("quick")
 
@@ -210,8 +212,7 @@ def test_a_folder_without_a_task_is_served_by_run_squads_defaults(tmp_path):
     checkpoints.save(
         tmp_path,
         model,
-        serving_models.VOCABULARY,
-        True,
+        WordpieceSpec(serving_models.VOCABULARY),
         serving_models.MAX_SEQ_LENGTH,
     )
     read = source_lib.read(tmp_path)

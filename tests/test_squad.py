@@ -24,6 +24,7 @@ from bert_tf.tasks.squad_files import SquadExamples
 from bert_tf.tasks.squad_windows import WindowMaker
 from bert_tf.tasks.squad_windows import WindowSource
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
@@ -58,7 +59,9 @@ def make_source(task=TASK):
                 (text[i : i + 3],) for i, text in enumerate(contexts)
             ),
         ),
-        maker=WindowMaker(Preprocessor(VOCABULARY, max_seq_length=11), task),
+        maker=WindowMaker(
+            Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=11), task
+        ),
         is_trimmed=True,
     )
 
@@ -217,7 +220,9 @@ def test_logits_of_a_trimmed_batch_are_filled_up():
 
 def test_model_begins_at_an_encoder_or_goes_on_with_its_head(tmp_path):
     encoder = BertEncoder(CONFIG)
-    checkpoints.save(tmp_path / "encoder", encoder, VOCABULARY, True, 14)
+    checkpoints.save(
+        tmp_path / "encoder", encoder, WordpieceSpec(VOCABULARY), 14
+    )
     start = starting_point.find(tmp_path / "encoder")
     assert starting_point.stored_task(tmp_path / "encoder", SquadTask) is None
     model = start.new_model(TASK)
@@ -225,7 +230,11 @@ def test_model_begins_at_an_encoder_or_goes_on_with_its_head(tmp_path):
         start.tuned_model(TASK)
 
     checkpoints.save(
-        tmp_path / "tuned", model, VOCABULARY, True, 14, task=TASK.to_dict()
+        tmp_path / "tuned",
+        model,
+        WordpieceSpec(VOCABULARY),
+        14,
+        task=TASK.to_dict(),
     )
     assert starting_point.stored_task(tmp_path / "tuned", SquadTask) == TASK
     start = starting_point.find(tmp_path / "tuned")
@@ -240,8 +249,7 @@ def test_folder_of_another_task_is_refused(tmp_path):
     checkpoints.save(
         tmp_path / "other",
         BertEncoder(CONFIG),
-        VOCABULARY,
-        True,
+        WordpieceSpec(VOCABULARY),
         14,
         task={"family": "glue"},
     )

@@ -16,6 +16,7 @@ from bert_tf.tasks.squad_files import SquadExamples
 from bert_tf.tasks.squad_windows import WindowMaker
 from bert_tf.tasks.squad_windows import WindowSource
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -30,7 +31,8 @@ LENGTH = 16
 def maker_of(**settings):
     settings = {"doc_stride": 4, "max_query_length": 5} | settings
     return WindowMaker(
-        Preprocessor(VOCABULARY, max_seq_length=LENGTH), SquadTask(**settings)
+        Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=LENGTH),
+        SquadTask(**settings),
     )
 
 

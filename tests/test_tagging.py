@@ -16,6 +16,7 @@ from bert_tf.tasks import entity_tags
 from bert_tf.tasks import starting_point
 from bert_tf.tasks import tagging
 from bert_tf.tasks.tagging import TaggingTask
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -175,8 +176,7 @@ def test_tuned_folder_gives_task_and_head_back(tmp_path):
     checkpoints.save(
         folder,
         model,
-        VOCABULARY,
-        True,
+        WordpieceSpec(VOCABULARY),
         7,
         task=TASK.to_dict(),
         label_names=TASK.labels,
@@ -203,7 +203,7 @@ def test_tuned_folder_gives_task_and_head_back(tmp_path):
 
 def test_folder_without_a_tagger_is_refused(tmp_path):
     folder = tmp_path / "encoder"
-    checkpoints.save(folder, BertEncoder(CONFIG), VOCABULARY, True, 7)
+    checkpoints.save(folder, BertEncoder(CONFIG), WordpieceSpec(VOCABULARY), 7)
     with pytest.raises(
         ValueError, match="config.json, id2label: `labels` must be"
     ):

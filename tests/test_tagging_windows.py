@@ -21,6 +21,7 @@ from bert_tf.tasks.tagging_files import TaggingExamples
 from bert_tf.tasks.tagging_windows import TaggingSource
 from bert_tf.tasks.tagging_windows import WindowMaker
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
@@ -38,7 +39,9 @@ TASK = TaggingTask(scheme="bio", labels=LABELS)
 # A maker is traced once.
 @functools.cache
 def maker_of(length):
-    return WindowMaker(Preprocessor(VOCABULARY, max_seq_length=length))
+    return WindowMaker(
+        Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=length)
+    )
 
 
 def examples_of(sentences, tags=None):
@@ -201,7 +204,7 @@ def test_unknown_tag_is_told_at_once():
 
 def test_no_room_for_a_piece_is_an_error():
     with pytest.raises(ValueError, match="at least 3"):
-        WindowMaker(Preprocessor(VOCABULARY, max_seq_length=2))
+        WindowMaker(Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=2))
 
 
 def test_fit_and_loop_make_the_same_steps_and_trimming_changes_none(tmp_path):

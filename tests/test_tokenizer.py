@@ -1,6 +1,7 @@
 import json
 import os
 import pathlib
+import pickle
 import random
 import re
 import subprocess
@@ -14,7 +15,7 @@ import tensorflow as tf
 
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import wordpiece as tokenizer_lib
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 GOLDEN = json.loads(
@@ -53,7 +54,7 @@ def vocabulary_of(case):
 
 
 def tokenizer_of(case, fast=False):
-    return WordpieceTokenizer(vocabulary_of(case), case == "uncased", fast)
+    return WordpieceSpec(vocabulary_of(case), case == "uncased", fast).make()
 
 
 def encode(texts):
@@ -299,7 +300,7 @@ def test_invalid_utf_8_is_dropped_as_the_original_does(do_lower_case):
 @pytest.mark.parametrize("char", ["x", "é", "中", "😀"])
 def test_words_of_201_characters_are_unknown(char):
     vocabulary = Vocabulary(tokens=(*SPECIAL, char, f"##{char}"))
-    tokenizer = WordpieceTokenizer(vocabulary, do_lower_case=False)
+    tokenizer = WordpieceSpec(vocabulary, do_lower_case=False).make()
 
     ids = to_lists(tokenizer.tokenize(encode([char * 200, char * 201])))
 
@@ -314,7 +315,7 @@ def test_unknown_token_may_be_any_entry(place):
     tokens = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "##a", "b"]
     tokens += ["ab", "##ba", "c", "##c"]
     tokens.insert(place, "[UNK]")
-    tokenizer = WordpieceTokenizer(Vocabulary(tokens=tokens))
+    tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
     texts = ["abba cab", "", "abd d [UNK]"]
 
     pieces = to_pieces(tokenizer.tokenize(encode(texts)), tokenizer.vocabulary)
@@ -340,7 +341,7 @@ def test_pieces_are_the_longest_that_fit():
             for _ in range(25)
         }
         tokens = (*SPECIAL, *sorted(pieces))
-        tokenizer = WordpieceTokenizer(Vocabulary(tokens=tokens))
+        tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
 
         ids = tokenizer.tokenize(encode([" ".join(words)]))
 
@@ -357,9 +358,19 @@ def test_no_texts_give_no_pieces(fast):
     assert to_lists(ids) == []
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_pickled_spec_makes_the_same_tokenizer(fast):
+    tokenizer = tokenizer_of("uncased", fast)
+    texts = encode(["The quick, unaffable fox", ""])
+    expected = to_lists(tokenizer.tokenize(texts))
+    spec = pickle.loads(pickle.dumps(tokenizer.spec))
+    assert spec == tokenizer.spec
+    assert to_lists(spec.make().tokenize(texts)) == expected
+
+
 def test_case_of_the_vocabulary_is_checked():
     with pytest.raises(ValueError, match="`do_lower_case` must be False"):
-        WordpieceTokenizer(vocabulary_of("cased"), do_lower_case=True)
+        WordpieceSpec(vocabulary_of("cased"), do_lower_case=True)
 
 
 def test_fast_equals_exact_on_plain_text():
@@ -383,7 +394,7 @@ def test_fast_wants_a_vocabulary_of_words():
         tokens=(*vocabulary_lib.SPECIAL_TOKENS, "[unused0]")
     )
     with pytest.raises(ValueError, match="`vocabulary` must have an entry"):
-        WordpieceTokenizer(vocabulary, fast=True)
+        WordpieceSpec(vocabulary, fast=True).make()
 
 
 def test_fast_differs_as_documented():
@@ -391,7 +402,7 @@ def test_fast_differs_as_documented():
     vocabulary = Vocabulary(tokens=tokens)
     texts = ["²", "ß", "…", "s\x01s", "x\ufffd", "x" * 101]
 
-    fast = WordpieceTokenizer(vocabulary, fast=True)
+    fast = WordpieceSpec(vocabulary, fast=True).make()
 
     pieces = to_pieces(fast.tokenize(encode(texts)), vocabulary)
     assert pieces == [

@@ -25,6 +25,7 @@ from bert_tf.tasks.fine_tuning_config import FineTuningConfig
 from bert_tf.tasks.glue import GlueTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
@@ -52,7 +53,7 @@ STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoint") / "encoder"
-    checkpoints.save(folder, BertEncoder(CONFIG), VOCABULARY, True, 9)
+    checkpoints.save(folder, BertEncoder(CONFIG), WordpieceSpec(VOCABULARY), 9)
     return folder
 
 

@@ -27,6 +27,7 @@ from bert_tf.tasks import tagging
 from bert_tf.tasks import tuning
 from bert_tf.tasks.fine_tuning_config import FineTuningConfig
 from bert_tf.tasks.glue import GlueTask
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.peers
@@ -142,8 +143,7 @@ def test_every_step_has_the_same_loss(tmp_path, architecture):
     checkpoints.save(
         tmp_path / "start",
         model,
-        Vocabulary(tokens=peer.TOKENS),
-        True,
+        WordpieceSpec(Vocabulary(tokens=peer.TOKENS)),
         LENGTH,
         task=task.to_dict(),
         label_names=task.labels or None,

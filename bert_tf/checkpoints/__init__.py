@@ -1,7 +1,7 @@
 """Checkpoints in and out: the model folder, and Hugging Face's and Google's.
 
 model = checkpoints.load(path, BertClassifier, num_labels=2)
-checkpoints.save(folder, model, vocabulary, do_lower_case, max_seq_length)
+checkpoints.save(folder, model, tokenizer, max_seq_length)
 """
 
 from bert_tf.checkpoints.conversion import convert

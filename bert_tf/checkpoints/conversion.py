@@ -17,7 +17,7 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
 from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.checkpoints.report import CoverageEntry
-from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import files as tokenizer_files
 
 BERT_TF = "bert_tf"
 FORMATS = (containers.GOOGLE, containers.HUGGING_FACE, BERT_TF)
@@ -84,7 +84,7 @@ def convert(
         vocabulary = model_folder.check_vocabulary(checkpoint.folder, config)
         if vocabulary is None:
             raise ValueError(f"{checkpoint.folder}: must have a vocab.txt.")
-        do_lower_case = _case(checkpoint, vocabulary, do_lower_case)
+        tokenizer = _tokenizer(checkpoint, vocabulary, do_lower_case)
         if max_position_embeddings is not None:
             config = loading.longer_config(config, max_position_embeddings)
         if hidden_act is not None:
@@ -114,9 +114,7 @@ def convert(
                 family.file_name(name, architecture): array
                 for name, array in tensors.items()
             }
-            texts = _texts(
-                checkpoint, config, architecture, vocabulary, do_lower_case
-            )
+            texts = _texts(checkpoint, config, architecture, tokenizer)
             if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
             model_folder.write(target, tensors, texts, slots)
@@ -125,14 +123,11 @@ def convert(
     return coverage
 
 
-def _case(checkpoint, vocabulary, do_lower_case):
+def _tokenizer(checkpoint, vocabulary, do_lower_case):
+    settings = model_folder.read_tokenizer_config(checkpoint.folder)
     if do_lower_case is None:
-        values = model_folder.read_tokenizer_config(checkpoint.folder)
-        do_lower_case = values.get("do_lower_case")
-    if do_lower_case is None:
-        do_lower_case = not vocabulary.is_cased
-    vocabulary_lib.check_case(vocabulary, do_lower_case)
-    return do_lower_case
+        do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
+    return tokenizer_files.make(settings, vocabulary, do_lower_case)
 
 
 def _parts(checkpoint, file_format):
@@ -217,7 +212,7 @@ def _write_release(folder, tensors, texts):
         tf1_checkpoint.write(f"{temporary}/{prefix}", tensors)
 
 
-def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
+def _texts(checkpoint, config, architecture, tokenizer):
     num_labels = labels = None
     if set(parts.CLASSIFIERS) & set(
         checkpoint.family.architectures[architecture]
@@ -236,15 +231,15 @@ def _texts(checkpoint, config, architecture, vocabulary, do_lower_case):
     return {
         model_folder.TASK_FILE: task and model_folder.task_json(task),
         model_folder.TOKENIZER_FILE: model_folder.to_json(
-            model_folder.tokenizer_config(vocabulary, do_lower_case, length)
+            model_folder.tokenizer_config(tokenizer, length)
         ),
-        model_folder.VOCABULARY_FILE: vocabulary.to_text(),
+        model_folder.VOCABULARY_FILE: tokenizer.vocabulary.to_text(),
         model_folder.CONFIG_FILE: model_folder.to_json(
             config_json.make(
                 checkpoint.family,
                 config,
                 architecture,
-                pad_id=vocabulary.pad_id,
+                pad_id=tokenizer.vocabulary.pad_id,
                 num_labels=num_labels,
                 labels=labels,
                 classifier_dropout=checkpoint.classifier_dropout,

@@ -2,7 +2,7 @@
 
 config.json              architecture, class of transformers, label names
 model.safetensors        weights, under Hugging Face's names
-vocab.txt                one WordPiece entry a line
+vocab.txt                one entry of the vocabulary a line
 tokenizer_config.json    case, longest sequence
 task.json                what the model was tuned for, if anything
 """
@@ -28,6 +28,7 @@ from bert_tf.checkpoints.containers import safetensors_folder
 from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 CONFIG_FILE = config_json.CONFIG_FILE
 WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
@@ -58,8 +59,7 @@ ARCHITECTURE_FIELDS = (
 def save(
     folder: str,
     model: keras.Model,
-    vocabulary: vocabulary_lib.Vocabulary,
-    do_lower_case: bool,
+    tokenizer: Spec,
     max_seq_length: int,
     task: dict[str, Any] | None = None,
     *,
@@ -75,8 +75,7 @@ def save(
     Args:
         folder: Path, local or remote; made if it is not there.
         model: A model of `bert_tf.models`.
-        vocabulary: The `Vocabulary` that it was trained with.
-        do_lower_case: Whether its texts were lower-cased.
+        tokenizer: The spec of the tokenizer that it was trained with.
         max_seq_length: Longest sequence that users should give it.
         task: None, or what goes into task.json: a dictionary.
         label_names: Of a (token) classifier, the names of its labels in
@@ -91,7 +90,8 @@ def save(
     """
     folder = str(folder).rstrip("/")
     config = model.config
-    _check(config, vocabulary, do_lower_case, max_seq_length)
+    vocabulary = tokenizer.vocabulary
+    _check(config, vocabulary, max_seq_length)
     family = families.of_config(config)
     matched = variables.match(model)
     architecture = family.architecture_of({tensor.part for tensor in matched})
@@ -104,9 +104,7 @@ def save(
     texts = {
         # In this order; readers look for the configuration, the last.
         TASK_FILE: None if task is None else task_json(task),
-        TOKENIZER_FILE: to_json(
-            tokenizer_config(vocabulary, do_lower_case, max_seq_length)
-        ),
+        TOKENIZER_FILE: to_json(tokenizer_config(tokenizer, max_seq_length)),
         VOCABULARY_FILE: vocabulary.to_text(),
         CONFIG_FILE: to_json(
             config_json.make(
@@ -194,18 +192,14 @@ def to_json(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
-def tokenizer_config(
-    vocabulary: vocabulary_lib.Vocabulary,
-    do_lower_case: bool,
-    max_seq_length: int,
-) -> dict[str, Any]:
+def tokenizer_config(tokenizer: Spec, max_seq_length: int) -> dict[str, Any]:
     """Returns the contents of tokenizer_config.json, a dictionary."""
     _check_length(max_seq_length)
     return {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": bool(do_lower_case),
+        "tokenizer_class": tokenizer.tokenizer_class,
+        "do_lower_case": bool(tokenizer.do_lower_case),
         "model_max_length": max_seq_length,
-        "tokenize_chinese_chars": True,
+        **tokenizer.folder_settings,
         "pad_token": vocabulary_lib.PAD_TOKEN,
         "unk_token": vocabulary_lib.UNK_TOKEN,
         "cls_token": vocabulary_lib.CLS_TOKEN,
@@ -258,23 +252,23 @@ def check_vocabulary(
             f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
             "entries."
         )
-    do_lower_case = read_tokenizer_config(folder).get("do_lower_case")
+    settings = read_tokenizer_config(folder)
+    do_lower_case = settings.get("do_lower_case")
     if do_lower_case is not None:
         try:
-            vocabulary_lib.check_case(vocabulary, do_lower_case)
+            tokenizer_files.make(settings, vocabulary, do_lower_case)
         except ValueError as error:
             raise ValueError(f"{folder}/{TOKENIZER_FILE}: {error}") from error
     return vocabulary
 
 
-def _check(config, vocabulary, do_lower_case, max_seq_length):
+def _check(config, vocabulary, max_seq_length):
     if len(vocabulary) != config.vocab_size:
         raise ValueError(
             "`vocabulary` must have as many entries as the model's "
             f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
             "entries."
         )
-    vocabulary_lib.check_case(vocabulary, do_lower_case)
     _check_length(max_seq_length)
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(

@@ -18,7 +18,7 @@ from bert_tf.input import errors
 from bert_tf.input.record_source import RecordSource
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 # What a manifest's settings tell of the kind of its records, and what records
 # without a manifest are: google-research/bert's.
@@ -36,9 +36,8 @@ _LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 def pretraining_records(
     patterns: str,
     config: BertConfig,
-    vocabulary: Vocabulary,
+    tokenizer: Spec,
     *,
-    do_lower_case: bool | None = None,
     max_seq_length: int | None = None,
     max_predictions_per_seq: int | None = None,
     seed: int = 12345,
@@ -59,8 +58,7 @@ def pretraining_records(
     Args:
         patterns: Globs, separated by commas.
         config: The model's `BertConfig`.
-        vocabulary: The model's `Vocabulary`.
-        do_lower_case: Whether the model's text is lower-cased, if known.
+        tokenizer: The spec of the model's tokenizer.
         max_seq_length: L of the records; None for what their manifest tells,
             or 128.
         max_predictions_per_seq: P of the records, of a whole row; None for
@@ -88,12 +86,12 @@ def pretraining_records(
         "max_seq_length": max_seq_length,
         "max_predictions_per_seq": max_predictions_per_seq,
         "vocab_size": config.vocab_size,
-        "vocab_sha256": manifest.text_sha256(vocabulary.to_text()),
-        "do_lower_case": do_lower_case,
+        "vocab_sha256": manifest.text_sha256(tokenizer.vocabulary.to_text()),
+        "do_lower_case": tokenizer.do_lower_case,
     }
     for path, told in manifests.items():
         for name, value in wanted.items():
-            if value is not None and getattr(told, name) != value:
+            if getattr(told, name) != value:
                 raise ValueError(
                     f"{path}: the records were made with {name}="
                     f"{getattr(told, name)}, as their manifest tells; this "
@@ -133,7 +131,7 @@ def pretraining_records(
             path: told.records[path.rsplit("/", 1)[-1]]["examples"]
             for path, told in manifests.items()
         },
-        mask=_mask(kind, config, vocabulary, max_predictions_per_seq),
+        mask=_mask(kind, config, tokenizer, max_predictions_per_seq),
         seed=seed,
         num_shares=num_shares,
         services=services,
@@ -152,7 +150,7 @@ def pretraining_records(
     return dataclasses.replace(source, digest=digest.hexdigest())
 
 
-def _mask(kind, config, vocabulary, max_predictions_per_seq):
+def _mask(kind, config, tokenizer, max_predictions_per_seq):
     """Returns the `mask` of a `RecordSource`."""
     if config.is_decoder:
         return lambda examples, seeds: dynamic_masking.predict_next_tokens(
@@ -162,7 +160,7 @@ def _mask(kind, config, vocabulary, max_predictions_per_seq):
         return None
     return functools.partial(
         dynamic_masking.mask_examples,
-        vocabulary=vocabulary,
+        tokenizer=tokenizer,
         rules=masking.Rules(
             max_predictions_per_seq=max_predictions_per_seq,
             **{name: kind[name] for name in _MASKING_RULES},

@@ -23,8 +23,7 @@ from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text import masking
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 # Examples packed, masked and serialized together.
 _BATCH_SIZE = 2048
@@ -40,18 +39,14 @@ class Plan:
     Args:
         source: What is read: `text_files.TextFiles` or `tfds_text.TfdsText`.
         parts: Its `text_files.Part`s.
-        vocabulary: The vocabulary's tokens.
-        do_lower_case: Of the tokenizer.
-        fast: Of the tokenizer.
+        tokenizer: The spec of the tokenizer.
         settings: The `Settings`.
         max_bad_lines: How many lines may be left out, as they cannot be read.
     """
 
     source: text_files.TextFiles | TfdsText
     parts: tuple
-    vocabulary: tuple
-    do_lower_case: bool
-    fast: bool
+    tokenizer: Spec
     settings: Settings
     max_bad_lines: int = 0
 
@@ -62,10 +57,6 @@ class Plan:
             for field in dataclasses.fields(self)
         }
 
-    @functools.cached_property
-    def _vocabulary(self):
-        return Vocabulary(tokens=self.vocabulary)
-
     @property
     def _objective(self):
         return OBJECTIVES[self.settings.objective]
@@ -73,18 +64,16 @@ class Plan:
     @functools.cached_property
     def dtype(self) -> np.dtype:
         """Of token ids in files."""
-        return blocks.token_dtype(len(self.vocabulary))
+        return blocks.token_dtype(len(self.tokenizer.vocabulary))
 
     @functools.cached_property
     def _tokenize(self):
-        return blocks.make_tokenize(
-            WordpieceTokenizer(self._vocabulary, self.do_lower_case, self.fast)
-        )
+        return blocks.make_tokenize(self.tokenizer.make())
 
     @functools.cached_property
     def _mask_tokens(self):
         length = self.settings.max_seq_length
-        vocabulary, rules = self._vocabulary, self.settings.masking
+        rules = self.settings.masking
 
         @tf.function(
             input_signature=[
@@ -97,7 +86,7 @@ class Plan:
         )
         def mask_tokens(input_ids, input_mask, seeds):
             return masking.mask_tokens(
-                input_ids, input_mask, seeds, vocabulary, rules
+                input_ids, input_mask, seeds, self.tokenizer, rules
             )
 
         return mask_tokens
@@ -146,7 +135,7 @@ class Plan:
             "long_sentence_tokens": int(lengths[lengths > longest].sum()),
         }
         text, cuts = self._objective.cut(
-            block, self.settings, self._vocabulary.sep_id
+            block, self.settings, self.tokenizer.vocabulary.sep_id
         )
         written = example_runs.write_run(
             text, cuts.shuffled(), self.dtype, path
@@ -201,13 +190,13 @@ class Plan:
                 self.record_features(examples.take(slice(first, last))),
                 rows[first:last] - rows[first],
                 settings.max_sequences_per_row,
-                self._vocabulary.pad_id,
+                self.tokenizer.vocabulary.pad_id,
             )
 
     def record_features(self, examples: example_runs.Examples) -> dict:
         """Returns examples as records of one each: {name: [B, length]}."""
         record = example_runs.pack(
-            examples, self.settings.max_seq_length, self._vocabulary
+            examples, self.settings.max_seq_length, self.tokenizer.vocabulary
         )
         if self.settings.masking_mode == "static":
             with tf.device("CPU:0"):
@@ -226,7 +215,7 @@ class Plan:
 
 def make_plan(
     input_files: str | TfdsText,
-    tokenizer: WordpieceTokenizer,
+    tokenizer: Spec,
     settings: Settings,
     max_bad_lines: int = 0,
 ) -> Plan:
@@ -246,9 +235,7 @@ def make_plan(
     return Plan(
         source=source,
         parts=tuple(source.parts()),
-        vocabulary=tokenizer.vocabulary.tokens,
-        do_lower_case=tokenizer.do_lower_case,
-        fast=tokenizer.fast,
+        tokenizer=tokenizer,
         settings=settings,
         max_bad_lines=max_bad_lines,
     )

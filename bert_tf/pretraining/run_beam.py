@@ -37,7 +37,7 @@ from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources.tfds_text import TfdsText
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 _COUNTS = "counts"
 
@@ -45,7 +45,7 @@ _COUNTS = "counts"
 def build(
     input_files: str | TfdsText,
     output_files: str,
-    tokenizer: WordpieceTokenizer,
+    tokenizer: Spec,
     settings: Settings,
     options: list[str],
     work_dir: str | None = None,
@@ -56,7 +56,7 @@ def build(
     Args:
         input_files: As of `run_local.build`.
         output_files: As of `run_local.build`.
-        tokenizer: A `WordpieceTokenizer`.
+        tokenizer: The spec of the tokenizer.
         settings: A `Settings`.
         options: A list of the pipeline's options, e.g.
             `["--runner=DataflowRunner", "--project=..."]`.

@@ -30,7 +30,7 @@ from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources.tfds_text import TfdsText
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 # Input for which one more process is worth its start.
 _BYTES_A_WORKER = 8 << 20
@@ -140,7 +140,7 @@ def _done(path, numbers):
 def build(
     input_files: str | TfdsText,
     output_files: str,
-    tokenizer: WordpieceTokenizer,
+    tokenizer: Spec,
     settings: Settings,
     progress: Callable | None = None,
     num_workers: int = 1,
@@ -159,7 +159,7 @@ def build(
         output_files: Comma-separated paths, as `tfrecord.output_paths` reads
             them. Examples are dealt to them evenly, records of several
             examples only about so.
-        tokenizer: A `WordpieceTokenizer`.
+        tokenizer: The spec of the tokenizer.
         settings: A `Settings`.
         progress: Called as `progress(stage, done, total)`; the stages are
             "read" (bytes), "pair" (blocks) and "write" (examples).
@@ -196,7 +196,7 @@ def build(
     manifest = record_set.make_manifest(source, inputs, tokenizer, settings)
     work = dataclasses.asdict(manifest) | {
         "version": _WORK_VERSION,
-        "fast": tokenizer.fast,
+        **tokenizer.settings,
         "output_paths": output_paths,
     }
     with work_folder.local(work_dir, output_paths, work, plan.parts) as folder:

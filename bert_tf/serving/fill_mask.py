@@ -85,6 +85,7 @@ class FillMask(Servable):
 
     def make_signatures(self, module, source):
         (name,) = source.text_features
+        tokenizer = source.preprocessor.tokenizer.spec
 
         def answer(inputs):
             return module(inputs, training=False)
@@ -97,7 +98,7 @@ class FillMask(Servable):
             answers = answer(module.from_model_inputs(inputs))
             is_cut |= fill_mask.count_masks(strings) > answers["num_masks"]
             return answers | {
-                "sequences": fill_mask.fill(strings, answers),
+                "sequences": fill_mask.fill(strings, answers, tokenizer),
                 "is_cut": is_cut,
             }
 
@@ -109,7 +110,8 @@ class FillMask(Servable):
         )
 
     def trained_answers(self, source, inputs, texts):
-        vocabulary = source.preprocessor.vocabulary
+        tokenizer = source.preprocessor.tokenizer.spec
+        vocabulary = tokenizer.vocabulary
         probabilities, num_masks = fill_mask.predict(
             inputs, source.model, vocabulary
         )
@@ -120,7 +122,7 @@ class FillMask(Servable):
         )
         (strings,) = self.columns(texts)
         is_long = [len(text) > self.max_text_bytes for (text,) in texts]
-        answers["sequences"] = fill_mask.fill(strings, answers)
+        answers["sequences"] = fill_mask.fill(strings, answers, tokenizer)
         answers["is_cut"] = is_long | (
             fill_mask.count_masks(strings) > num_masks
         )
@@ -142,17 +144,17 @@ class FillMask(Servable):
         is_as_good = np.abs(scores - trained["scores"]) <= tolerance
         is_row = np.all(is_as_good | ~is_mask, axis=(1, 2), keepdims=True)
         is_mask = is_mask & is_row
-        spelled = np.array(
-            [token.encode() for token in source.preprocessor.vocabulary.tokens]
-        )
+        tokenizer = source.preprocessor.tokenizer.spec
+        tokens = tokenizer.vocabulary.tokens
+        tokens = np.array([token.encode() for token in tokens])
         settled = trained | {
             "ids": np.where(is_mask, ids, trained["ids"]),
             "tokens": np.where(
-                is_mask, spelled[ids].astype(object), trained["tokens"]
+                is_mask, tokens[ids].astype(object), trained["tokens"]
             ),
         }
-        filled = fill_mask.fill(*self.columns(texts), settled).numpy()
-        return settled | {"sequences": filled}
+        filled = fill_mask.fill(*self.columns(texts), settled, tokenizer)
+        return settled | {"sequences": filled.numpy()}
 
 
 class FillMaskModule(ServingModule):

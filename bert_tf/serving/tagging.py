@@ -23,7 +23,6 @@ from bert_tf.tasks.tagging_files import TaggingExamples
 from bert_tf.tasks.tagging_windows import TaggingSource
 from bert_tf.tasks.tagging_windows import WindowMaker
 from bert_tf.text import packing
-from bert_tf.text.tokenizers import wordpiece as tokenizer_lib
 
 # Of ids: the probabilities of every token's tags, [B, L, num_labels].
 TOKEN_PROBABILITIES = "token_probabilities"
@@ -259,7 +258,7 @@ def _trained_entities(source, maker, texts):
         texts: string `[B]`.
     """
     preprocessor = source.preprocessor
-    words = tokenizer_lib.split_words(texts, preprocessor.do_lower_case)
+    words = preprocessor.tokenizer.split_words(texts)
     _, offsets = preprocessor.tokenizer.tokenize_with_offsets(texts)
     starts, limits = offsets.starts.to_list(), offsets.limits.to_list()
     tags, scores = _trained_tags(source, maker, words)

@@ -13,7 +13,6 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text import packing
-from bert_tf.text.vocabulary import CONTINUATION
 from bert_tf.text.vocabulary import MASK_TOKEN
 
 # RE2's \s, spelled out, at the end of a string.
@@ -180,15 +179,16 @@ def spell(scores, ids, num_masks, vocabulary):
     }
 
 
-def fill(texts, answers):
+def fill(texts, answers, tokenizer):
     """Returns the texts with each answer in the place of its mask.
 
-    The text's other masks stay "[MASK]". An answer that continues a word
-    ("##ing") is joined to what stands before.
+    The text's other masks stay "[MASK]". An answer that continues a word is
+    joined to what stands before.
 
     Args:
         texts: string `[B]`.
         answers: What `decode` returned for them.
+        tokenizer: The spec of the tokenizer.
 
     Returns:
         string `[B, M, K]`, "" where there is no mask.
@@ -212,11 +212,11 @@ def fill(texts, answers):
     ]
     joined = tf.strings.regex_replace(before, _WHITE_SPACE_AT_END, "")
 
-    tokens = tf.gather_nd(answers["tokens"], index)
-    continues = tf.strings.regex_full_match(tokens, f"{CONTINUATION}.+")
-    before = tf.where(continues, joined[:, tf.newaxis], before[:, tf.newaxis])
-    spelled = tf.strings.regex_replace(tokens, f"^{CONTINUATION}(.)", r"\1")
-    after = tf.repeat(after, tf.shape(tokens)[1], axis=1)
+    spelled = tokenizer.spell(tf.gather_nd(answers["tokens"], index))
+    starts_word = tf.equal(tf.strings.substr(spelled, 0, 1), " ")
+    before = tf.where(starts_word, before[:, tf.newaxis], joined[:, tf.newaxis])
+    spelled = tf.strings.regex_replace(spelled, "^ ", "")
+    after = tf.repeat(after, tf.shape(spelled)[1], axis=1)
     filled = tf.RaggedTensor.from_row_lengths(
         tf.strings.join([before, spelled, after]),
         answers["num_masks"],

@@ -16,19 +16,20 @@ from bert_tf.config import BertConfig
 from bert_tf.tasks import class_names
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.training import checkpointing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartingPoint:
-    """A checkpoint or none, its architecture and its vocabulary.
+    """A checkpoint or none, its architecture and its tokenizer.
 
     Args:
         init_checkpoint: A model folder of bert_tf or Hugging Face, or a
             release of Google's; None for newly made weights.
         config: The `BertConfig`.
-        vocabulary: The `Vocabulary`.
-        do_lower_case: Whether texts are lower-cased.
+        tokenizer: The spec of the tokenizer.
         allow_partial: Whether the checkpoint may lack weights, or have some
             too many or of another shape.
         extend_positions: Whether the configuration may have more positions
@@ -40,25 +41,24 @@ class StartingPoint:
 
     init_checkpoint: str | None
     config: BertConfig
-    vocabulary: vocabulary_lib.Vocabulary
-    do_lower_case: bool
+    tokenizer: Spec
     allow_partial: bool = False
     extend_positions: bool = False
 
     def __post_init__(self):
-        if len(self.vocabulary) != self.config.vocab_size:
+        num_entries = len(self.tokenizer.vocabulary)
+        if num_entries != self.config.vocab_size:
             raise ValueError(
                 "The vocabulary must have as many entries as the "
                 f"configuration's vocab_size={self.config.vocab_size}. "
-                f"Received: {len(self.vocabulary)} entries."
+                f"Received: {num_entries} entries."
             )
 
     def preprocessor(self, max_seq_length):
         """Returns the `Preprocessor` for sequences of this length.
 
         Raises:
-            ValueError: If the model has no positions for it, or
-                `do_lower_case` contradicts the vocabulary.
+            ValueError: If the model has no positions for it.
         """
         if max_seq_length > self.config.max_position_embeddings:
             raise ValueError(
@@ -67,11 +67,7 @@ class StartingPoint:
                 f"{self.config.max_position_embeddings}. Received: "
                 f"max_seq_length={max_seq_length}."
             )
-        return Preprocessor(
-            self.vocabulary,
-            do_lower_case=self.do_lower_case,
-            max_seq_length=max_seq_length,
-        )
+        return Preprocessor(self.tokenizer, max_seq_length)
 
     def new_model(self, task, dtype=None):
         """Makes a model to be tuned.
@@ -166,7 +162,7 @@ def find(
     Raises:
         ValueError: If a file is missing, or two contradict each other.
     """
-    config, vocabulary, stored_do_lower_case = None, None, None
+    config, vocabulary, settings = None, None, {}
     if init_checkpoint is not None:
         init_checkpoint = str(init_checkpoint).rstrip("/")
         with reader.open_checkpoint(
@@ -179,9 +175,7 @@ def find(
         if vocab_file is None:
             vocabulary = model_folder.read_vocabulary(folder)
             vocab_file = f"{folder}/{model_folder.VOCABULARY_FILE}"
-        stored_do_lower_case = model_folder.read_tokenizer_config(folder).get(
-            "do_lower_case"
-        )
+        settings = model_folder.read_tokenizer_config(folder)
     if bert_config_file is not None:
         config = families.read_config(bert_config_file)
     if config is None:
@@ -197,20 +191,18 @@ def find(
             "Received: init_checkpoint=None."
         )
     if do_lower_case is None:
-        do_lower_case = (
-            True if stored_do_lower_case is None else stored_do_lower_case
-        )
-    elif stored_do_lower_case not in (None, do_lower_case):
+        do_lower_case = settings.get("do_lower_case", True)
+    elif settings.get("do_lower_case", do_lower_case) != do_lower_case:
         raise ValueError(
-            f"`do_lower_case` must be {stored_do_lower_case}, as the "
+            f"`do_lower_case` must be {settings['do_lower_case']}, as the "
             f"tokenizer_config.json of {init_checkpoint} says. Received: "
             f"do_lower_case={do_lower_case}."
         )
+    vocabulary = vocabulary or vocabulary_lib.load_vocabulary(vocab_file)
     return StartingPoint(
         init_checkpoint=init_checkpoint,
         config=config,
-        vocabulary=vocabulary or vocabulary_lib.load_vocabulary(vocab_file),
-        do_lower_case=do_lower_case,
+        tokenizer=tokenizer_files.make(settings, vocabulary, do_lower_case),
         allow_partial=allow_partial,
         extend_positions=max_position_embeddings is not None,
     )

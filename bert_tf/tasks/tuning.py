@@ -115,7 +115,7 @@ def tune(
     )
     flags = {
         "init_checkpoint": start.init_checkpoint,
-        "do_lower_case": start.do_lower_case,
+        "do_lower_case": start.tokenizer.do_lower_case,
         **{name: getattr(config, name) for name in _OF_THE_TRAINING},
         **(settings or {}),
     }
@@ -250,8 +250,7 @@ def save_model(model, task, config, start):
     checkpoints.save(
         config.output_dir,
         model,
-        start.vocabulary,
-        start.do_lower_case,
+        start.tokenizer,
         config.max_seq_length,
         task=task.to_dict(),
         label_names=task.labels or None,

@@ -35,7 +35,7 @@ def example_seeds(seed, numbers):
     return tf.cast(tf.stack(words[:2], axis=-1), tf.int64)
 
 
-def mask_examples(examples, seeds, vocabulary, rules):
+def mask_examples(examples, seeds, tokenizer, rules):
     """Masks a batch of unmasked records: dynamic masking (RoBERTa).
 
     Liu et al. 2019, section 4.1. For `tf.data.Dataset.map`.
@@ -48,14 +48,14 @@ def mask_examples(examples, seeds, vocabulary, rules):
             [B, L], and of packed rows also `sequence_ids` [B, L] and
             `first_positions` [B, S]; what else there is, stays.
         seeds: int64 [B, 2], see `example_seeds`.
-        vocabulary: A `Vocabulary`.
+        tokenizer: The spec of the tokenizer.
         rules: The `masking.Rules`.
 
     Returns:
         The same dictionary with what `masking.mask_tokens` returns.
     """
     mask = _mask_packed if features.SEQUENCE_IDS in examples else _mask_single
-    return examples | mask(examples, seeds, vocabulary, rules)
+    return examples | mask(examples, seeds, tokenizer, rules)
 
 
 def predict_next_tokens(examples):
@@ -99,17 +99,17 @@ def predict_next_tokens(examples):
     }
 
 
-def _mask_single(examples, seeds, vocabulary, rules):
+def _mask_single(examples, seeds, tokenizer, rules):
     return masking.mask_tokens(
         examples[features.INPUT_IDS],
         examples[features.INPUT_MASK],
         seeds,
-        vocabulary,
+        tokenizer,
         rules,
     )
 
 
-def _mask_packed(examples, seeds, vocabulary, rules):
+def _mask_packed(examples, seeds, tokenizer, rules):
     """Returns what `masking.mask_tokens` does, of rows of several sequences."""
     input_ids = examples[features.INPUT_IDS]
     first_positions = examples[features.FIRST_POSITIONS]
@@ -130,7 +130,7 @@ def _mask_packed(examples, seeds, vocabulary, rules):
         tf.gather(tf.gather(input_ids, rows), columns, batch_dims=1),
         tf.sequence_mask(lengths, length, tf.int32),
         _sequence_seeds(tf.gather(seeds, rows), numbers),
-        vocabulary,
+        tokenizer,
         rules,
     )
 

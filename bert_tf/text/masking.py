@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.philox import philox
-from bert_tf.text import vocabulary as vocabulary_lib
 
 # Of the chosen tokens 80 % become [MASK], 10 % stay and 10 % become a random
 # entry: thresholds on 32 random bits.
@@ -89,7 +88,7 @@ class Rules:
         return tf.clip_by_value(count, 1, self.max_predictions_per_seq)
 
 
-def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
+def mask_tokens(input_ids, input_mask, seeds, tokenizer, rules):
     """Chooses tokens of each sequence, and corrupts them.
 
     Every token but [CLS], [SEP] and padding is a candidate. They are shuffled
@@ -102,16 +101,17 @@ def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
     the span is long are chosen, again and again; the last span is cut at the
     limit, and none goes on beyond a [SEP].
 
-    Differs from BERT: with whole words, a "##" piece right after [CLS] or
-    [SEP], whose word was cut in two by truncation, is a word of its own. The
-    original joins it to the last word before the [SEP].
+    Differs from BERT: with whole words, a piece right after [CLS] or [SEP]
+    whose word was cut in two by truncation is a word of its own. The original
+    joins it to the last word before the [SEP].
 
     Args:
         input_ids: int32 [B, L].
         input_mask: int32 [B, L]: 1 on tokens and 0 on padding.
         seeds: int64 [B, 2], each value in `[0, 2**32)`: what the choice is a
             function of, besides the tokens.
-        vocabulary: A `Vocabulary`; random entries are drawn from all of it.
+        tokenizer: The spec of the tokenizer; random entries are drawn from all
+            of its vocabulary.
         rules: The `Rules`.
 
     Returns:
@@ -120,18 +120,17 @@ def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
         [B, P], what stood there; `masked_lm_weights` float32 [B, P], 1 on
         predictions. Beyond the chosen tokens these three are 0.
     """
+    vocabulary = tokenizer.vocabulary
     num_predictions = rules.max_predictions_per_seq
     order_bits, action_bits, entry_bits = _random_bits(
         seeds, tf.shape(input_ids)[1], num_predictions
     )
     if rules.do_span_mask:
         is_chosen = _choose_spans(
-            input_ids, input_mask, seeds, vocabulary, rules
+            input_ids, input_mask, seeds, tokenizer, rules
         )
     else:
-        is_chosen = _choose(
-            input_ids, input_mask, order_bits, vocabulary, rules
-        )
+        is_chosen = _choose(input_ids, input_mask, order_bits, tokenizer, rules)
     places = tf.cast(tf.where(is_chosen), tf.int32)
     ranks = tf.cumsum(tf.cast(is_chosen, tf.int32), axis=1) - 1
     slots = tf.stack([places[:, 0], tf.gather_nd(ranks, places)], axis=-1)
@@ -168,20 +167,16 @@ def mask_tokens(input_ids, input_mask, seeds, vocabulary, rules):
     }
 
 
-def _choose(input_ids, input_mask, order_bits, vocabulary, rules):
+def _choose(input_ids, input_mask, order_bits, tokenizer, rules):
     """Returns bool [B, L]: the tokens that are to be predicted.
 
     Words are put in the order of `order_bits`, int64 [B, L].
     """
-    is_special = (input_ids == vocabulary.cls_id) | (
-        input_ids == vocabulary.sep_id
-    )
+    is_special = _is_special(input_ids, tokenizer.vocabulary)
     is_candidate = (input_mask > 0) & ~is_special
     seq_length = tf.shape(input_ids)[1]
     if rules.do_whole_word_mask:
-        word_index = _word_index(
-            input_ids, is_candidate, is_special, vocabulary
-        )
+        word_index = _word_index(input_ids, is_candidate, is_special, tokenizer)
         word_sizes = _count_by_word(is_candidate, word_index)
         num_looked_at = seq_length
     else:
@@ -210,13 +205,11 @@ def _choose(input_ids, input_mask, order_bits, vocabulary, rules):
     return is_chosen
 
 
-def _choose_spans(input_ids, input_mask, seeds, vocabulary, rules):
+def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
     """Returns bool [B, L]: the tokens of spans that are to be predicted."""
-    is_special = (input_ids == vocabulary.cls_id) | (
-        input_ids == vocabulary.sep_id
-    )
+    is_special = _is_special(input_ids, tokenizer.vocabulary)
     is_candidate = (input_mask > 0) & ~is_special
-    word_index = _word_index(input_ids, is_candidate, is_special, vocabulary)
+    word_index = _word_index(input_ids, is_candidate, is_special, tokenizer)
     # Words of one stretch between special tokens have its number.
     stretch = tf.cumsum(tf.cast(is_special, tf.int32), axis=1)
     num_words = tf.reduce_max(word_index, axis=1) + 1
@@ -309,17 +302,16 @@ def _random_bits(seeds, seq_length, num_predictions):
     )
 
 
-def _word_index(input_ids, is_candidate, is_special, vocabulary):
+def _is_special(input_ids, vocabulary):
+    """Returns bool [B, L]: which tokens are [CLS] or [SEP]."""
+    return (input_ids == vocabulary.cls_id) | (input_ids == vocabulary.sep_id)
+
+
+def _word_index(input_ids, is_candidate, is_special, tokenizer):
     """Returns int32 [B, L]: the number of the word that a token belongs to."""
-    continues_word = np.array(
-        [
-            token.startswith(vocabulary_lib.CONTINUATION)
-            for token in vocabulary.tokens
-        ]
-    )
     follows_special = tf.pad(is_special[:, :-1], [[0, 0], [1, 0]])
     starts_word = is_candidate & (
-        follows_special | ~tf.gather(continues_word, input_ids)
+        follows_special | tokenizer.starts_word(input_ids)
     )
     return tf.cumsum(tf.cast(starts_word, tf.int32), axis=1) - 1
 

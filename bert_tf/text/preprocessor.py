@@ -5,7 +5,6 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.text import packing
 from bert_tf.text.tokenizers import files as tokenizer_files
-from bert_tf.text.tokenizers import wordpiece as tokenizer_lib
 
 # The number of positions of every released BERT.
 _RELEASED_MAX_LENGTH = 512
@@ -18,12 +17,8 @@ class Preprocessor(tf.Module):
     exported model, so that text is treated alike everywhere.
 
     Args:
-        vocabulary: A `Vocabulary`.
-        do_lower_case: Lower-case the text and drop its accents; must suit the
-            vocabulary.
+        tokenizer: The spec of the tokenizer.
         max_seq_length: Length of the sequences, special tokens included.
-        fast: Use `text.FastBertTokenizer`; see `WordpieceTokenizer` for how it
-            differs.
 
     Call arguments:
         texts: string `[batch]`, or a tuple or list of one or two of them. Each
@@ -35,22 +30,20 @@ class Preprocessor(tf.Module):
         for scalars: `input_ids`, `input_mask`, `segment_ids`.
     """
 
-    def __init__(
-        self, vocabulary, do_lower_case=True, max_seq_length=128, fast=False
-    ):
+    def __init__(self, tokenizer, max_seq_length=128):
         super().__init__(name="preprocessor")
         if max_seq_length < 2:
             raise ValueError(
                 "`max_seq_length` must be at least 2, for [CLS] and [SEP]. "
                 f"Received: max_seq_length={max_seq_length}."
             )
-        self.tokenizer = tokenizer_lib.WordpieceTokenizer(
-            vocabulary, do_lower_case=do_lower_case, fast=fast
-        )
+        self.tokenizer = tokenizer.make()
+        self.vocabulary = tokenizer.vocabulary
+        self.do_lower_case = tokenizer.do_lower_case
         self.max_seq_length = max_seq_length
 
     @classmethod
-    def from_folder(cls, folder, max_seq_length=None, fast=False):
+    def from_folder(cls, folder, max_seq_length=None):
         """Reads the vocabulary and the settings of a model folder.
 
         Args:
@@ -60,42 +53,21 @@ class Preprocessor(tf.Module):
                 case.
             max_seq_length: Length of the sequences; by default the longest
                 that the folder's model takes.
-            fast: As the class's.
 
         Raises:
             ValueError: If the vocabulary is missing or bad, or the settings
                 ask for a tokenizer that is not BERT's.
         """
         folder = str(folder).rstrip("/")
-        vocabulary = tokenizer_files.read_vocabulary(folder)
-        if vocabulary is None:
-            raise ValueError(
-                f"{folder}: must hold a {tokenizer_files.VOCABULARY_FILE} or "
-                f"{tokenizer_files.TOKENIZER_FILE}."
-            )
+        tokenizer = tokenizer_files.read(folder)
         settings = tokenizer_files.read_settings(folder)
-        do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
-        _check_settings(folder, settings, do_lower_case)
         longest = settings.get("model_max_length", _RELEASED_MAX_LENGTH)
         # Hugging Face writes 10^30 for a length that it does not know.
         longest = min(int(longest), _num_positions(f"{folder}/config.json"))
         try:
-            return cls(
-                vocabulary,
-                do_lower_case=do_lower_case,
-                max_seq_length=max_seq_length or longest,
-                fast=fast,
-            )
+            return cls(tokenizer, max_seq_length or longest)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
-
-    @property
-    def vocabulary(self):
-        return self.tokenizer.vocabulary
-
-    @property
-    def do_lower_case(self):
-        return self.tokenizer.do_lower_case
 
     def __call__(self, texts):
         segments = _to_segments(texts)
@@ -149,18 +121,3 @@ def _to_segments(texts):
             f"Received: {len(segments)}."
         )
     return [tf.convert_to_tensor(segment, tf.string) for segment in segments]
-
-
-def _check_settings(folder, settings, do_lower_case):
-    required = {
-        "do_basic_tokenize": (True,),
-        "strip_accents": (None, do_lower_case),
-        "tokenize_chinese_chars": (True,),
-    }
-    for name, values in required.items():
-        if settings.get(name, values[0]) not in values:
-            raise ValueError(
-                f"{folder}: the tokenizer's `{name}` must be "
-                f"{values[0]!r}, as in BERT's tokenizer. "
-                f"Received: {name}={files.shortened(settings[name])}."
-            )

@@ -28,7 +28,6 @@ from bert_tf.optimizers import schedule
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
-from bert_tf.text.vocabulary import check_case
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import health
@@ -177,7 +176,6 @@ def run(
     keras.utils.set_random_seed(options.random_seed)
 
     # Data.
-    check_case(start.vocabulary, start.do_lower_case)
     if options.attention is not None:
         is_decoder = options.attention == "left_to_right"
         config = dataclasses.replace(start.config, is_decoder=is_decoder)
@@ -229,8 +227,7 @@ def _find_records(options, start):
         return pretraining.pretraining_records(
             patterns,
             start.config,
-            start.vocabulary,
-            do_lower_case=start.do_lower_case,
+            start.tokenizer,
             max_seq_length=max_seq_length,
             max_predictions_per_seq=options.max_predictions_per_seq,
             seed=options.random_seed,
@@ -260,9 +257,10 @@ def _make_state(options, start, model, sources, strategy):
             options.num_warmup_steps,
             options.num_train_steps,
         )
+    vocabulary = start.tokenizer.vocabulary.to_text()
     description = {
         **start.config.to_dict(),
-        "vocab_sha256": manifest.text_sha256(start.vocabulary.to_text()),
+        "vocab_sha256": manifest.text_sha256(vocabulary),
     }
     if options.optimizer != "bert":
         # Its slots have the same names and shapes.
@@ -341,8 +339,7 @@ def _train(options, start, state, sources, strategy, evaluate):
         checkpoints.save(
             folder,
             state.model,
-            start.vocabulary,
-            start.do_lower_case,
+            start.tokenizer,
             start.config.max_position_embeddings,
         )
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.pretraining import draws
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.tokenizer import Tokenizer
 
 # Tokens of a block, about 13 MB of English. With its pairs of ten passes it
 # takes some 250 MB of memory.
@@ -118,7 +118,7 @@ def write_array(path: str, array: np.ndarray) -> None:
         stream.write(array.tobytes())
 
 
-def make_tokenize(tokenizer: WordpieceTokenizer) -> abc.Callable:
+def make_tokenize(tokenizer: Tokenizer) -> abc.Callable:
     """Returns a function of a list of sentences: (ids, their numbers)."""
 
     @tf.function(

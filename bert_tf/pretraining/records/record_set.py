@@ -15,7 +15,7 @@ from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources.text_files import TextFiles
 from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text import bad_lines
-from bert_tf.text.tokenizers.wordpiece import WordpieceTokenizer
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 _logger = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ def ranges_of(
 def make_manifest(
     source: TextFiles | TfdsText,
     inputs: list[dict],
-    tokenizer: WordpieceTokenizer,
+    tokenizer: Spec,
     settings: Settings,
 ) -> manifests.Manifest:
     """Returns the `Manifest` of records, as far as it is known before.
@@ -218,7 +218,7 @@ def make_manifest(
     Args:
         source: What is read.
         inputs: `text_files.describe` of each of its files.
-        tokenizer: The `WordpieceTokenizer`.
+        tokenizer: The spec of the tokenizer.
         settings: The `Settings`.
     """
     return manifests.Manifest(

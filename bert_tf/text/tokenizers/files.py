@@ -10,10 +10,15 @@ import math
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 VOCABULARY_FILE = "vocab.txt"
 SETTINGS_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
+
+# {tokenizer_class in tokenizer_config.json: the class of its spec}; WordPiece
+# has many names, or none.
+KINDS = {WordpieceSpec.tokenizer_class: WordpieceSpec}
 
 # {setting in tokenizer_config.json: its name in a tokenizer.json}
 _NORMALIZER_SETTINGS = {
@@ -98,6 +103,58 @@ def read_settings(folder):
         if its_name in normalizer
     }
     return _checked(path, found) | settings
+
+
+def make(settings, vocabulary, do_lower_case):
+    """Returns the spec of the tokenizer of a folder.
+
+    Args:
+        settings: What `read_settings` returned.
+        vocabulary: The `Vocabulary`.
+        do_lower_case: Whether texts are lower-cased.
+
+    Raises:
+        ValueError: If `do_lower_case` contradicts the vocabulary.
+    """
+    kind = KINDS.get(str(settings.get("tokenizer_class")), WordpieceSpec)
+    return kind(vocabulary, do_lower_case)
+
+
+def read(folder):
+    """Reads what makes the tokenizer of a folder.
+
+    Without settings (Google's releases) the contents of the vocabulary tell
+    the case.
+
+    Returns:
+        The spec of the tokenizer.
+
+    Raises:
+        ValueError: If the vocabulary is missing or bad, or the settings ask
+            for a tokenizer that is not BERT's; the message names the folder.
+    """
+    vocabulary = read_vocabulary(folder)
+    if vocabulary is None:
+        raise ValueError(
+            f"{folder}: must hold a {VOCABULARY_FILE} or {TOKENIZER_FILE}."
+        )
+    settings = read_settings(folder)
+    do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
+    for name, values in (
+        ("do_basic_tokenize", (True,)),
+        ("strip_accents", (None, do_lower_case)),
+        ("tokenize_chinese_chars", (True,)),
+    ):
+        if settings.get(name, values[0]) not in values:
+            raise ValueError(
+                f"{folder}: the tokenizer's `{name}` must be "
+                f"{values[0]!r}, as in BERT's tokenizer. "
+                f"Received: {name}={files.shortened(settings[name])}."
+            )
+    try:
+        return make(settings, vocabulary, do_lower_case)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from error
 
 
 def _checked(path, settings):

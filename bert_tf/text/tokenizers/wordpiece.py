@@ -12,8 +12,11 @@ The regular expressions are RE2's, whose categories (Unicode 15) agree with
 Unicode 14 on every code point that the latter assigns.
 """
 
+import dataclasses
+import functools
 import re
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -111,11 +114,9 @@ _VALID_AND_KNOWN = (
 )
 
 
-class WordpieceTokenizer(tf.Module):
-    """Strings to WordPiece ids, equal to google-research/bert's tokenizer.
-
-    Special tokens written in the text ("[SEP]") are text like any other, as
-    in the original. Bytes that are not UTF-8 are dropped.
+@dataclasses.dataclass(frozen=True)
+class WordpieceSpec:
+    """What a `WordpieceTokenizer` is made of: a `tokenizer.Spec`.
 
     Args:
         vocabulary: A `Vocabulary`.
@@ -128,35 +129,78 @@ class WordpieceTokenizer(tf.Module):
 
     Raises:
         ValueError: If `do_lower_case` contradicts the vocabulary (see
-            `vocabulary.check_case`), or none of its entries can be a piece of
-            a text and the tokenizer is to be `fast`.
+            `vocabulary.check_case`).
     """
 
-    def __init__(self, vocabulary, do_lower_case=True, fast=False):
+    vocabulary: vocabulary_lib.Vocabulary
+    do_lower_case: bool = True
+    fast: bool = False
+
+    tokenizer_class = "BertTokenizer"
+
+    def __post_init__(self):
+        vocabulary_lib.check_case(self.vocabulary, self.do_lower_case)
+
+    @property
+    def settings(self):
+        return {"fast": self.fast}
+
+    @property
+    def folder_settings(self):
+        return {"tokenize_chinese_chars": True}
+
+    def make(self):
+        return WordpieceTokenizer(self)
+
+    @functools.cached_property
+    def _starts_word(self):
+        continuation = vocabulary_lib.CONTINUATION
+        tokens = self.vocabulary.tokens
+        return np.array(
+            [not token.startswith(continuation) for token in tokens]
+        )
+
+    def starts_word(self, ids):
+        # Here an id alone tells it: none both starts words and continues them.
+        return tf.gather(self._starts_word, ids)
+
+    def spell(self, tokens):
+        apart = tf.strings.regex_replace(tokens, "^", " ")
+        joined = rf"^ {vocabulary_lib.CONTINUATION}(.)"
+        return tf.strings.regex_replace(apart, joined, r"\1")
+
+
+class WordpieceTokenizer(tf.Module):
+    """Strings to WordPiece ids, equal to google-research/bert's tokenizer.
+
+    Special tokens written in the text ("[SEP]") are text like any other, as
+    in the original. Bytes that are not UTF-8 are dropped.
+
+    Args:
+        spec: The `WordpieceSpec`.
+
+    Raises:
+        ValueError: If the tokenizer is to be `fast` and no entry of the
+            vocabulary can be a piece of a text.
+    """
+
+    def __init__(self, spec):
         super().__init__(name="wordpiece_tokenizer")
-        vocabulary_lib.check_case(vocabulary, do_lower_case)
-        self.vocabulary = vocabulary
-        self.do_lower_case = do_lower_case
-        self.fast = fast
+        self.spec = spec
+        self.vocabulary = spec.vocabulary
         # The builder of tensorflow_text 2.20.0 finds the unknown token only
         # where it is the last entry (tensorflow/text issue 1462), so it
         # always is, and `_vocabulary_ids` undoes the shift.
         tokens = [
             token
-            for token in vocabulary.tokens
+            for token in self.vocabulary.tokens
             if token != vocabulary_lib.UNK_TOKEN
         ]
         tokens.append(vocabulary_lib.UNK_TOKEN)
         # The operations run on the CPU alone: keep their model there.
         with tf.device("CPU:0"):
-            if fast:
-                self._bert_tokenizer = _make_fast(tokens, do_lower_case)
-                self._continues_word = tf.constant(
-                    [
-                        token.startswith(vocabulary_lib.CONTINUATION)
-                        for token in vocabulary.tokens
-                    ]
-                )
+            if spec.fast:
+                self._bert_tokenizer = _make_fast(tokens, spec.do_lower_case)
             else:
                 self._word_tokenizer = tf_text.FastWordpieceTokenizer(
                     tokens,
@@ -175,9 +219,9 @@ class WordpieceTokenizer(tf.Module):
             RaggedTensor int32 `[batch, (words), (pieces)]`; for a flat list
             of pieces, `.merge_dims(1, 2)`.
         """
-        if self.fast:
+        if self.spec.fast:
             return self._tokenize_fast(texts)
-        words = _without_long(split_words(texts, self.do_lower_case))
+        words = _without_long(self.split_words(texts))
         pieces = self._word_tokenizer.tokenize(words)
         return pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
 
@@ -194,12 +238,12 @@ class WordpieceTokenizer(tf.Module):
         Raises:
             ValueError: If the tokenizer is `fast`.
         """
-        if self.fast:
+        if self.spec.fast:
             raise ValueError(
                 "`fast` must be False of a tokenizer that tells offsets. "
                 "Received: fast=True."
             )
-        words = split_words(texts, self.do_lower_case)
+        words = self.split_words(texts)
         pieces, starts, limits = self._word_tokenizer.tokenize_with_offsets(
             _without_long(words)
         )
@@ -216,7 +260,7 @@ class WordpieceTokenizer(tf.Module):
             words,
             starts,
             limits,
-            lambda texts: _normalize(texts, self.do_lower_case),
+            lambda texts: _normalize(texts, self.spec.do_lower_case),
         )
         ids = pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
         return ids, offsets
@@ -236,23 +280,19 @@ class WordpieceTokenizer(tf.Module):
         """
         if ids.shape.rank == 3:
             ids = ids.merge_dims(1, 2)
-        continuation = vocabulary_lib.CONTINUATION
-        spelled = tf.constant(
-            [
-                token[len(continuation) :]
-                if token.startswith(continuation)
-                else f" {token}"
-                for token in self.vocabulary.tokens
-            ]
-        )
+        spelled = self.spec.spell(tf.constant(self.vocabulary.tokens))
         pieces = ids.with_flat_values(tf.gather(spelled, ids.flat_values))
         texts = tf.strings.reduce_join(pieces, axis=-1)
         return tf.strings.regex_replace(texts, "^ ", "")
 
+    def split_words(self, texts):
+        """Returns the words of every text: string `[batch, (words)]`."""
+        return split_words(texts, self.spec.do_lower_case)
+
     def _tokenize_fast(self, texts):
         pieces = self._bert_tokenizer.tokenize(texts)
         ids = self._vocabulary_ids(pieces.flat_values)
-        starts_word = ~tf.gather(self._continues_word, ids)
+        starts_word = self.spec.starts_word(ids)
         words = tf.RaggedTensor.from_row_starts(
             ids, tf.where(starts_word)[:, 0], validate=False
         )

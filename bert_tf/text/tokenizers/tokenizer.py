@@ -1,0 +1,91 @@
+"""What the library asks of a tokenizer, whatever its kind."""
+
+from typing import Any
+from typing import Protocol
+
+import tensorflow as tf
+
+from bert_tf.text.offsets import Offsets
+from bert_tf.text.vocabulary import Vocabulary
+
+
+class Spec(Protocol):
+    """What a tokenizer is made of; frozen, and can be pickled.
+
+    Attributes:
+        vocabulary: The `Vocabulary`: entries in the order of their ids.
+        do_lower_case: Whether texts are lower-cased.
+        settings: {name: JSON-able value} of what else the ids of a text are
+            a function of.
+        tokenizer_class: What transformers calls the kind, in
+            tokenizer_config.json.
+        folder_settings: {name: JSON-able value} of what else stands there
+            for the kind.
+    """
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    @property
+    def do_lower_case(self) -> bool: ...
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+
+    @property
+    def tokenizer_class(self) -> str: ...
+
+    @property
+    def folder_settings(self) -> dict[str, Any]: ...
+
+    def make(self) -> "Tokenizer":
+        """Returns the tokenizer."""
+
+    def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns bool `[B, L]`: whether a word starts there.
+
+        The caller knows that one does after a special token.
+
+        Args:
+            ids: int32 `[B, L]`, of whole sequences: what stands before an id
+                may tell what it is.
+        """
+
+    def spell(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Returns what entries of the vocabulary add to a text.
+
+        Args:
+            tokens: string, of any shape.
+
+        Returns:
+            string, of the same shape: with a space before what begins a word.
+        """
+
+
+class Tokenizer(Protocol):
+    """Strings to ids, as TensorFlow operations: a `tf.Module`.
+
+    Attributes:
+        spec: The `Spec`.
+    """
+
+    @property
+    def spec(self) -> Spec: ...
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of the pieces of the words of every text.
+
+        Args:
+            texts: string `[B]`, UTF-8.
+
+        Returns:
+            RaggedTensor int32 `[B, (words), (pieces)]`.
+        """
+
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, Offsets]:
+        """Returns what `tokenize` does, and where the pieces come from."""
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of every text: string `[B, (words)]`."""
