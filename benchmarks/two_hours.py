@@ -7,7 +7,8 @@ From text, a sentence a line and a blank line between documents, to scores on
 the development sets of GLUE: learns a vocabulary, makes records, pre-trains,
 draws the losses into curve.png, and tunes to each task from the pre-trained
 weights and, with the same flags, from new ones. Every hundredth document is
-held out, for the curve. pretraining.md tells how the recipe was chosen.
+held out, for the curve. results/2026-11-22-pretraining.md tells how the recipe
+was chosen.
 
 Every command is printed. Run again after a stop, it goes on.
 """
