@@ -21,9 +21,9 @@ import tensorflow as tf
 from absl import flags
 
 from bert_tf import program
-from bert_tf.tasks import entity_scores
 from bert_tf.tasks import starting_point
-from bert_tf.tasks import tagging_files
+from bert_tf.tasks.tagging import entity_scores
+from bert_tf.tasks.tagging import files as tagging_files
 
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "Column files of words and tags: train, dev and test."

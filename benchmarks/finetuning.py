@@ -25,12 +25,12 @@ from absl import app
 from absl import flags
 
 from bert_tf import files
-from bert_tf.tasks import entity_scores
-from bert_tf.tasks import glue_files
 from bert_tf.tasks import metrics
-from bert_tf.tasks import squad_files
-from bert_tf.tasks import squad_scores
-from bert_tf.tasks import tagging_files
+from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.question_answering import files as squad_files
+from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.tagging import entity_scores
+from bert_tf.tasks.tagging import files as tagging_files
 
 _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "A model folder.", required=True

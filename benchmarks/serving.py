@@ -28,9 +28,9 @@ from absl import flags
 from bert_tf import checkpoints
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import exporter
-from bert_tf.serving import source
+from bert_tf.serving.kinds import source
 from bert_tf.tasks import starting_point
-from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.classification.task import GlueTask
 
 _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "A model folder.", required=True

@@ -13,13 +13,13 @@ import sys
 from absl import flags
 from absl import logging
 
-from bert_tf.tasks import run_report
 from bert_tf.tasks import starting_point
-from bert_tf.tasks import tuning
-from bert_tf.tasks.fine_tuning_config import FineTuningConfig
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import preemption
+from bert_tf.tuning import report as run_report
+from bert_tf.tuning import run as tuning
+from bert_tf.tuning.config import FineTuningConfig
 
 _FLAGS = (
     flags.DEFINE_string(

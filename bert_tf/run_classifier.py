@@ -39,16 +39,16 @@ from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.input import prepared_sets
-from bert_tf.tasks import class_weights
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import glue
-from bert_tf.tasks import glue_files
-from bert_tf.tasks import glue_report
-from bert_tf.tasks import tfds_examples
 from bert_tf.tasks import tsv
-from bert_tf.tasks import tuning
+from bert_tf.tasks.classification import class_weights
+from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.classification import report as glue_report
+from bert_tf.tasks.classification import task as glue
+from bert_tf.tasks.classification import tfds_examples
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.training import strategy as strategies
+from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import run as tuning
 
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",

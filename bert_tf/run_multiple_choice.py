@@ -7,7 +7,7 @@
         --do_train --do_eval --do_predict
 
 reads SWAG's .csv, CODAH's .tsv, or .jsonl of objects with `context`, `choices`
-and `label` (see `tasks.multiple_choice_files`), and writes into --output_dir
+and `label` (see `tasks.multiple_choice.files`), and writes into --output_dir
 the tuned model as a model folder (config.json, model.safetensors, vocab.txt,
 tokenizer_config.json, task.json), the state of the training in train/, loss
 and accuracy of --eval_file in eval_results.txt, a report of them in report.md,
@@ -29,14 +29,14 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import multiple_choice_files
-from bert_tf.tasks import multiple_choice_report
 from bert_tf.tasks import starting_point
-from bert_tf.tasks import tuning
-from bert_tf.tasks.multiple_choice import MultipleChoiceTask
-from bert_tf.tasks.multiple_choice_source import ChoiceSource
+from bert_tf.tasks.multiple_choice import files as multiple_choice_files
+from bert_tf.tasks.multiple_choice import report as multiple_choice_report
+from bert_tf.tasks.multiple_choice.source import ChoiceSource
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.training import strategy as strategies
+from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import run as tuning
 
 _TRAIN_FILE = flags.DEFINE_string(
     "train_file", None, "File to train on: .csv, .tsv or .jsonl."

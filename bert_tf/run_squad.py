@@ -29,18 +29,18 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import squad
-from bert_tf.tasks import squad_answers
-from bert_tf.tasks import squad_files
-from bert_tf.tasks import squad_report
-from bert_tf.tasks import squad_scores
 from bert_tf.tasks import starting_point
-from bert_tf.tasks import tuning
-from bert_tf.tasks.squad_windows import WindowMaker
-from bert_tf.tasks.squad_windows import WindowSource
+from bert_tf.tasks.question_answering import answers as squad_answers
+from bert_tf.tasks.question_answering import files as squad_files
+from bert_tf.tasks.question_answering import report as squad_report
+from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.question_answering import task as squad
+from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
+from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import run as tuning
 
 fine_tuning_flags.set_defaults(max_seq_length=384)
 _TRAIN_FILE = flags.DEFINE_string(

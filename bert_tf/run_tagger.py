@@ -5,7 +5,7 @@
         --output_dir=ner_output --do_train --do_eval --do_predict
 
 reads train, dev and test files of one word a line with its columns (see
-`tasks.tagging_files`) and writes into --output_dir the tuned model as a model
+`tasks.tagging.files`) and writes into --output_dir the tuned model as a model
 folder (config.json, model.safetensors, vocab.txt, tokenizer_config.json,
 task.json), the state of the training in train/, precision, recall and F1 of
 the development set's entities, as conlleval counts them, in eval_results.txt, a
@@ -30,18 +30,18 @@ from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.input import prepared_sets
-from bert_tf.tasks import entity_tags
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import tagging
-from bert_tf.tasks import tagging_files
-from bert_tf.tasks import tagging_report
-from bert_tf.tasks import tagging_tfds
-from bert_tf.tasks import tagging_windows
-from bert_tf.tasks import tuning
-from bert_tf.tasks.tagging import TaggingTask
-from bert_tf.tasks.tagging_windows import TaggingSource
-from bert_tf.tasks.tagging_windows import WindowMaker
+from bert_tf.tasks.tagging import entity_tags
+from bert_tf.tasks.tagging import files as tagging_files
+from bert_tf.tasks.tagging import report as tagging_report
+from bert_tf.tasks.tagging import task as tagging
+from bert_tf.tasks.tagging import tfds as tagging_tfds
+from bert_tf.tasks.tagging import windows as tagging_windows
+from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.tasks.tagging.windows import TaggingSource
+from bert_tf.tasks.tagging.windows import WindowMaker
 from bert_tf.training import strategy as strategies
+from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import run as tuning
 
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",

@@ -14,10 +14,9 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupLinearDecay
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import glue
 from bert_tf.tasks import starting_point
-from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.classification import task as glue
+from bert_tf.tasks.classification.task import GlueTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.preprocessor import Preprocessor
@@ -30,6 +29,7 @@ from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
+from bert_tf.tuning import fit as fine_tuning
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS, "##s"))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.tasks import glue_files
-from bert_tf.tasks import glue_report
 from bert_tf.tasks import tsv
-from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.classification import report as glue_report
+from bert_tf.tasks.classification.task import GlueTask
 
 PAIR = GlueTask(
     name="pair",

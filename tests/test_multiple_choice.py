@@ -11,17 +11,17 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import multiple_choice_files
-from bert_tf.tasks.multiple_choice import MultipleChoiceTask
-from bert_tf.tasks.multiple_choice_files import ChoiceExamples
-from bert_tf.tasks.multiple_choice_source import ChoiceSource
+from bert_tf.tasks.multiple_choice import files as multiple_choice_files
+from bert_tf.tasks.multiple_choice.files import ChoiceExamples
+from bert_tf.tasks.multiple_choice.source import ChoiceSource
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.tuning import fit as fine_tuning
 
 TASK = MultipleChoiceTask(num_choices=3)
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh")

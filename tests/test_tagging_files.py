@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from absl import logging
 
-from bert_tf.tasks import tagging_files
+from bert_tf.tasks.tagging import files as tagging_files
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf.input import prepared_sets
-from bert_tf.tasks import tagging_files
-from bert_tf.tasks import tagging_tfds
+from bert_tf.tasks.tagging import files as tagging_files
+from bert_tf.tasks.tagging import tfds as tagging_tfds
 
 NAMES = ["O", "B-x", "I-x"]
 ROWS = {

@@ -14,12 +14,11 @@ from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import tagging_windows
-from bert_tf.tasks.tagging import TaggingTask
-from bert_tf.tasks.tagging_files import TaggingExamples
-from bert_tf.tasks.tagging_windows import TaggingSource
-from bert_tf.tasks.tagging_windows import WindowMaker
+from bert_tf.tasks.tagging import windows as tagging_windows
+from bert_tf.tasks.tagging.files import TaggingExamples
+from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.tasks.tagging.windows import TaggingSource
+from bert_tf.tasks.tagging.windows import WindowMaker
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
@@ -27,6 +26,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
+from bert_tf.tuning import fit as fine_tuning
 
 TOKENS = (*SPECIAL_TOKENS, *"abc.,'", "##a", "##b", "ab", "e", "x")
 VOCABULARY = Vocabulary(tokens=TOKENS)

@@ -25,15 +25,15 @@ from bert_tf.pretraining.settings import Settings
 from bert_tf.serving import exporter
 from bert_tf.tasks import fill_mask
 from bert_tf.tasks import starting_point
-from bert_tf.tasks import tuning
-from bert_tf.tasks.fine_tuning_config import FineTuningConfig
-from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.classification.task import GlueTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text import dynamic_masking
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.tuning import run as tuning
+from bert_tf.tuning.config import FineTuningConfig
 
 FIRST, HYPHEN = "^", "-"
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue")

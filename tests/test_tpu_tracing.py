@@ -22,16 +22,16 @@ from bert_tf import features
 from bert_tf.input import array_source
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks.glue import GlueTask
-from bert_tf.tasks.multiple_choice import MultipleChoiceTask
-from bert_tf.tasks.squad import OUTPUTS
-from bert_tf.tasks.squad import SquadTask
-from bert_tf.tasks.tagging import TaggingTask
+from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import OUTPUTS
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
+from bert_tf.tuning import fit as fine_tuning
 
 pytestmark = pytest.mark.skipif(
     not tf.__version__.startswith(("2.20.", "2.21.")),

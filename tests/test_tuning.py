@@ -15,14 +15,9 @@ from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.tasks import class_weights
-from bert_tf.tasks import encoder_layers
-from bert_tf.tasks import fine_tuning
 from bert_tf.tasks import starting_point
-from bert_tf.tasks import tuning
-from bert_tf.tasks.epoch_record import EpochRecord
-from bert_tf.tasks.fine_tuning_config import FineTuningConfig
-from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.classification import class_weights
+from bert_tf.tasks.classification.task import GlueTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -30,6 +25,11 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
 from bert_tf.training import preemption
+from bert_tf.tuning import encoder_layers
+from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import run as tuning
+from bert_tf.tuning.config import FineTuningConfig
+from bert_tf.tuning.record import EpochRecord
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS))

@@ -22,13 +22,13 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.tasks import squad
-from bert_tf.tasks import tagging
-from bert_tf.tasks import tuning
-from bert_tf.tasks.fine_tuning_config import FineTuningConfig
-from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.question_answering import task as squad
+from bert_tf.tasks.tagging import task as tagging
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.tuning import run as tuning
+from bert_tf.tuning.config import FineTuningConfig
 
 pytestmark = pytest.mark.peers
 
