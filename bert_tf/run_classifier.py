@@ -146,9 +146,7 @@ def main(argv):
             if split not in sources:
                 continue
             logits[split] = predictor(sources[split], config.eval_batch_size)
-            new = fine_tuning.evaluate(
-                task, logits[split], examples[split].labels
-            )
+            new = task.results(logits[split], examples[split].labels)
             if split == glue_files.DEV_MISMATCHED:
                 new = {
                     name.replace("eval", "eval_mismatched", 1): new[name]

@@ -86,7 +86,7 @@ def main(argv):
         nonlocal logits
         source = sources[_EVAL_FILE.name]
         logits = predictor(source, config.eval_batch_size)
-        return fine_tuning.evaluate(task, logits, source.examples.labels)
+        return task.results(logits, source.examples.labels)
 
     results = fine_tuning_flags.tune_or_evaluate(
         model,

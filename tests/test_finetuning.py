@@ -16,7 +16,7 @@ from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupLinearDecay
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.classification import task as glue
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.preprocessor import Preprocessor
@@ -44,7 +44,7 @@ CONFIG = BertConfig(
 NO_DROPOUT = dataclasses.replace(
     CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
 )
-COLOUR = GlueTask(
+COLOUR = ClassificationTask(
     name="colour",
     text_features=("first", "second"),
     labels=("no", "yes", "perhaps"),
@@ -53,7 +53,7 @@ COLOUR = GlueTask(
 WEIGHTED = dataclasses.replace(
     COLOUR, name="weighted", class_weights=(0.5, 3.0, 1.0)
 )
-WARMTH = GlueTask(
+WARMTH = ClassificationTask(
     name="warmth", text_features=("text",), metrics=("pearson", "spearman")
 )
 
@@ -337,16 +337,14 @@ def test_predictor_leaves_out_what_fills_the_batch():
 
 def test_results_of_an_evaluation():
     logits = np.log(np.float32([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1]]))
-    results = fine_tuning.evaluate(COLOUR, logits, np.int32([0, 1]))
+    results = COLOUR.results(logits, np.int32([0, 1]))
     assert results == pytest.approx(
         {
             "eval_loss": -(np.log(0.7) + np.log(0.3)) / 2,
             "eval_accuracy": 0.5,
         }
     )
-    results = fine_tuning.evaluate(
-        WARMTH, np.float32([[1], [2], [4]]), np.float32([1, 2, 3])
-    )
+    results = WARMTH.results(np.float32([[1], [2], [4]]), np.float32([1, 2, 3]))
     assert results["eval_loss"] == pytest.approx(1 / 3)
     assert sorted(results) == ["eval_loss", "eval_pearson", "eval_spearman"]
 

@@ -177,7 +177,7 @@ def test_losses_scores_and_answers(tmp_path):
         TASK.example_losses(logits, labels), losses, rtol=1e-5
     )
     assert float(TASK.loss()(labels, logits)) == pytest.approx(losses.mean())
-    assert fine_tuning.evaluate(TASK, logits, labels) == pytest.approx(
+    assert TASK.results(logits, labels) == pytest.approx(
         {"eval_loss": losses.mean(), "eval_accuracy": 0.5}
     )
     objective = TASK.objective()

@@ -25,7 +25,7 @@ from bert_tf.pretraining.settings import Settings
 from bert_tf.serving import exporter
 from bert_tf.tasks import fill_mask
 from bert_tf.tasks import starting_point
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text import dynamic_masking
@@ -229,7 +229,7 @@ def test_a_tuned_model_is_served(tmp_path, monkeypatch):
     checkpoints.save(tmp_path / "encoder", BertEncoder(CONFIG), SPEC, 13)
     start = starting_point.find(tmp_path / "encoder")
     assert start.tokenizer == SPEC
-    task = GlueTask(
+    task = ClassificationTask(
         name="colour",
         text_features=("text",),
         labels=("no", "yes"),

@@ -22,7 +22,7 @@ from bert_tf import features
 from bert_tf.input import array_source
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.tasks.question_answering.task import SquadTask
@@ -105,7 +105,7 @@ def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):
 
 
 def glue(labels):
-    return GlueTask(
+    return ClassificationTask(
         name="made",
         text_features=("sentence",),
         labels=labels,

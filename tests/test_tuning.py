@@ -17,7 +17,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.classification import class_weights
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -41,7 +41,7 @@ CONFIG = BertConfig(
     intermediate_size=7,
     max_position_embeddings=9,
 )
-TASK = GlueTask(
+TASK = ClassificationTask(
     name="colour",
     text_features=("text",),
     labels=("no", "yes", "perhaps"),
@@ -321,8 +321,6 @@ def test_weighted_classes_in_fit_and_loop(checkpoint, tmp_path):
     expected = (0.5 * picked[0] + 2 * picked[1] + 2 * picked[2]) / 4
     loss = weighted.loss()
     assert float(loss(labels, logits)) == pytest.approx(expected, rel=1e-5)
-    again = type(loss).from_config(loss.get_config())
-    assert float(again(labels, logits)) == pytest.approx(expected, rel=1e-5)
     batch = {"labels": tf.constant(labels)}
     objective = weighted.objective()
     total = objective.losses(tf.constant(logits), batch)["loss"]

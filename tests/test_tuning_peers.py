@@ -22,7 +22,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -43,7 +43,7 @@ CONFIG = families.parse_config(
 # `make_model` has some before the head, whatever the configuration says.
 TASKS = {
     "BertForSequenceClassification": (
-        GlueTask(
+        ClassificationTask(
             name="kind",
             text_features=("text",),
             labels=("a", "b", "c"),

@@ -309,7 +309,7 @@ def stored_task(folder, task_class):
 
     Args:
         folder: A model folder.
-        task_class: The class of tasks that it must be of, e.g. `GlueTask`.
+        task_class: The class of tasks that it must be of.
 
     Returns:
         A `task_class`; None where there is no task.json, as in folders that

@@ -60,7 +60,7 @@ def fit(state, task, source, config, strategy):
     Args:
         state: A `TrainingState`, restored or new, made in the strategy's
             scope.
-        task: A `GlueTask`.
+        task: A `ClassificationTask`.
         source: A `TextSource` of labelled examples.
         config: A `training.loop.TrainingConfig`.
         strategy: A `tf.distribute.Strategy` of one device or mirrored ones.
@@ -149,29 +149,6 @@ class Predictor:
         return np.concatenate(outputs)[: source.num_examples]
 
 
-def evaluate(task, logits, labels):
-    """Returns the results of a whole evaluation set.
-
-    Args:
-        task: A `GlueTask`.
-        logits: float32 `[N, num_outputs]`, an array.
-        labels: int32 `[N]` class ids, or float32 `[N]` scores.
-
-    Returns:
-        {name: float}: `eval_loss`, the mean over the examples, and the task's
-        official scores as `eval_f1` and so on; of a classification
-        `eval_accuracy` in any case, as google-research/bert has it.
-    """
-    losses = keras.ops.convert_to_numpy(task.example_losses(logits, labels))
-    results = {"eval_loss": float(np.mean(losses, dtype=np.float64))}
-    if task.labels:
-        hits = np.argmax(logits, axis=-1) == labels
-        results["eval_accuracy"] = float(np.mean(hits))
-    for name, score in task.scores(logits, labels).items():
-        results[f"eval_{name}"] = score
-    return results
-
-
 def write_predictions(path, task, logits):
     """Writes a line for every example, whole or not at all.
 
@@ -180,7 +157,7 @@ def write_predictions(path, task, logits):
 
     Args:
         path: The file.
-        task: A `GlueTask`.
+        task: A `ClassificationTask`.
         logits: float32 `[N, num_outputs]`.
     """
     answers = task.decode(tf.constant(logits))

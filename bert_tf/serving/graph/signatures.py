@@ -52,7 +52,7 @@ def task_signatures(module, task):
 
     Args:
         module: A `ServingModule` whose model answers with logits.
-        task: The task, e.g. a `GlueTask`.
+        task: The task, e.g. a `ClassificationTask`.
     """
 
     def decode(logits):

@@ -10,14 +10,14 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 
 
 class Classification(Servable):
     """Label names and probabilities, or scores.
 
     Args:
-        task: The `GlueTask` that the model was tuned to.
+        task: The `ClassificationTask` that the model was tuned to.
     """
 
     KIND = "task"
@@ -82,7 +82,7 @@ class Classification(Servable):
 
 
 def task_of_classifier(checkpoint, text_features):
-    """Returns a `GlueTask` for a classifier that no program of ours tuned.
+    """Returns the task of a classifier that no program of ours tuned.
 
     Args:
         checkpoint: What `reader.open_checkpoint` returned.
@@ -103,7 +103,7 @@ def task_of_classifier(checkpoint, text_features):
         f"LABEL_{label}" for label in range(num_labels)
     ]
     try:
-        task = GlueTask(
+        task = ClassificationTask(
             name="classifier",
             text_features=("text",),
             labels=labels if num_labels > 1 else (),

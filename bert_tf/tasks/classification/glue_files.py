@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.tasks import tsv
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.tsv import TsvFile
 
 TRAIN = "train"
@@ -26,14 +26,14 @@ class TaskFiles:
     """A task and its files.
 
     Args:
-        task: The `GlueTask`.
+        task: The `ClassificationTask`.
         splits: {split: `TsvFile`}; `TRAIN`, `DEV` and `TEST`, of MNLI also
             `DEV_MISMATCHED` and `TEST_MISMATCHED`, of the diagnostic set
             nothing but `AX`.
         submissions: {test split: name of its file for GLUE's leaderboard}.
     """
 
-    task: GlueTask
+    task: ClassificationTask
     splits: dict[str, TsvFile]
     submissions: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -103,7 +103,7 @@ def write_submission(path, task, logits):
 
     Args:
         path: The file, written whole or not at all.
-        task: A `GlueTask`.
+        task: A `ClassificationTask`.
         logits: float32 `[N, num_outputs]`.
     """
     if task.labels:
@@ -139,7 +139,7 @@ def tsv_task(text_columns, label_column, labels=(), regression=False):
             f"regression={regression}."
         )
     return TaskFiles(
-        task=GlueTask(
+        task=ClassificationTask(
             name="tsv",
             text_features=tuple(text_columns),
             labels=tuple(labels),
@@ -219,7 +219,7 @@ _ENTAILMENT = ("entailment", "not_entailment")
 # GLUE's files number has names in TensorFlow's and Hugging Face's data sets.
 GLUE_TASKS = {
     "cola": _glue(
-        GlueTask(
+        ClassificationTask(
             name="cola",
             text_features=("sentence",),
             labels=("0", "1"),
@@ -233,7 +233,7 @@ GLUE_TASKS = {
         submission="CoLA.tsv",
     ),
     "sst-2": _glue(
-        GlueTask(
+        ClassificationTask(
             name="sst-2",
             text_features=("sentence",),
             labels=("0", "1"),
@@ -246,7 +246,7 @@ GLUE_TASKS = {
         submission="SST-2.tsv",
     ),
     "mrpc": _glue(
-        GlueTask(
+        ClassificationTask(
             name="mrpc",
             text_features=_SENTENCES,
             labels=("0", "1"),
@@ -258,7 +258,7 @@ GLUE_TASKS = {
         submission="MRPC.tsv",
     ),
     "sts-b": _glue(
-        GlueTask(
+        ClassificationTask(
             name="sts-b",
             text_features=_SENTENCES,
             metrics=("pearson", "spearman"),
@@ -269,7 +269,7 @@ GLUE_TASKS = {
     ),
     # Some rows of GLUE's own QQP files are broken; everybody leaves them out.
     "qqp": _glue(
-        GlueTask(
+        ClassificationTask(
             name="qqp",
             text_features=("question1", "question2"),
             labels=("0", "1"),
@@ -284,7 +284,7 @@ GLUE_TASKS = {
     ),
     "mnli": _with_mismatched(
         _glue(
-            GlueTask(
+            ClassificationTask(
                 name="mnli",
                 text_features=("premise", "hypothesis"),
                 labels=("contradiction", "entailment", "neutral"),
@@ -298,7 +298,7 @@ GLUE_TASKS = {
         )
     ),
     "qnli": _glue(
-        GlueTask(
+        ClassificationTask(
             name="qnli",
             text_features=("question", "sentence"),
             labels=_ENTAILMENT,
@@ -309,7 +309,7 @@ GLUE_TASKS = {
         submission="QNLI.tsv",
     ),
     "rte": _glue(
-        GlueTask(
+        ClassificationTask(
             name="rte",
             text_features=_SENTENCES,
             labels=_ENTAILMENT,
@@ -320,7 +320,7 @@ GLUE_TASKS = {
         submission="RTE.tsv",
     ),
     "wnli": _glue(
-        GlueTask(
+        ClassificationTask(
             name="wnli",
             text_features=_SENTENCES,
             labels=("0", "1"),

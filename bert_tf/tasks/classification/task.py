@@ -1,28 +1,25 @@
-"""GLUE's family of tasks: a class or a number for one or two strings.
+"""The family of classifications: a class or a number for one or two strings.
 
 GLUE is Wang et al. 2018 (arXiv 1804.07461); `glue_files` has its nine tasks
 with their files' columns, and makes a task from any TSV with named columns.
-Programs, `keras.Model.fit`, the training loop and the exporter all work from
-one `GlueTask`; a fine-tuned model's folder holds it as task.json.
 """
 
 import dataclasses
 
-import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
-from bert_tf.models.objectives import Objective
 from bert_tf.tasks import metrics
 from bert_tf.tasks import starting_point
-from bert_tf.tasks.classification.class_weights import WeightedCrossEntropy
+from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import Task
 
+# As in the files that there are.
 FAMILY = "glue"
 CLASSIFICATION = "classification"
 REGRESSION = "regression"
@@ -39,7 +36,7 @@ _SCORE_METRICS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GlueTask:
+class ClassificationTask(Task):
     """What a model is tuned to answer about one or two strings.
 
     Args:
@@ -56,17 +53,25 @@ class GlueTask:
             class id, if anything else. It is not in task.json either, and
             does not tell two tasks apart.
 
+    Attributes:
+        kind: `CLASSIFICATION` or `REGRESSION`.
+
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
 
+    family = FAMILY
+
     name: str
+    kind: str = dataclasses.field(init=False)
     text_features: tuple[str, ...]
     labels: tuple[str, ...] = ()
     metrics: tuple[str, ...]
-    class_weights: tuple[float, ...] = ()
+    class_weights: tuple[float, ...] = dataclasses.field(
+        default=(), metadata=NOT_STORED
+    )
     label_synonyms: tuple[str, ...] = dataclasses.field(
-        default=(), compare=False
+        default=(), compare=False, metadata=NOT_STORED
     )
 
     def __post_init__(self):
@@ -102,6 +107,8 @@ class GlueTask:
                 "regression. "
                 f"Received: labels={files.shortened(list(self.labels))}."
             )
+        kind = CLASSIFICATION if self.labels else REGRESSION
+        object.__setattr__(self, "kind", kind)
         known = _LABEL_METRICS if self.labels else _SCORE_METRICS
         if not self.metrics or set(self.metrics) - set(known):
             raise ValueError(
@@ -116,58 +123,25 @@ class GlueTask:
             )
 
     @property
-    def family(self):
-        return FAMILY
-
-    @property
     def main_metric(self):
-        """The result of an evaluation that tells the better model."""
         return f"eval_{self.metrics[0]}"
 
     @property
-    def kind(self):
-        """`CLASSIFICATION` or `REGRESSION`."""
-        return CLASSIFICATION if self.labels else REGRESSION
+    def accuracy(self):
+        return "accuracy" if self.labels else None
+
+    @property
+    def title(self):
+        return self.name
 
     @property
     def num_outputs(self):
         """`num_labels` of the `BertClassifier`: 1 for a regression."""
         return len(self.labels) or 1
 
-    def to_dict(self):
-        """Returns what task.json holds, e.g.
-
-            {"family": "glue", "name": "mrpc", "kind": "classification",
-             "text_features": ["sentence1", "sentence2"],
-             "labels": ["0", "1"], "metrics": ["accuracy", "f1"]}
-
-        A regression has `"kind": "regression"` and `"labels": []`.
-        """
-        return {
-            "family": FAMILY,
-            "name": self.name,
-            "kind": self.kind,
-            "text_features": list(self.text_features),
-            "labels": list(self.labels),
-            "metrics": list(self.metrics),
-        }
-
     @classmethod
     def from_dict(cls, values):
-        """Reads what `to_dict` returns.
-
-        Raises:
-            ValueError: If it is of another family, a key is missing or
-                unknown, or a value is out of its range.
-        """
-        keys = ("name", "kind", "text_features", "labels", "metrics")
-        starting_point.check_task(values, FAMILY, keys)
-        task = cls(
-            name=values["name"],
-            text_features=values["text_features"],
-            labels=values["labels"],
-            metrics=values["metrics"],
-        )
+        task = super().from_dict(values)
         if values["kind"] != task.kind:
             raise ValueError(
                 f"`kind` must be {task.kind!r} with "
@@ -181,54 +155,19 @@ class GlueTask:
         return BertClassifier(config, self.num_outputs, dtype=dtype)
 
     def takes_head_of(self, values):
-        """Returns whether a head tuned to that task is one for this."""
         return values == self.to_dict()
 
-    def loss(self):
-        """Returns the Keras loss of the logits: mean over the batch."""
+    def losses(self, logits, labels):
+        losses_B = self.example_losses(logits, labels)
         if self.class_weights:
-            return WeightedCrossEntropy(self.class_weights)
-        if self.labels:
-            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        return keras.losses.MeanSquaredError()
-
-    @property
-    def fit_metrics(self):
-        """What `keras.Model.fit` logs beside the loss, or None."""
-        return ["accuracy"] if self.labels else None
-
-    def objective(self):
-        """Returns the same loss for `training.loop`, and the accuracy.
-
-        The weights are the number of examples, whatever their classes weigh.
-        A batch has the model inputs, `labels` int32 or float32 `[B]` and
-        optionally `example_weights` float32 `[B]`, 0 for examples that only
-        fill the batch.
-        """
-
-        def losses(outputs, batch):
-            labels_B = batch[features.LABELS]
-            losses_B = self.example_losses(outputs, labels_B)
-            if self.class_weights:
-                weights_K = ops.convert_to_tensor(self.class_weights, "float32")
-                losses_B = losses_B * ops.take(weights_K, labels_B)
-            return losses_B
-
-        return Objective.of_elements(
-            objectives.example_weights,
-            losses,
-            "accuracy" if self.labels else None,
-        )
+            weights_K = ops.convert_to_tensor(self.class_weights, "float32")
+            losses_B *= ops.take(weights_K, ops.cast(labels, "int32"))
+        return losses_B
 
     def example_losses(self, logits, labels):
         """Returns every example's loss, whatever its class weighs.
 
-        Args:
-            logits: float32 `[B, num_outputs]`, a tensor or an array.
-            labels: int32 `[B]` class ids, or float32 `[B]` scores.
-
-        Returns:
-            float32 `[B]`: cross-entropy in nats, or squared error.
+        That is its cross-entropy in nats, or the squared error of a score.
         """
         if not self.labels:
             return ops.square(logits[:, 0] - labels)
@@ -286,7 +225,7 @@ def tuned_task(folder, task=None):
         ValueError: If the folder tells no task, or another one, or its
             config.json names other classes.
     """
-    found = starting_point.stored_task(folder, GlueTask)
+    found = starting_point.stored_task(folder, ClassificationTask)
     if found is None:
         if task is None:
             raise ValueError(

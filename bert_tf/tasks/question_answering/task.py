@@ -2,24 +2,18 @@
 
 SQuAD 1.1 is Rajpurkar et al. 2016 (arXiv 1606.05250); 2.0 adds questions that
 the text does not answer (Rajpurkar et al. 2018, arXiv 1806.03822). The method
-is Devlin et al. 2018, sections 4.2 and 4.3. Programs, `keras.Model.fit` and the
-training loop work from one `SquadTask`; a fine-tuned model's folder holds it
-as task.json.
+is Devlin et al. 2018, sections 4.2 and 4.3.
 """
 
 import dataclasses
 import math
 
-import keras
 import tensorflow as tf
-from keras import ops
 
-from bert_tf import features
 from bert_tf import files
 from bert_tf.models import objectives
-from bert_tf.models.objectives import Objective
 from bert_tf.models.span_predictor import BertSpanPredictor
-from bert_tf.tasks import starting_point
+from bert_tf.tasks.task import Task
 
 FAMILY = "squad"
 START_LOGITS = "start_logits"
@@ -38,7 +32,7 @@ _SIZES = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SquadTask:
+class SquadTask(Task):
     """How texts are cut to windows and answers chosen from their logits.
 
     Args:
@@ -55,6 +49,11 @@ class SquadTask:
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
+
+    family = FAMILY
+    main_metric = "f1"
+    outputs = OUTPUTS
+    accuracy = None
 
     version_2_with_negative: bool = False
     doc_stride: int = 128
@@ -91,72 +90,13 @@ class SquadTask:
                 f"{files.shortened(threshold)}."
             )
 
-    @property
-    def family(self):
-        return FAMILY
-
-    @property
-    def main_metric(self):
-        """The result of an evaluation that tells the better model."""
-        return "f1"
-
-    @property
-    def labels(self):
-        """No names of classes: the labels are places."""
-        return ()
-
-    def to_dict(self):
-        """Returns what task.json holds: the family and the fields."""
-        return {"family": FAMILY, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values):
-        """Reads what `to_dict` returns.
-
-        Raises:
-            ValueError: If it is of another family, a key is missing or
-                unknown, or a value is out of its range.
-        """
-        fields = [field.name for field in dataclasses.fields(cls)]
-        starting_point.check_task(values, FAMILY, fields)
-        return cls(**{name: values[name] for name in fields})
-
     def make_model(self, config, dtype=None):
         """Returns a new `BertSpanPredictor`."""
         return BertSpanPredictor(config, dtype=dtype)
 
-    def takes_head_of(self, values):
-        """Returns whether a head tuned to that task is one for this."""
-        return values.get("family") == FAMILY
-
-    def loss(self):
-        """Returns the Keras losses of the outputs.
-
-        Their sum is the mean of the cross-entropies of start and end.
-        """
-        return dict.fromkeys(OUTPUTS, _half_cross_entropy)
-
-    @property
-    def fit_metrics(self):
-        """Nothing but the losses."""
-        return None
-
-    def objective(self):
-        """Returns the same loss for `training.loop`.
-
-        A batch has the model inputs, `labels`, a dictionary of int32 `[B]`
-        under the outputs' names, and optionally `example_weights` float32
-        `[B]`, 0 for windows that only fill the batch.
-        """
-
-        def losses(outputs, batch):
-            labels = batch[features.LABELS]
-            return sum(
-                _half_cross_entropy(labels[name], outputs[name])
-                for name in OUTPUTS
-            )
-
-        return Objective.of_elements(objectives.example_weights, losses)
+    def losses(self, logits, labels):
+        # Of the start, or of the end: the two are added to their mean.
+        return 0.5 * objectives.cross_entropy(logits, labels)
 
     def decode(self, outputs, is_candidate):
         """Finds the best span of every window, in TensorFlow's operations.
@@ -188,11 +128,3 @@ class SquadTask:
             "scores": tf.reduce_max(scores, axis=-1),
             "null_scores": start_logits[:, 0] + end_logits[:, 0],
         }
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-def _half_cross_entropy(places, logits):
-    logits_BL = ops.cast(logits, "float32")
-    places_B1 = ops.reshape(ops.cast(places, "int32"), (-1, 1))
-    picked_B1 = ops.take_along_axis(logits_BL, places_B1, axis=-1)
-    return 0.5 * (ops.logsumexp(logits_BL, axis=-1) - picked_B1[:, 0])
