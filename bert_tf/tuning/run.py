@@ -34,24 +34,6 @@ from bert_tf.tuning.record import EpochRecord
 
 # A resumed run may have more of them than it began with.
 _EPOCHS = "num_train_epochs"
-# What a training is a function of, beside the model, the task and the data: a
-# resumed run must have the same.
-_OF_THE_TRAINING = (
-    "max_seq_length",
-    _EPOCHS,
-    "train_batch_size",
-    "bucket_window_batches",
-    "learning_rate",
-    "warmup_proportion",
-    "learning_rate_drop",
-    "bias_correction",
-    "layerwise_learning_rate_decay",
-    "reinit_top_layers",
-    "freeze_lower_layers",
-    "keep_best",
-    "early_stopping_epochs",
-    "random_seed",
-)
 
 
 def tune(
@@ -116,7 +98,7 @@ def tune(
     flags = {
         "init_checkpoint": start.init_checkpoint,
         "do_lower_case": start.tokenizer.do_lower_case,
-        **{name: getattr(config, name) for name in _OF_THE_TRAINING},
+        **config.of_training(),
         **(settings or {}),
     }
     others = {
