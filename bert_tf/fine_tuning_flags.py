@@ -7,20 +7,18 @@ original has another default says so before its flags are parsed:
 """
 
 import dataclasses
-import os
 import sys
 import typing
 
 from absl import flags
 from absl import logging
 
+from bert_tf import training_flags
+from bert_tf.input import prepared_sets
 from bert_tf.tasks import starting_point
-from bert_tf.training import checkpointing
-from bert_tf.training import evaluation
 from bert_tf.training import preemption
-from bert_tf.tuning import report as run_report
-from bert_tf.tuning import run as tuning
 from bert_tf.tuning.config import FineTuningConfig
+from bert_tf.tuning.tuning_run import Run
 
 _DEFINE = {
     bool: flags.DEFINE_bool,
@@ -64,100 +62,42 @@ def make_config():
     return config
 
 
-def tuned_folder(config):
-    """Returns the folder of the tuned model, None if one is to be trained."""
-    if config.do_train:
-        return None
-    return starting_point.tuned_folder(
-        config.output_dir, config.init_checkpoint
-    )
-
-
-def make_model(start, task, config, strategy, policy):
-    """Returns the model that is to be tuned, or was."""
-    with strategy.scope():
-        if config.do_train:
-            return start.new_model(task, policy)
-        return start.tuned_model(task, policy)
-
-
-def tune_or_evaluate(
-    model,
-    task,
-    source,
-    config,
-    start,
-    strategy,
-    folder,
-    evaluate,
-    settings=None,
-):
-    """Does what --do_train and --do_eval ask for.
+def open_data_set(tfds_name, tfds_data_dir, **others):
+    """Returns the builder of --tfds_name, None without it.
 
     Args:
-        model: Of `make_model`.
-        task: What it is tuned to.
-        source: The source of the training set; None without --do_train.
-        config: The `FineTuningConfig`.
-        start: The `StartingPoint`.
-        strategy: The `tf.distribute.Strategy`.
-        folder: Of `tuned_folder`.
-        evaluate: As of `tuning.tune`; called with --do_eval.
-        settings: As of `tuning.tune`.
+        tfds_name, tfds_data_dir: Values of the flags.
+        **others: Values of the flags that must not be given with it.
+    """
+    if tfds_name is None:
+        if tfds_data_dir is not None:
+            raise ValueError("--tfds_data_dir must be given with --tfds_name.")
+        return None
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"--{name} must not be given with --tfds_name.")
+    return prepared_sets.open_builder(tfds_name, tfds_data_dir)
+
+
+def execute(config, task, examples, strategy):
+    """Does what the flags ask for; told to stop, it exits as the loop does.
+
+    Args:
+        config, task, examples, strategy: As of `Run`.
 
     Returns:
-        The results, with their `global_step`; None without --do_eval.
+        The `Run`.
     """
-    if config.do_train:
-        return tune(
-            model,
-            task,
-            source,
-            config,
-            start,
-            strategy,
-            evaluate if config.do_eval else None,
-            settings=settings,
-        )
-    if not config.do_eval:
-        return None
-    step = checkpointing.trained_steps(folder)
-    return evaluate() | {"global_step": step}
-
-
-def report_results(
-    config, task, folder, results, sections, settings=None, scores=None
-):
-    """Writes and prints the results of an evaluation, and writes its report.
-
-    Args:
-        config: The `FineTuningConfig`.
-        task: What the model is tuned to.
-        folder: Of `tuned_folder`.
-        results: {name: float}.
-        sections, scores: As of `run_report.write`.
-        settings: As of `tuning.tune`.
-    """
-    path = os.path.join(config.output_dir, "eval_results.txt")
-    evaluation.write_results(path, results)
-    for name in sorted(results):
-        print(f"{name} = {results[name]}")
-    run_report.write(
-        config.output_dir,
-        f"{getattr(task, 'name', task.family)}: {task.main_metric} "
-        f"{results[task.main_metric]:.4g}",
-        results,
-        tuning.read_record(folder or config.output_dir, task),
-        dataclasses.asdict(config) | task.to_dict() | (settings or {}),
-        sections,
-        scores,
+    run = Run(
+        config,
+        task,
+        examples,
+        strategy,
+        training_flags.dtype_policy(strategy),
     )
-
-
-def tune(*arguments, **options):
-    """Calls `tuning.tune`; told to stop, the program exits as the loop does."""
     try:
-        return tuning.tune(*arguments, **options)
+        run.execute()
     except preemption.PreemptedError as stop:
         logging.info("%s", stop)
         sys.exit(preemption.PREEMPTED_EXIT_CODE)
+    return run

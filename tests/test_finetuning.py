@@ -30,6 +30,7 @@ from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.predictor import Predictor
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS, "##s"))
@@ -203,9 +204,9 @@ def test_two_mirrored_devices_make_the_steps_of_one(tmp_path):
     fine_tuning.fit(two, COLOUR, source, config, strategy)
     assert_equal_weights(one, two, atol=1e-5)
 
-    logits = fine_tuning.Predictor(one.model, one_device())(source, 4)
+    logits = Predictor(one.model, one_device())(source, 4)
     np.testing.assert_allclose(
-        fine_tuning.Predictor(two.model, strategy)(source, 4),
+        Predictor(two.model, strategy)(source, 4),
         logits,
         atol=1e-4,
     )
@@ -287,7 +288,7 @@ def test_trimmed_batches_make_the_same_steps(tmp_path):
     fine_tuning.fit(states[0], WARMTH, source, config, one_device())
     fine_tuning.fit(states[1], WARMTH, trimmed, config, one_device())
     assert_equal_weights(*states)
-    predictor = fine_tuning.Predictor(states[0].model, one_device())
+    predictor = Predictor(states[0].model, one_device())
     np.testing.assert_allclose(
         predictor(source, 4), predictor(trimmed, 4), atol=1e-6
     )
@@ -327,9 +328,7 @@ def test_predictor_leaves_out_what_fills_the_batch():
         examples=dataclasses.replace(source.examples, labels=None),
     )
     model = BertClassifier(CONFIG, 3)
-    logits = fine_tuning.Predictor(model, tf.distribute.get_strategy())(
-        unlabelled, 3
-    )
+    logits = Predictor(model, tf.distribute.get_strategy())(unlabelled, 3)
     expected = model(source.preprocessor(source.examples.texts))
     assert logits.shape == (7, 3)
     np.testing.assert_allclose(logits, expected, atol=1e-6)
@@ -354,12 +353,15 @@ def test_result_and_prediction_files(tmp_path):
     evaluation.write_results(path, {"loss": 0.5, "global_step": 7})
     assert path.read_text() == "global_step = 7\nloss = 0.5\n"
     logits = np.log(np.float32([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]]))
-    fine_tuning.write_predictions(path, COLOUR, logits)
+    COLOUR.write_predictions(tmp_path, "test", None, logits)
+    path = tmp_path / "test_results.tsv"
     rows = [line.split("\t") for line in path.read_text().splitlines()]
     np.testing.assert_allclose(
         np.array(rows, np.float32), np.exp(logits), rtol=1e-6
     )
-    fine_tuning.write_predictions(path, WARMTH, np.float32([[1.5], [-2]]))
+    logits = np.float32([[1.5], [-2]])
+    line = WARMTH.write_predictions(tmp_path, "test", None, logits)
+    assert line == f"2 predictions in {path}"
     assert path.read_text() == "1.5\n-2.0\n"
 
 

@@ -22,6 +22,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.predictor import Predictor
 
 TASK = MultipleChoiceTask(num_choices=3)
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh")
@@ -330,5 +331,5 @@ def test_fit_and_loop_give_equal_weights(tmp_path):
         np.testing.assert_allclose(
             np.array(ours), np.array(theirs), atol=5e-6, err_msg=ours.path
         )
-    logits = fine_tuning.Predictor(states[0].model, strategy)(source, 5)
+    logits = Predictor(states[0].model, strategy)(source, 5)
     assert logits.shape == (13, 3)

@@ -31,7 +31,7 @@ from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
-from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.predictor import Predictor
 
 pytestmark = pytest.mark.skipif(
     not tf.__version__.startswith(("2.20.", "2.21.")),
@@ -283,7 +283,7 @@ def test_predictions_of_eight_cores_are_gathered(cores):
     task = glue(("a", "b", "c"))
     with cores.scope():
         model = task.make_model(reference.tiny_config(), dtype="mixed_bfloat16")
-    predictor = fine_tuning.Predictor(model, cores)
+    predictor = Predictor(model, cores)
     inputs = {
         name: np.ones((21, reference.LENGTH), "int32")
         for name in features.MODEL_INPUTS

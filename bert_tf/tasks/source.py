@@ -13,6 +13,11 @@ import tensorflow as tf
 
 from bert_tf.input import array_source
 
+# Names of the sets of examples.
+TRAIN = "train"
+DEV = "dev"
+TEST = "test"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source(abc.ABC):

@@ -76,7 +76,7 @@ class StartingPoint:
         was tuned to a task whose head this one takes.
 
         Args:
-            task: A task; see `tuning.run`.
+            task: A `Task`.
             dtype: The Keras dtype policy, or its name.
         """
         model = task.make_model(self.config, dtype)

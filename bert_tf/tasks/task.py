@@ -40,6 +40,8 @@ class Task(abc.ABC):
         accuracy: What the loop calls the share of elements whose label has
             the largest logit; None to leave it out.
         fit_metrics: What `keras.Model.fit` logs beside the loss, or None.
+        report_scores: Which of the results a report shows, where its sections
+            tell of the others; None for all.
     """
 
     family: ClassVar[str]
@@ -47,6 +49,7 @@ class Task(abc.ABC):
     main_metric = "eval_accuracy"
     outputs = ()
     accuracy = "accuracy"
+    report_scores = None
 
     @property
     def fit_metrics(self):
@@ -206,6 +209,92 @@ class Task(abc.ABC):
         for name, score in self.scores(logits, labels).items():
             results[f"eval_{name}"] = score
         return results
+
+    @abc.abstractmethod
+    def make_sources(self, examples, preprocessor, **options):
+        """Returns {split: `Source`}.
+
+        Args:
+            examples: {split: what was read}.
+            preprocessor: The `Preprocessor`.
+            **options: As of `Source`.
+        """
+
+    def prediction_model(self, model, max_seq_length):
+        """Returns the model, or a function of it, that answers come from.
+
+        Its output has one shape for all batches, whatever their length.
+
+        Args:
+            model: Of `make_model`.
+            max_seq_length: Of the longest batch.
+        """
+        del max_seq_length
+        return model
+
+    def answers(self, source, logits):
+        """Returns the answers to all examples, in whatever form.
+
+        Args:
+            source: Of `make_sources`.
+            logits: Of `prediction_model`, for every row of the source.
+        """
+        del source
+        return logits
+
+    def evaluate(self, source, logits, answers):
+        """Returns the results of a labelled source, {name: float}.
+
+        Args:
+            source, logits: As of `answers`.
+            answers: What that returned.
+        """
+        del answers
+        return self.results(logits, source.examples.labels)
+
+    def calibrate(self, examples, answers):
+        """Returns the task with what is chosen on the development set.
+
+        Args:
+            examples: Those of the development set.
+            answers: Of `answers`.
+        """
+        del examples, answers
+        return self
+
+    def num_epoch_examples(self, source):
+        """Returns how many rows of the training set count as an epoch."""
+        return source.num_examples
+
+    def training_settings(self, compares_epochs):
+        """Returns what a resumed training must repeat beside task.json.
+
+        Args:
+            compares_epochs: Whether the scores of epochs decide of anything.
+
+        Returns:
+            {name of a flag: JSON-able value}.
+        """
+        del compares_epochs
+        return {}
+
+    @abc.abstractmethod
+    def report_sections(self, examples, answers, results):
+        """Returns a report's sections, a list of (heading, Markdown).
+
+        Args:
+            examples: Those of the development set.
+            answers: Of `answers`.
+            results: Of `evaluate`.
+        """
+
+    @abc.abstractmethod
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes the answers to a set of examples, whole or not at all.
+
+        Returns:
+            How many they are, and where: a line for people.
+        """
 
 
 class _FitLoss(keras.losses.Loss):

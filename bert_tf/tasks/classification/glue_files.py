@@ -8,11 +8,11 @@ import numpy as np
 from bert_tf import files
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tsv import TsvFile
 
-TRAIN = "train"
-DEV = "dev"
-TEST = "test"
 # MNLI's sets of other genres than the training's, and the diagnostic set.
 DEV_MISMATCHED = "dev_mismatched"
 TEST_MISMATCHED = "test_mismatched"

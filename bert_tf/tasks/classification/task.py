@@ -5,6 +5,7 @@ with their files' columns, and makes a task from any TSV with named columns.
 """
 
 import dataclasses
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +17,10 @@ from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import metrics
 from bert_tf.tasks import starting_point
+from bert_tf.tasks.classification import report
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.text_source import TextSource
 
 # As in the files that there are.
 FAMILY = "glue"
@@ -172,6 +175,44 @@ class ClassificationTask(Task):
         if not self.labels:
             return ops.square(logits[:, 0] - labels)
         return objectives.cross_entropy(logits, labels)
+
+    def make_sources(self, examples, preprocessor, **options):
+        return {
+            split: TextSource(
+                examples=examples[split], preprocessor=preprocessor, **options
+            )
+            for split in examples
+        }
+
+    def evaluate(self, source, logits, answers):
+        results = super().evaluate(source, logits, answers)
+        # google-research/bert has it under both names.
+        return results | {"loss": results["eval_loss"]}
+
+    def training_settings(self, compares_epochs):
+        del compares_epochs
+        if not self.class_weights:
+            return {}
+        return {"class_weights": self.class_weights}
+
+    def report_sections(self, examples, answers, results):
+        del results
+        return report.sections(self, examples, answers)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes a line for every example, as google-research/bert does.
+
+        It has the probabilities of the classes, separated by tabs; of a
+        regression the score.
+        """
+        del examples
+        decoded = self.decode(tf.constant(answers))
+        rows = decoded["probabilities" if self.labels else "scores"].numpy()
+        rows = rows.reshape(len(rows), -1)
+        lines = ("\t".join(map(str, row)) + "\n" for row in rows)
+        path = os.path.join(output_dir, f"{split}_results.tsv")
+        files.write_text(path, "".join(lines))
+        return f"{len(rows)} predictions in {path}"
 
     def decode(self, logits):
         """Returns answers from logits, in TensorFlow's own operations.

@@ -5,6 +5,7 @@ SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
 """
 
 import dataclasses
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +14,9 @@ from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.tasks import metrics
+from bert_tf.tasks.multiple_choice import files as choice_files
+from bert_tf.tasks.multiple_choice import report
+from bert_tf.tasks.multiple_choice.source import ChoiceSource
 from bert_tf.tasks.task import Task
 
 FAMILY = "multiple_choice"
@@ -51,6 +55,28 @@ class MultipleChoiceTask(Task):
 
     def losses(self, logits, labels):
         return objectives.cross_entropy(logits, labels)
+
+    def make_sources(self, examples, preprocessor, **options):
+        return {
+            split: ChoiceSource(
+                examples=examples[split], preprocessor=preprocessor, **options
+            )
+            for split in examples
+        }
+
+    def report_sections(self, examples, answers, results):
+        del results
+        return report.sections(self, examples, answers)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes every example's choice and probabilities."""
+        del examples
+        path = os.path.join(output_dir, f"{split}_results.tsv")
+        decoded = self.decode(tf.constant(answers))
+        choice_files.write_predictions(
+            path, {name: value.numpy() for name, value in decoded.items()}
+        )
+        return f"{len(answers)} choices in {path}"
 
     def decode(self, logits):
         """Returns answers from logits, in TensorFlow's own operations.

@@ -12,7 +12,6 @@ import numpy as np
 from keras import ops
 
 from bert_tf import features
-from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering import windows as squad_windows
 
 # The score of no answer less that of the best, where there is no other.
@@ -70,7 +69,7 @@ def stacked_outputs(model, max_seq_length):
     def call(inputs, training):
         outputs = model(inputs, training=training)
         logits_BLK = ops.stack(
-            [outputs[name] for name in squad.OUTPUTS], axis=-1
+            [outputs[name] for name in squad_windows.OUTPUTS], axis=-1
         )
         is_token_BL = ops.cast(inputs[features.INPUT_MASK], "bool")
         logits_BLK = ops.where(

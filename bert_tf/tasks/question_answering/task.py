@@ -7,18 +7,26 @@ is Devlin et al. 2018, sections 4.2 and 4.3.
 
 import dataclasses
 import math
+import os
 
 import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.tasks.question_answering import answers as squad_answers
+from bert_tf.tasks.question_answering import files as squad_files
+from bert_tf.tasks.question_answering import report
+from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.question_answering.windows import END_LOGITS
+from bert_tf.tasks.question_answering.windows import OUTPUTS
+from bert_tf.tasks.question_answering.windows import START_LOGITS
+from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
+from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 
 FAMILY = "squad"
-START_LOGITS = "start_logits"
-END_LOGITS = "end_logits"
-OUTPUTS = (START_LOGITS, END_LOGITS)
 # An exported model gives every answer room for so many, and looks at the
 # square of it in every window.
 _MOST_ANSWERS = 1000
@@ -45,6 +53,8 @@ class SquadTask(Task):
         null_score_diff_threshold: With `version_2_with_negative`, the answer
             is empty where the score of none exceeds the best answer's by
             more than this.
+        tune_null_threshold: With `version_2_with_negative`, whether the
+            development set chooses that threshold. It is not in task.json.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -54,6 +64,7 @@ class SquadTask(Task):
     main_metric = "f1"
     outputs = OUTPUTS
     accuracy = None
+    report_scores = report.SCORES
 
     version_2_with_negative: bool = False
     doc_stride: int = 128
@@ -61,6 +72,9 @@ class SquadTask(Task):
     n_best_size: int = 20
     max_answer_length: int = 30
     null_score_diff_threshold: float = 0.0
+    tune_null_threshold: bool = dataclasses.field(
+        default=False, metadata=NOT_STORED
+    )
 
     def __post_init__(self):
         for field in _SIZES:
@@ -97,6 +111,80 @@ class SquadTask(Task):
     def losses(self, logits, labels):
         # Of the start, or of the end: the two are added to their mean.
         return 0.5 * objectives.cross_entropy(logits, labels)
+
+    def make_sources(self, examples, preprocessor, **options):
+        maker = WindowMaker(preprocessor, self)
+        return {
+            split: WindowSource(
+                examples=examples[split], maker=maker, **options
+            )
+            for split in examples
+        }
+
+    def prediction_model(self, model, max_seq_length):
+        return squad_answers.stacked_outputs(model, max_seq_length)
+
+    def answers(self, source, logits):
+        """Returns `SquadAnswers`."""
+        return squad_answers.find_answers(self, source, logits)
+
+    def evaluate(self, source, logits, answers):
+        """Returns the official scores, under their official names."""
+        examples = source.examples
+        task = self.calibrate(examples, answers)
+        predictions = list(answers.predictions(task).values())
+        if not self.version_2_with_negative:
+            return squad_scores.scores_1_1(predictions, examples.answers)
+        return {
+            **squad_scores.scores_2_0(predictions, examples.answers),
+            **squad_scores.best_thresholds(
+                list(answers.texts.values()),
+                list(answers.null_odds.values()),
+                examples.answers,
+            ),
+            "null_score_diff_threshold": task.null_score_diff_threshold,
+        }
+
+    def calibrate(self, examples, answers):
+        """Returns the task, if so told with the threshold of the best F1."""
+        if not self.tune_null_threshold:
+            return self
+        threshold = squad_scores.tuned_null_threshold(
+            list(answers.texts.values()),
+            list(answers.null_odds.values()),
+            examples.answers,
+        )
+        return dataclasses.replace(self, null_score_diff_threshold=threshold)
+
+    def num_epoch_examples(self, source):
+        # As google-research/bert has it: an epoch is as many windows as there
+        # are questions.
+        return len(source.examples)
+
+    def training_settings(self, compares_epochs):
+        # Epochs are then compared by other scores.
+        if compares_epochs and self.tune_null_threshold:
+            return {"tune_null_threshold": True}
+        return {}
+
+    def report_sections(self, examples, answers, results):
+        return report.sections(self, examples, answers, results)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes the files of google-research/bert's run_squad."""
+        del split, examples
+        predictions = answers.predictions(self)
+        contents = {
+            "predictions": predictions,
+            "nbest_predictions": answers.nbest,
+        }
+        if self.version_2_with_negative:
+            contents["null_odds"] = answers.null_odds
+        for name, values in contents.items():
+            path = os.path.join(output_dir, f"{name}.json")
+            squad_files.write_json(path, values)
+        path = os.path.join(output_dir, "predictions.json")
+        return f"{len(predictions)} answers in {path}"
 
     def decode(self, outputs, is_candidate):
         """Finds the best span of every window, in TensorFlow's operations.

@@ -16,12 +16,15 @@ from absl import logging
 
 from bert_tf import features
 from bert_tf.tasks import source
-from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering.files import SquadExamples
 from bert_tf.tasks.source import Source
 from bert_tf.text import packing
 from bert_tf.text.offsets import Offsets
 
+# The model's outputs, and the labels: the answer's first and last piece.
+START_LOGITS = "start_logits"
+END_LOGITS = "end_logits"
+OUTPUTS = (START_LOGITS, END_LOGITS)
 # Where the pieces of a window come from: int32 [B, L], in characters of the
 # text, -1 outside the window.
 STARTS = "starts"
@@ -227,7 +230,7 @@ class WindowMaker(tf.Module):
         offset = question_pieces + 2 - begin
         made[features.LABELS] = {
             name: tf.where(is_inside, piece + offset, 0)
-            for name, piece in zip(squad.OUTPUTS, (first, last))
+            for name, piece in zip(OUTPUTS, (first, last))
         }
         return made
 

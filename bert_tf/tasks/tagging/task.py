@@ -5,6 +5,7 @@ its first piece, without any rule of which tag may follow which.
 """
 
 import dataclasses
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -17,11 +18,15 @@ from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import starting_point
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
+from bert_tf.tasks.tagging import files as tagging_files
+from bert_tf.tasks.tagging import report
+from bert_tf.tasks.tagging import windows
+from bert_tf.tasks.tagging.windows import IGNORED
+from bert_tf.tasks.tagging.windows import TaggingSource
+from bert_tf.tasks.tagging.windows import WindowMaker
 from bert_tf.tasks.task import Task
 
 FAMILY = "tagging"
-# The label of a token that is no word's first piece.
-IGNORED = -1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +44,7 @@ class TaggingTask(Task):
     family = FAMILY
     main_metric = "eval_f1"
     accuracy = "token_accuracy"
+    report_scores = report.SCORES
 
     scheme: str
     # Not the base's value, but one that must be given.
@@ -78,6 +84,43 @@ class TaggingTask(Task):
 
     def weights(self, labels):
         return ops.cast(ops.not_equal(labels, IGNORED), "float32")
+
+    def make_sources(self, examples, preprocessor, **options):
+        maker = WindowMaker(preprocessor)
+        return {
+            split: TaggingSource(
+                examples=examples[split],
+                labels=self.labels,
+                maker=maker,
+                **options,
+            )
+            for split in examples
+        }
+
+    def prediction_model(self, model, max_seq_length):
+        return windows.padded_outputs(model, max_seq_length)
+
+    def answers(self, source, logits):
+        """Returns the tags of all words, a list of W strings."""
+        return source.predict(logits)
+
+    def evaluate(self, source, logits, answers):
+        predicted, right = map(
+            source.examples.by_sentence, (answers, source.examples.tags)
+        )
+        results = {"loss": source.loss(logits)}
+        results |= self.scores(predicted, right)
+        return {f"eval_{name}": results[name] for name in results}
+
+    def report_sections(self, examples, answers, results):
+        del results
+        return report.sections(self, examples, answers)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes the file of words with a column of tags."""
+        path = os.path.join(output_dir, f"{split}_predictions.txt")
+        tagging_files.write_predictions(path, examples, answers)
+        return f"{len(answers)} tags in {path}"
 
     def decode(self, logits):
         """Finds the entities of every row, in TensorFlow's own operations.

@@ -18,9 +18,11 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.tasks import source
 from bert_tf.tasks.source import Source
-from bert_tf.tasks.tagging import task as tagging
 from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.text import packing
+
+# The label of a token that is no word's first piece.
+IGNORED = -1
 
 _COUNTING_BATCH = 8192
 # Logits of places beyond a trimmed batch.
@@ -138,7 +140,7 @@ class WindowMaker(tf.Module):
         Returns:
             A dictionary: the model inputs and `labels`, int32 `[B, L]`: the
             tags at the first pieces of the words that are tagged in this
-            window, and `tagging.IGNORED` at all other tokens.
+            window, and `IGNORED` at all other tokens.
         """
         made = self._make(words, tag_ids, windows)
         for value in made.values():
@@ -166,11 +168,11 @@ class WindowMaker(tf.Module):
         # Labels less `IGNORED`, which all others then are.
         labels_BL = tf.scatter_nd(
             index,
-            tf.boolean_mask(tag_ids.flat_values, is_here_W) - tagging.IGNORED,
+            tf.boolean_mask(tag_ids.flat_values, is_here_W) - IGNORED,
             shape,
         )
         return self.pack(pieces, tf.range(tf.size(windows)), windows) | {
-            features.LABELS: labels_BL + tagging.IGNORED
+            features.LABELS: labels_BL + IGNORED
         }
 
     def _places_of_words(self, words, pieces_of_words, pieces):
