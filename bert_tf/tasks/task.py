@@ -17,6 +17,7 @@ from bert_tf import features
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
 from bert_tf.tasks import starting_point
+from bert_tf.tasks.text_source import TextSource
 
 # Metadata of a field that is of the training alone, and not in task.json.
 NOT_STORED = {"is_stored": False}
@@ -42,6 +43,7 @@ class Task(abc.ABC):
         fit_metrics: What `keras.Model.fit` logs beside the loss, or None.
         report_scores: Which of the results a report shows, where its sections
             tell of the others; None for all.
+        source: The class of the sources of its examples.
     """
 
     family: ClassVar[str]
@@ -50,6 +52,7 @@ class Task(abc.ABC):
     outputs = ()
     accuracy = "accuracy"
     report_scores = None
+    source = TextSource
 
     @property
     def fit_metrics(self):
@@ -210,7 +213,6 @@ class Task(abc.ABC):
             results[f"eval_{name}"] = score
         return results
 
-    @abc.abstractmethod
     def make_sources(self, examples, preprocessor, **options):
         """Returns {split: `Source`}.
 
@@ -219,6 +221,12 @@ class Task(abc.ABC):
             preprocessor: The `Preprocessor`.
             **options: As of `Source`.
         """
+        return {
+            split: self.source(
+                examples=examples[split], preprocessor=preprocessor, **options
+            )
+            for split in examples
+        }
 
     def prediction_model(self, model, max_seq_length):
         """Returns the model, or a function of it, that answers come from.

@@ -20,7 +20,6 @@ from bert_tf.tasks import starting_point
 from bert_tf.tasks.classification import report
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
-from bert_tf.tasks.text_source import TextSource
 
 # As in the files that there are.
 FAMILY = "glue"
@@ -175,14 +174,6 @@ class ClassificationTask(Task):
         if not self.labels:
             return ops.square(logits[:, 0] - labels)
         return objectives.cross_entropy(logits, labels)
-
-    def make_sources(self, examples, preprocessor, **options):
-        return {
-            split: TextSource(
-                examples=examples[split], preprocessor=preprocessor, **options
-            )
-            for split in examples
-        }
 
     def evaluate(self, source, logits, answers):
         results = super().evaluate(source, logits, answers)

@@ -36,6 +36,7 @@ class MultipleChoiceTask(Task):
     """
 
     family = FAMILY
+    source = ChoiceSource
 
     num_choices: int
 
@@ -55,14 +56,6 @@ class MultipleChoiceTask(Task):
 
     def losses(self, logits, labels):
         return objectives.cross_entropy(logits, labels)
-
-    def make_sources(self, examples, preprocessor, **options):
-        return {
-            split: ChoiceSource(
-                examples=examples[split], preprocessor=preprocessor, **options
-            )
-            for split in examples
-        }
 
     def report_sections(self, examples, answers, results):
         del results
