@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
 from bert_tf.tasks import starting_point
@@ -213,6 +214,19 @@ class Task(abc.ABC):
             results[f"eval_{name}"] = score
         return results
 
+    @abc.abstractmethod
+    def read(self, data, split, label_column="label"):
+        """Returns the examples of a set, as `make_sources` takes them.
+
+        Args:
+            data: A file or a table in one of the forms of the family.
+            split: The set's name; `TEST` is read without labels.
+            label_column: Name of the labels' column in a table.
+
+        Raises:
+            ValueError: If the data are not of such a form; it names the place.
+        """
+
     def make_sources(self, examples, preprocessor, **options):
         """Returns {split: `Source`}.
 
@@ -303,6 +317,45 @@ class Task(abc.ABC):
         Returns:
             How many they are, and where: a line for people.
         """
+
+
+def check_names(task):
+    """Checks a task of texts: its name, and its lists of names.
+
+    Args:
+        task: Has `name`, `text_features`, `labels` and `metrics`. Lists, as
+            JSON has them, are made tuples.
+
+    Raises:
+        ValueError: If one is no name, or no list of different ones; or there
+            are not one or two texts.
+    """
+    for field in ("text_features", "labels", "metrics"):
+        values = getattr(task, field)
+        if not isinstance(values, (tuple, list)) or not all(
+            isinstance(value, str) and value for value in values
+        ):
+            raise ValueError(
+                f"`{field}` must be a list of names. "
+                f"Received: {field}={files.shortened(values)}."
+            )
+        if len(set(values)) != len(values):
+            raise ValueError(
+                f"`{field}` must have each name once. "
+                f"Received: {field}={files.shortened(list(values))}."
+            )
+        object.__setattr__(task, field, tuple(values))
+    if not isinstance(task.name, str) or not task.name:
+        raise ValueError(
+            "`name` must be a name. "
+            f"Received: name={files.shortened(task.name)}."
+        )
+    if len(task.text_features) not in (1, 2):
+        raise ValueError(
+            "`text_features` must be one or two names. "
+            "Received: text_features="
+            f"{files.shortened(list(task.text_features))}."
+        )
 
 
 class _FitLoss(keras.losses.Loss):

@@ -51,6 +51,7 @@ class Run:
         model: The `keras.Model`.
         answers: {split: the task's answers}, of what was evaluated or
             predicted last.
+        results: {name: float} of `execute`; None where it evaluated nothing.
 
     Raises:
         ValueError: If the files that a model is made from are missing or
@@ -84,7 +85,7 @@ class Run:
                 self.model = self.start.new_model(task, dtype_policy)
             else:
                 self.model = self.start.tuned_model(task, dtype_policy)
-        self.answers = {}
+        self.answers, self.results = {}, None
         self._predict = Predictor(
             task.prediction_model(self.model, config.max_seq_length), strategy
         )
@@ -93,23 +94,17 @@ class Run:
         )
 
     def execute(self):
-        """Does what `do_train`, `do_eval` and `do_predict` ask for.
-
-        Returns:
-            The results, {name: float}; None where nothing was evaluated.
-        """
-        results = None
+        """Does what `do_train`, `do_eval` and `do_predict` ask for."""
         if self.config.do_train:
-            results = self.tune()
+            self.results = self.tune()
         elif self.config.do_eval:
             folder = tuned_folder(self.config)
             step = checkpointing.trained_steps(folder)
-            results = self.evaluate() | {"global_step": step}
+            self.results = self.evaluate() | {"global_step": step}
         if self.config.do_eval and self.is_chief:
-            self.report(results)
+            self.report()
         if self.config.do_predict:
             self.predict()
-        return results
 
     def tune(self):
         """Tunes the model, or resumes that, and saves it in the output folder.
@@ -205,16 +200,14 @@ class Run:
             results |= new
         return results
 
-    def report(self, results):
+    def report(self):
         """Writes and prints the results of an evaluation, and its report.
 
         What the task chooses on the development set is kept with a model that
         was tuned.
-
-        Args:
-            results: Of `tune`, or of `evaluate` with a `global_step`.
         """
-        config, examples = self.config, self.sources[DEV].examples
+        config, results = self.config, self.results
+        examples = self.sources[DEV].examples
         task = self.task.calibrate(examples, self.answers[DEV])
         if task != self.task:
             self.task = task

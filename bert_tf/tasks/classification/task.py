@@ -5,6 +5,7 @@ with their files' columns, and makes a task from any TSV with named columns.
 """
 
 import dataclasses
+import functools
 import os
 
 import numpy as np
@@ -15,11 +16,15 @@ from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks import starting_point
+from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import report
+from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_names
 
 # As in the files that there are.
 FAMILY = "glue"
@@ -30,7 +35,10 @@ _LABEL_METRICS = {
     "accuracy": metrics.accuracy,
     "f1": metrics.f1,
     "matthews_correlation": metrics.matthews_correlation,
+    "macro_f1": metrics.macro_f1,
 }
+# Those of the logits.
+_AUC = {"auc": metrics.mean_auc}
 _SCORE_METRICS = {
     "pearson": metrics.pearson,
     "spearman": metrics.spearman,
@@ -46,9 +54,11 @@ class ClassificationTask(Task):
         text_features: Names of the one or two strings, in the order in which
             they are packed, e.g. `("sentence1", "sentence2")`.
         labels: Names of the classes by class id; empty for a regression.
-        metrics: Names of the official scores: of "accuracy", "f1" (of class
-            1) and "matthews_correlation", or for a regression of "pearson"
-            and "spearman".
+        metrics: Names of the scores, of which the first tells the better of
+            two models: of "accuracy", "f1" (of class 1), "f1_<class>",
+            "macro_f1", "matthews_correlation" and "auc" (of several classes
+            the mean of each against the rest), or for a regression of
+            "pearson" and "spearman".
         class_weights: Weight of each class in training's loss; none for
             equal ones. It is of the training, and not in task.json.
         label_synonyms: What others call the classes, in lower case and by
@@ -77,32 +87,7 @@ class ClassificationTask(Task):
     )
 
     def __post_init__(self):
-        for field in ("text_features", "labels", "metrics"):
-            values = getattr(self, field)
-            if not isinstance(values, (tuple, list)) or not all(
-                isinstance(value, str) and value for value in values
-            ):
-                raise ValueError(
-                    f"`{field}` must be a list of names. "
-                    f"Received: {field}={files.shortened(values)}."
-                )
-            if len(set(values)) != len(values):
-                raise ValueError(
-                    f"`{field}` must have each name once. "
-                    f"Received: {field}={files.shortened(list(values))}."
-                )
-            object.__setattr__(self, field, tuple(values))
-        if not isinstance(self.name, str) or not self.name:
-            raise ValueError(
-                "`name` must be a name. "
-                f"Received: name={files.shortened(self.name)}."
-            )
-        if len(self.text_features) not in (1, 2):
-            raise ValueError(
-                "`text_features` must be one or two names. "
-                "Received: text_features="
-                f"{files.shortened(list(self.text_features))}."
-            )
+        check_names(self)
         if len(self.labels) == 1:
             raise ValueError(
                 "`labels` must be two names or more, or none for a "
@@ -111,7 +96,7 @@ class ClassificationTask(Task):
             )
         kind = CLASSIFICATION if self.labels else REGRESSION
         object.__setattr__(self, "kind", kind)
-        known = _LABEL_METRICS if self.labels else _SCORE_METRICS
+        known = self._known_metrics()
         if not self.metrics or set(self.metrics) - set(known):
             raise ValueError(
                 f"`metrics` of a {self.kind} must be of {', '.join(known)}. "
@@ -175,6 +160,27 @@ class ClassificationTask(Task):
             return ops.square(logits[:, 0] - labels)
         return objectives.cross_entropy(logits, labels)
 
+    def read(self, data, split, label_column="label"):
+        """Returns the `Examples` of a table; see `columns.read`.
+
+        A label is the name of a class or its number; of a regression a score.
+        """
+        ids = {label: index for index, label in enumerate(self.labels)}
+
+        def parse_label(where, value):
+            if type(value) is int and value in range(len(ids)):
+                # A number that is a name is that.
+                return ids.get(str(value), value)
+            return tsv.parse_label(where, str(value).strip(), ids)
+
+        return columns.read_texts(
+            data,
+            self.text_features,
+            None if split == TEST else label_column,
+            parse_label,
+            np.int32 if self.labels else np.float32,
+        )
+
     def evaluate(self, source, logits, answers):
         results = super().evaluate(source, logits, answers)
         # google-research/bert has it under both names.
@@ -237,11 +243,22 @@ class ClassificationTask(Task):
         """
         if self.labels:
             predictions = np.argmax(logits, axis=-1)
-            known = _LABEL_METRICS
         else:
             predictions = np.asarray(logits)[:, 0]
-            known = _SCORE_METRICS
-        return {name: known[name](predictions, labels) for name in self.metrics}
+        known = self._known_metrics()
+        return {
+            name: known[name](logits if name in _AUC else predictions, labels)
+            for name in self.metrics
+        }
+
+    def _known_metrics(self):
+        if not self.labels:
+            return _SCORE_METRICS
+        of_classes = {
+            f"f1_{label}": functools.partial(metrics.f1, positive=index)
+            for index, label in enumerate(self.labels)
+        }
+        return _LABEL_METRICS | _AUC | of_classes
 
 
 def tuned_task(folder, task=None):

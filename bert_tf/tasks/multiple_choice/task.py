@@ -17,6 +17,7 @@ from bert_tf.tasks import metrics
 from bert_tf.tasks.multiple_choice import files as choice_files
 from bert_tf.tasks.multiple_choice import report
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
+from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import Task
 
 FAMILY = "multiple_choice"
@@ -56,6 +57,11 @@ class MultipleChoiceTask(Task):
 
     def losses(self, logits, labels):
         return objectives.cross_entropy(logits, labels)
+
+    def read(self, data, split, label_column="label"):
+        """Returns the `ChoiceExamples` of a file; see `files.read_choices`."""
+        del label_column
+        return choice_files.read_choices(data, split != TEST, self.num_choices)
 
     def report_sections(self, examples, answers, results):
         del results

@@ -23,6 +23,7 @@ from bert_tf.tasks.question_answering.windows import OUTPUTS
 from bert_tf.tasks.question_answering.windows import START_LOGITS
 from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.tasks.question_answering.windows import WindowSource
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 
@@ -111,6 +112,13 @@ class SquadTask(Task):
     def losses(self, logits, labels):
         # Of the start, or of the end: the two are added to their mean.
         return 0.5 * objectives.cross_entropy(logits, labels)
+
+    def read(self, data, split, label_column="answers"):
+        """Returns the `SquadExamples` of a file; see `files.read_squad`."""
+        del label_column
+        return squad_files.read_squad(
+            data, self.version_2_with_negative, split == TRAIN
+        )
 
     def make_sources(self, examples, preprocessor, **options):
         maker = WindowMaker(preprocessor, self)

@@ -16,6 +16,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import starting_point
+from bert_tf.tasks.source import TEST
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
@@ -84,6 +85,12 @@ class TaggingTask(Task):
 
     def weights(self, labels):
         return ops.cast(ops.not_equal(labels, IGNORED), "float32")
+
+    def read(self, data, split, label_column=-1):
+        """Returns the `TaggingExamples` of a file; see `files.read_columns`."""
+        return tagging_files.read_columns(
+            data, tag_column=None if split == TEST else label_column
+        )
 
     def make_sources(self, examples, preprocessor, **options):
         maker = WindowMaker(preprocessor)
