@@ -1,9 +1,11 @@
 """What every layer and model with a `BertConfig` has."""
 
+import dataclasses
 from typing import Any
 
 import keras
 
+from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer_norm import LayerNorm
@@ -13,7 +15,12 @@ class Configured:
     """A layer or model of a configuration; it goes before Keras's class.
 
     Args:
-        config: A `BertConfig`, or the dictionary of one.
+        config: A `BertConfig`, or what its `to_dict` returns, as Keras's
+            files have it.
+
+    Raises:
+        ValueError: If it is another dictionary. One of Google's or Hugging
+            Face's would be another model: "gelu" has two meanings.
     """
 
     def __init__(
@@ -21,7 +28,7 @@ class Configured:
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(config, BertConfig):
-            config = BertConfig(**config)
+            config = _from_dict(config)
         self.config = config
 
     def get_config(self):
@@ -66,3 +73,18 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         )
         layer_norm.build((None, None, self.config.hidden_size))
         return layer_norm
+
+
+def _from_dict(values):
+    names = {field.name for field in dataclasses.fields(BertConfig)}
+    if (
+        not isinstance(values, dict)
+        or not {"model_type"} <= set(values) <= names
+    ):
+        raise ValueError(
+            "`config` must be a BertConfig or what its to_dict() returns; "
+            "checkpoints.families.parse_config reads Google's "
+            "bert_config.json and Hugging Face's config.json. Received: "
+            f"{files.shortened(values)}."
+        )
+    return BertConfig(**values)
