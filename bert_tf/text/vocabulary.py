@@ -46,7 +46,7 @@ class Vocabulary:
 
     def __post_init__(self):
         object.__setattr__(self, "tokens", tuple(self.tokens))
-        lines = {}
+        lines: dict[str, int] = {}
         for line, token in enumerate(self.tokens, start=1):
             if not isinstance(token, str):
                 raise ValueError(
@@ -88,7 +88,7 @@ class Vocabulary:
     def _ids(self):
         return {token: index for index, token in enumerate(self.tokens)}
 
-    def index(self, token):
+    def index(self, token: str) -> int:
         """Returns the id of an entry.
 
         Raises:
@@ -99,39 +99,39 @@ class Vocabulary:
         return self._ids[token]
 
     @property
-    def pad_id(self):
+    def pad_id(self) -> int:
         return self.index(PAD_TOKEN)
 
     @property
-    def unk_id(self):
+    def unk_id(self) -> int:
         return self.index(UNK_TOKEN)
 
     @property
-    def cls_id(self):
+    def cls_id(self) -> int:
         return self.index(CLS_TOKEN)
 
     @property
-    def sep_id(self):
+    def sep_id(self) -> int:
         return self.index(SEP_TOKEN)
 
     @property
-    def mask_id(self):
+    def mask_id(self) -> int:
         return self.index(MASK_TOKEN)
 
     @functools.cached_property
-    def is_cased(self):
+    def is_cased(self) -> bool:
         """Whether entries have upper-case letters, bracketed ones apart."""
         text = "".join(
             token for token in self.tokens if not _is_bracketed(token)
         )
         return text.lower() != text
 
-    def to_text(self):
+    def to_text(self) -> str:
         """Returns the contents of the vocabulary file."""
         return "".join(f"{token}\n" for token in self.tokens)
 
 
-def load_vocabulary(path):
+def load_vocabulary(path: str) -> Vocabulary:
     """Reads a vocabulary file and checks it.
 
     Raises:
@@ -161,7 +161,7 @@ def load_vocabulary(path):
         raise ValueError(f"{path}, {error}") from error
 
 
-def check_case(vocabulary, do_lower_case):
+def check_case(vocabulary: Vocabulary, do_lower_case: bool) -> None:
     """Checks that lower-casing suits the vocabulary.
 
     Where the entries cannot tell (a vocabulary of Chinese, or a small one

@@ -15,6 +15,9 @@ import collections
 import contextlib
 import heapq
 import logging
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -43,7 +46,12 @@ _MAX_WORD_BYTES = 4 * wordpiece.MAX_CHARS_PER_WORD
 _logger = logging.getLogger(__name__)
 
 
-def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
+def count_words(
+    paths: Iterable[str],
+    do_lower_case: bool,
+    progress: Callable[[int], object] | None = None,
+    max_bad_lines: int = 0,
+) -> collections.Counter[str]:
     """Counts the words of text files, in bounded memory.
 
     Where there are more different words than fit, the rare ones are dropped
@@ -72,7 +80,7 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
     bad = bad_lines.BadLines(
         max_bad_lines, lambda path, line: f"{path}, line {line}"
     )
-    counts = collections.Counter()
+    counts: collections.Counter[bytes] = collections.Counter()
     num_bytes = 0
     for path in paths:
         for number, block in _read_blocks(path):
@@ -88,7 +96,7 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
         _logger.warning("%s. Left out.", bad.told())
     if not counts:
         raise ValueError(f"There is no word in {', '.join(map(str, paths))}.")
-    words = collections.Counter()
+    words: collections.Counter[str] = collections.Counter()
     for word, count in counts.items():
         word = word.decode("utf-8")
         if len(word) <= wordpiece.MAX_CHARS_PER_WORD:
@@ -96,7 +104,9 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
     return words
 
 
-def learn_vocabulary(word_counts, vocab_size):
+def learn_vocabulary(
+    word_counts: Mapping[str, int], vocab_size: int
+) -> vocabulary_lib.Vocabulary:
     """Learns the vocabulary of the words.
 
     The same counts give the same vocabulary. The special tokens come first,
@@ -134,7 +144,9 @@ def learn_vocabulary(word_counts, vocab_size):
     )
 
 
-def measure(vocabulary, word_counts):
+def measure(
+    vocabulary: vocabulary_lib.Vocabulary, word_counts: Mapping[str, int]
+) -> tuple[float, float]:
     """Returns (pieces a word, share of unknown words) over counted words."""
     _, num_pieces, num_unknown = _use(
         word_counts.items(), set(vocabulary.tokens)
@@ -209,14 +221,14 @@ def _good_lines(path, first_line, block, bad):
 
 def _choose_characters(words, room):
     """Returns the pieces of one character, those of the commonest first."""
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     continuing = set()
     for word, count in words:
         for character in word:
             counts[character] += count
         continuing.update(word[1:])
     common = sum(counts.values()) * _COMMON_CHARACTER_SHARE
-    pieces = []
+    pieces: list[str] = []
     for character, count in sorted(
         counts.items(), key=lambda item: (-item[1], item[0])
     ):
@@ -255,7 +267,7 @@ def _learn_pieces(words, characters, num_pieces):
         for word, _ in words
     ]
     # A pair of pieces is (left << 32 | right): integers hash fastest.
-    counts = collections.defaultdict(int)
+    counts: dict[int, int] = collections.defaultdict(int)
     words_with = collections.defaultdict(list)
     for index, (_, count) in enumerate(words):
         for left, right in zip(spelled[index], spelled[index][1:]):
@@ -299,7 +311,7 @@ def _learn_pieces(words, characters, num_pieces):
 def _merge(pair, merged, words, spelled, words_with):
     """Replaces the pair in all words; returns the changes of the counts."""
     left, right = pair >> 32, pair & 0xFFFFFFFF
-    changes = collections.defaultdict(int)
+    changes: dict[int, int] = collections.defaultdict(int)
     for index in words_with.pop(pair):
         pieces = spelled[index]
         count = words[index][1]
@@ -329,7 +341,7 @@ def _use(words, pieces):
         unknown words; an unknown word is one piece.
     """
     longest = max(map(len, pieces))
-    used = collections.Counter()
+    used: collections.Counter[str] = collections.Counter()
     num_pieces = num_unknown = 0
     for word, count in words:
         start = 0

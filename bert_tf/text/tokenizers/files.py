@@ -7,10 +7,13 @@ tokenizer.json           all of it, the one file that transformers has written
 """
 
 import math
+from typing import Any
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocab.txt"
 SETTINGS_FILE = "tokenizer_config.json"
@@ -40,7 +43,7 @@ _CHECKS = {
 }
 
 
-def vocabulary_path(folder):
+def vocabulary_path(folder: str) -> str | None:
     """Returns the file that holds the vocabulary, or None without one."""
     for name in (VOCABULARY_FILE, TOKENIZER_FILE):
         if files.exists(f"{folder}/{name}"):
@@ -48,7 +51,7 @@ def vocabulary_path(folder):
     return None
 
 
-def read_vocabulary(folder):
+def read_vocabulary(folder: str) -> Vocabulary | None:
     """Returns the `Vocabulary` of a folder, or None where there is none.
 
     Raises:
@@ -60,9 +63,7 @@ def read_vocabulary(folder):
     if path.endswith(VOCABULARY_FILE):
         return vocabulary_lib.load_vocabulary(path)
     try:
-        return vocabulary_lib.Vocabulary(
-            tokens=_tokens(files.read_object(path))
-        )
+        return Vocabulary(tokens=_tokens(files.read_object(path)))
     except ValueError as error:
         message = str(error)
         if path not in message:
@@ -70,7 +71,7 @@ def read_vocabulary(folder):
         raise ValueError(message) from error
 
 
-def read_settings(folder):
+def read_settings(folder: str) -> dict[str, Any]:
     """Returns what tokenizer_config.json says, a dictionary.
 
     Where it, or all of it, is missing, tokenizer.json tells whether texts are
@@ -105,7 +106,9 @@ def read_settings(folder):
     return _checked(path, found) | settings
 
 
-def make(settings, vocabulary, do_lower_case):
+def make(
+    settings: dict[str, Any], vocabulary: Vocabulary, do_lower_case: bool
+) -> Spec:
     """Returns the spec of the tokenizer of a folder.
 
     Args:
@@ -120,7 +123,7 @@ def make(settings, vocabulary, do_lower_case):
     return kind(vocabulary, do_lower_case)
 
 
-def read(folder):
+def read(folder: str) -> Spec:
     """Reads what makes the tokenizer of a folder.
 
     Without settings (Google's releases) the contents of the vocabulary tell

@@ -15,6 +15,7 @@ Unicode 14 on every code point that the latter assigns.
 import dataclasses
 import functools
 import re
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -142,14 +143,14 @@ class WordpieceSpec:
         vocabulary_lib.check_case(self.vocabulary, self.do_lower_case)
 
     @property
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         return {"fast": self.fast}
 
     @property
-    def folder_settings(self):
+    def folder_settings(self) -> dict[str, Any]:
         return {"tokenize_chinese_chars": True}
 
-    def make(self):
+    def make(self) -> "WordpieceTokenizer":
         return WordpieceTokenizer(self)
 
     @functools.cached_property
@@ -160,11 +161,11 @@ class WordpieceSpec:
             [not token.startswith(continuation) for token in tokens]
         )
 
-    def starts_word(self, ids):
+    def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
         # Here an id alone tells it: none both starts words and continues them.
         return tf.gather(self._starts_word, ids)
 
-    def spell(self, tokens):
+    def spell(self, tokens: tf.Tensor) -> tf.Tensor:
         apart = tf.strings.regex_replace(tokens, "^", " ")
         joined = rf"^ {vocabulary_lib.CONTINUATION}(.)"
         return tf.strings.regex_replace(apart, joined, r"\1")
@@ -184,7 +185,7 @@ class WordpieceTokenizer(tf.Module):
             vocabulary can be a piece of a text.
     """
 
-    def __init__(self, spec):
+    def __init__(self, spec: WordpieceSpec) -> None:
         super().__init__(name="wordpiece_tokenizer")
         self.spec = spec
         self.vocabulary = spec.vocabulary
@@ -209,7 +210,7 @@ class WordpieceTokenizer(tf.Module):
                     max_bytes_per_word=MAX_CHARS_PER_WORD * _MAX_BYTES_PER_CHAR,
                 )
 
-    def tokenize(self, texts):
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of the pieces of the words of every text.
 
         Args:
@@ -225,7 +226,9 @@ class WordpieceTokenizer(tf.Module):
         pieces = self._word_tokenizer.tokenize(words)
         return pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
 
-    def tokenize_with_offsets(self, texts):
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, offsets_lib.Offsets]:
         """Returns what `tokenize` does, and where the pieces come from.
 
         Args:
@@ -265,7 +268,7 @@ class WordpieceTokenizer(tf.Module):
         ids = pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
         return ids, offsets
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns texts of the pieces: words with single spaces between.
 
         Case, accents and spacing of the text that was tokenized are lost: to
@@ -285,7 +288,7 @@ class WordpieceTokenizer(tf.Module):
         texts = tf.strings.reduce_join(pieces, axis=-1)
         return tf.strings.regex_replace(texts, "^ ", "")
 
-    def split_words(self, texts):
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of every text: string `[batch, (words)]`."""
         return split_words(texts, self.spec.do_lower_case)
 
@@ -338,7 +341,7 @@ def _without_long(words):
     )
 
 
-def split_words(texts, do_lower_case):
+def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
     """Normalises texts and splits them to words.
 
     Args:
