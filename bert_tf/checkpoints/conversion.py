@@ -84,7 +84,12 @@ def convert(
         vocabulary = model_folder.check_vocabulary(checkpoint.folder, config)
         if vocabulary is None:
             raise ValueError(f"{checkpoint.folder}: must have a vocab.txt.")
-        tokenizer = _tokenizer(checkpoint, vocabulary, do_lower_case)
+        settings = model_folder.read_tokenizer_config(checkpoint.folder)
+        if do_lower_case is None:
+            do_lower_case = settings.get(
+                "do_lower_case", not vocabulary.is_cased
+            )
+        tokenizer = tokenizer_files.make(settings, vocabulary, do_lower_case)
         if max_position_embeddings is not None:
             config = loading.longer_config(config, max_position_embeddings)
         if hidden_act is not None:
@@ -114,20 +119,15 @@ def convert(
                 family.file_name(name, architecture): array
                 for name, array in tensors.items()
             }
-            texts = _texts(checkpoint, config, architecture, tokenizer)
+            texts = _texts(
+                checkpoint, config, architecture, tokenizer, settings
+            )
             if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
             model_folder.write(target, tensors, texts, slots)
     coverage = report.CoverageReport(checkpoint.path, (*entries, *slot_entries))
     logging.info("Converted a checkpoint:\n%s", coverage)
     return coverage
-
-
-def _tokenizer(checkpoint, vocabulary, do_lower_case):
-    settings = model_folder.read_tokenizer_config(checkpoint.folder)
-    if do_lower_case is None:
-        do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
-    return tokenizer_files.make(settings, vocabulary, do_lower_case)
 
 
 def _parts(checkpoint, file_format):
@@ -212,7 +212,7 @@ def _write_release(folder, tensors, texts):
         tf1_checkpoint.write(f"{temporary}/{prefix}", tensors)
 
 
-def _texts(checkpoint, config, architecture, tokenizer):
+def _texts(checkpoint, config, architecture, tokenizer, settings):
     num_labels = labels = None
     if set(parts.CLASSIFIERS) & set(
         checkpoint.family.architectures[architecture]
@@ -221,28 +221,17 @@ def _texts(checkpoint, config, architecture, tokenizer):
         labels = config_json.label_names(
             checkpoint.config_values or {}, checkpoint.folder
         )
-    # transformers writes 10 ** 30, or nothing, where nobody told the length.
-    values = model_folder.read_tokenizer_config(checkpoint.folder)
-    length = min(
-        values.get("model_max_length") or config.max_position_embeddings,
-        config.max_position_embeddings,
+    values = config_json.make(
+        checkpoint.family,
+        config,
+        architecture,
+        pad_id=tokenizer.vocabulary.pad_id,
+        num_labels=num_labels,
+        labels=labels,
+        classifier_dropout=checkpoint.classifier_dropout,
     )
+    # transformers writes 10 ** 30, or nothing, where nobody told the length.
+    longest = config.max_position_embeddings
+    length = min(settings.get("model_max_length", longest), longest)
     task = model_folder.read_task(checkpoint.folder)
-    return {
-        model_folder.TASK_FILE: task and model_folder.task_json(task),
-        model_folder.TOKENIZER_FILE: model_folder.to_json(
-            model_folder.tokenizer_config(tokenizer, length)
-        ),
-        model_folder.VOCABULARY_FILE: tokenizer.vocabulary.to_text(),
-        model_folder.CONFIG_FILE: model_folder.to_json(
-            config_json.make(
-                checkpoint.family,
-                config,
-                architecture,
-                pad_id=tokenizer.vocabulary.pad_id,
-                num_labels=num_labels,
-                labels=labels,
-                classifier_dropout=checkpoint.classifier_dropout,
-            )
-        ),
-    }
+    return model_folder.make_texts(values, tokenizer, length, task)
