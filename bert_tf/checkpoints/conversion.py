@@ -142,7 +142,7 @@ def _parts(checkpoint, file_format):
         parts.TOKEN_CLASSIFIER if parts.POOLER in found else parts.CLASSIFIER
     )
     if file_format == containers.GOOGLE:
-        return tuple(part for part in parts.PARTS if part in found)
+        return tuple(sorted(found))
     architectures = checkpoint.family.architectures
     heads = found - {parts.ENCODER, parts.POOLER}
     return max(

@@ -177,7 +177,7 @@ class SafetensorsFolder:
     def _open(self, path):
         local = self._stack.enter_context(files.local_copy(path))
         try:
-            return self._stack.enter_context(SafetensorsFile(local))
+            return SafetensorsFile(local, self._stack)
         except (safetensors.SafetensorError, OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: is truncated or no safetensors file: {error}"

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
@@ -135,7 +136,7 @@ def learn_vocabulary(
     room -= len(characters)
     learned = _learn_pieces(words, characters, int(room * _SURPLUS))
     if len(learned) > room:
-        used, _, _ = _use(words, set(characters).union(learned))
+        used, _, _ = _use(words, [*characters, *learned])
         # The sort is stable: of two equals, the one learned first stays.
         learned.sort(key=lambda piece: -used[piece])
         learned = learned[:room]
@@ -148,9 +149,7 @@ def measure(
     vocabulary: vocabulary_lib.Vocabulary, word_counts: Mapping[str, int]
 ) -> tuple[float, float]:
     """Returns (pieces a word, share of unknown words) over counted words."""
-    _, num_pieces, num_unknown = _use(
-        word_counts.items(), set(vocabulary.tokens)
-    )
+    _, num_pieces, num_unknown = _use(word_counts.items(), vocabulary.tokens)
     num_words = sum(word_counts.values())
     return num_pieces / num_words, num_unknown / num_words
 
@@ -336,32 +335,18 @@ def _merge(pair, merged, words, spelled, words_with):
 def _use(words, pieces):
     """Splits words by the longest pieces.
 
+    Args:
+        words: List of (word, count).
+        pieces: The entries that there are.
+
     Returns:
-        Counter of the uses of every piece, number of all pieces, number of
-        unknown words; an unknown word is one piece.
+        {piece: its uses}, number of all pieces, number of unknown words; an
+        unknown word is one piece.
     """
-    longest = max(map(len, pieces))
-    used: collections.Counter[str] = collections.Counter()
-    num_pieces = num_unknown = 0
-    for word, count in words:
-        start = 0
-        prefix = ""
-        found = []
-        while start < len(word):
-            for end in range(min(len(word), start + longest), start, -1):
-                piece = prefix + word[start:end]
-                if piece in pieces:
-                    break
-            else:
-                break
-            found.append(piece)
-            start = end
-            prefix = vocabulary_lib.CONTINUATION
-        if start < len(word):
-            num_unknown += count
-            num_pieces += count
-        else:
-            num_pieces += count * len(found)
-            for piece in found:
-                used[piece] += count
-    return used, num_pieces, num_unknown
+    texts, counts = zip(*words)
+    ids = wordpiece.make_splitter(pieces).tokenize(tf.constant(texts))
+    counts = np.repeat(counts, ids.row_lengths())
+    entries = wordpiece.unknown_last(pieces)
+    # The sums are integers, which float64 holds exactly.
+    uses = np.bincount(ids.flat_values, counts, minlength=len(entries))
+    return dict(zip(entries, uses)), counts.sum(), uses[-1]

@@ -62,13 +62,11 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
         return None
     if path.endswith(VOCABULARY_FILE):
         return vocabulary_lib.load_vocabulary(path)
+    tokenizer = files.read_object(path)
     try:
-        return Vocabulary(tokens=_tokens(files.read_object(path)))
+        return Vocabulary(tokens=_tokens(tokenizer))
     except ValueError as error:
-        message = str(error)
-        if path not in message:
-            message = f"{path}: {message}"
-        raise ValueError(message) from error
+        raise ValueError(f"{path}: {error}") from error
 
 
 def read_settings(folder: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ Unicode 14 on every code point that the latter assigns.
 import dataclasses
 import functools
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -189,26 +190,12 @@ class WordpieceTokenizer(tf.Module):
         super().__init__(name="wordpiece_tokenizer")
         self.spec = spec
         self.vocabulary = spec.vocabulary
-        # The builder of tensorflow_text 2.20.0 finds the unknown token only
-        # where it is the last entry (tensorflow/text issue 1462), so it
-        # always is, and `_vocabulary_ids` undoes the shift.
-        tokens = [
-            token
-            for token in self.vocabulary.tokens
-            if token != vocabulary_lib.UNK_TOKEN
-        ]
-        tokens.append(vocabulary_lib.UNK_TOKEN)
         # The operations run on the CPU alone: keep their model there.
         with tf.device("CPU:0"):
             if spec.fast:
-                self._bert_tokenizer = _make_fast(tokens, spec.do_lower_case)
+                self._bert_tokenizer = _make_fast(spec)
             else:
-                self._word_tokenizer = tf_text.FastWordpieceTokenizer(
-                    tokens,
-                    token_out_type=tf.int32,
-                    no_pretokenization=True,
-                    max_bytes_per_word=MAX_CHARS_PER_WORD * _MAX_BYTES_PER_CHAR,
-                )
+                self._word_tokenizer = make_splitter(self.vocabulary.tokens)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of the pieces of the words of every text.
@@ -314,12 +301,39 @@ class WordpieceTokenizer(tf.Module):
         return tf.equal(ids, len(self.vocabulary) - 1)
 
 
-def _make_fast(tokens, do_lower_case):
+def make_splitter(
+    tokens: Iterable[str],
+) -> tf_text.FastWordpieceTokenizer:
+    """Returns what splits words into the longest pieces: string to int32.
+
+    Args:
+        tokens: The entries. The ids are their numbers; as of `unknown_last`.
+    """
+    return tf_text.FastWordpieceTokenizer(
+        unknown_last(tokens),
+        token_out_type=tf.int32,
+        no_pretokenization=True,
+        max_bytes_per_word=MAX_CHARS_PER_WORD * _MAX_BYTES_PER_CHAR,
+    )
+
+
+def unknown_last(tokens: Iterable[str]) -> list[str]:
+    """Returns entries in their order, but the unknown token's, which is last.
+
+    The builder of tensorflow_text 2.20.0 finds it only there (tensorflow/text
+    issue 1462). `WordpieceTokenizer._vocabulary_ids` undoes the shift.
+    """
+    unknown = vocabulary_lib.UNK_TOKEN
+    return [*(token for token in tokens if token != unknown), unknown]
+
+
+def _make_fast(spec):
+    tokens = unknown_last(spec.vocabulary.tokens)
     try:
         return tf_text.FastBertTokenizer(
             tokens,
             token_out_type=tf.int32,
-            lower_case_nfd_strip_accents=do_lower_case,
+            lower_case_nfd_strip_accents=spec.do_lower_case,
         )
     except RuntimeError as error:
         raise ValueError(
