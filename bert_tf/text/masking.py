@@ -129,9 +129,10 @@ def mask_tokens(
     """
     vocabulary = tokenizer.vocabulary
     num_predictions = rules.max_predictions_per_seq
-    order_bits, action_bits, entry_bits = _random_bits(
-        seeds, tf.shape(input_ids)[1], num_predictions
-    )
+    order_bits = _random_bits(seeds, 0, tf.shape(input_ids)[1])
+    # Of each prediction those of its action, and of its entry.
+    prediction_bits = _random_bits(seeds, 1, 2 * num_predictions)
+    action_bits, entry_bits = prediction_bits[:, ::2], prediction_bits[:, 1::2]
     if rules.do_span_mask:
         is_chosen = _choose_spans(
             input_ids, input_mask, seeds, tokenizer, rules
@@ -308,29 +309,15 @@ def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
     return is_chosen
 
 
-def _random_bits(seeds, seq_length, num_predictions):
-    """Returns int64 [B, L], [B, P] and [B, P], each of 32 random bits.
+def _random_bits(seeds, stream, size):
+    """Returns int64 [B, size], each of 32 random bits.
 
-    The bits of a position do not depend on L or P.
+    The bits of a place do not depend on the size.
     """
-    blocks = tf.range((seq_length + 3) // 4)
-    # A block serves two predictions, each with an action and an entry.
-    prediction_blocks = tf.range((num_predictions + 1) // 2)
-    numbers = tf.concat([blocks, prediction_blocks], axis=0)
-    streams = tf.concat(
-        [tf.zeros_like(blocks), tf.ones_like(prediction_blocks)], axis=0
-    )
-    words = random_words(numbers, streams, (seeds[:, :1], seeds[:, 1:]))
-    bits = tf.stack(words, axis=-1)
-    num_rows = tf.shape(seeds)[0]
-    num_blocks = tf.shape(blocks)[0]
-    of_positions = tf.reshape(bits[:, :num_blocks], [num_rows, -1])
-    of_predictions = tf.reshape(bits[:, num_blocks:], [num_rows, -1, 2])
-    return (
-        of_positions[:, :seq_length],
-        of_predictions[:, :num_predictions, 0],
-        of_predictions[:, :num_predictions, 1],
-    )
+    blocks = tf.range((size + 3) // 4)
+    words = random_words(blocks, stream, (seeds[:, :1], seeds[:, 1:]))
+    bits = tf.reshape(tf.stack(words, axis=-1), [tf.shape(seeds)[0], -1])
+    return bits[:, :size]
 
 
 def _scaled(bits, limit):
