@@ -157,11 +157,10 @@ def _weights(checkpoint, steps, target_format):
     tensors, entries = {}, []
     for step in steps:
         if step.status == report.LOADED:
-            name = step.tensor.stored(target_format).name
-            tensors[name] = _read(checkpoint, step.tensor, target_format)
-            shape = step.tensor.stored_shape(target_format)
+            name, array = _read(checkpoint, step.tensor, target_format)
+            tensors[name] = array
             note = f"from {step.note}"
-            entries.append(CoverageEntry(step.status, name, shape, note))
+            entries.append(CoverageEntry(step.status, name, array.shape, note))
         elif step.found is not None:
             note = "of another shape" if step.tensor else step.note
             entries.append(
@@ -179,11 +178,11 @@ def _slots(checkpoint, table, target_format):
         name = tensor.stored(checkpoint.file_format).name + slot
         if name in container.slots:
             used.add(name)
-            target_name = tensor.stored(target_format).name + slot
-            slots[target_name] = _read(checkpoint, tensor, target_format, slot)
-            shape = tensor.stored_shape(target_format)
+            target, array = _read(checkpoint, tensor, target_format, slot)
+            slots[target] = array
+            note = f"from {name}"
             entries.append(
-                CoverageEntry(report.LOADED, target_name, shape, f"from {name}")
+                CoverageEntry(report.LOADED, target, array.shape, note)
             )
     step = container.global_step
     if step is not None:
@@ -199,8 +198,10 @@ def _slots(checkpoint, table, target_format):
 
 
 def _read(checkpoint, tensor, target_format, slot=""):
+    """Returns a tensor's name and array in the target."""
+    stored = tensor.stored(target_format)
     array = plan.read(checkpoint, tensor, slot)
-    return tensor.stored(target_format).transform.to_file(array)
+    return stored.name + slot, stored.transform.to_file(array)
 
 
 def _write_release(folder, tensors, texts):
@@ -214,12 +215,11 @@ def _write_release(folder, tensors, texts):
 
 def _texts(checkpoint, config, architecture, tokenizer, settings):
     num_labels = labels = None
-    if set(parts.CLASSIFIERS) & set(
-        checkpoint.family.architectures[architecture]
-    ):
+    its_parts = checkpoint.family.architectures[architecture]
+    if set(parts.CLASSIFIERS) & set(its_parts):
         num_labels = checkpoint.num_labels
         labels = config_json.label_names(
-            checkpoint.config_values or {}, checkpoint.folder
+            checkpoint.config_values, checkpoint.folder
         )
     values = config_json.make(
         checkpoint.family,

@@ -174,18 +174,16 @@ def without_random_values() -> Iterator[None]:
 
 def _head_arguments(checkpoint, model_class):
     """Returns `num_labels` and `dropout` as the checkpoint has them."""
+    if checkpoint.num_labels is None:
+        return {}
+    arguments = {"num_labels": checkpoint.num_labels}
+    if checkpoint.classifier_dropout is not None:
+        arguments["dropout"] = checkpoint.classifier_dropout
     for a_class, part in (
         (BertClassifier, parts.CLASSIFIER),
         (BertTokenClassifier, parts.TOKEN_CLASSIFIER),
     ):
-        if (
-            issubclass(model_class, a_class)
-            and checkpoint.has_part(part)
-            and checkpoint.num_labels is not None
-        ):
-            arguments = {"num_labels": checkpoint.num_labels}
-            if checkpoint.classifier_dropout is not None:
-                arguments["dropout"] = checkpoint.classifier_dropout
+        if issubclass(model_class, a_class) and checkpoint.has_part(part):
             return arguments
     return {}
 

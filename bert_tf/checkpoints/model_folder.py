@@ -259,10 +259,8 @@ def check_vocabulary(
     settings = read_tokenizer_config(folder)
     do_lower_case = settings.get("do_lower_case")
     if do_lower_case is not None:
-        try:
+        with files.errors_named(f"{folder}/{TOKENIZER_FILE}"):
             tokenizer_files.make(settings, vocabulary, do_lower_case)
-        except ValueError as error:
-            raise ValueError(f"{folder}/{TOKENIZER_FILE}: {error}") from error
     return vocabulary
 
 

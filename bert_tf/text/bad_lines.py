@@ -4,6 +4,8 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
+# What is told of a place, a file and a line, in words.
+Where = Callable[..., str]
 # Of the lines that are left out, the first so many are told.
 NUM_TOLD = 3
 
@@ -25,7 +27,7 @@ class BadLines:
         places: Of the first `NUM_TOLD`, lists: what `add` got.
     """
 
-    def __init__(self, max_bad_lines: int, where: Callable[..., str]) -> None:
+    def __init__(self, max_bad_lines: int, where: Where) -> None:
         self._most = max_bad_lines
         self._where = where
         self.count = 0
@@ -63,9 +65,7 @@ def refusal(what: str, max_bad_lines: int) -> str:
     )
 
 
-def tell(
-    count: int, places: Sequence[Sequence[Any]], where: Callable[..., str]
-) -> str:
+def tell(count: int, places: Sequence[Sequence[Any]], where: Where) -> str:
     """Returns in words how many were left out, and the first of them."""
     first = "; ".join(f"{where(*place)}: {reason}" for *place, reason in places)
     if count == 1:

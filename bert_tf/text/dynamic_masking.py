@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.features import Batch
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.tokenizer import Spec
 
@@ -31,10 +32,7 @@ def example_seeds(seed: int, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def mask_examples(
-    examples: dict[str, tf.Tensor],
-    seeds: tf.Tensor,
-    tokenizer: Spec,
-    rules: masking.Rules,
+    examples: Batch, seeds: tf.Tensor, tokenizer: Spec, rules: masking.Rules
 ) -> dict[str, tf.Tensor]:
     """Masks a batch of unmasked records: dynamic masking (RoBERTa).
 
@@ -55,14 +53,14 @@ def mask_examples(
         The same dictionary with what `masking.mask_tokens` returns.
     """
     if features.SEQUENCE_IDS in examples:
-        return examples | _mask_packed(examples, seeds, tokenizer, rules)
-    ids, mask = examples[features.INPUT_IDS], examples[features.INPUT_MASK]
-    return examples | masking.mask_tokens(ids, mask, seeds, tokenizer, rules)
+        masked = _mask_packed(examples, seeds, tokenizer, rules)
+    else:
+        ids, mask = examples[features.INPUT_IDS], examples[features.INPUT_MASK]
+        masked = masking.mask_tokens(ids, mask, seeds, tokenizer, rules)
+    return {**examples, **masked}
 
 
-def predict_next_tokens(
-    examples: dict[str, tf.Tensor],
-) -> dict[str, tf.Tensor]:
+def predict_next_tokens(examples: Batch) -> dict[str, tf.Tensor]:
     """Makes every token the prediction of the one before it.
 
     What a left-to-right language model learns (Devlin et al. 2018, section
@@ -95,7 +93,8 @@ def predict_next_tokens(
         is_predicted &= sequence_ids[:, 1:] == sequence_ids[:, :-1]
     ids = tf.where(is_predicted, input_ids[:, 1:], 0)
     positions = tf.range(tf.shape(ids)[1])
-    return examples | {
+    return {
+        **examples,
         features.INPUT_IDS: input_ids,
         features.MASKED_LM_POSITIONS: tf.where(is_predicted, positions, 0),
         features.MASKED_LM_IDS: ids,

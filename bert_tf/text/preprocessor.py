@@ -67,10 +67,8 @@ class Preprocessor(tf.Module):
         longest = settings.get("model_max_length", _RELEASED_MAX_LENGTH)
         # Hugging Face writes 10^30 for a length that it does not know.
         longest = min(int(longest), _num_positions(f"{folder}/config.json"))
-        try:
+        with files.errors_named(folder):
             return cls(tokenizer, max_seq_length or longest)
-        except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from error
 
     def __call__(self, texts):
         segments = _to_segments(texts)

@@ -97,12 +97,11 @@ def count_words(
         _logger.warning("%s. Left out.", bad.told())
     if not counts:
         raise ValueError(f"There is no word in {', '.join(map(str, paths))}.")
-    words: collections.Counter[str] = collections.Counter()
-    for word, count in counts.items():
-        word = word.decode("utf-8")
-        if len(word) <= wordpiece.MAX_CHARS_PER_WORD:
-            words[word] = count
-    return words
+    words = {word.decode("utf-8"): count for word, count in counts.items()}
+    longest = wordpiece.MAX_CHARS_PER_WORD
+    return collections.Counter(
+        {word: count for word, count in words.items() if len(word) <= longest}
+    )
 
 
 def learn_vocabulary(
@@ -202,14 +201,8 @@ def _read(stream, path):
 
 def _good_lines(path, first_line, block, bad):
     """Returns the lines of a block that are UTF-8; the others are counted."""
-    lines = block.split(b"\n")
-    try:
-        block.decode("utf-8")
-        return lines
-    except UnicodeDecodeError:
-        # Which of them it is, is asked only then.
-        good = []
-    for number, line in enumerate(lines, first_line):
+    good = []
+    for number, line in enumerate(block.split(b"\n"), first_line):
         try:
             line.decode("utf-8")
             good.append(line)

@@ -63,10 +63,8 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
     if path.endswith(VOCABULARY_FILE):
         return vocabulary_lib.load_vocabulary(path)
     tokenizer = files.read_object(path)
-    try:
+    with files.errors_named(path):
         return Vocabulary(tokens=_tokens(tokenizer))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def read_settings(folder: str) -> dict[str, Any]:
@@ -82,7 +80,7 @@ def read_settings(folder: str) -> dict[str, Any]:
     settings = {}
     path = f"{folder}/{SETTINGS_FILE}"
     if files.exists(path):
-        settings = _checked(path, files.read_object(path))
+        settings = files.checked(path, files.read_object(path), _CHECKS)
     path = f"{folder}/{TOKENIZER_FILE}"
     if "do_lower_case" in settings or not files.exists(path):
         return settings
@@ -101,7 +99,7 @@ def read_settings(folder: str) -> dict[str, Any]:
         for name, its_name in _NORMALIZER_SETTINGS.items()
         if its_name in normalizer
     }
-    return _checked(path, found) | settings
+    return files.checked(path, found, _CHECKS) | settings
 
 
 def make(
@@ -152,23 +150,8 @@ def read(folder: str) -> Spec:
                 f"{values[0]!r}, as in BERT's tokenizer. "
                 f"Received: {name}={files.shortened(settings[name])}."
             )
-    try:
+    with files.errors_named(folder):
         return make(settings, vocabulary, do_lower_case)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from error
-
-
-def _checked(path, settings):
-    """Returns settings without those of the value null, which say nothing."""
-    for name, (is_good, expected) in _CHECKS.items():
-        if settings.get(name) is None:
-            settings.pop(name, None)
-        elif not is_good(settings[name]):
-            raise ValueError(
-                f"{path}: `{name}` must be {expected}. "
-                f"Received: {name}={files.shortened(settings[name])}."
-            )
-    return settings
 
 
 def _tokens(tokenizer):

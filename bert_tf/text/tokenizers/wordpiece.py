@@ -301,9 +301,7 @@ class WordpieceTokenizer(tf.Module):
         return tf.equal(ids, len(self.vocabulary) - 1)
 
 
-def make_splitter(
-    tokens: Iterable[str],
-) -> tf_text.FastWordpieceTokenizer:
+def make_splitter(tokens: Iterable[str]) -> tf_text.FastWordpieceTokenizer:
     """Returns what splits words into the longest pieces: string to int32.
 
     Args:
