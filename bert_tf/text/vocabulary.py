@@ -48,30 +48,9 @@ class Vocabulary:
         object.__setattr__(self, "tokens", tuple(self.tokens))
         lines: dict[str, int] = {}
         for line, token in enumerate(self.tokens, start=1):
-            if not isinstance(token, str):
-                raise ValueError(
-                    f"line {line}: an entry must be a string. "
-                    f"Received: {files.shortened(token)}."
-                )
-            if not _ENTRY.fullmatch(token):
-                raise ValueError(
-                    f"line {line}: the entry {files.shortened(token)} holds "
-                    "white space or NUL."
-                    if _ENTRY.search(token)
-                    else f"line {line}: the entry is blank."
-                )
-            if token in lines:
-                raise ValueError(
-                    f"line {line}: the entry {files.shortened(token)} is "
-                    f"there already, in line {lines[token]}."
-                )
-            piece = token.removeprefix(CONTINUATION)
-            if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
-                raise ValueError(
-                    f"line {line}: an entry must have at most "
-                    f"{MAX_ENTRY_BYTES} bytes. "
-                    f"Received: {files.shortened(token)}."
-                )
+            fault = _fault(token, lines)
+            if fault is not None:
+                raise ValueError(f"line {line}: {fault}")
             lines[token] = line
         missing = [token for token in SPECIAL_TOKENS if token not in lines]
         if missing:
@@ -189,6 +168,33 @@ def check_case(vocabulary: Vocabulary, do_lower_case: bool) -> None:
                 f"none of its {num_latin} entries in Latin letters has a "
                 "capital. Received: do_lower_case=False."
             )
+
+
+def _fault(token, lines):
+    """Returns what is wrong with an entry, or None.
+
+    Args:
+        token: The entry.
+        lines: {entry: its line} of those before it.
+    """
+    if not isinstance(token, str):
+        return f"an entry must be a string. Received: {files.shortened(token)}."
+    if not _ENTRY.search(token):
+        return "the entry is blank."
+    if not _ENTRY.fullmatch(token):
+        return f"the entry {files.shortened(token)} holds white space or NUL."
+    if token in lines:
+        return (
+            f"the entry {files.shortened(token)} is there already, in line "
+            f"{lines[token]}."
+        )
+    piece = token.removeprefix(CONTINUATION)
+    if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
+        return (
+            f"an entry must have at most {MAX_ENTRY_BYTES} bytes. "
+            f"Received: {files.shortened(token)}."
+        )
+    return None
 
 
 def _is_bracketed(token):

@@ -144,7 +144,7 @@ class Family:
             return None
         for pattern, replacement in self.old_names.items():
             name = re.sub(pattern, replacement, name)
-        if self.bare_names and name.startswith(self.bare_names):
+        if name.startswith(self.bare_names):
             name = self.prefix + name
         return name
 
