@@ -11,7 +11,7 @@ from bert_tf.input import array_source
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers import accumulation
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
@@ -77,7 +77,7 @@ def train(folder, strategy, parts):
         reference.set_weights(model)
         state = TrainingState(
             model,
-            BertOptimizer(WarmupLinearDecay(0.01, NUM_STEPS, 2)),
+            BertOptimizer(WarmupDecay(0.01, NUM_STEPS, 2)),
             folder,
             {},
         )

@@ -40,8 +40,6 @@ class SelfAttention(ConfiguredLayer):
         self.key = self.make_dense(hidden_size, "key")
         self.value = self.make_dense(hidden_size, "value")
         self.merge_heads = self.make_dense(hidden_size, "merge_heads")
-        for dense in (self.query, self.key, self.value, self.merge_heads):
-            dense.build((None, hidden_size))
         self.probs_dropout = self.make_dropout(
             self.config.attention_probs_dropout_prob, "probs_dropout"
         )

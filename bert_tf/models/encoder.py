@@ -8,6 +8,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
@@ -50,9 +51,7 @@ class BertEncoder(Configured, keras.Model):
             the gradient instead of keeping their activations; False at first.
     """
 
-    def __init__(
-        self, config: BertConfig | dict[str, Any], **kwargs: Any
-    ) -> None:
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.embeddings = BertEmbeddings(
             self.config, dtype=self.dtype_policy, name="embeddings"

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from bert_tf import features
-from bert_tf.config import BertConfig
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
@@ -36,7 +36,7 @@ class BertMultipleChoice(Configured, keras.Model):
 
     def __init__(
         self,
-        config: BertConfig | dict[str, Any],
+        config: AnyConfig,
         dropout: float = 0.1,
         **kwargs: Any,
     ) -> None:
@@ -71,6 +71,4 @@ class BertMultipleChoice(Configured, keras.Model):
         return ops.reshape(logits, (-1, num_choices))
 
     def get_config(self):
-        return super().get_config() | {
-            "dropout": self.dropout,
-        }
+        return super().get_config() | {"dropout": self.dropout}

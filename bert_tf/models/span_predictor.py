@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from bert_tf.config import BertConfig
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
@@ -27,19 +27,14 @@ class BertSpanPredictor(Configured, keras.Model):
         of padding also: a softmax over the positions comes after them.
     """
 
-    def __init__(
-        self, config: BertConfig | dict[str, Any], **kwargs: Any
-    ) -> None:
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"
         )
         self.encoder.pooler.trainable = False
         self.span_head = ClassificationHead(
-            self.config,
-            2,
-            dtype=self.dtype_policy,
-            name="span",
+            self.config, 2, dtype=self.dtype_policy, name="span"
         )
         self.build()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from bert_tf.config import BertConfig
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.models.encoder import BertEncoder
@@ -31,7 +31,7 @@ class BertTokenClassifier(Configured, keras.Model):
 
     def __init__(
         self,
-        config: BertConfig | dict[str, Any],
+        config: AnyConfig,
         num_labels: int,
         dropout: float = 0.1,
         **kwargs: Any,

@@ -190,7 +190,7 @@ class WindowMaker(tf.Module):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingSource:
-    """Windows as `input.array_source` describes a source.
+    """Windows as `input.batch_source` describes a source.
 
     An example of the source is a window. The order of training is a function
     of (seed, epoch). The batches are dictionaries of the model inputs and, if

@@ -14,7 +14,7 @@ from bert_tf.text.preprocessor import Preprocessor
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StringSource(abc.ABC):
-    """Examples of strings, as `input.array_source` describes a source.
+    """Examples of strings, as `input.batch_source` describes a source.
 
     Batches run on from one epoch into the next, as in google-research/bert:
     all are full. The order of training is a function of (seed, epoch).
