@@ -5,13 +5,11 @@ from typing import Any
 import keras
 
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.layers.configured import Configured
-from bert_tf.layers.heads import ClassificationHead
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import EncoderModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertSpanPredictor(Configured, keras.Model):
+class BertSpanPredictor(EncoderModel):
     """Where an answer starts and ends (Devlin et al. 2018, section 4.2).
 
     The pooler takes no part: it is not trained.
@@ -29,13 +27,8 @@ class BertSpanPredictor(Configured, keras.Model):
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        self.encoder = BertEncoder(
-            self.config, dtype=self.dtype_policy, name="encoder"
-        )
         self.encoder.pooler.trainable = False
-        self.span_head = ClassificationHead(
-            self.config, 2, dtype=self.dtype_policy, name="span"
-        )
+        self.span_head = self.make_head(2, "span")
         self.build()
 
     def build(self, input_shape=None):

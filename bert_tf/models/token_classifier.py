@@ -5,13 +5,11 @@ from typing import Any
 import keras
 
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.layers.configured import Configured
-from bert_tf.layers.heads import ClassificationHead
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import EncoderModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertTokenClassifier(Configured, keras.Model):
+class BertTokenClassifier(EncoderModel):
     """Classes of every token: tagging (Devlin et al. 2018, section 5.3).
 
     The pooler takes no part: it is not trained.
@@ -39,16 +37,9 @@ class BertTokenClassifier(Configured, keras.Model):
         super().__init__(config, **kwargs)
         self.num_labels = num_labels
         self.dropout = dropout
-        self.encoder = BertEncoder(
-            self.config, dtype=self.dtype_policy, name="encoder"
-        )
         self.encoder.pooler.trainable = False
-        self.classification_head = ClassificationHead(
-            self.config,
-            num_labels,
-            dropout,
-            dtype=self.dtype_policy,
-            name="token_classifier",
+        self.classification_head = self.make_head(
+            num_labels, "token_classifier", dropout
         )
         self.build()
 

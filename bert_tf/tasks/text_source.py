@@ -67,7 +67,7 @@ class StringSource(abc.ABC):
             )
         )
 
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+    def evaluation_batches(self, batch_size, context=None):
         """Returns a `tf.data.Dataset` of every example once, in order.
 
         The last batch is filled up with empty texts, whose `example_weights`
@@ -75,12 +75,9 @@ class StringSource(abc.ABC):
 
         Args:
             batch_size: Examples a step, over all replicas.
-            max_batches: If given, stop after so many.
             context: The host's `tf.distribute.InputContext`.
         """
-        return self._map(
-            self._rows().evaluation_batches(batch_size, max_batches, context)
-        )
+        return self._map(self._rows().evaluation_batches(batch_size, context))
 
     @functools.cached_property
     def _lengths(self):

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from typing import Any
 
 import keras
@@ -15,9 +14,6 @@ from bert_tf.models.objectives import Objective
 from bert_tf.optimizers import accumulation
 from bert_tf.training import randomness
 from bert_tf.training.health import StepResults
-
-if TYPE_CHECKING:  # It imports this module.
-    from bert_tf.training.loop import TrainingConfig
 
 RunSteps = Callable[
     [tf.distribute.Strategy, Iterator[Any], int, int],
@@ -124,9 +120,14 @@ def compile_steps(
     model: keras.Model,
     objective: Objective,
     optimizer: keras.optimizers.Optimizer,
-    config: "TrainingConfig",
+    accumulation_steps: int = 1,
+    seed: int = 12345,
 ) -> tuple[RunSteps, Callable[[], float]]:
     """Returns a function that makes many steps in one call.
+
+    Args:
+        model, objective, optimizer, accumulation_steps: As of `train_step`.
+        seed: Of the dropout masks.
 
     Returns:
         `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
@@ -140,14 +141,9 @@ def compile_steps(
     structure = None
 
     def replica_step(batch, step, is_last):
-        randomness.set_seeds(seed_states, config.seed, step)
+        randomness.set_seeds(seed_states, seed, step)
         return train_step(
-            model,
-            objective,
-            optimizer,
-            batch,
-            config.gradient_accumulation_steps,
-            is_last,
+            model, objective, optimizer, batch, accumulation_steps, is_last
         )
 
     def as_row(results):
