@@ -134,8 +134,8 @@ def _accuracy(logits, labels, weights):
 
     Args:
         logits: float `[..., K]`.
-        labels: int `[...]`.
-        weights: float32 `[...]`.
+        labels: int, of as many elements as there are rows of logits.
+        weights: float32, of the shape of the labels.
     """
     # Several times faster than `argmax` in TensorFlow on CPUs.
     predictions = ops.reshape(ops.top_k(logits, 1)[1], ops.shape(labels))

@@ -13,8 +13,8 @@ from bert_tf.tasks import class_names
 def new_model(start, task, dtype=None):
     """Makes a model to be tuned.
 
-    The head is newly made, unless the checkpoint is a model folder that
-    was tuned to a task whose head this one takes.
+    The head is newly made, unless the checkpoint is a model folder that was
+    tuned to a task whose head this one takes.
 
     Args:
         start: A `StartingPoint`.
@@ -37,13 +37,16 @@ def new_model(start, task, dtype=None):
 def tuned_model(start, task, dtype=None):
     """Makes a model with all of the checkpoint's weights, head included.
 
-    Its outputs are in the order of the task's labels: those of a folder
-    that names its classes in another order are put in this one. Where it
-    does not name them they are taken to be in it, with a warning.
+    Its outputs are in the order of the task's labels: those of a folder that
+    names its classes in another order are put in this one. Where it does not
+    name them they are taken to be in it, with a warning.
+
+    Args:
+        start, task, dtype: As of `new_model`; there must be a checkpoint.
 
     Raises:
-        ValueError: If the checkpoint has no such head, or it is one of
-            other classes.
+        ValueError: If the checkpoint has no such head, or it is one of other
+            classes.
     """
     model = task.make_model(start.config, dtype)
     coverage = loading.load_weights(

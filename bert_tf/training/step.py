@@ -59,6 +59,14 @@ def train_step(
             loss = sum(objective.loss_terms(totals, weights).values())
             scaled_loss = optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, model.trainable_variables)
+        # What this loss does not depend on has no gradient, e.g. the pooler
+        # where there are no next-sentence labels. It stays as it is, and is
+        # not decayed; Keras does so too, but warns.
+        gradients = {
+            number: gradient
+            for number, gradient in enumerate(gradients)
+            if gradient is not None
+        }
         metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
         return gradients, totals, metrics
 
@@ -67,20 +75,11 @@ def train_step(
             accumulation.sum_over_parts, run_part, num_parts=accumulation_steps
         )
     gradients, totals, metrics = run_part(batch)
-    # What this loss does not depend on has no gradient, e.g. the pooler where
-    # there are no next-sentence labels. It stays as it is, and is not decayed;
-    # Keras does so too, but warns.
-    gradients, variables = zip(
-        *(
-            (gradient, variable)
-            for gradient, variable in zip(gradients, model.trainable_variables)
-            if gradient is not None
-        )
-    )
+    variables = [model.trainable_variables[number] for number in gradients]
     learning_rate = tf.identity(optimizer.learning_rate)
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     with inner_optimizer.measuring_update(measures_update):
-        optimizer.apply(gradients, variables)
+        optimizer.apply(list(gradients.values()), variables)
 
     totals, metrics = _sum_over_replicas((totals, metrics))
     num_padding, num_places = metrics["padding"]
