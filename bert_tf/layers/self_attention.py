@@ -96,17 +96,13 @@ class SelfAttention(ConfiguredLayer):
         many, this is faster than three, and so is its gradient. Where rows
         are few, laying the kernels side by side costs more.
         """
+        scale = self._scale()
         kernel = ops.concatenate(
-            [
-                self.query.kernel * self._scale(),
-                self.key.kernel,
-                self.value.kernel,
-            ],
+            [self.query.kernel * scale, self.key.kernel, self.value.kernel],
             axis=1,
         )
         bias = ops.concatenate(
-            [self.query.bias * self._scale(), self.key.bias, self.value.bias],
-            axis=0,
+            [self.query.bias * scale, self.key.bias, self.value.bias]
         )
         x_TD = ops.reshape(inputs_BLD, (-1, self.config.hidden_size))
         x = ops.reshape(
