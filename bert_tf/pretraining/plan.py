@@ -101,7 +101,7 @@ class Plan:
             Numbers: of documents, sentences, tokens, of what was cut and what
             left out; and the first places of that.
         """
-        reader = self.source.reader(self.max_bad_lines)
+        reader = text_files.Reader(self.source, self.max_bad_lines)
         counts = blocks.write_part(
             reader.read(part), self._tokenize, self.dtype, path
         )
