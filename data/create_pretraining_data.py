@@ -20,9 +20,9 @@ from absl import flags
 from tqdm import tqdm
 
 from bert_tf import program
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.objectives.table import OBJECTIVES
-from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.settings import MASKING_MODES
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files

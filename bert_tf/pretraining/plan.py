@@ -203,11 +203,11 @@ class Plan:
                 masked = self._mask_tokens(
                     record[features.INPUT_IDS],
                     record[features.INPUT_MASK],
-                    examples.seeds,
+                    examples.headers["seeds"].astype(np.int64),
                 )
             record |= {name: value.numpy() for name, value in masked.items()}
         if self._objective.label_meanings:
-            record[features.NEXT_SENTENCE_LABELS] = examples.label[
+            record[features.NEXT_SENTENCE_LABELS] = examples.headers["label"][
                 :, None
             ].astype(np.int32)
         return record

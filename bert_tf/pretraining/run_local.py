@@ -21,11 +21,11 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan as plan_lib
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import work_folder
 from bert_tf.pretraining import workers
 from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import example_runs
-from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
@@ -87,7 +87,8 @@ class Tasks:
     def write_range(self, number: int) -> dict:
         """Writes the records of one range of the shuffled examples."""
         path = self.path("segment", number)
-        examples = self._runs.read(*self._ranges[number])
+        _, first, last = self._ranges[number]
+        examples = self._runs.read(first, last)
         return _done(
             path, self.plan.write_records(examples, f"{path}.tfrecord")
         )
@@ -193,7 +194,7 @@ def build(
     )
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
         inputs = list(pool.map(text_files.describe, source.paths))
-    manifest = record_set.make_manifest(source, inputs, tokenizer, settings)
+    manifest = record_set.make_manifest(plan, inputs)
     work = dataclasses.asdict(manifest) | {
         "version": _WORK_VERSION,
         **tokenizer.settings,
@@ -202,10 +203,12 @@ def build(
     with work_folder.local(work_dir, output_paths, work, plan.parts) as folder:
         tasks = Tasks(plan, folder)
         with workers.pool(tasks, num_workers) as run:
-            counts, shards = _run_stages(
+            counts, shards, written = _run_stages(
                 tasks, run, len(output_paths), progress
             )
-        made = record_set.make_manifests(manifest, counts, output_paths, shards)
+        made = record_set.make_manifests(
+            manifest, counts, output_paths, shards, written
+        )
         _publish(tasks, output_paths, shards, made)
     return counts
 
@@ -214,7 +217,7 @@ def _run_stages(tasks, run, num_shards, progress):
     """Runs what is not done.
 
     Returns:
-        The `Counts`, and what is in every shard (`record_set.by_shard`).
+        The `Counts`, the shards' ranges, and {number of a range: numbers}.
     """
     plan = tasks.plan
 
@@ -232,7 +235,7 @@ def _run_stages(tasks, run, num_shards, progress):
 
     sizes = plan.source.sizes(plan.parts)
     of_parts = record_set.total(run_stage("read_part", "part", sizes, "read"))
-    record_set.check_parts(of_parts, plan.source, plan.max_bad_lines)
+    record_set.check_parts(of_parts, plan)
     num_blocks = blocks.num_blocks(of_parts["tokens"])
     tasks.note("blocks", num_blocks)
     of_blocks = record_set.total(
@@ -244,12 +247,12 @@ def _run_stages(tasks, run, num_shards, progress):
     )
     ranges = [each for shard in shards for each in shard]
     tasks.note("segments", ranges)
-    sizes = [stop - start for start, stop in ranges]
+    sizes = [each.last - each.first for each in ranges]
     results = run_stage("write_range", "segment", sizes, "write")
     counts = record_set.make_counts(
         of_parts, of_blocks, record_set.total(results), plan.settings
     )
-    return counts, record_set.by_shard(shards, dict(enumerate(results)))
+    return counts, shards, dict(enumerate(results))
 
 
 def _publish(tasks, output_paths, shards, made):
@@ -258,7 +261,7 @@ def _publish(tasks, output_paths, shards, made):
     Args:
         tasks: The `Tasks`.
         output_paths: The record files.
-        shards: For each of them a dictionary of the numbers of its ranges.
+        shards: The `record_set.Range`s of each.
         made: {path: `Manifest`}.
     """
     with contextlib.ExitStack() as stack:
@@ -272,7 +275,8 @@ def _publish(tasks, output_paths, shards, made):
         work_folder.note_temporaries(tasks.work_dir, list(temporaries.values()))
         for path, shard in zip(output_paths, shards):
             names = [
-                f"{tasks.path('segment', each)}.tfrecord" for each in shard
+                f"{tasks.path('segment', each.number)}.tfrecord"
+                for each in shard
             ]
             _join_files(names, temporaries[path])
         for path, each in made.items():
