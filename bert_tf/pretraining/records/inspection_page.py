@@ -30,29 +30,16 @@ def describe(examples: dict, row: int, vocabulary: Vocabulary) -> dict:
     padding = int((one[features.INPUT_MASK] == 0).sum())
     if features.SEQUENCE_IDS in one:
         one, _ = inspection.unpack(one, vocabulary)
-    ids = one[features.INPUT_IDS]
-    original = inspection.restored(one)
     labels = one.get(features.NEXT_SENTENCE_LABELS)
     sequences = []
-    for number, length in enumerate(one[features.INPUT_MASK].sum(axis=1)):
-        chosen = set()
-        if features.MASKED_LM_IDS in one:
-            is_used = one[features.MASKED_LM_WEIGHTS][number] > 0
-            positions = one[features.MASKED_LM_POSITIONS][number]
-            chosen.update(positions[is_used].tolist())
-        tokens = []
-        for place in range(length):
-            segment = int(one[features.SEGMENT_IDS][number, place])
-            token = [
-                inspection.token_name(original[number, place], vocabulary),
-                segment,
+    for number in range(len(one[features.INPUT_IDS])):
+        tokens = inspection.tokens_of(one, number, vocabulary)
+        sequences.append(
+            [
+                [was, segment] if now is None else [was, segment, now]
+                for was, segment, now in tokens
             ]
-            if place in chosen:
-                token.append(
-                    inspection.token_name(ids[number, place], vocabulary)
-                )
-            tokens.append(token)
-        sequences.append(tokens)
+        )
     return {
         "sequences": sequences,
         "padding": padding,
