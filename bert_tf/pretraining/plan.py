@@ -52,10 +52,7 @@ class Plan:
 
     def __getstate__(self):
         # Not what the cached properties hold: every process makes its own.
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-        }
+        return vars(dataclasses.replace(self))
 
     @property
     def _objective(self):

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import html
 import json
+import math
 import re
 import reprlib
 from collections import abc
@@ -49,9 +50,6 @@ class Part:
     file_number: int
     start: int = 0
     end: int | None = None
-
-    def has(self, offset: int) -> bool:
-        return self.end is None or offset < self.end
 
 
 def cut_in_parts(number: int, first: int, last: int, size: int) -> list[Part]:
@@ -294,7 +292,7 @@ class TextFiles:
                 except UnicodeDecodeError as error:
                     reason = reason or bad_lines.not_utf_8(error)
                     text = line.decode("utf-8", "ignore")
-                is_within = is_first and part.has(begin)
+                is_within = is_first and begin < (part.end or math.inf)
                 if reason and is_within and begin != last_bad:
                     reader.bad_lines.add(number, offset, reason=reason)
                     last_bad = begin
