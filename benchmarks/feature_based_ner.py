@@ -21,7 +21,7 @@ import tensorflow as tf
 from absl import flags
 
 from bert_tf import program
-from bert_tf.tasks import starting_point
+from bert_tf.checkpoints import starting_point
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN

@@ -6,45 +6,25 @@ original has another default says so before its flags are parsed:
     fine_tuning_flags.set_defaults(max_seq_length=384)
 """
 
-import dataclasses
 import sys
-import typing
 
 from absl import flags
 from absl import logging
 
+from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.input import prepared_sets
-from bert_tf.tasks import starting_point
+from bert_tf.training import checkpointing
 from bert_tf.training import preemption
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.tuning_run import Run
 
-_DEFINE = {
-    bool: flags.DEFINE_bool,
-    float: flags.DEFINE_float,
-    int: flags.DEFINE_integer,
-    str: flags.DEFINE_string,
-}
-
-
-def _define(field):
-    """Returns the holder of the flag of a field of `FineTuningConfig`."""
-    # Of `int | None`, int.
-    kind = (typing.get_args(field.type) or (field.type,))[0]
-    has_default = field.default is not dataclasses.MISSING
-    default = field.default if has_default else None
-    return _DEFINE[kind](field.name, default, field.metadata["help"])
-
-
-_FLAGS = tuple(map(_define, dataclasses.fields(FineTuningConfig)))
+_FLAGS = program.define_flags(FineTuningConfig)
 
 
 def set_defaults(**values):
     """Sets the defaults of a program; call it before flags are parsed."""
-    holders = {holder.name: holder for holder in _FLAGS}
     for name, value in values.items():
-        flags.set_default(holders[name], value)
+        flags.set_default(_FLAGS[name], value)
 
 
 def make_config():
@@ -54,11 +34,9 @@ def make_config():
         ValueError: If a value is out of its range, two flags do not fit
             together, or training would write over another's model.
     """
-    config = FineTuningConfig(
-        **{holder.name: holder.value for holder in _FLAGS}
-    )
+    config = program.from_flags(FineTuningConfig)
     if config.do_train:
-        starting_point.check_output_dir(config.output_dir)
+        checkpointing.check_output_dir(config.output_dir)
     return config
 
 
@@ -76,6 +54,9 @@ def open_data_set(tfds_name, tfds_data_dir, **others):
     for name, value in others.items():
         if value is not None:
             raise ValueError(f"--{name} must not be given with --tfds_name.")
+    # It imports TensorFlow Datasets, which most programs have no need of.
+    from bert_tf.input import prepared_sets
+
     return prepared_sets.open_builder(tfds_name, tfds_data_dir)
 
 

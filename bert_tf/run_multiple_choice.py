@@ -26,7 +26,7 @@ from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks import source
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tuning import tuning_run
@@ -47,7 +47,7 @@ def main(argv):
     strategy = training_flags.make_strategy()
     folder, task = tuning_run.tuned_folder(config), None
     if folder is not None:
-        task = starting_point.stored_task(folder, MultipleChoiceTask)
+        task = task_folder.stored_task(folder, MultipleChoiceTask)
     examples = _read(config, task)
     if task is None:
         first = next(iter(examples.values()))

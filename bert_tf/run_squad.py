@@ -28,7 +28,7 @@ from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks import source
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tuning import tuning_run
@@ -132,9 +132,7 @@ def _check_flags(config):
 def _find_task(folder):
     """Returns the task: of the flags, before them of a tuned model."""
     stored = (
-        None
-        if folder is None
-        else starting_point.stored_task(folder, SquadTask)
+        None if folder is None else task_folder.stored_task(folder, SquadTask)
     )
     task = dataclasses.replace(
         stored or SquadTask(),

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.input import pretraining
 from bert_tf.models.encoder import BertEncoder
@@ -24,7 +25,6 @@ from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.settings import Settings
 from bert_tf.serving import exporter
 from bert_tf.tasks import fill_mask
-from bert_tf.tasks import starting_point
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tsv import Examples

@@ -36,7 +36,7 @@ TASK = ClassificationTask(
 def release(tmp_path):
     """An architecture and a vocabulary, as `FineTuningConfig` takes them."""
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     return {
         "vocab_file": str(tmp_path / "vocab.txt"),
         "bert_config_file": str(tmp_path / "bert_config.json"),

@@ -73,11 +73,9 @@ class Source(abc.ABC):
             rows.training_batches(batch_size, start_example, context)
         )
 
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+    def evaluation_batches(self, batch_size, context=None):
         """Returns the evaluation batches; see `BatchSource`."""
-        return self._made(
-            self._rows().evaluation_batches(batch_size, max_batches, context)
-        )
+        return self._made(self._rows().evaluation_batches(batch_size, context))
 
     def _rows(self, lengths=None):
         return array_source.ArraySource(

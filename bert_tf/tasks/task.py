@@ -17,7 +17,7 @@ from bert_tf import features
 from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.text_source import TextSource
 
 # Metadata of a field that is of the training alone, and not in task.json.
@@ -80,7 +80,7 @@ class Task(abc.ABC):
             ValueError: If it is of another family, a key is missing or
                 unknown, or a value is out of its range.
         """
-        starting_point.check_task(values, cls.family, cls._stored_names())
+        task_folder.check_task(values, cls.family, cls._stored_names())
         return cls(
             **{
                 field.name: values[field.name]

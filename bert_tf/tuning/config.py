@@ -37,7 +37,12 @@ def _flag(default, text, values=None, of_training=False):
     """
     return dataclasses.field(
         default=default,
-        metadata={"help": text, "range": values, "of_training": of_training},
+        metadata={
+            "help": text,
+            "choices": None,
+            "range": values,
+            "of_training": of_training,
+        },
     )
 
 

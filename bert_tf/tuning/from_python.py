@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from bert_tf.tasks import starting_point
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
+from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.tuning_run import Run
@@ -88,7 +88,7 @@ def run(
         **hyper_parameters,
     )
     if config.do_train:
-        starting_point.check_output_dir(config.output_dir)
+        checkpointing.check_output_dir(config.output_dir)
     strategy = strategy or strategies.make_strategy()
     options = {} if label_column is None else {"label_column": label_column}
     examples = {

@@ -13,10 +13,11 @@ import keras
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
-from bert_tf.tasks import starting_point
+from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.training import checkpointing
@@ -81,10 +82,12 @@ class Run:
             window_batches=config.bucket_window_batches,
         )
         with strategy.scope():
-            if config.do_train:
-                self.model = self.start.new_model(task, dtype_policy)
-            else:
-                self.model = self.start.tuned_model(task, dtype_policy)
+            make_model = (
+                task_folder.new_model
+                if config.do_train
+                else task_folder.tuned_model
+            )
+            self.model = make_model(self.start, task, dtype_policy)
         self.answers, self.results = {}, None
         self._predict = Predictor(
             task.prediction_model(self.model, config.max_seq_length), strategy
@@ -357,7 +360,7 @@ def tuned_folder(config):
     """
     if config.do_train:
         return None
-    return starting_point.tuned_folder(
+    return checkpointing.trained_model(
         config.output_dir, config.init_checkpoint
     )
 
@@ -434,7 +437,7 @@ def _check_same_training(output_dir, flags, others):
 
 def _make_optimizer(config, num_train_steps, compute_dtype):
     optimizer = BertOptimizer(
-        WarmupLinearDecay(
+        WarmupDecay(
             config.learning_rate,
             num_train_steps,
             int(num_train_steps * config.warmup_proportion),

@@ -15,7 +15,7 @@ from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
@@ -226,7 +226,7 @@ def tuned_task(folder):
     Raises:
         ValueError: If the folder was tuned to another task, or names no tags.
     """
-    task = starting_point.stored_task(folder, TaggingTask)
+    task = task_folder.stored_task(folder, TaggingTask)
     if task is not None:
         return task
     labels = model_folder.read_label_names(folder) or ()
