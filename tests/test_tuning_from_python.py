@@ -115,6 +115,7 @@ def test_a_data_frame_is_a_table():
     [
         ("train.txt", "must end with .csv, .tsv, .jsonl or .parquet"),
         ({"subject": ["a"]}, "must have a column 'label'"),
+        ([("a", "it")], "must be a path, a DataFrame, .* Received: list"),
         (
             {"subject": [3], "label": ["it"]},
             "row 1: `subject` must be a",

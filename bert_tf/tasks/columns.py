@@ -39,6 +39,11 @@ def read(table, names):
             (where, _values(where, row, names))
             for where, row in _numbered("row", table.as_numpy_iterator())
         )
+    elif not hasattr(table, "keys"):
+        raise ValueError(
+            "The data must be a path, a DataFrame, a tf.data.Dataset or a "
+            f"dictionary of lists. Received: {type(table).__name__}."
+        )
     else:
         # A DataFrame, too, has its columns by their names.
         columns = [_column(table, name) for name in names]

@@ -55,7 +55,8 @@ def run(
             folder, or else of `start`, is taken. What a task reads, its
             `read` says: of a classification the path of a .csv, .tsv, .jsonl
             or .parquet file, a pandas DataFrame, or a `tf.data.Dataset` of
-            dictionaries, one an example.
+            dictionaries, one an example. To resume, give the same examples in
+            the same order.
         dev: What to evaluate on: with `train` after every epoch.
         test: What to predict; it needs no labels.
         start: A model folder (of bert_tf or Hugging Face) or a release of

@@ -59,9 +59,10 @@ class EpochRecord:
     def best(self):
         """The results of the best epoch, {name: float}."""
         # `max` returns the first of equal ones.
-        return _without_epoch(
-            max(self.evaluations, key=lambda results: self._score(results))
+        best = max(
+            self.evaluations, key=lambda results: results[self._main_metric]
         )
+        return _without_epoch(best)
 
     @property
     def is_best(self):
@@ -87,9 +88,6 @@ class EpochRecord:
         """Writes the record, whole or not at all."""
         values = {"training": self.training, "evaluations": self.evaluations}
         files.write_text(self._path, json.dumps(values, indent=1) + "\n")
-
-    def _score(self, results):
-        return results[self._main_metric]
 
 
 def _without_epoch(results):

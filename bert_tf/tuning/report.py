@@ -41,7 +41,8 @@ def write(folder, title, results, record, settings, sections, scores=None):
         }
         for values in (results, *record.evaluations)
     )
-    parts = [f"# {title}", _results_table(results)]
+    shown = table(("result", "value"), sorted(results.items()))
+    parts = [f"# {title}", shown]
     if record.training:
         curves = _curves(folder, record.training, evaluations)
         parts += ["## Training", *curves]
@@ -56,10 +57,6 @@ def write(folder, title, results, record, settings, sections, scores=None):
     parts += ["## Command", f"```\n{command}\n```"]
     files.write_text(f"{folder}/{REPORT_FILE}", "\n\n".join(parts) + "\n")
     logging.info("A report is in %s/%s.", folder, REPORT_FILE)
-
-
-def _results_table(results):
-    return table(("result", "value"), sorted(results.items()))
 
 
 def _epochs_table(evaluations):

@@ -203,7 +203,9 @@ class Extractor:
         many each, and a TPU program keeps its shapes.
         """
         shape = (batch_size, self._preprocessor.max_seq_length)
-        inputs = {name: np.zeros(shape, "int32") for name in _INPUTS}
+        inputs = {
+            name: np.zeros(shape, "int32") for name in features.MODEL_INPUTS
+        }
         inputs[features.INPUT_IDS] += self._preprocessor.vocabulary.pad_id
         lengths = np.zeros(len(batch), "int64")
         for num_texts in (1, 2):
@@ -243,9 +245,6 @@ class Extractor:
         return self._strategy.experimental_distribute_values_from_function(
             rows_of
         )
-
-
-_INPUTS = features.MODEL_INPUTS
 
 
 def _expand(weights, vectors):
