@@ -27,7 +27,7 @@ from matplotlib import figure
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.tasks import glue_files
+from bert_tf.tasks.classification import glue_files
 from bert_tf.training import phases
 
 _INPUT_FILE = flags.DEFINE_string(

@@ -30,9 +30,9 @@ from bert_tf import files
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import glue_files
-from bert_tf.tasks import glue_runs
-from bert_tf.tasks import run_report
+from bert_tf.tasks import tables
+from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.classification import glue_runs
 from bert_tf.training import preemption
 
 fine_tuning_flags.set_defaults(do_train=True, do_eval=True)
@@ -291,9 +291,7 @@ def _write_tables(output_dir, runs):
         "Scores on the development sets, times 100. The learning rate is that "
         "of the highest median over the seeds in the task's first score; the "
         f"best run is of all. {num_done} of {len(runs)} runs are done.\n\n"
-        + run_report.table(
-            header, [[row[name] for name in header] for row in rows]
-        )
+        + tables.table(header, [[row[name] for name in header] for row in rows])
         + "\n"
     )
     files.write_text(os.path.join(output_dir, "table.md"), text)

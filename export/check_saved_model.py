@@ -19,11 +19,11 @@ prints the answers to texts of yours.
 from absl import flags
 
 from bert_tf import program
-from bert_tf.serving import caller
-from bert_tf.serving import check
-from bert_tf.serving import report
 from bert_tf.serving import saved_model
-from bert_tf.serving import texts
+from bert_tf.serving.kinds import texts
+from bert_tf.serving.proof import caller
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import report
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The servable's folder, or that of one version."

@@ -20,11 +20,11 @@ the bounds of texts.
 from absl import flags
 
 from bert_tf import program
-from bert_tf.serving import caller
-from bert_tf.serving import embedding
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
-from bert_tf.serving import source
+from bert_tf.serving.kinds import embedding
+from bert_tf.serving.kinds import source
+from bert_tf.serving.proof import caller
 
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "The model folder, of bert_tf or Hugging Face."

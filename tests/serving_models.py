@@ -22,15 +22,15 @@ from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.serving import check
 from bert_tf.serving import exporter
-from bert_tf.serving import requests
 from bert_tf.serving import saved_model
-from bert_tf.serving import source as source_lib
-from bert_tf.tasks.glue import GlueTask
-from bert_tf.tasks.multiple_choice import MultipleChoiceTask
-from bert_tf.tasks.squad import SquadTask
-from bert_tf.tasks.tagging import TaggingTask
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import requests
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
@@ -54,13 +54,13 @@ CONFIG = BertConfig(
     max_position_embeddings=23,
 )
 # Names that are no Python parameters, and a label that is not ASCII.
-PAIR_TASK = GlueTask(
+PAIR_TASK = ClassificationTask(
     name="pair",
     text_features=("sentence 1", "class"),
     labels=("nein", "ja", "vielleicht¿"),
     metrics=("accuracy",),
 )
-REGRESSION_TASK = GlueTask(
+REGRESSION_TASK = ClassificationTask(
     name="regression", text_features=("sentence",), metrics=("pearson",)
 )
 TAGGING_TASK = TaggingTask(

@@ -6,7 +6,7 @@ import warnings
 import pytest
 import seqeval.metrics
 
-from bert_tf.tasks import entity_scores
+from bert_tf.tasks.tagging import entity_scores
 
 LETTERS = {"bio": "BI", "bioes": "BIES"}
 

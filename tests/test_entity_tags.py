@@ -1,6 +1,6 @@
 import pytest
 
-from bert_tf.tasks import entity_tags
+from bert_tf.tasks.tagging import entity_tags
 
 # The same three entities: A A right before another A, and one B.
 TAGGED = {

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.tasks import feature_extraction
-from bert_tf.tasks import feature_files
-from bert_tf.tasks.feature_extraction import Extraction
-from bert_tf.tasks.feature_extraction import LineFeatures
+from bert_tf.tasks.features import extraction as feature_extraction
+from bert_tf.tasks.features import files as feature_files
+from bert_tf.tasks.features.extraction import Extraction
+from bert_tf.tasks.features.extraction import LineFeatures
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import strategy as strategies
 

@@ -7,7 +7,7 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving import texts as texts_lib
+from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor

@@ -22,7 +22,7 @@ from bert_tf import formats
 from bert_tf import manifest
 from bert_tf.checkpoints import model_folder
 from bert_tf.serving import saved_model
-from bert_tf.serving import source as source_lib
+from bert_tf.serving.kinds import source as source_lib
 from bert_tf.training import checkpointing
 
 FIXTURE = pathlib.Path(__file__).parent / "golden" / "formats_1.tar.xz"

@@ -24,12 +24,12 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
 from bert_tf.config import BertConfig
-from bert_tf.serving import source
-from bert_tf.tasks import glue_files
-from bert_tf.tasks import multiple_choice_files
-from bert_tf.tasks import squad_files
-from bert_tf.tasks import tagging_files
+from bert_tf.serving.kinds import source
 from bert_tf.tasks import tsv
+from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.multiple_choice import files as multiple_choice_files
+from bert_tf.tasks.question_answering import files as squad_files
+from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bert_tf import files
-from bert_tf.tasks import glue_runs
+from bert_tf.tasks.classification import glue_runs
 from bert_tf.training import checkpointing
 
 FLAGS = ["--do_train", "--learning_rate=3e-05"]

@@ -19,9 +19,9 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.serving import source as source_lib
+from bert_tf.serving.kinds import source as source_lib
 from bert_tf.tasks import task_folder
-from bert_tf.tasks.tagging import TaggingTask
+from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.preprocessor import Preprocessor
 
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -1,8 +1,8 @@
 import numpy as np
 
-from bert_tf.tasks import multiple_choice_report
-from bert_tf.tasks.multiple_choice import MultipleChoiceTask
-from bert_tf.tasks.multiple_choice_files import ChoiceExamples
+from bert_tf.tasks.multiple_choice import report as multiple_choice_report
+from bert_tf.tasks.multiple_choice.files import ChoiceExamples
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
 TASK = MultipleChoiceTask(num_choices=3)
 EXAMPLES = ChoiceExamples(

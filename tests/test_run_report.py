@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from bert_tf.tasks import run_report
-from bert_tf.tasks.epoch_record import EpochRecord
+from bert_tf.tasks import tables
+from bert_tf.tuning import report as run_report
+from bert_tf.tuning.record import EpochRecord
 
 
 def test_report_shows_the_chosen_scores_with_steps_and_losses(tmp_path):
@@ -55,32 +56,28 @@ def test_report_shows_the_chosen_scores_with_steps_and_losses(tmp_path):
 
 
 def test_cells_show_texts_as_they_are():
-    rows = [
-        ("a|b *c* <d> &lt; $x$ ~~e~~\n`f`", run_report.Markdown("**g**\nh"))
-    ]
-    assert run_report.table(("", "i_j"), rows).splitlines() == [
+    rows = [("a|b *c* <d> &lt; $x$ ~~e~~\n`f`", tables.Markdown("**g**\nh"))]
+    assert tables.table(("", "i_j"), rows).splitlines() == [
         r"|  | i\_j |",
         "| --- | --- |",
         r"| a\|b \*c\* \<d\> \&lt; \$x\$ \~\~e\~\~ \`f\` | **g** h |",
     ]
 
-    assert run_report.quote("*" * 401) == "\\*" * 399 + "…"
+    assert tables.quote("*" * 401) == "\\*" * 399 + "…"
 
 
 def test_worst_are_wrong_ones_the_worst_first():
     badness = np.array([1.0, 3.0, 2.0, 3.0, 9.0])
     is_wrong = np.array([True, True, True, True, False])
-    assert run_report.worst(badness, is_wrong).tolist() == [1, 3, 2, 0]
+    assert tables.worst(badness, is_wrong).tolist() == [1, 3, 2, 0]
     many = np.arange(100)
-    assert run_report.worst(many, many % 2 == 0).tolist() == [
-        *range(98, 58, -2)
-    ]
+    assert tables.worst(many, many % 2 == 0).tolist() == [*range(98, 58, -2)]
 
 
 def test_confusion_counts_answers_by_the_right_class():
-    counts = run_report.confusion_matrix([0, 1, 1, 1], [0, 0, 1, 0], 3)
+    counts = tables.confusion_matrix([0, 1, 1, 1], [0, 0, 1, 0], 3)
     assert counts.tolist() == [[1, 2, 0], [0, 1, 0], [0, 0, 0]]
-    assert run_report.confusion_table("abc", counts).splitlines() == [
+    assert tables.confusion_table("abc", counts).splitlines() == [
         "|  | answered a | answered b | answered c |",
         "| --- | --- | --- | --- |",
         "| is a | 1 | 2 | 0 |",

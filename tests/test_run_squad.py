@@ -7,7 +7,7 @@ import pytest
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.models.span_predictor import BertSpanPredictor
-from bert_tf.tasks.squad import SquadTask
+from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary

@@ -19,10 +19,10 @@ from google.protobuf import message_factory
 from google.protobuf import text_format
 from google.protobuf import wrappers_pb2
 
-from bert_tf.serving import check
-from bert_tf.serving import requests
 from bert_tf.serving import saved_model
-from bert_tf.serving import signatures
+from bert_tf.serving.graph import signatures
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import requests
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "export" / "serving"
 FILES = ("cpu", "gpu", "varying")

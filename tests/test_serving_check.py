@@ -14,15 +14,15 @@ import serving_models
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from bert_tf.serving import caller
-from bert_tf.serving import check
-from bert_tf.serving import chunks
-from bert_tf.serving import fill_mask as fill_mask_lib
-from bert_tf.serving import progress
-from bert_tf.serving import report
 from bert_tf.serving import saved_model
-from bert_tf.serving import source as source_lib
-from bert_tf.serving import texts as texts_lib
+from bert_tf.serving.graph import chunks
+from bert_tf.serving.kinds import fill_mask as fill_mask_lib
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.proof import caller
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import progress
+from bert_tf.serving.proof import report
 from bert_tf.tasks import fill_mask
 from bert_tf.text.preprocessor import Preprocessor
 

@@ -13,9 +13,9 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving import requests
-from bert_tf.serving import source as source_lib
-from bert_tf.serving import texts as texts_lib
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.proof import requests
 
 KINDS = ("pair", "tagger", "squad")
 # Text with all that is no text, and words of every length.

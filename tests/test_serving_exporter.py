@@ -12,11 +12,11 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf import files
 from bert_tf.models.classifier import BertClassifier
-from bert_tf.serving import allowed_ops
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
-from bert_tf.serving import source as source_lib
-from bert_tf.serving.fill_mask import FillMask
+from bert_tf.serving.graph import allowed_ops
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 

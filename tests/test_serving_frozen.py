@@ -5,11 +5,11 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving import check
 from bert_tf.serving import exporter
-from bert_tf.serving import requests
 from bert_tf.serving import saved_model
-from bert_tf.serving import source as source_lib
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import requests
 
 KINDS = ("pair", "choice", "squad", "tagger", "fill_mask", "embedding")
 

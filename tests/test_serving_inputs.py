@@ -7,16 +7,16 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving import fill_mask as fill_mask_lib
-from bert_tf.serving import inputs
-from bert_tf.serving import question_answering
-from bert_tf.serving import source as source_lib
-from bert_tf.serving import tagging
-from bert_tf.serving.fill_mask import FillMask
-from bert_tf.serving.question_answering import QuestionAnswering
+from bert_tf.serving.graph import inputs
+from bert_tf.serving.kinds import fill_mask as fill_mask_lib
+from bert_tf.serving.kinds import question_answering
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import tagging
+from bert_tf.serving.kinds.fill_mask import FillMask
+from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.tasks import fill_mask
-from bert_tf.tasks import squad_windows
-from bert_tf.tasks import tagging_windows
+from bert_tf.tasks.question_answering import windows as squad_windows
+from bert_tf.tasks.tagging import windows as tagging_windows
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 TEXTS = [

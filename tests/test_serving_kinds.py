@@ -10,16 +10,16 @@ from serving_models import loaded
 from bert_tf import checkpoints
 from bert_tf import files
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.serving import check
-from bert_tf.serving import report
 from bert_tf.serving import saved_model
-from bert_tf.serving import source as source_lib
-from bert_tf.serving.classification import Classification
-from bert_tf.serving.embedding import Embedding
-from bert_tf.serving.fill_mask import FillMask
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds.classification import Classification
+from bert_tf.serving.kinds.embedding import Embedding
+from bert_tf.serving.kinds.fill_mask import FillMask
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import report
 from bert_tf.tasks import fill_mask
-from bert_tf.tasks.feature_extraction import Extraction
-from bert_tf.tasks.glue import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.features.extraction import Extraction
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
@@ -426,7 +426,7 @@ def test_a_version_that_cannot_be_removed_is_named(
 def read_texts(path, kind, task_name=None, text_features=("text",)):
     task = serving_models.PAIR_TASK if kind == "pair" else None
     if task_name:
-        task = GlueTask(
+        task = ClassificationTask(
             name=task_name,
             text_features=text_features,
             labels=("0", "1"),

@@ -6,9 +6,9 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving import source as source_lib
-from bert_tf.serving.hub import HubEncoder
-from bert_tf.serving.module import ServingModule
+from bert_tf.serving.graph.module import ServingModule
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds.hub import HubEncoder
 from bert_tf.text import packing
 
 TEXTS = tf.constant([b"the quick", b"a longer one, lorem"])

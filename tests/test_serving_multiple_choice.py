@@ -5,10 +5,10 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving import check
-from bert_tf.serving import requests
-from bert_tf.serving import source as source_lib
-from bert_tf.serving import texts
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import texts
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import requests
 
 CONTEXTS = [b"the quick", b"lorem ipsum, dolor sit amet " * 3]
 CHOICES = [[b"fox.", b"", b"jumps over"], [b"a", b"x" * 90, b"\xff?"]]

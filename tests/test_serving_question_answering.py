@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.models.span_predictor import BertSpanPredictor
-from bert_tf.serving import check
-from bert_tf.serving import chunks
-from bert_tf.serving import question_answering
-from bert_tf.serving import source as source_lib
-from bert_tf.serving.question_answering import QuestionAnswering
-from bert_tf.tasks.squad_windows import WindowMaker
+from bert_tf.serving.graph import chunks
+from bert_tf.serving.kinds import question_answering
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds.question_answering import QuestionAnswering
+from bert_tf.serving.proof import check
+from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 

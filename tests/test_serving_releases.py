@@ -14,8 +14,8 @@ import os
 import pytest
 import serving_models
 
-from bert_tf.serving import check
 from bert_tf.serving import saved_model
+from bert_tf.serving.proof import check
 
 PYTHONS = [
     path

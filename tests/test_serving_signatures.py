@@ -7,9 +7,9 @@ import tensorflow as tf
 from serving_models import loaded
 
 from bert_tf.serving import saved_model
-from bert_tf.serving import signatures
-from bert_tf.serving import source as source_lib
-from bert_tf.serving import texts as texts_lib
+from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import texts as texts_lib
 
 STRINGS = [b"the quick fox", b"", "Crème 我 \U0001f600".encode(), b"x" * 60]
 OTHERS = [b"lorem", b"the", b"\xff bad", b"a, b"]

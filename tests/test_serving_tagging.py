@@ -5,10 +5,10 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving import check
-from bert_tf.serving import source as source_lib
-from bert_tf.serving import texts
-from bert_tf.tasks import entity_tags
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import texts
+from bert_tf.serving.proof import check
+from bert_tf.tasks.tagging import entity_tags
 
 TASK = serving_models.TAGGING_TASK
 

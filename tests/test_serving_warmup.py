@@ -8,8 +8,8 @@ import serving_models
 import tensorflow as tf
 
 from bert_tf.serving import saved_model
-from bert_tf.serving import source as source_lib
-from bert_tf.serving import warmup
+from bert_tf.serving.formats import warmup
+from bert_tf.serving.kinds import source as source_lib
 
 
 @pytest.fixture

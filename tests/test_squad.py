@@ -16,20 +16,20 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import squad
-from bert_tf.tasks import squad_answers
 from bert_tf.tasks import task_folder
-from bert_tf.tasks.squad import SquadTask
-from bert_tf.tasks.squad_files import SquadExamples
-from bert_tf.tasks.squad_windows import WindowMaker
-from bert_tf.tasks.squad_windows import WindowSource
+from bert_tf.tasks.question_answering import answers as squad_answers
+from bert_tf.tasks.question_answering import task as squad
+from bert_tf.tasks.question_answering.files import SquadExamples
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.tuning import fit as fine_tuning
 
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *"abcdef?"))
 CONFIG = BertConfig(
@@ -128,7 +128,7 @@ def test_loss_is_the_mean_of_start_and_end_over_the_windows():
 
     objective = TASK.objective()
     batch = {features.INPUT_IDS: np.zeros((3, 5)), features.LABELS: labels}
-    weighted = batch | {features.EXAMPLE_WEIGHTS: np.array([1.0, 0.0, 1.0])}
+    weighted = batch | {features.EXAMPLE_WEIGHTS: np.float32([1, 0, 1])}
 
     assert float(objective.weights(batch)["loss"]) == 3
     assert float(objective.losses(outputs, batch)["loss"]) == pytest.approx(

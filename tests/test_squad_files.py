@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from absl import logging
 
-from bert_tf.tasks import squad_files
+from bert_tf.tasks.question_answering import files as squad_files
 
 CONTEXT = "Paris is\tthe capital of France (since 987)."
 

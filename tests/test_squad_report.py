@@ -3,11 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_tf.tasks import squad_report
-from bert_tf.tasks import squad_scores
-from bert_tf.tasks.squad import SquadTask
-from bert_tf.tasks.squad_answers import SquadAnswers
-from bert_tf.tasks.squad_files import SquadExamples
+from bert_tf.tasks.question_answering import report as squad_report
+from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.question_answering.answers import SquadAnswers
+from bert_tf.tasks.question_answering.files import SquadExamples
+from bert_tf.tasks.question_answering.task import SquadTask
 
 CONTEXT = f"In 1066 William the Bastard *won* at Hastings. {'More. ' * 40}"
 

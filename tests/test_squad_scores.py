@@ -3,7 +3,7 @@ import pathlib
 
 import pytest
 
-from bert_tf.tasks import squad_scores
+from bert_tf.tasks.question_answering import scores as squad_scores
 
 GOLDEN = json.loads(
     pathlib.Path(__file__)

@@ -10,11 +10,11 @@ import reference_squad
 from absl import logging
 
 from bert_tf import features
-from bert_tf.tasks import squad_answers
-from bert_tf.tasks.squad import SquadTask
-from bert_tf.tasks.squad_files import SquadExamples
-from bert_tf.tasks.squad_windows import WindowMaker
-from bert_tf.tasks.squad_windows import WindowSource
+from bert_tf.tasks.question_answering import answers as squad_answers
+from bert_tf.tasks.question_answering.files import SquadExamples
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS

@@ -13,10 +13,10 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.tasks import entity_tags
-from bert_tf.tasks import tagging
 from bert_tf.tasks import task_folder
-from bert_tf.tasks.tagging import TaggingTask
+from bert_tf.tasks.tagging import entity_tags
+from bert_tf.tasks.tagging import task as tagging
+from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary

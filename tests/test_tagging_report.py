@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from bert_tf.tasks import entity_scores
-from bert_tf.tasks import tagging_report
-from bert_tf.tasks.tagging import TaggingTask
-from bert_tf.tasks.tagging_files import TaggingExamples
+from bert_tf.tasks.tagging import entity_scores
+from bert_tf.tasks.tagging import report as tagging_report
+from bert_tf.tasks.tagging.files import TaggingExamples
+from bert_tf.tasks.tagging.task import TaggingTask
 
 # One type is called as what is outside of all of them.
 TASK = TaggingTask(

@@ -14,12 +14,11 @@ from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.tasks import fine_tuning
-from bert_tf.tasks import tagging_windows
-from bert_tf.tasks.tagging import TaggingTask
-from bert_tf.tasks.tagging_files import TaggingExamples
-from bert_tf.tasks.tagging_windows import TaggingSource
-from bert_tf.tasks.tagging_windows import WindowMaker
+from bert_tf.tasks.tagging import windows as tagging_windows
+from bert_tf.tasks.tagging.files import TaggingExamples
+from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.tasks.tagging.windows import TaggingSource
+from bert_tf.tasks.tagging.windows import WindowMaker
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
@@ -27,6 +26,8 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
+from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.predictor import Predictor
 
 TOKENS = (*SPECIAL_TOKENS, *"abc.,'", "##a", "##b", "ab", "e", "x")
 VOCABULARY = Vocabulary(tokens=TOKENS)
@@ -251,7 +252,7 @@ def test_fit_and_loop_make_the_same_steps_and_trimming_changes_none(tmp_path):
     # And so does evaluation: shorter batches are filled up.
     predicted = [
         source.predict(
-            fine_tuning.Predictor(
+            Predictor(
                 tagging_windows.padded_outputs(states[0].model, 9), one_device
             )(source, 8)
         )

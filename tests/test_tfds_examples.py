@@ -6,8 +6,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf.input import prepared_sets
-from bert_tf.tasks import glue_files
-from bert_tf.tasks import tfds_examples
+from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.classification import tfds_examples
 
 
 @pytest.fixture(scope="module")

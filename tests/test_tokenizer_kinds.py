@@ -25,16 +25,15 @@ from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.settings import Settings
 from bert_tf.serving import exporter
 from bert_tf.tasks import fill_mask
-from bert_tf.tasks import task_folder
-from bert_tf.tasks import tuning
-from bert_tf.tasks.fine_tuning_config import FineTuningConfig
-from bert_tf.tasks.glue import GlueTask
-from bert_tf.tasks.text_source import TextSource
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text import dynamic_masking
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.tuning import tuning_run
+from bert_tf.tuning.config import FineTuningConfig
 
 FIRST, HYPHEN = "^", "-"
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue")
@@ -230,28 +229,25 @@ def test_a_tuned_model_is_served(tmp_path, monkeypatch):
     checkpoints.save(tmp_path / "encoder", BertEncoder(CONFIG), SPEC, 13)
     start = starting_point.find(tmp_path / "encoder")
     assert start.tokenizer == SPEC
-    task = GlueTask(
+    task = ClassificationTask(
         name="colour",
         text_features=("text",),
         labels=("no", "yes"),
         metrics=("accuracy",),
     )
     texts = make_texts(8, 4, seed=7)
-    source = TextSource(
-        examples=Examples(texts=(texts,), labels=np.int32([0, 1] * 4)),
-        preprocessor=start.preprocessor(13),
-    )
+    examples = Examples(texts=(texts,), labels=np.int32([0, 1] * 4))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    with strategy.scope():
-        model = task_folder.new_model(start, task)
     config = FineTuningConfig(
         output_dir=str(tmp_path / "tuned"),
+        init_checkpoint=str(tmp_path / "encoder"),
         do_train=True,
         train_batch_size=4,
         learning_rate=1e-2,
         max_seq_length=13,
     )
-    tuning.tune(model, task, source, config, start, strategy)
+    run = tuning_run.Run(config, task, {TRAIN: examples}, strategy)
+    run.tune()
     assert starting_point.find(tmp_path / "tuned").tokenizer == SPEC
 
     # The export itself is checked with strings that are hard to read.
@@ -272,6 +268,6 @@ def test_a_tuned_model_is_served(tmp_path, monkeypatch):
     }
     np.testing.assert_allclose(
         answer(text=tf.constant(texts))["probabilities"],
-        task.decode(model(inputs))["probabilities"],
+        task.decode(run.model(inputs))["probabilities"],
         atol=1e-5,
     )

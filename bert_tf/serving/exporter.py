@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf import formats
-from bert_tf.serving import caller
-from bert_tf.serving import check
 from bert_tf.serving import publishing
-from bert_tf.serving import report
 from bert_tf.serving import saved_model
-from bert_tf.serving import signatures
-from bert_tf.serving import source as source_lib
-from bert_tf.serving import warmup
+from bert_tf.serving.formats import warmup
+from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.proof import caller
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import report
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf import files
 from bert_tf import formats
-from bert_tf.serving import allowed_ops
+from bert_tf.serving.graph import allowed_ops
 
 FILE = "saved_model.pb"
 # Servers read the number of a version into 64 bits.

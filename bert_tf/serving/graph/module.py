@@ -1,0 +1,179 @@
+"""The root object of a SavedModel: a model, and what it needs to be used.
+
+`tf.saved_model.save` writes it and `tf.saved_model.load` gives an object with
+the same attributes, without Keras and without this library.
+"""
+
+import keras
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.serving.graph import inputs as inputs_lib
+
+
+class ServingModule(tf.__internal__.tracking.AutoTrackable):
+    """A Keras model as `tf.saved_model.save` keeps it, to be called.
+
+    It keeps its weights as variables, which can be trained on, or frozen, as
+    constants of the graph: TensorFlow then arranges the matrices once for the
+    processor and not at every call, but copies the graph many times.
+
+    Attributes that survive saving:
+        __call__: `(inputs, training=False)`, what the model computes from ids,
+            a dictionary of int32 `[B, L]`.
+            Frozen not with `training=True`.
+        training_call: `(inputs)`, the same with `training=True`: what
+            `keras.layers.TFSMLayer` wants for its training endpoint. Not
+            frozen.
+        variables, trainable_variables: lists of tf.Variable, frozen empty.
+        regularization_losses: an empty list, as loaders look for one.
+        vocab_file: the vocabulary, an asset.
+        do_lower_case: whether it is for lower-cased text, a tf.Variable.
+        preprocessor: a `TextModule`, unless only ids go in.
+
+    Args:
+        model: A Keras model of this library, called with model inputs.
+        preprocessor: The `Preprocessor` that it was trained with.
+        vocab_path: The vocabulary, a local file.
+        takes_text: Whether the preprocessor goes into the SavedModel: it then
+            needs the operations of tensorflow_text to be loaded at all.
+        is_frozen: Whether the weights are constants.
+        parts: The Keras layers whose weights can be trained; all of the model
+            if None.
+        input_names: What the model inputs are called outside:
+            {name in `features.MODEL_INPUTS`: other name}.
+        encode: What makes model inputs of strings `[B]`; None for the
+            preprocessor, which takes pairs too.
+        max_text_bytes: How many bytes of a text are read.
+    """
+
+    def __init__(
+        self,
+        model,
+        preprocessor,
+        vocab_path,
+        *,
+        max_text_bytes,
+        takes_text=True,
+        is_frozen=False,
+        parts=None,
+        input_names=None,
+        encode=None,
+    ):
+        super().__init__()
+        self._is_frozen = is_frozen
+        # tf.saved_model.save knows tf.Variables and would otherwise walk
+        # through Keras's own objects: it gets the former, and the model is
+        # reached only by the functions, as a closure.
+        self.variables = []
+        self.trainable_variables = []
+        if not is_frozen:
+            self.variables = [variable.value for variable in model.variables]
+            self.trainable_variables = [
+                variable.value
+                for part in parts or (model,)
+                for variable in part.trainable_variables
+            ]
+        self._weights = lambda: model.weights
+        self.max_length = model.config.max_position_embeddings
+        self.regularization_losses = []
+        self._call_model = lambda inputs, training: model(
+            inputs, training=training
+        )
+        self.vocab_file = tf.saved_model.Asset(vocab_path)
+        self.do_lower_case = tf.Variable(
+            preprocessor.do_lower_case, trainable=False, name="do_lower_case"
+        )
+        self.preprocessor = (
+            TextModule(preprocessor, max_text_bytes, encode)
+            if takes_text
+            else None
+        )
+        self._input_names = input_names or {
+            name: name for name in features.MODEL_INPUTS
+        }
+
+    def ids_spec(self):
+        """Returns the specs of the inputs: {name outside: int32 [B, L]}."""
+        return {
+            name: tf.TensorSpec([None, None], tf.int32, name=name)
+            for name in self._input_names.values()
+        }
+
+    def from_model_inputs(self, inputs):
+        """Returns model inputs under their names outside."""
+        return {
+            outside: inputs[name] for name, outside in self._input_names.items()
+        }
+
+    def to_model_inputs(self, inputs):
+        """Returns inputs from outside under their names in the library."""
+        return {
+            name: inputs[outside] for name, outside in self._input_names.items()
+        }
+
+    def trace(self):
+        """Traces the callables: only traced ones survive saving."""
+        if self._is_frozen:
+            answer = self._trace_with_constants()
+            self._call_model = lambda inputs, training: answer(inputs)
+        self.__call__.get_concrete_function(self.ids_spec(), training=False)
+        if not self._is_frozen:
+            self.__call__.get_concrete_function(self.ids_spec(), training=True)
+            self.training_call.get_concrete_function(self.ids_spec())
+
+    @tf.function(autograph=False)
+    def __call__(self, inputs, training=False):
+        inputs = inputs_lib.check_shapes(inputs, self.ids_spec())
+        return self._call_model(self.to_model_inputs(inputs), training)
+
+    @tf.function(autograph=False)
+    def training_call(self, inputs):
+        return self(inputs, training=True)
+
+    def _trace_with_constants(self):
+        """Returns the one function that holds the weights' values.
+
+        All signatures call it, and so the SavedModel holds them once.
+        """
+        values = [(weight, weight.numpy()) for weight in self._weights()]
+        call_model = self._call_model
+
+        @tf.function(autograph=False)
+        def answer(inputs):
+            with keras.StatelessScope(state_mapping=values):
+                return call_model(inputs, training=False)
+
+        spec = self.to_model_inputs(self.ids_spec())
+        return answer.get_concrete_function(spec)
+
+
+class TextModule(tf.__internal__.tracking.AutoTrackable):
+    """A preprocessor with its length fixed, as a SavedModel keeps it.
+
+    Args:
+        preprocessor: A `Preprocessor`.
+        max_text_bytes, encode: As of `ServingModule`.
+
+    Call arguments:
+        texts: string `[B]`, or without `encode` a list of two of them.
+
+    Returns:
+        The model inputs, int32 `[B, max_seq_length]`.
+    """
+
+    def __init__(self, preprocessor, max_text_bytes, encode=None):
+        super().__init__()
+        self.tokenizer = preprocessor.tokenizer
+        self._max_text_bytes = max_text_bytes
+        self._preprocess = encode or (lambda texts: preprocessor(texts))
+        strings = tf.TensorSpec([None], tf.string)
+        self.__call__.get_concrete_function(strings)
+        if encode is None:
+            self.__call__.get_concrete_function([strings, strings])
+
+    @tf.function(autograph=False)
+    def __call__(self, texts):
+        return self._preprocess(
+            inputs_lib.take_texts(texts, self._max_text_bytes)
+        )

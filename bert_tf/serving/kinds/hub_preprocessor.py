@@ -1,0 +1,156 @@
+"""The preprocessor of the TF Hub text API, a SavedModel without a model.
+
+https://www.tensorflow.org/hub/common_saved_model_apis/text: called with
+strings it returns the encoder's inputs; `tokenize` and `bert_pack_inputs` are
+its two halves, with pairs and a length of one's own.
+"""
+
+import tensorflow as tf
+
+from bert_tf.serving.graph import inputs as inputs_lib
+from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds.hub import INPUT_NAMES
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.text import packing
+
+AutoTrackable = tf.__internal__.tracking.AutoTrackable
+
+
+class Preprocessing(Servable):
+    """The encoder's inputs, under the Hub's names, of one or two strings."""
+
+    KIND = "preprocessor"
+    input_names = INPUT_NAMES
+    outputs_of_strings = tuple(INPUT_NAMES.values())
+
+    def outputs(self, has_text):
+        # Ids are what it makes.
+        return {
+            name: outputs
+            for name, outputs in super().outputs(has_text).items()
+            if name not in (signatures.IDS, signatures.IDS_EXAMPLES)
+        }
+
+    def load(self, model_dir, dtype=None):
+        return None
+
+    def make_module(self, source, vocab_path, takes_text):
+        if not takes_text:
+            raise ValueError(
+                "`contents` must be text with the kind preprocessor. "
+                "Received: contents='ids'."
+            )
+        return HubPreprocessor(
+            source.preprocessor, vocab_path, self.max_text_bytes
+        )
+
+    def make_signatures(self, module, source):
+        text_features = source.text_features
+
+        def answer(texts):
+            texts = [texts[name] for name in text_features]
+            return module(texts[0] if len(texts) == 1 else texts)
+
+        return signatures.of_strings(answer, text_features)
+
+    def trained_answers(self, source, inputs, texts):
+        return {
+            INPUT_NAMES[name]: value.numpy() for name, value in inputs.items()
+        }
+
+
+class HubPreprocessor(AutoTrackable):
+    """Strings to the inputs of an encoder of the Hub.
+
+    Attributes that survive saving:
+        __call__: `(texts)`: string `[B]`, or a list of two of them, to int32
+            `[B, max_seq_length]`: `input_word_ids`, `input_mask`,
+            `input_type_ids`.
+        tokenize: `(texts)`: string `[B]` to a RaggedTensor int32
+            `[B, (words), (pieces)]`; and `tokenize.get_special_tokens_dict()`.
+        bert_pack_inputs: `(segments, seq_length)`: a list of one or two
+            RaggedTensors int32, `[B, (words), (pieces)]` or `[B, (pieces)]`,
+            to what `__call__` returns, of length `seq_length`: an int or int32
+            scalar, `max_seq_length` if left out.
+        vocab_file: the vocabulary, an asset.
+        do_lower_case: whether it is for lower-cased text, a tf.Variable.
+
+    Args:
+        preprocessor: A `Preprocessor`.
+        vocab_path: The vocabulary, a local file.
+        max_text_bytes: How many bytes of a text `__call__` reads; its two
+            halves take any length.
+    """
+
+    def __init__(self, preprocessor, vocab_path, max_text_bytes):
+        super().__init__()
+        self.vocab_file = tf.saved_model.Asset(vocab_path)
+        self.do_lower_case = tf.Variable(
+            preprocessor.do_lower_case, trainable=False, name="do_lower_case"
+        )
+        self.tokenize = _Tokenize(preprocessor)
+        self._preprocess = lambda texts: preprocessor(
+            inputs_lib.take_texts(texts, max_text_bytes)
+        )
+        self._pack = lambda segments, seq_length: packing.pack(
+            segments,
+            preprocessor.max_seq_length if seq_length is None else seq_length,
+            preprocessor.vocabulary,
+        )
+
+    def trace(self):
+        """Traces the callables: only traced ones survive saving."""
+        strings = tf.TensorSpec([None], tf.string)
+        self.__call__.get_concrete_function(strings)
+        self.__call__.get_concrete_function([strings, strings])
+        self.tokenize.trace()
+        for shape in ([None, None, None], [None, None]):
+            segment = tf.RaggedTensorSpec(shape, tf.int32)
+            for segments in ([segment], [segment, segment]):
+                for length in ((), (tf.TensorSpec([], tf.int32),)):
+                    self.bert_pack_inputs.get_concrete_function(
+                        segments, *length
+                    )
+
+    @tf.function(autograph=False)
+    def __call__(self, texts):
+        return _rename(self._preprocess(texts))
+
+    @tf.function(autograph=False)
+    def bert_pack_inputs(self, segments, seq_length=None):
+        return _rename(self._pack(segments, seq_length))
+
+
+class _Tokenize(AutoTrackable):
+    """The first half: strings to ids, and the ids of the special tokens."""
+
+    def __init__(self, preprocessor):
+        super().__init__()
+        self._tokenizer = preprocessor.tokenizer
+        vocabulary = preprocessor.vocabulary
+        self._special = {
+            "vocab_size": len(vocabulary),
+            "padding_id": vocabulary.pad_id,
+            "start_of_sequence_id": vocabulary.cls_id,
+            "end_of_segment_id": vocabulary.sep_id,
+            "mask_id": vocabulary.mask_id,
+        }
+
+    def trace(self):
+        self.__call__.get_concrete_function(tf.TensorSpec([None], tf.string))
+        self.get_special_tokens_dict.get_concrete_function()
+
+    @tf.function(autograph=False)
+    def __call__(self, texts):
+        return self._tokenizer.tokenize(texts)
+
+    @tf.function(autograph=False)
+    def get_special_tokens_dict(self):
+        return {
+            name: tf.constant(value, tf.int32)
+            for name, value in self._special.items()
+        }
+
+
+def _rename(inputs):
+    return {INPUT_NAMES[name]: value for name, value in inputs.items()}

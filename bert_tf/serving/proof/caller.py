@@ -1,0 +1,176 @@
+"""Calls a SavedModel in a process that has nothing of this library."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
+
+from bert_tf.serving.proof.progress import Progress
+
+# The script's file, not the module: see there.
+_SCRIPT = pathlib.Path(__file__).with_name("standalone.py")
+_SIGNATURE = "signature"
+# Loading a large model, or a large batch's answer, takes a tenth of it.
+TIMEOUT_SECONDS = 600
+_POLL_SECONDS = 1.0
+
+
+def call(
+    path,
+    requests,
+    python=None,
+    with_text=True,
+    timeout_seconds=TIMEOUT_SECONDS,
+):
+    """Returns what `calling` yields, all answers in a list."""
+    with calling(path, requests, python, with_text, timeout_seconds) as (
+        version,
+        answers,
+    ):
+        return version, list(answers)
+
+
+@contextlib.contextmanager
+def calling(
+    path,
+    requests,
+    python=None,
+    with_text=True,
+    timeout_seconds=TIMEOUT_SECONDS,
+):
+    """Calls signatures, one request after the other.
+
+    Requests and answers lie in files, not in memory.
+
+    Args:
+        path: The SavedModel.
+        requests: An iterable of (signature, {input: array}).
+        python: A Python with tensorflow and tensorflow_text of any release;
+            this one if None.
+        with_text: Whether tensorflow_text is imported.
+        timeout_seconds: The longest wait for the next answer, or for the
+            first, until which the SavedModel is loaded.
+
+    Yields:
+        A pair: the version of TensorFlow that answered, and an iterator over
+        {output: array}, one a request.
+
+    Raises:
+        ValueError: If the process cannot be started, fails or hangs; the
+            message has its last words.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        requests_path = f"{folder}/requests"
+        answers_path = f"{folder}/answers"
+        with tf.io.TFRecordWriter(requests_path) as writer:
+            for signature, inputs in requests:
+                writer.write(_encode(inputs | {_SIGNATURE: signature}))
+        # -P: without the script's own folder on the path.
+        command = [python or sys.executable, "-P", str(_SCRIPT)]
+        if not with_text:
+            command.append("--without_text")
+        version = _run(
+            [*command, path, requests_path, answers_path],
+            folder,
+            timeout_seconds,
+        )
+        records = tf.data.TFRecordDataset(answers_path)
+        yield version, (_decode(record.numpy()) for record in records)
+
+
+def _run(command, folder, timeout_seconds):
+    """Runs the script and returns what it printed last, the version.
+
+    Args:
+        command: Ends with the path of the SavedModel, of the requests and of
+            the answers.
+        folder: For its words.
+        timeout_seconds: As of `calling`.
+    """
+    path, _, answers_path = command[-3:]
+    words = [pathlib.Path(folder, name) for name in ("stdout", "stderr")]
+    with words[0].open("wb") as stdout, words[1].open("wb") as stderr:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                # A group of its own: what a wrapper script starts is in it.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ValueError(
+                f"`python` must be a Python that runs. Received: {error}."
+            ) from error
+        try:
+            _wait(process, path, answers_path, timeout_seconds)
+        finally:
+            is_over = process.poll() is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if not is_over:
+        raise ValueError(
+            f"{path} must be loaded, and give an answer after the other, in "
+            f"`timeout_seconds`. Received: none in {timeout_seconds:g} seconds "
+            f"({command[0]})."
+        )
+    printed, complaints = (file.read_text(errors="replace") for file in words)
+    if process.returncode != 0 or not printed.strip():
+        raise ValueError(
+            f"{path} could not be loaded and called in a process of its "
+            f"own ({command[0]}):\n{_last_words(complaints)}"
+        )
+    return printed.split()[-1]
+
+
+def _wait(process, path, answers_path, timeout_seconds):
+    """Waits for the process to end, or its answers to stop coming."""
+    progress = Progress()
+    num_bytes, since = 0, time.monotonic()
+    while True:
+        try:
+            process.wait(min(_POLL_SECONDS, timeout_seconds))
+            return
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+        with contextlib.suppress(FileNotFoundError):
+            size = os.path.getsize(answers_path)
+            if size > num_bytes:
+                num_bytes, since = size, now
+        progress.note(
+            "%s is asked: %.1f MB of answers", path, num_bytes / 1e6, now=now
+        )
+        if now - since >= timeout_seconds:
+            return
+
+
+def _encode(tensors):
+    example = tf.train.Example()
+    for name, value in tensors.items():
+        proto = tf.make_tensor_proto(value).SerializeToString()
+        example.features.feature[name].bytes_list.value.append(proto)
+    return example.SerializeToString()
+
+
+def _decode(record):
+    example = tf.train.Example.FromString(record)
+    return {
+        name: tf.make_ndarray(
+            tensor_pb2.TensorProto.FromString(feature.bytes_list.value[0])
+        )
+        for name, feature in example.features.feature.items()
+    }
+
+
+def _last_words(text, num_lines=8):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(lines[-num_lines:])

@@ -1,0 +1,89 @@
+"""Texts as the inputs of every signature: what a client would send."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.serving.graph import signatures
+
+
+def make_inputs(signature, source, texts, has_text):
+    """Returns the inputs of a signature for a batch: {name: array}.
+
+    Args:
+        signature: Its name, of those in `signatures`.
+        source: The model's `Source`.
+        texts: Rows of one or two strings, bytes.
+        has_text: Whether the SavedModel takes strings, or ids only.
+    """
+    takes_ids = not has_text or signature in (
+        signatures.IDS,
+        signatures.IDS_EXAMPLES,
+    )
+    if signature in (signatures.DEFAULT, signatures.IDS):
+        if not takes_ids:
+            return strings(source.text_features, texts)
+        names = source.servable.input_names
+        return {
+            names.get(name, name): value
+            for name, value in _model_inputs(source, texts).items()
+        }
+    is_method = signature in signatures.METHOD_NAMES
+    name = signatures.METHOD_INPUT if is_method else signatures.EXAMPLES
+    if takes_ids:
+        rows = _rows_of_ids(_model_inputs(source, texts))
+    else:
+        columns = _columns(source.text_features, texts)
+        rows = (dict(zip(columns, row)) for row in zip(*columns.values()))
+    return {name: np.array([_example(row) for row in rows], object)}
+
+
+def _model_inputs(source, texts):
+    inputs = source.servable.encode(source.preprocessor, texts)
+    return {name: value.numpy() for name, value in inputs.items()}
+
+
+def _rows_of_ids(inputs):
+    """Yields {name: array} of the rows, without their padding.
+
+    Of a row with choices `[C, L]` that at the end of all is left out.
+    """
+    for row, mask in enumerate(inputs[features.INPUT_MASK]):
+        length = mask.sum(axis=-1).max()
+        yield {
+            name: values[row][..., :length].reshape(-1)
+            for name, values in inputs.items()
+        }
+
+
+def strings(text_features, texts):
+    """Returns the inputs of a signature of strings: {name: array}."""
+    return {
+        signatures.input_name(name): column
+        for name, column in _columns(text_features, texts).items()
+    }
+
+
+def _columns(text_features, texts):
+    """Returns {name: array [B], or [B, C] of a name that is there C times}."""
+    columns = {}
+    for name, column in zip(text_features, zip(*texts)):
+        columns.setdefault(name, []).append(np.array(column, object))
+    return {
+        name: parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+        for name, parts in columns.items()
+    }
+
+
+def _example(values):
+    """Returns a serialized tf.Example of strings or arrays of integers."""
+    example = tf.train.Example()
+    for name, value in values.items():
+        feature = example.features.feature[name]
+        if isinstance(value, bytes):
+            feature.bytes_list.value.append(value)
+        elif value.dtype == object:
+            feature.bytes_list.value.extend(value)
+        else:
+            feature.int64_list.value.extend(value.tolist())
+    return example.SerializeToString()

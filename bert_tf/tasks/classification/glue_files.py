@@ -1,0 +1,329 @@
+"""The files of tasks: GLUE's nine and AX, or any TSV or CSV with a header."""
+
+import dataclasses
+import os
+
+import numpy as np
+from absl import logging
+
+from bert_tf import files
+from bert_tf.tasks import tsv
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.tsv import TsvFile
+
+# MNLI's sets of other genres than the training's, and the diagnostic set.
+DEV_MISMATCHED = "dev_mismatched"
+TEST_MISMATCHED = "test_mismatched"
+AX = "ax"
+DEVELOPMENT = (DEV, DEV_MISMATCHED)
+TESTS = (TEST, TEST_MISMATCHED, AX)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskFiles:
+    """A task and its files.
+
+    Args:
+        task: The `ClassificationTask`.
+        splits: {split: `TsvFile`}; `TRAIN`, `DEV` and `TEST`, of MNLI also
+            `DEV_MISMATCHED` and `TEST_MISMATCHED`, of the diagnostic set
+            nothing but `AX`.
+        submissions: {test split: name of its file for GLUE's leaderboard}.
+    """
+
+    task: ClassificationTask
+    splits: dict[str, TsvFile]
+    submissions: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def path(self, data_dir, split):
+        """Returns the path of a split's file; see `find_path`."""
+        return find_path(data_dir, self.splits[split])
+
+    def check(self, data_dir, splits):
+        """Raises `ValueError` if a file of these splits, if any, is missing."""
+        for split in splits:
+            if split in self.splits:
+                path = self.path(data_dir, split)
+                if not files.exists(path):
+                    raise ValueError(f"There is no file {path}.")
+
+    def read(self, data_dir, split):
+        """Returns the `Examples` of a split; see `tsv.read_tsv`."""
+        return tsv.read_tsv(
+            self.path(data_dir, split), self.splits[split], self.task
+        )
+
+
+def glue_task(name):
+    """Returns the `TaskFiles` of one of GLUE's tasks.
+
+    Args:
+        name: A key of `GLUE_TASKS`; case and hyphens do not matter.
+
+    Raises:
+        ValueError: If there is no such task.
+    """
+    wanted = name.lower().replace("-", "")
+    for key, task_files in GLUE_TASKS.items():
+        if key.replace("-", "") == wanted:
+            return task_files
+    raise ValueError(
+        f"`task_name` must be one of {', '.join(GLUE_TASKS)}, or tsv. "
+        f"Received: task_name={name!r}."
+    )
+
+
+def find_path(data_dir, tsv_file):
+    """Returns the path of a `TsvFile`, or of the .csv that is there instead.
+
+    That is for columns with names only: GLUE's have numbers, in files of a
+    fixed form. Of both files the .tsv is taken, and the log says so.
+    """
+    path = os.path.join(data_dir, tsv_file.name)
+    csv_path = f"{path.removesuffix('.tsv')}.csv"
+    if isinstance(tsv_file.text_columns[0], int) or not files.exists(csv_path):
+        return path
+    if files.exists(path):
+        logging.info("%s is read, and not %s.", path, csv_path)
+        return path
+    return csv_path
+
+
+def write_submission(path, task, logits):
+    """Writes a test set's answers as GLUE's leaderboard takes them.
+
+    A header and a line for every example: its number from 0, and the name of
+    its class or, of a regression, its score within [0, 5].
+
+    Args:
+        path: The file, written whole or not at all.
+        task: A `ClassificationTask`.
+        logits: float32 `[N, num_outputs]`.
+    """
+    if task.labels:
+        answers = [task.labels[i] for i in np.argmax(logits, axis=-1)]
+    else:
+        scores = np.clip(logits[:, 0], 0.0, 5.0)
+        answers = [f"{score:.3f}" for score in scores]
+    lines = ["index\tprediction"]
+    lines += [f"{index}\t{answer}" for index, answer in enumerate(answers)]
+    files.write_text(path, "\n".join(lines) + "\n")
+
+
+def tsv_task(text_columns, label_column, labels=(), regression=False):
+    """Makes a task of TSV or CSV files with named columns.
+
+    The data folder has train.tsv, dev.tsv and test.tsv, or any of them as
+    .csv, each with a header; the test file needs no column of labels.
+
+    Args:
+        text_columns: Names of the one or two columns of text.
+        label_column: Name of the column of labels or scores.
+        labels: Names of the classes; none for a regression.
+        regression: Whether the label column holds numbers to predict.
+
+    Returns:
+        A `TaskFiles` with a task named "tsv". Its scores are the accuracy,
+        or Pearson's and Spearman's correlation.
+    """
+    if bool(labels) == regression:
+        raise ValueError(
+            "`labels` must be given for a classification, and for no "
+            f"regression. Received: labels={list(labels)}, "
+            f"regression={regression}."
+        )
+    return TaskFiles(
+        task=ClassificationTask(
+            name="tsv",
+            text_features=tuple(text_columns),
+            labels=tuple(labels),
+            metrics=("pearson", "spearman") if regression else ("accuracy",),
+        ),
+        splits=named_columns(text_columns, label_column),
+    )
+
+
+def named_columns(text_columns, label_column):
+    """Returns the splits of `tsv_task`: {split: `TsvFile`}."""
+    labelled = TsvFile(
+        name="train.tsv",
+        text_columns=tuple(text_columns),
+        label_column=label_column,
+    )
+    return {
+        TRAIN: labelled,
+        DEV: dataclasses.replace(labelled, name="dev.tsv"),
+        TEST: TsvFile(name="test.tsv", text_columns=tuple(text_columns)),
+    }
+
+
+def _glue(
+    name,
+    text_features,
+    labels,
+    metrics,
+    *,
+    columns,
+    label_column,
+    test_columns=None,
+    num_columns=None,
+    skip_bad_rows=False,
+    label_synonyms=(),
+):
+    """Returns the `TaskFiles` of a task, named as the leaderboard has it."""
+    labelled = TsvFile(
+        name="train.tsv",
+        text_columns=columns,
+        label_column=label_column,
+        num_columns=num_columns,
+        skip_bad_rows=skip_bad_rows,
+    )
+    return TaskFiles(
+        task=ClassificationTask(
+            name=name.lower(),
+            text_features=text_features,
+            labels=labels,
+            label_synonyms=label_synonyms,
+            metrics=metrics,
+        ),
+        splits={
+            TRAIN: labelled,
+            DEV: dataclasses.replace(labelled, name="dev.tsv"),
+            # Test files have a header, whatever the others have, no label,
+            # and no bad rows.
+            TEST: TsvFile(
+                name="test.tsv", text_columns=test_columns or columns
+            ),
+        },
+        submissions={TEST: f"{name}.tsv"},
+    )
+
+
+def _with_mismatched(mnli):
+    """Returns MNLI with its sets of other genres beside the matched ones."""
+    names = {
+        DEV: "dev_matched.tsv",
+        TEST: "test_matched.tsv",
+        DEV_MISMATCHED: "dev_mismatched.tsv",
+        TEST_MISMATCHED: "test_mismatched.tsv",
+    }
+    splits = mnli.splits | {
+        split: dataclasses.replace(
+            mnli.splits[split.removesuffix("_mismatched")], name=names[split]
+        )
+        for split in names
+    }
+    return dataclasses.replace(
+        mnli,
+        splits=splits,
+        submissions={TEST: "MNLI-m.tsv", TEST_MISMATCHED: "MNLI-mm.tsv"},
+    )
+
+
+_SENTENCE = ("sentence",)
+_SENTENCES = ("sentence1", "sentence2")
+_NUMBERS = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+_ACCURACY = ("accuracy",)
+
+# The tasks of GLUE. MNLI's `DEV` and `TEST` are the matched ones. All classes
+# are in the order of google-research/bert; what GLUE's files number has names
+# in TensorFlow's and Hugging Face's data sets.
+_GLUE = (
+    _glue(
+        "CoLA",
+        _SENTENCE,
+        _NUMBERS,
+        ("matthews_correlation",),
+        columns=(3,),
+        label_column=1,
+        test_columns=(1,),
+        num_columns=4,
+        label_synonyms=("unacceptable", "acceptable"),
+    ),
+    _glue(
+        "SST-2",
+        _SENTENCE,
+        _NUMBERS,
+        _ACCURACY,
+        columns=(0,),
+        label_column=1,
+        test_columns=(1,),
+        label_synonyms=("negative", "positive"),
+    ),
+    _glue(
+        "MRPC",
+        _SENTENCES,
+        _NUMBERS,
+        ("accuracy", "f1"),
+        columns=(3, 4),
+        label_column=0,
+        label_synonyms=("not_equivalent", "equivalent"),
+    ),
+    _glue(
+        "STS-B",
+        _SENTENCES,
+        (),
+        ("pearson", "spearman"),
+        columns=(7, 8),
+        label_column=9,
+    ),
+    # Some rows of GLUE's own QQP files are broken; everybody leaves them out.
+    _glue(
+        "QQP",
+        ("question1", "question2"),
+        _NUMBERS,
+        ("accuracy", "f1"),
+        columns=(3, 4),
+        label_column=5,
+        test_columns=(1, 2),
+        skip_bad_rows=True,
+        label_synonyms=("not_duplicate", "duplicate"),
+    ),
+    _with_mismatched(
+        _glue(
+            "MNLI",
+            ("premise", "hypothesis"),
+            ("contradiction", "entailment", "neutral"),
+            _ACCURACY,
+            columns=(8, 9),
+            label_column=-1,
+        )
+    ),
+    _glue(
+        "QNLI",
+        ("question", "sentence"),
+        _ENTAILMENT,
+        _ACCURACY,
+        columns=(1, 2),
+        label_column=3,
+    ),
+    _glue(
+        "RTE",
+        _SENTENCES,
+        _ENTAILMENT,
+        _ACCURACY,
+        columns=(1, 2),
+        label_column=3,
+    ),
+    _glue(
+        "WNLI",
+        _SENTENCES,
+        _NUMBERS,
+        _ACCURACY,
+        columns=(1, 2),
+        label_column=3,
+        label_synonyms=("not_entailment", "entailment"),
+    ),
+)
+# By the names of --task_name.
+GLUE_TASKS = {task_files.task.name: task_files for task_files in _GLUE}
+# The diagnostic set is answered by a model that was tuned to MNLI.
+GLUE_TASKS["ax"] = TaskFiles(
+    task=GLUE_TASKS["mnli"].task,
+    splits={AX: TsvFile(name="AX.tsv", text_columns=(1, 2))},
+    submissions={AX: "AX.tsv"},
+)

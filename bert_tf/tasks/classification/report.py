@@ -1,0 +1,78 @@
+"""What a report tells of a classification or a regression."""
+
+import keras
+import numpy as np
+
+from bert_tf.tasks import tables
+
+
+def sections(task, examples, logits):
+    """Returns the sections for `tuning.report.write`.
+
+    Args:
+        task: A `ClassificationTask`.
+        examples: The labelled `Examples`.
+        logits: float32 `[N, num_outputs]`.
+
+    Returns:
+        A list of (heading, Markdown): of a classification the scores of every
+        class and the confusion matrix; and the examples of the highest loss
+        that were answered wrongly.
+    """
+    parts = []
+    if task.labels:
+        counts = tables.confusion_matrix(
+            np.argmax(logits, axis=-1), examples.labels, len(task.labels)
+        )
+        parts = [
+            ("Classes", _classes(task, counts)),
+            ("Confusion", tables.confusion_table(task.labels, counts)),
+        ]
+    return [*parts, ("Worst errors", _worst(task, examples, logits))]
+
+
+def _classes(task, counts):
+    rows = []
+    for index, name in enumerate(task.labels):
+        hits = counts[index, index]
+        num_predicted, num_labelled = (
+            counts[:, index].sum(),
+            counts[index].sum(),
+        )
+        rows.append(
+            (
+                name,
+                num_labelled,
+                float(hits / max(num_predicted, 1)),
+                float(hits / max(num_labelled, 1)),
+                float(2 * hits / max(num_predicted + num_labelled, 1)),
+            )
+        )
+    header = ("class", "examples", "precision", "recall", "F1")
+    return tables.table(header, rows)
+
+
+def _worst(task, examples, logits):
+    losses = keras.ops.convert_to_numpy(
+        task.example_losses(logits, examples.labels)
+    )
+    if task.labels:
+        predictions = np.argmax(logits, axis=-1)
+        is_wrong = predictions != examples.labels
+        names = np.array(task.labels)
+        labels, predictions = names[examples.labels], names[predictions]
+    else:
+        is_wrong = losses > 0
+        labels, predictions = examples.labels, logits[:, 0]
+    rows = [
+        (
+            index + 1,
+            *(texts[index] for texts in examples.texts),
+            labels[index],
+            predictions[index],
+            float(losses[index]),
+        )
+        for index in tables.worst(losses, is_wrong)
+    ]
+    header = ("example", *task.text_features, "label", "prediction", "loss")
+    return tables.errors_table(header, rows)

@@ -1,0 +1,292 @@
+"""The family of classifications: a class or a number for one or two strings.
+
+GLUE is Wang et al. 2018 (arXiv 1804.07461); `glue_files` has its nine tasks
+with their files' columns, and makes a task from any TSV with named columns.
+"""
+
+import dataclasses
+import functools
+import os
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import files
+from bert_tf.checkpoints import model_folder
+from bert_tf.models import objectives
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.tasks import columns
+from bert_tf.tasks import metrics
+from bert_tf.tasks import task_folder
+from bert_tf.tasks import tsv
+from bert_tf.tasks.classification import report
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_names
+
+# As in the files that there are.
+FAMILY = "glue"
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
+
+_LABEL_METRICS = {
+    "accuracy": metrics.accuracy,
+    "f1": metrics.f1,
+    "matthews_correlation": metrics.matthews_correlation,
+    "macro_f1": metrics.macro_f1,
+}
+# Those of the logits.
+_AUC = {"auc": metrics.mean_auc}
+_SCORE_METRICS = {
+    "pearson": metrics.pearson,
+    "spearman": metrics.spearman,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassificationTask(Task):
+    """What a model is tuned to answer about one or two strings.
+
+    Args:
+        name: E.g. "mrpc".
+        text_features: Names of the one or two strings, in the order in which
+            they are packed, e.g. `("sentence1", "sentence2")`.
+        labels: Names of the classes by class id; empty for a regression.
+        metrics: Names of the scores, of which the first tells the better of
+            two models: of "accuracy", "f1" (of class 1), "f1_<class>",
+            "macro_f1", "matthews_correlation" and "auc" (of several classes
+            the mean of each against the rest), or for a regression of
+            "pearson" and "spearman".
+        class_weights: Weight of each class in training's loss; none for
+            equal ones. It is of the training, and not in task.json.
+        label_synonyms: What others call the classes, in lower case and by
+            class id, if anything else. It is not in task.json either, and
+            does not tell two tasks apart.
+
+    Attributes:
+        kind: `CLASSIFICATION` or `REGRESSION`.
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    family = FAMILY
+
+    name: str
+    kind: str = dataclasses.field(init=False)
+    text_features: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...]
+    class_weights: tuple[float, ...] = dataclasses.field(
+        default=(), metadata=NOT_STORED
+    )
+    label_synonyms: tuple[str, ...] = dataclasses.field(
+        default=(), compare=False, metadata=NOT_STORED
+    )
+
+    def __post_init__(self):
+        check_names(self)
+        if len(self.labels) == 1:
+            raise ValueError(
+                "`labels` must be two names or more, or none for a "
+                "regression. "
+                f"Received: labels={files.shortened(list(self.labels))}."
+            )
+        kind = CLASSIFICATION if self.labels else REGRESSION
+        object.__setattr__(self, "kind", kind)
+        known = self._known_metrics()
+        if not self.metrics or set(self.metrics) - set(known):
+            raise ValueError(
+                f"`metrics` of a {self.kind} must be of {', '.join(known)}. "
+                f"Received: metrics={files.shortened(list(self.metrics))}."
+            )
+
+        if self.class_weights and len(self.class_weights) != len(self.labels):
+            raise ValueError(
+                f"`class_weights` must be {len(self.labels)} numbers. "
+                f"Received: class_weights={self.class_weights}."
+            )
+
+    @property
+    def main_metric(self):
+        return f"eval_{self.metrics[0]}"
+
+    @property
+    def accuracy(self):
+        return "accuracy" if self.labels else None
+
+    @property
+    def title(self):
+        return self.name
+
+    @property
+    def num_outputs(self):
+        """`num_labels` of the `BertClassifier`: 1 for a regression."""
+        return len(self.labels) or 1
+
+    @classmethod
+    def from_dict(cls, values):
+        task = super().from_dict(values)
+        if values["kind"] != task.kind:
+            raise ValueError(
+                f"`kind` must be {task.kind!r} with "
+                f"labels={files.shortened(values['labels'])}. "
+                f"Received: kind={files.shortened(values['kind'])}."
+            )
+        return task
+
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertClassifier`."""
+        return BertClassifier(config, self.num_outputs, dtype=dtype)
+
+    def takes_head_of(self, values):
+        return values == self.to_dict()
+
+    def losses(self, logits, labels):
+        losses_B = self.example_losses(logits, labels)
+        if self.class_weights:
+            weights_K = ops.convert_to_tensor(self.class_weights, "float32")
+            losses_B *= ops.take(weights_K, ops.cast(labels, "int32"))
+        return losses_B
+
+    def example_losses(self, logits, labels):
+        """Returns every example's loss, whatever its class weighs.
+
+        That is its cross-entropy in nats, or the squared error of a score.
+        """
+        if not self.labels:
+            return ops.square(logits[:, 0] - labels)
+        return objectives.cross_entropy(logits, labels)
+
+    def read(self, data, split, label_column="label"):
+        """Returns the `Examples` of a table; see `columns.read`.
+
+        A label is the name of a class or its number; of a regression a score.
+        """
+        ids = {label: index for index, label in enumerate(self.labels)}
+
+        def parse_label(where, value):
+            if type(value) is int and value in range(len(ids)):
+                # A number that is a name is that.
+                return ids.get(str(value), value)
+            return tsv.parse_label(where, str(value).strip(), ids)
+
+        return columns.read_texts(
+            data,
+            self.text_features,
+            None if split == TEST else label_column,
+            parse_label,
+            np.int32 if self.labels else np.float32,
+        )
+
+    def evaluate(self, source, logits, answers):
+        results = super().evaluate(source, logits, answers)
+        # google-research/bert has it under both names.
+        return results | {"loss": results["eval_loss"]}
+
+    def training_settings(self, compares_epochs):
+        del compares_epochs
+        if not self.class_weights:
+            return {}
+        return {"class_weights": self.class_weights}
+
+    def report_sections(self, examples, answers, results):
+        del results
+        return report.sections(self, examples, answers)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes a line for every example, as google-research/bert does.
+
+        It has the probabilities of the classes, separated by tabs; of a
+        regression the score.
+        """
+        del examples
+        decoded = self.decode(tf.constant(answers))
+        rows = decoded["probabilities" if self.labels else "scores"].numpy()
+        rows = rows.reshape(len(rows), -1)
+        lines = ("\t".join(map(str, row)) + "\n" for row in rows)
+        path = os.path.join(output_dir, f"{split}_results.tsv")
+        files.write_text(path, "".join(lines))
+        return f"{len(rows)} predictions in {path}"
+
+    def decode(self, logits):
+        """Returns answers from logits, in TensorFlow's own operations.
+
+        Args:
+            logits: float32 `[B, num_outputs]`.
+
+        Returns:
+            A dictionary: of a classification `labels` string `[B]`, the names
+            of the likeliest classes, and `probabilities` float32
+            `[B, num_outputs]`; of a regression `scores` float32 `[B]`.
+        """
+        if not self.labels:
+            return {"scores": tf.squeeze(logits, axis=-1)}
+        return {
+            "labels": tf.gather(
+                tf.constant(self.labels), tf.argmax(logits, axis=-1)
+            ),
+            "probabilities": tf.nn.softmax(logits, axis=-1),
+        }
+
+    def scores(self, logits, labels):
+        """Returns the official scores of a whole evaluation set.
+
+        Args:
+            logits: float32 `[N, num_outputs]`, an array.
+            labels: int32 `[N]` class ids, or float32 `[N]` scores.
+
+        Returns:
+            {name: float} in the order of `metrics`.
+        """
+        if self.labels:
+            predictions = np.argmax(logits, axis=-1)
+        else:
+            predictions = np.asarray(logits)[:, 0]
+        known = self._known_metrics()
+        return {
+            name: known[name](logits if name in _AUC else predictions, labels)
+            for name in self.metrics
+        }
+
+    def _known_metrics(self):
+        if not self.labels:
+            return _SCORE_METRICS
+        of_classes = {
+            f"f1_{label}": functools.partial(metrics.f1, positive=index)
+            for index, label in enumerate(self.labels)
+        }
+        return _LABEL_METRICS | _AUC | of_classes
+
+
+def tuned_task(folder, task=None):
+    """Returns the task that the model in a folder was tuned to.
+
+    Args:
+        folder: A model folder.
+        task: What it must be. A folder of Hugging Face's has no task.json;
+            it is then taken to be of this task. Its classes may be in another
+            order: `task_folder.tuned_model` puts them in the task's.
+
+    Raises:
+        ValueError: If the folder tells no task, or another one, or its
+            config.json names other classes.
+    """
+    found = task_folder.stored_task(folder, ClassificationTask)
+    if found is None:
+        if task is None:
+            raise ValueError(
+                f"{folder}: has no {model_folder.TASK_FILE}; it is not tuned "
+                "to a task."
+            )
+        task_folder.output_order(folder, task)
+        return task
+    if task is not None and found.name != task.name:
+        raise ValueError(
+            f"{folder}: is tuned to the task {found.name!r}. "
+            f"Received: task_name={task.name!r}."
+        )
+    # Equal tasks may differ in their synonyms, which task.json has not.
+    return task if found == task else found

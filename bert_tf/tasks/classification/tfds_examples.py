@@ -1,0 +1,182 @@
+"""Examples of TensorFlow Datasets that lie prepared on a disk.
+
+Nothing is downloaded: `tfds build glue/mrpc --data_dir=...` prepares a data
+set where there is a network.
+"""
+
+import numpy as np
+import tensorflow_datasets as tfds
+from absl import logging
+
+from bert_tf.tasks import class_names
+from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.tsv import Examples
+
+# A split's names in data sets, the first that there is.
+_SPLITS = {
+    glue_files.TRAIN: ("train",),
+    glue_files.DEV: ("validation", "validation_matched", "dev"),
+    glue_files.DEV_MISMATCHED: ("validation_mismatched",),
+    glue_files.TEST: ("test", "test_matched"),
+    glue_files.TEST_MISMATCHED: ("test_mismatched",),
+    glue_files.AX: ("test",),
+}
+# The number of a row in the file that a set was made from.
+_PLACE = "idx"
+
+
+def label_names(builder, feature):
+    """Returns the names of the classes of a feature.
+
+    Raises:
+        ValueError: If it is none of classes.
+    """
+    names = getattr(_feature(builder, feature), "names", None)
+    if names is None:
+        raise ValueError(
+            f"{builder.info.full_name}: the feature {feature!r} must be one "
+            "of classes. For numbers give --regression."
+        )
+    return tuple(names)
+
+
+def read(builder, split, task, label_feature="label"):
+    """Returns the `Examples` of a split.
+
+    TensorFlow Datasets shuffles what it stores, unless a set is made with
+    `disable_shuffling`. The feature `idx`, which GLUE's sets have, is the row
+    of the original file: shuffled examples to evaluate or to predict are put
+    in its order, as the lines of the answers must be. All others are in the
+    order in which they are stored.
+
+    Args:
+        builder: What `input.prepared_sets.open_builder` returned.
+        split: One of `glue_files`: `TRAIN`, `DEV`, ...
+        task: A `ClassificationTask`; its text features are the data set's.
+        label_feature: Name of the feature of classes or scores. Classes are
+            told by their names; where those of the set or of the task are
+            only numbers, by their order, with a warning.
+
+    Raises:
+        ValueError: If a split or a feature is missing, the set has other
+            classes than the task, or an example has no label.
+    """
+    name = builder.info.full_name
+    names = [split for split in _SPLITS[split] if split in builder.info.splits]
+    if not names:
+        raise ValueError(
+            f"{name}: there must be a split {_SPLITS[split][0]!r}. Received: "
+            f"{', '.join(builder.info.splits)}."
+        )
+    for feature in task.text_features:
+        _feature(builder, feature)
+    is_labelled = split in (
+        glue_files.TRAIN,
+        glue_files.DEV,
+        glue_files.DEV_MISMATCHED,
+    )
+    class_ids = None
+    if is_labelled and task.labels:
+        class_ids = _class_ids(builder, task, label_feature)
+    is_shuffled = not builder.info.disable_shuffling
+    is_sorted = (
+        split != glue_files.TRAIN and is_shuffled and _has_places(builder)
+    )
+    if split in glue_files.TESTS and is_shuffled and not is_sorted:
+        logging.warning(
+            "%s, %s: was shuffled when it was stored, and has no feature %r "
+            "that tells the order before. The answers will be in the order "
+            "in which it is stored.",
+            name,
+            names[0],
+            _PLACE,
+        )
+    texts = tuple([] for _ in task.text_features)
+    labels, places = [], []
+    examples = builder.as_dataset(
+        split=names[0],
+        # Neither shuffled nor interleaved: the same order each time.
+        read_config=tfds.ReadConfig(interleave_cycle_length=1),
+    )
+    for number, example in enumerate(tfds.as_numpy(examples)):
+        for column, feature in zip(texts, task.text_features):
+            column.append(example[feature].decode("utf-8"))
+        if is_sorted:
+            places.append(example[_PLACE])
+        if not is_labelled:
+            continue
+        label = example[label_feature]
+        if class_ids is not None:
+            if not 0 <= label < len(class_ids):
+                raise ValueError(
+                    f"{name}, {names[0]}, example {number + 1}: has no label."
+                )
+            label = class_ids[label]
+        elif not np.isfinite(label):
+            raise ValueError(
+                f"{name}, {names[0]}, example {number + 1}: the score must be "
+                f"a number. Received: {label}."
+            )
+        labels.append(label)
+    if not texts[0]:
+        raise ValueError(f"{name}, {names[0]}: there are no examples.")
+    if is_sorted:
+        order = np.argsort(places, kind="stable")
+        texts = tuple([column[index] for index in order] for column in texts)
+        labels = [labels[index] for index in order if is_labelled]
+    dtype = np.int32 if task.labels else np.float32
+    return Examples(
+        texts=texts, labels=np.array(labels, dtype) if is_labelled else None
+    )
+
+
+def _has_places(builder):
+    features = builder.info.features
+    return (
+        _PLACE in features
+        and features[_PLACE].shape == ()
+        and np.issubdtype(features[_PLACE].np_dtype, np.integer)
+    )
+
+
+def _class_ids(builder, task, feature):
+    """Returns the task's class id of every class of the data set."""
+    names = label_names(builder, feature)
+    try:
+        order = class_names.match(names, task.labels, task.label_synonyms)
+    except ValueError as error:
+        hint = ""
+        if len(names) == len(task.labels):
+            hint = (
+                " Give --labels in the data set's words to train; of a tuned "
+                "model, write them as `labels` into its task.json."
+            )
+        if not (hint and (_are_numbers(names) or _are_numbers(task.labels))):
+            raise ValueError(
+                f"{builder.info.full_name}: {error}{hint}"
+            ) from error
+        order = None
+    if order is None:
+        logging.warning(
+            "%s: the classes %s are taken to be, in this order, %s.",
+            builder.info.full_name,
+            ", ".join(names),
+            ", ".join(task.labels),
+        )
+        return list(range(len(names)))
+    return np.argsort(order).tolist()
+
+
+def _are_numbers(names):
+    """Returns whether names are nothing but the places of the classes."""
+    return list(names) == [str(index) for index in range(len(names))]
+
+
+def _feature(builder, name):
+    features = builder.info.features
+    if name not in features:
+        raise ValueError(
+            f"{builder.info.full_name}: there must be a feature {name!r}. "
+            f"Received: {', '.join(features)}."
+        )
+    return features[name]

@@ -1,0 +1,221 @@
+"""Files of feature extraction: lines of text in, vectors out.
+
+jsonl     google-research/bert's: a line of JSON a line of text
+npz       NumPy's arrays, of all lines together
+tfrecord  a tf.train.Example a line of text
+
+All are written as the vectors come, and are there whole or not at all.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.tasks.features.extraction import NONE
+from bert_tf.tasks.features.extraction import SEPARATE
+
+JSONL, NPZ, TFRECORD = "jsonl", "npz", "tfrecord"
+FORMATS = (JSONL, NPZ, TFRECORD)
+DTYPES = ("float32", "float16")
+
+# As the original has it: of several marks the last one parts the two.
+_PAIR = re.compile(r"(.*) \|\|\| (.*)")
+_DECIMALS = 6
+
+
+def read_lines(path):
+    """Yields a tuple of one or two texts for each line of a file.
+
+    "sentence ||| sentence" is a pair. A blank line is an empty text, as in
+    the original, so that the numbers of the lines stay.
+
+    Raises:
+        ValueError: If the file is missing, damaged, empty, or a line of it is
+            not UTF-8; the message names file and line.
+    """
+    if not files.exists(path) or files.is_folder(path):
+        raise ValueError(f"There is no file {path}.")
+    number = 0
+    try:
+        with contextlib.closing(files.open_bytes(path)) as stream:
+            for line in stream:
+                number += 1
+                text = line.decode("utf-8").strip()
+                pair = _PAIR.fullmatch(text)
+                yield pair.groups() if pair else (text,)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}, line {number}: not UTF-8 "
+            f"(byte {error.object[error.start]:#04x})."
+        ) from error
+    except files.DAMAGE_ERRORS as error:
+        raise ValueError(f"{path}: damaged after line {number}.") from error
+    if not number:
+        raise ValueError(f"{path}: there are no lines in the file.")
+
+
+def count_lines(path):
+    """Returns the number of lines; raises what `read_lines` does."""
+    return sum(1 for _ in read_lines(path))
+
+
+@contextlib.contextmanager
+def open_writer(path, output_format, extraction, vocabulary, dtype="float32"):
+    """Yields a function that writes the `LineFeatures` of a line.
+
+    Args:
+        path: The file, local or remote; it is there once the block is over.
+        output_format: One of `FORMATS`.
+        extraction: The `Extraction` that the vectors come from.
+        vocabulary: The `Vocabulary` of the tokens.
+        dtype: One of `DTYPES`; jsonl has float32 only, rounded to 6 decimals.
+
+    Raises:
+        ValueError: If format and dtype do not go together, or the path is a
+            folder.
+    """
+    if output_format not in FORMATS or dtype not in DTYPES:
+        raise ValueError(
+            f"`output_format` must be one of {', '.join(FORMATS)} and `dtype` "
+            f"one of {', '.join(DTYPES)}. Received: "
+            f"output_format={output_format!r}, dtype={dtype!r}."
+        )
+    if output_format == JSONL and dtype != "float32":
+        raise ValueError(
+            "`dtype` must be float32 with the format jsonl, whose numbers are "
+            f"decimals. Received: dtype={dtype!r}."
+        )
+    if files.is_folder(path):
+        raise ValueError(
+            f"`output_file` must not be a folder. Received: {path}."
+        )
+    with files.whole_file(path) as temporary:
+        if output_format == JSONL:
+            with tf.io.gfile.GFile(temporary, "wb") as stream:
+                yield lambda line: stream.write(
+                    _to_json(line, extraction, vocabulary)
+                )
+        elif output_format == TFRECORD:
+            with tf.io.TFRecordWriter(temporary) as writer:
+                yield lambda line: writer.write(
+                    _to_example(line, extraction, dtype)
+                )
+        else:
+            with (
+                files.local_target(temporary) as local,
+                _npz_writer(local, extraction, dtype) as write,
+            ):
+                yield write
+
+
+def _to_json(line, extraction, vocabulary):
+    # The same decimals as Python's round() of each: a float32 times 10^6 is
+    # exact in float64.
+    values = np.round(line.vectors.astype(np.float64), _DECIMALS).tolist()
+    record = {"linex_index": line.index}
+    if extraction.pooling != NONE:
+        record |= _vectors_as_json(values, extraction)
+    else:
+        record["features"] = [
+            {"token": vocabulary.tokens[token_id]}
+            | _vectors_as_json(values_of_token, extraction)
+            for token_id, values_of_token in zip(line.token_ids, values)
+        ]
+    return f"{json.dumps(record)}\n".encode()
+
+
+def _vectors_as_json(values, extraction):
+    if extraction.combine != SEPARATE:
+        return {"values": values}
+    return {
+        "layers": [
+            {"index": layer, "values": values_of_layer}
+            for layer, values_of_layer in zip(extraction.layers, values)
+        ]
+    }
+
+
+def _to_example(line, extraction, dtype):
+    """Returns a serialized Example.
+
+    `linex_index` int64, `vectors` a serialized tensor of `dtype` (read it
+    with `tf.io.parse_tensor`), and without pooling `token_ids` int64
+    `[tokens]`.
+    """
+    vectors = tf.io.serialize_tensor(line.vectors.astype(dtype)).numpy()
+    example = tf.train.Example()
+    feature = example.features.feature
+    feature["linex_index"].int64_list.value.append(line.index)
+    feature["vectors"].bytes_list.value.append(vectors)
+    if extraction.pooling == NONE:
+        feature["token_ids"].int64_list.value.extend(line.token_ids.tolist())
+    return example.SerializeToString()
+
+
+@contextlib.contextmanager
+def _npz_writer(path, extraction, dtype):
+    """Yields a function that writes a line to arrays of unknown lengths.
+
+    Their bytes go to files beside `path` first, then into the archive.
+    `vectors` `[N, ...]`; `layers` int32 `[K]`; and without pooling, where N
+    is of the tokens of all lines, `token_ids` int32 `[N]` and `row_splits`
+    int64 `[lines + 1]`: line i has the tokens from row_splits[i] to
+    row_splits[i + 1].
+    """
+    dtypes = {"vectors": dtype, "layers": "int32"}
+    if extraction.pooling == NONE:
+        dtypes |= {"token_ids": "int32", "row_splits": "int64"}
+    shapes = {}
+    with contextlib.ExitStack() as stack:
+        folder = os.path.dirname(path) or "."
+        streams = {
+            name: stack.enter_context(tempfile.TemporaryFile(dir=folder))
+            for name in dtypes
+        }
+
+        def append(name, array):
+            array = np.asarray(array, dtypes[name])
+            streams[name].write(array.tobytes())
+            length = shapes[name][0] if name in shapes else 0
+            shapes[name] = (length + len(array), *array.shape[1:])
+
+        def write(line):
+            if extraction.pooling == NONE:
+                append("token_ids", line.token_ids)
+                append("row_splits", shapes["token_ids"])
+                append("vectors", line.vectors)
+            else:
+                append("vectors", line.vectors[np.newaxis])
+
+        append("layers", extraction.layers)
+        if extraction.pooling == NONE:
+            append("row_splits", [0])
+        yield write
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, shape in shapes.items():
+                streams[name].seek(0)
+                with _open_member(archive, name, dtypes[name], shape) as member:
+                    shutil.copyfileobj(streams[name], member, 1 << 20)
+
+
+@contextlib.contextmanager
+def _open_member(archive, name, dtype, shape):
+    """Yields the stream of an array of the archive, after its header."""
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(
+            member,
+            {
+                "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+                "fortran_order": False,
+                "shape": shape,
+            },
+        )
+        yield member

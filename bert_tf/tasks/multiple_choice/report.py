@@ -1,0 +1,85 @@
+"""What a report tells of a multiple choice."""
+
+import keras
+import numpy as np
+
+from bert_tf.tasks import tables
+
+
+def sections(task, examples, logits):
+    """Returns the sections for `tuning.report.write`.
+
+    Args:
+        task: A `MultipleChoiceTask`.
+        examples: The labelled `ChoiceExamples`.
+        logits: float32 `[N, C]`.
+
+    Returns:
+        A list of (heading, Markdown): how often each place in the row was
+        right, and answered; the confusion matrix of the places; and the
+        examples of the highest loss that were answered wrongly.
+    """
+    names = range(task.num_choices)
+    counts = tables.confusion_matrix(
+        np.argmax(logits, axis=-1), examples.labels, task.num_choices
+    )
+    return [
+        ("Choices", _choices(names, counts)),
+        ("Confusion", tables.confusion_table(names, counts)),
+        ("Worst errors", _worst(task, examples, logits)),
+    ]
+
+
+def _choices(names, counts):
+    rows = [
+        (
+            name,
+            counts[name].sum(),
+            counts[:, name].sum(),
+            float(counts[name, name] / max(counts[name].sum(), 1)),
+        )
+        for name in names
+    ]
+    header = ("choice", "is right", "is answered", "accuracy where right")
+    return tables.table(header, rows)
+
+
+def _worst(task, examples, logits):
+    losses, probabilities = (
+        keras.ops.convert_to_numpy(values)
+        for values in (
+            task.example_losses(logits, examples.labels),
+            keras.ops.softmax(logits, axis=-1),
+        )
+    )
+    is_wrong = np.argmax(logits, axis=-1) != examples.labels
+    rows = [
+        (
+            index + 1,
+            examples.contexts[index],
+            _with_probabilities(
+                examples.choices[index],
+                probabilities[index],
+                examples.labels[index],
+            ),
+            float(losses[index]),
+        )
+        for index in tables.worst(losses, is_wrong)
+    ]
+    header = (
+        "example",
+        "context",
+        "choices with their probabilities, the right one bold",
+        "loss",
+    )
+    return tables.errors_table(header, rows)
+
+
+def _with_probabilities(choices, probabilities, label):
+    """Returns the choices of a row as lines of one cell."""
+    lines = [
+        f"{probability:.3f} {tables.quote(choice)}".strip()
+        for choice, probability in zip(choices, probabilities)
+    ]
+    lines[label] = f"**{lines[label]}**"
+    return tables.Markdown("<br>".join(lines))

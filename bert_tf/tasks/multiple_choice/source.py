@@ -1,0 +1,81 @@
+"""Batches of contexts with choices: raw strings, made to inputs in tf.data.
+
+Letters: B examples, C choices, L sequence length.
+"""
+
+import dataclasses
+import functools
+
+import tensorflow as tf
+
+from bert_tf.tasks.multiple_choice.files import ChoiceExamples
+from bert_tf.tasks.source import Source
+from bert_tf.tasks.text_source import labels_of
+from bert_tf.text import packing
+from bert_tf.text.preprocessor import Preprocessor
+
+
+def make_inputs(preprocessor, contexts, choices):
+    """Returns the model inputs of contexts with choices, int32 `[B, C, L]`.
+
+    Each choice is packed with the context as a pair: what does not fit is cut
+    from the end of the longer of the two.
+
+    Args:
+        preprocessor: A `Preprocessor`, or what is called like one.
+        contexts: string `[B]`.
+        choices: string `[B, C]`.
+    """
+    num_choices = tf.shape(choices)[1]
+    contexts = tf.tile(contexts[:, tf.newaxis], [1, num_choices])
+    inputs = preprocessor(
+        [tf.reshape(contexts, [-1]), tf.reshape(choices, [-1])]
+    )
+    return by_example(inputs, num_choices)
+
+
+def by_example(inputs, num_choices):
+    """Returns inputs `[B * C, L]` as `[B, C, L]`."""
+    return {
+        name: tf.reshape(values, [-1, num_choices, tf.shape(values)[1]])
+        for name, values in inputs.items()
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChoiceSource(Source):
+    """Contexts with choices.
+
+    The batches are dictionaries of the model inputs, int32 `[B, C, L]`, and
+    `labels` int32 `[B]`, if the examples have any.
+
+    Args:
+        preprocessor: The `Preprocessor`.
+    """
+
+    examples: ChoiceExamples
+    preprocessor: Preprocessor
+
+    @functools.cached_property
+    def arrays(self):
+        return {
+            "contexts": self.examples.contexts,
+            "choices": self.examples.choices,
+        } | labels_of(self.examples)
+
+    def input_maker(self):
+        def preprocessor(texts):
+            inputs = self.preprocessor(texts)
+            return packing.trim_padding(inputs) if self.is_trimmed else inputs
+
+        def make(batch):
+            choices = batch.pop("choices")
+            inputs = make_inputs(preprocessor, batch.pop("contexts"), choices)
+            length = (
+                None if self.is_trimmed else self.preprocessor.max_seq_length
+            )
+            for value in inputs.values():
+                value.set_shape([*choices.shape, length])
+            return inputs | batch
+
+        return make

@@ -1,0 +1,103 @@
+"""The family of multiple choice: which of several ways a text goes on.
+
+SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
+1904.04365); the method is Devlin et al. 2018, section 4.4.
+"""
+
+import dataclasses
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.models import objectives
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.tasks import metrics
+from bert_tf.tasks.multiple_choice import files as choice_files
+from bert_tf.tasks.multiple_choice import report
+from bert_tf.tasks.multiple_choice.source import ChoiceSource
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.task import Task
+
+FAMILY = "multiple_choice"
+# Each is a sequence of its own in every step and every request.
+_MOST_CHOICES = 1000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoiceTask(Task):
+    """Of how many choices a model takes one.
+
+    Args:
+        num_choices: From 2 to 1,000.
+
+    Raises:
+        ValueError: If the value is out of its range.
+    """
+
+    family = FAMILY
+    source = ChoiceSource
+
+    num_choices: int
+
+    def __post_init__(self):
+        if (
+            type(self.num_choices) is not int
+            or not 2 <= self.num_choices <= _MOST_CHOICES
+        ):
+            raise ValueError(
+                f"`num_choices` must be from 2 to {_MOST_CHOICES:,}. "
+                f"Received: num_choices={files.shortened(self.num_choices)}."
+            )
+
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertMultipleChoice`."""
+        return BertMultipleChoice(config, dtype=dtype)
+
+    def losses(self, logits, labels):
+        return objectives.cross_entropy(logits, labels)
+
+    def read(self, data, split, label_column="label"):
+        """Returns the `ChoiceExamples` of a file; see `files.read_choices`."""
+        del label_column
+        return choice_files.read_choices(data, split != TEST, self.num_choices)
+
+    def report_sections(self, examples, answers, results):
+        del results
+        return report.sections(self, examples, answers)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes every example's choice and probabilities."""
+        del examples
+        path = os.path.join(output_dir, f"{split}_results.tsv")
+        decoded = self.decode(tf.constant(answers))
+        choice_files.write_predictions(
+            path, {name: value.numpy() for name, value in decoded.items()}
+        )
+        return f"{len(answers)} choices in {path}"
+
+    def decode(self, logits):
+        """Returns answers from logits, in TensorFlow's own operations.
+
+        Args:
+            logits: float32 `[B, C]`.
+
+        Returns:
+            A dictionary: `choice` int32 `[B]`, the numbers of the likeliest
+            choices from 0, and `probabilities` float32 `[B, C]`.
+        """
+        return {
+            "choice": tf.argmax(logits, axis=-1, output_type=tf.int32),
+            "probabilities": tf.nn.softmax(logits, axis=-1),
+        }
+
+    def scores(self, logits, labels):
+        """Returns {"accuracy": float} of a whole evaluation set.
+
+        Args:
+            logits: float32 `[N, C]`, an array.
+            labels: int32 `[N]`.
+        """
+        predictions = np.argmax(logits, axis=-1)
+        return {"accuracy": metrics.accuracy(predictions, labels)}

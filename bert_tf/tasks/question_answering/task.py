@@ -1,0 +1,226 @@
+"""SQuAD's family of tasks: the span of a text that answers a question.
+
+SQuAD 1.1 is Rajpurkar et al. 2016 (arXiv 1606.05250); 2.0 adds questions that
+the text does not answer (Rajpurkar et al. 2018, arXiv 1806.03822). The method
+is Devlin et al. 2018, sections 4.2 and 4.3.
+"""
+
+import dataclasses
+import math
+import os
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.models import objectives
+from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.tasks.question_answering import answers as squad_answers
+from bert_tf.tasks.question_answering import files as squad_files
+from bert_tf.tasks.question_answering import report
+from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.question_answering.windows import END_LOGITS
+from bert_tf.tasks.question_answering.windows import OUTPUTS
+from bert_tf.tasks.question_answering.windows import START_LOGITS
+from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
+from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import Task
+
+FAMILY = "squad"
+# An exported model gives every answer room for so many, and looks at the
+# square of it in every window.
+_MOST_ANSWERS = 1000
+
+_SIZES = (
+    "doc_stride",
+    "max_query_length",
+    "n_best_size",
+    "max_answer_length",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SquadTask(Task):
+    """How texts are cut to windows and answers chosen from their logits.
+
+    Args:
+        version_2_with_negative: Whether a question may have no answer.
+        doc_stride: Pieces from the beginning of one window to the next.
+        max_query_length: Pieces of a question; those beyond are cut off.
+        n_best_size: Candidates kept, of starts, of ends and of answers;
+            1,000 at most.
+        max_answer_length: Pieces of the longest answer.
+        null_score_diff_threshold: With `version_2_with_negative`, the answer
+            is empty where the score of none exceeds the best answer's by
+            more than this.
+        tune_null_threshold: With `version_2_with_negative`, whether the
+            development set chooses that threshold. It is not in task.json.
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    family = FAMILY
+    main_metric = "f1"
+    outputs = OUTPUTS
+    accuracy = None
+    report_scores = report.SCORES
+
+    version_2_with_negative: bool = False
+    doc_stride: int = 128
+    max_query_length: int = 64
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    null_score_diff_threshold: float = 0.0
+    tune_null_threshold: bool = dataclasses.field(
+        default=False, metadata=NOT_STORED
+    )
+
+    def __post_init__(self):
+        for field in _SIZES:
+            value = getattr(self, field)
+            if type(value) is not int or not 1 <= value < 2**31:
+                raise ValueError(
+                    f"`{field}` must be a positive integer of 32 bits. "
+                    f"Received: {field}={files.shortened(value)}."
+                )
+        if self.n_best_size > _MOST_ANSWERS:
+            raise ValueError(
+                f"`n_best_size` must be at most {_MOST_ANSWERS:,}. "
+                f"Received: n_best_size={self.n_best_size}."
+            )
+        if type(self.version_2_with_negative) is not bool:
+            raise ValueError(
+                "`version_2_with_negative` must be true or false. Received: "
+                "version_2_with_negative="
+                f"{files.shortened(self.version_2_with_negative)}."
+            )
+        threshold = self.null_score_diff_threshold
+        # As a number of float32, which the answers' scores are.
+        if type(threshold) not in (int, float) or not abs(threshold) < 2**127:
+            raise ValueError(
+                "`null_score_diff_threshold` must be a finite number. "
+                "Received: null_score_diff_threshold="
+                f"{files.shortened(threshold)}."
+            )
+
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertSpanPredictor`."""
+        return BertSpanPredictor(config, dtype=dtype)
+
+    def losses(self, logits, labels):
+        # Of the start, or of the end: the two are added to their mean.
+        return 0.5 * objectives.cross_entropy(logits, labels)
+
+    def read(self, data, split, label_column="answers"):
+        """Returns the `SquadExamples` of a file; see `files.read_squad`."""
+        del label_column
+        return squad_files.read_squad(
+            data, self.version_2_with_negative, split == TRAIN
+        )
+
+    def make_sources(self, examples, preprocessor, **options):
+        maker = WindowMaker(preprocessor, self)
+        return {
+            split: WindowSource(
+                examples=examples[split], maker=maker, **options
+            )
+            for split in examples
+        }
+
+    def prediction_model(self, model, max_seq_length):
+        return squad_answers.stacked_outputs(model, max_seq_length)
+
+    def answers(self, source, logits):
+        """Returns `SquadAnswers`."""
+        return squad_answers.find_answers(self, source, logits)
+
+    def evaluate(self, source, logits, answers):
+        """Returns the official scores, under their official names."""
+        examples = source.examples
+        task = self.calibrate(examples, answers)
+        predictions = list(answers.predictions(task).values())
+        if not self.version_2_with_negative:
+            return squad_scores.scores_1_1(predictions, examples.answers)
+        return {
+            **squad_scores.scores_2_0(predictions, examples.answers),
+            **squad_scores.best_thresholds(
+                list(answers.texts.values()),
+                list(answers.null_odds.values()),
+                examples.answers,
+            ),
+            "null_score_diff_threshold": task.null_score_diff_threshold,
+        }
+
+    def calibrate(self, examples, answers):
+        """Returns the task, if so told with the threshold of the best F1."""
+        if not self.tune_null_threshold:
+            return self
+        threshold = squad_scores.tuned_null_threshold(
+            list(answers.texts.values()),
+            list(answers.null_odds.values()),
+            examples.answers,
+        )
+        return dataclasses.replace(self, null_score_diff_threshold=threshold)
+
+    def num_epoch_examples(self, source):
+        # As google-research/bert has it: an epoch is as many windows as there
+        # are questions.
+        return len(source.examples)
+
+    def training_settings(self, compares_epochs):
+        # Epochs are then compared by other scores.
+        if compares_epochs and self.tune_null_threshold:
+            return {"tune_null_threshold": True}
+        return {}
+
+    def report_sections(self, examples, answers, results):
+        return report.sections(self, examples, answers, results)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes the files of google-research/bert's run_squad."""
+        del split, examples
+        predictions = answers.predictions(self)
+        contents = {
+            "predictions": predictions,
+            "nbest_predictions": answers.nbest,
+        }
+        if self.version_2_with_negative:
+            contents["null_odds"] = answers.null_odds
+        for name, values in contents.items():
+            path = os.path.join(output_dir, f"{name}.json")
+            squad_files.write_json(path, values)
+        path = os.path.join(output_dir, "predictions.json")
+        return f"{len(predictions)} answers in {path}"
+
+    def decode(self, outputs, is_candidate):
+        """Finds the best span of every window, in TensorFlow's operations.
+
+        Args:
+            outputs: The model's: float32 `[B, L]` under `OUTPUTS`.
+            is_candidate: bool `[B, L]`: the tokens of the context.
+
+        Returns:
+            A dictionary: `starts` and `ends` int32 `[B]`, the first and the
+            last token of the span of the highest score that has
+            `max_answer_length` tokens or fewer; `scores` float32 `[B]`, its
+            two logits' sum, and `null_scores` float32 `[B]`, that of no
+            answer. Where there is no candidate, `scores` is -inf.
+        """
+        start_logits = outputs[START_LOGITS]
+        end_logits = outputs[END_LOGITS]
+        length = tf.shape(start_logits)[1]
+        scores = start_logits[:, :, tf.newaxis] + end_logits[:, tf.newaxis, :]
+        distance = tf.range(length) - tf.range(length)[:, tf.newaxis]
+        fits = (distance >= 0) & (distance < self.max_answer_length)
+        fits &= is_candidate[:, :, tf.newaxis] & is_candidate[:, tf.newaxis, :]
+        scores = tf.where(fits, scores, -math.inf)
+        scores = tf.reshape(scores, [-1, length * length])
+        best = tf.argmax(scores, axis=-1, output_type=tf.int32)
+        return {
+            "starts": best // length,
+            "ends": best % length,
+            "scores": tf.reduce_max(scores, axis=-1),
+            "null_scores": start_logits[:, 0] + end_logits[:, 0],
+        }

@@ -1,0 +1,66 @@
+"""Tables in Markdown for a report: what several tasks show of their answers."""
+
+import numpy as np
+
+# Characters of a text.
+_MAX_TEXT = 400
+_NUM_WORST = 20
+
+
+class Markdown(str):
+    """The text of a cell that is Markdown already, e.g. of `quote`."""
+
+
+def table(header, rows):
+    """Returns a table in Markdown; texts are quoted, long ones cut."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(
+        "| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines
+    )
+
+
+def quote(text):
+    """Returns Markdown that shows a text as it is, a long one cut."""
+    if len(text) > _MAX_TEXT:
+        text = text[: _MAX_TEXT - 1] + "…"
+    # Backslash first; & and $ too: else &lt; is shown as <, $x$ as a formula.
+    for character in "\\`*_<>[]|~&$":
+        text = text.replace(character, f"\\{character}")
+    return text
+
+
+def worst(badness, is_wrong):
+    """Returns the indices of the worst errors, the worst one first.
+
+    Args:
+        badness: float `[N]`, of every example.
+        is_wrong: bool `[N]`: which of them are errors.
+    """
+    order = np.argsort(-np.asarray(badness), kind="stable")
+    return order[np.asarray(is_wrong)[order]][:_NUM_WORST]
+
+
+def errors_table(header, rows):
+    """Returns the table of errors, or that there are none."""
+    return table(header, rows) if rows else "None: every answer is right."
+
+
+def confusion_matrix(predictions, labels, num_labels):
+    """Returns int `[num_labels, num_labels]`: [label, prediction] -> count."""
+    counts = np.zeros((num_labels, num_labels), np.int64)
+    np.add.at(counts, (labels, predictions), 1)
+    return counts
+
+
+def confusion_table(names, counts):
+    """Returns the table of a confusion matrix of named classes."""
+    rows = [(f"is {name}", *counts[index]) for index, name in enumerate(names)]
+    return table(("", *(f"answered {name}" for name in names)), rows)
+
+
+def _cell(value):
+    if not isinstance(value, Markdown):
+        value = quote(
+            f"{value:.4g}" if isinstance(value, float) else str(value)
+        )
+    return " ".join(value.split())

@@ -1,0 +1,69 @@
+"""Precision, recall and F1 of entities, as conlleval counts them.
+
+An entity is found where first word, last word and type are right. Entities end
+with their sentence. The counts equal conlleval's and those of seqeval in its
+default mode, for tags of every scheme, valid or not; conlleval prints its
+ratios in percent.
+"""
+
+import collections
+
+from bert_tf.tasks.tagging import entity_tags
+
+_NAMES = ("precision", "recall", "f1")
+
+
+def score_tags(predicted, wanted):
+    """Scores the tags of all sentences.
+
+    Args:
+        predicted: Of each sentence the list of its tags.
+        wanted: Likewise, of the same lengths.
+
+    Returns:
+        {name: float}, each in [0, 1] and 0 where it is not defined:
+        `precision`, `recall` and `f1` of all entities together,
+        `token_accuracy`, the share of words with the right tag, and for every
+        type of entity `<type>_precision`, `<type>_recall` and `<type>_f1`.
+    """
+    num_right, num_predicted, num_wanted = (
+        collections.Counter() for _ in range(3)
+    )
+    num_words = num_hits = 0
+    for tags, right_tags in zip(predicted, wanted, strict=True):
+        num_words += len(right_tags)
+        num_hits += sum(
+            tag == right for tag, right in zip(tags, right_tags, strict=True)
+        )
+        entities = entity_tags.find_entities(tags)
+        right_entities = entity_tags.find_entities(right_tags)
+        num_predicted.update(entity.type for entity in entities)
+        num_wanted.update(entity.type for entity in right_entities)
+        num_right.update(
+            entity.type for entity in set(entities) & set(right_entities)
+        )
+    scores = _ratios(
+        "", num_right.total(), num_predicted.total(), num_wanted.total()
+    )
+    scores["token_accuracy"] = _ratio(num_hits, num_words)
+    for type_ in sorted({*num_predicted, *num_wanted}):
+        scores |= _ratios(
+            f"{type_}_",
+            num_right[type_],
+            num_predicted[type_],
+            num_wanted[type_],
+        )
+    return scores
+
+
+def _ratios(prefix, num_right, num_predicted, num_wanted):
+    values = (
+        _ratio(num_right, num_predicted),
+        _ratio(num_right, num_wanted),
+        _ratio(2 * num_right, num_predicted + num_wanted),
+    )
+    return {f"{prefix}{name}": value for name, value in zip(_NAMES, values)}
+
+
+def _ratio(part, whole):
+    return part / whole if whole else 0.0

@@ -1,0 +1,318 @@
+"""CoNLL's column files: tagged words read, and predictions appended.
+
+A line is a word with its columns, separated by tabs or by spaces; an empty
+line ends a sentence, and so does one that begins with -DOCSTART-. A line that
+begins with # and is no such row is a comment.
+"""
+
+import dataclasses
+import os
+import re
+
+import numpy as np
+from absl import logging
+
+from bert_tf import files
+from bert_tf.tasks import class_names
+from bert_tf.tasks.tagging import entity_tags
+
+_DOCUMENT_START = "-DOCSTART-"
+# What the files of a folder may be called: "train.conll", "train", ...
+_SUFFIXES = (".conll", ".txt", ".tsv", "")
+# What a file of CoNLL-U Plus begins with: the names of its columns.
+_COLUMN_NAMES = "# global.columns ="
+# The name of the appended column, in a file whose columns have names.
+_PREDICTED = "predicted"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggingExamples:
+    """Sentences of words, with their tags or without.
+
+    Args:
+        path: Where they are from; messages name it.
+        words: The words of all sentences, W strings.
+        tags: Their tags, or None.
+        row_lengths: int32 `[N]`: the number of words of every sentence.
+        lines: The file's lines.
+        line_indices: int32 `[W]`: in which line each word stands, from 0.
+        separator: What columns are separated by: a tab or a space.
+        has_header: Whether the first line names the columns.
+    """
+
+    path: str
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    row_lengths: np.ndarray
+    lines: tuple[str, ...]
+    line_indices: np.ndarray
+    separator: str
+    has_header: bool = False
+
+    def __len__(self):
+        return len(self.row_lengths)
+
+    def by_sentence(self, values):
+        """Returns lists, one a sentence, of W values of the words."""
+        limits = np.cumsum(self.row_lengths)
+        return [
+            list(values[limit - length : limit])
+            for length, limit in zip(self.row_lengths, limits)
+        ]
+
+    def tag_ids(self, labels):
+        """Returns the numbers of the tags among some labels, int32 `[W]`.
+
+        Raises:
+            ValueError: If a tag is none of them; the message names file and
+                line.
+        """
+        ids = {label: index for index, label in enumerate(labels)}
+        for tag, index in zip(self.tags, self.line_indices):
+            if tag not in ids:
+                raise ValueError(
+                    f"{self.path}, line {index + 1}: the tag must be one of "
+                    f"those in training, {class_names.listed(labels)}. "
+                    f"Received: {files.shortened(tag)}."
+                )
+        return np.array([ids[tag] for tag in self.tags], np.int32)
+
+    def warn_of_breaches(self, scheme):
+        """Logs how many tags are not as the scheme has them, and the first."""
+        found = []
+        first = 0
+        for tags in self.by_sentence(self.tags):
+            found += [
+                first + index for index in entity_tags.breaches(tags, scheme)
+            ]
+            first += len(tags)
+        if found:
+            logging.warning(
+                "%s: %d tags are not as %s has them there, the first in line "
+                "%d: %s. As in conlleval, such a tag begins or ends an entity.",
+                self.path,
+                len(found),
+                scheme,
+                self.line_indices[found[0]] + 1,
+                self.tags[found[0]],
+            )
+
+
+def find_file(data_dir, split):
+    """Returns the path of a split's file in a folder.
+
+    Raises:
+        ValueError: If there is none, or more than one.
+    """
+    names = [f"{split}{suffix}" for suffix in _SUFFIXES]
+    found = [
+        name for name in names if files.exists(os.path.join(data_dir, name))
+    ]
+    if len(found) != 1:
+        raise ValueError(
+            f"{data_dir}: must hold one of {', '.join(names)}. "
+            f"Received: {', '.join(found) or 'none of them'}."
+        )
+    return os.path.join(data_dir, found[0])
+
+
+def is_column_file(path):
+    """Returns whether a file has the form of tagged words, not that of texts.
+
+    It has if more than half of its rows have columns and the last is a tag, as
+    `read_columns` takes it; so neither a damaged row nor a sentence that ends
+    with "vitamin B-12" decides. Texts need not be valid UTF-8.
+    """
+    text = files.read_bytes(path).decode(errors="replace")
+    rows = [
+        re.split(r"[ \t]+", line.strip(" \t\r"))
+        for line in text.removeprefix("\ufeff").split("\n")
+        if not line.startswith(("#", _DOCUMENT_START)) and line.strip(" \t\r")
+    ]
+    tagged = [row for row in rows if row[1:] and entity_tags.is_tag(row[-1])]
+    return 2 * len(tagged) > len(rows)
+
+
+def read_columns(path, token_column=0, tag_column=-1):
+    """Reads a column file.
+
+    Blanks around a tag, which there may be between tabs, are no part of it;
+    how many tags had some is logged.
+
+    Args:
+        path: The file.
+        token_column: Number of the column of words, from 0, or from -1
+            backwards, or its name: the first line then holds the names, alone
+            or after "# global.columns =".
+        tag_column: Likewise, of the tags; None to read no tags.
+
+    Returns:
+        `TaggingExamples`.
+
+    Raises:
+        ValueError: If the file is missing, not UTF-8 or without sentences, a
+            row has another number of columns than the first, or no word, or a
+            tag that is none. The message names file and line.
+    """
+    lines = files.read_text(path).removeprefix("\ufeff").split("\n")
+    lines = [line.removesuffix("\r") for line in lines]
+    if not lines[-1]:
+        lines.pop()
+    has_header = isinstance(token_column, str) or isinstance(tag_column, str)
+    layout = _Layout(path, lines, token_column, tag_column, has_header)
+    words, tags, line_indices, row_lengths = [], [], [], []
+    begins_sentence = True
+    for index in range(int(has_header), len(lines)):
+        row = layout.row(index)
+        if row is None:
+            begins_sentence |= layout.ends_sentence(index)
+            continue
+        if begins_sentence:
+            row_lengths.append(0)
+            begins_sentence = False
+        row_lengths[-1] += 1
+        words.append(row[0])
+        tags.append(row[1])
+        line_indices.append(index)
+    if not words:
+        raise ValueError(f"{path}: there are no sentences in the file.")
+    class_names.log_stripped(path, layout.num_stripped)
+    return TaggingExamples(
+        path=str(path),
+        words=tuple(words),
+        tags=None if tag_column is None else tuple(tags),
+        row_lengths=np.array(row_lengths, np.int32),
+        lines=tuple(lines),
+        line_indices=np.array(line_indices, np.int32),
+        separator=layout.separator,
+        has_header=has_header,
+    )
+
+
+def write_predictions(path, examples, tags):
+    """Writes the lines that were read, each row with its predicted tag.
+
+    So the last two columns of a file whose last column are the tags are what
+    conlleval reads. Lines of -DOCSTART- get "O". Whole or not at all.
+
+    Args:
+        path: The file.
+        examples: The `TaggingExamples`.
+        tags: The predicted tags of all words, W strings.
+    """
+    lines = list(examples.lines)
+    for index, line in enumerate(lines):
+        if line.startswith(_DOCUMENT_START):
+            lines[index] = _append(line, examples.separator, "O")
+    if examples.has_header:
+        is_comment = lines[0].startswith(_COLUMN_NAMES)
+        lines[0] = _append(
+            lines[0], " " if is_comment else examples.separator, _PREDICTED
+        )
+    for index, tag in zip(examples.line_indices, tags, strict=True):
+        lines[index] = _append(lines[index], examples.separator, tag)
+    files.write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+class _Layout:
+    """How the lines of one file are divided."""
+
+    def __init__(self, path, lines, token_column, tag_column, has_header):
+        self._path = path
+        self._lines = lines
+        first = next(
+            (
+                line
+                for line in lines[has_header:]
+                if not _is_blank(line)
+                and not line.startswith(("#", _DOCUMENT_START))
+            ),
+            "",
+        )
+        self.separator = "\t" if "\t" in first.strip(" \t") else " "
+        header = None
+        if has_header:
+            header = self._split_header(lines[0] if lines else "")
+        self._num_columns = len(header or self._split(first))
+        self._token_index = self._index(token_column, header)
+        # Tags that had blanks around them.
+        self.num_stripped = 0
+        self._tag_index = None
+        if tag_column is not None:
+            self._tag_index = self._index(tag_column, header)
+            if first and self._tag_index == self._token_index:
+                raise ValueError(
+                    f"{path}: the column of tags must be another than that of "
+                    f"the words. Received a row: {files.shortened(first)}."
+                )
+
+    def row(self, index):
+        """Returns (word, tag or None) of a line, or None if it is no row."""
+        line = self._lines[index]
+        if _is_blank(line) or line.startswith(_DOCUMENT_START):
+            return None
+        fields = self._split(line)
+        has_columns = len(fields) == self._num_columns
+        tag = None
+        if has_columns and self._tag_index is not None:
+            field = fields[self._tag_index]
+            tag = field.strip()
+        is_row = has_columns and (tag is None or entity_tags.is_tag(tag))
+        if is_row and fields[self._token_index]:
+            self.num_stripped += tag is not None and tag != field
+            return fields[self._token_index], tag
+        if line.startswith("#"):
+            return None
+        where = f"{self._path}, line {index + 1}:"
+        if not has_columns:
+            raise ValueError(
+                f"{where} a row must have {self._num_columns} columns. "
+                f"Received: {len(fields)}."
+            )
+        if not is_row:
+            raise ValueError(
+                f"{where} the tag must be O, or B-, I-, E- or S- with a type. "
+                f"Received: {files.shortened(tag)}."
+            )
+        raise ValueError(f"{where} the word is empty.")
+
+    def ends_sentence(self, index):
+        """Returns whether a line that is no row parts sentences."""
+        line = self._lines[index]
+        return _is_blank(line) or line.startswith(_DOCUMENT_START)
+
+    def _split(self, line):
+        if self.separator == "\t":
+            return line.split("\t")
+        # Not str.split(): a word may be or hold a no-break space.
+        return re.split(r"[ \t]+", line.strip(" \t"))
+
+    def _split_header(self, line):
+        if line.startswith(_COLUMN_NAMES):
+            return line.removeprefix(_COLUMN_NAMES).split()
+        return self._split(line)
+
+    def _index(self, column, header):
+        if isinstance(column, str):
+            if header.count(column) != 1:
+                raise ValueError(
+                    f"{self._path}, line 1: the header must have a column "
+                    f"{column!r}, once. Received: {files.shortened(header)}."
+                )
+            return header.index(column)
+        if not -self._num_columns <= column < self._num_columns:
+            raise ValueError(
+                f"{self._path}: a row must have a column {column}. "
+                f"Received: {self._num_columns} columns."
+            )
+        return column % self._num_columns
+
+
+def _is_blank(line):
+    return not line.strip(" \t")
+
+
+def _append(line, separator, value):
+    if separator == " ":
+        line = line.rstrip(" \t")
+    return f"{line}{separator}{value}"

@@ -1,0 +1,133 @@
+"""What a report tells of tagged words."""
+
+import collections
+import itertools
+
+import numpy as np
+
+from bert_tf.tasks import tables
+from bert_tf.tasks.tagging import entity_tags
+
+# Those of all entities together: those of the types have a table.
+SCORES = ("eval_precision", "eval_recall", "eval_f1", "eval_token_accuracy")
+
+# Words that are shown before and after those of a wrong entity.
+_WORDS_AROUND = 8
+_MAX_WORDS = 80
+
+
+def sections(task, examples, tags):
+    """Returns the sections for `tuning.report.write`.
+
+    Args:
+        task: A `TaggingTask`.
+        examples: `TaggingExamples` with tags.
+        tags: The predicted tags of their W words.
+
+    Returns:
+        A list of (heading, Markdown): the scores of every type of entity; the
+        confusion matrix of the words by the types of their tags; and the
+        sentences with most wrong entities.
+    """
+    sentences = list(zip(*map(examples.by_sentence, (tags, examples.tags))))
+    num_found, num_wanted = collections.Counter(), collections.Counter()
+    num_wrong = []
+    for sentence in sentences:
+        found, wanted = _entities(sentence)
+        num_found.update(entity.type for entity in found)
+        num_wanted.update(entity.type for entity in wanted)
+        num_wrong.append(len(found ^ wanted))
+    scores = task.scores(*zip(*sentences))
+    return [
+        ("Entities", _types(num_wanted, num_found, scores)),
+        ("Confusion of words", _confusion(task, examples, tags)),
+        ("Worst errors", _worst(examples, sentences, np.array(num_wrong))),
+    ]
+
+
+def _entities(sentence):
+    """Returns the sets of the predicted and of the right `Entity`."""
+    return (set(entity_tags.find_entities(tags)) for tags in sentence)
+
+
+def _types(num_wanted, num_found, scores):
+    rows = [
+        (
+            type_ or "all",
+            num_wanted[type_] if type_ else num_wanted.total(),
+            num_found[type_] if type_ else num_found.total(),
+            *(
+                scores[f"{type_}_{name}" if type_ else name]
+                for name in ("precision", "recall", "f1")
+            ),
+        )
+        for type_ in (*sorted({*num_wanted, *num_found}), "")
+    ]
+    header = ("type", "entities", "predicted", "precision", "recall", "F1")
+    return tables.table(header, rows)
+
+
+def _confusion(task, examples, tags):
+    types = {entity_tags.type_of(tag) for tag in task.labels} - {""}
+    names = [*sorted(types), entity_tags.OUTSIDE]
+    # A type may be named O, too: only the tags' own strings are different.
+    ids = {
+        tag: names.index(entity_tags.type_of(tag))
+        for tag in task.labels
+        if tag != entity_tags.OUTSIDE
+    }
+    ids[entity_tags.OUTSIDE] = len(types)
+    counts = tables.confusion_matrix(
+        [ids[tag] for tag in tags],
+        [ids[tag] for tag in examples.tags],
+        len(names),
+    )
+    return tables.confusion_table(names, counts)
+
+
+def _worst(examples, sentences, num_wrong):
+    words_of = examples.by_sentence(examples.words)
+    rows = []
+    for index in tables.worst(num_wrong, num_wrong > 0):
+        words = words_of[index]
+        found, wanted = _entities(sentences[index])
+        rows.append(
+            (
+                index + 1,
+                num_wrong[index],
+                _shown_words(words, found ^ wanted),
+                _listed(words, wanted - found),
+                _listed(words, found - wanted),
+            )
+        )
+    header = ("sentence", "errors", "words", "missed", "wrongly found")
+    return tables.errors_table(header, rows)
+
+
+def _shown_words(words, entities):
+    """Returns the words about some entities, theirs bold, for a cell."""
+    is_inside, is_near = np.zeros([2, len(words)], bool)
+    for entity in entities:
+        is_inside[entity.start : entity.limit] = True
+        first = max(entity.start - _WORDS_AROUND, 0)
+        is_near[first : entity.limit + _WORDS_AROUND] = True
+    is_near &= np.cumsum(is_near) <= _MAX_WORDS
+    is_inside &= is_near
+    runs = []
+    for (is_shown, is_bold), run in itertools.groupby(
+        range(len(words)), key=lambda place: (is_near[place], is_inside[place])
+    ):
+        text = tables.quote(" ".join(words[place] for place in run))
+        if not is_shown:
+            text = "…"
+        elif is_bold:
+            text = f"**{text}**"
+        runs.append(text)
+    return tables.Markdown(" ".join(runs))
+
+
+def _listed(words, entities):
+    return "; ".join(
+        f"{' '.join(words[entity.start : entity.limit])} ({entity.type})"
+        for entity in sorted(entities, key=lambda entity: entity.start)
+    )

@@ -1,0 +1,239 @@
+"""The family of tagging tasks: entities in sentences, a tag a word.
+
+The method is Devlin et al. 2018, section 5.3: a word's tag is predicted from
+its first piece, without any rule of which tag may follow which.
+"""
+
+import dataclasses
+import os
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import files
+from bert_tf.checkpoints import model_folder
+from bert_tf.models import objectives
+from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.tasks import task_folder
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.tagging import entity_scores
+from bert_tf.tasks.tagging import entity_tags
+from bert_tf.tasks.tagging import files as tagging_files
+from bert_tf.tasks.tagging import report
+from bert_tf.tasks.tagging import windows
+from bert_tf.tasks.tagging.windows import IGNORED
+from bert_tf.tasks.tagging.windows import TaggingSource
+from bert_tf.tasks.tagging.windows import WindowMaker
+from bert_tf.tasks.task import Task
+
+FAMILY = "tagging"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggingTask(Task):
+    """Which tags a model gives to words.
+
+    Args:
+        scheme: One of `entity_tags.SCHEMES`: how training's tags mark entities.
+        labels: The tags by class id; one is "O".
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    family = FAMILY
+    main_metric = "eval_f1"
+    accuracy = "token_accuracy"
+    report_scores = report.SCORES
+
+    scheme: str
+    # Not the base's value, but one that must be given.
+    labels: tuple[str, ...] = dataclasses.field()
+
+    def __post_init__(self):
+        if self.scheme not in tuple(entity_tags.SCHEMES):
+            raise ValueError(
+                f"`scheme` must be one of {', '.join(entity_tags.SCHEMES)}. "
+                f"Received: scheme={files.shortened(self.scheme)}."
+            )
+        labels = self.labels
+        if (
+            not isinstance(labels, (tuple, list))
+            or not all(
+                isinstance(tag, str) and entity_tags.is_tag(tag)
+                for tag in labels
+            )
+            or len(set(labels)) != len(labels)
+            or len(labels) < 2
+            or entity_tags.OUTSIDE not in labels
+        ):
+            raise ValueError(
+                "`labels` must be a list of different tags: O, and at least "
+                "one of B-, I-, E- or S- with a type. "
+                f"Received: labels={files.shortened(labels)}."
+            )
+        object.__setattr__(self, "labels", tuple(labels))
+
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertTokenClassifier`."""
+        return BertTokenClassifier(config, len(self.labels), dtype=dtype)
+
+    def losses(self, logits, labels):
+        # Any loss will do where the label is `IGNORED`.
+        return objectives.cross_entropy(logits, ops.maximum(labels, 0))
+
+    def weights(self, labels):
+        return ops.cast(ops.not_equal(labels, IGNORED), "float32")
+
+    def read(self, data, split, label_column=-1):
+        """Returns the `TaggingExamples` of a file; see `files.read_columns`."""
+        return tagging_files.read_columns(
+            data, tag_column=None if split == TEST else label_column
+        )
+
+    def make_sources(self, examples, preprocessor, **options):
+        maker = WindowMaker(preprocessor)
+        return {
+            split: TaggingSource(
+                examples=examples[split],
+                labels=self.labels,
+                maker=maker,
+                **options,
+            )
+            for split in examples
+        }
+
+    def prediction_model(self, model, max_seq_length):
+        return windows.padded_outputs(model, max_seq_length)
+
+    def answers(self, source, logits):
+        """Returns the tags of all words, a list of W strings."""
+        return source.predict(logits)
+
+    def evaluate(self, source, logits, answers):
+        predicted, right = map(
+            source.examples.by_sentence, (answers, source.examples.tags)
+        )
+        results = {"loss": source.loss(logits)}
+        results |= self.scores(predicted, right)
+        return {f"eval_{name}": results[name] for name in results}
+
+    def report_sections(self, examples, answers, results):
+        del results
+        return report.sections(self, examples, answers)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes the file of words with a column of tags."""
+        path = os.path.join(output_dir, f"{split}_predictions.txt")
+        tagging_files.write_predictions(path, examples, answers)
+        return f"{len(answers)} tags in {path}"
+
+    def decode(self, logits):
+        """Finds the entities of every row, in TensorFlow's own operations.
+
+        What begins and what continues an entity is `entity_tags.continues`.
+
+        Args:
+            logits: RaggedTensor float32 `[B, (words), num_labels]`: those of
+                every word's first piece.
+
+        Returns:
+            A dictionary: `num_entities` int32 `[B]`, and `[B, E]`, filled up
+            to the most of a row, `labels` string, the types ("" beyond a row's
+            entities); `first_words` and `last_words` int32, numbers in the
+            row (-1 beyond); `scores` float32, the least of the probabilities
+            of the entity's tags (0 beyond).
+        """
+        tag_W = tf.argmax(logits.flat_values, axis=-1, output_type=tf.int32)
+        score_W = tf.reduce_max(tf.nn.softmax(logits.flat_values), axis=-1)
+        may_continue_K = np.array(
+            [entity_tags.may_continue(tag) for tag in self.labels]
+        )
+        may_be_continued_K = np.array(
+            [entity_tags.may_be_continued(tag) for tag in self.labels]
+        )
+        types_K = [entity_tags.type_of(tag) for tag in self.labels]
+        # Numbers, not a table of all pairs of tags, which may be many.
+        _, type_ids_K = np.unique(types_K, return_inverse=True)
+        is_entity_K = np.array(
+            [tag != entity_tags.OUTSIDE for tag in self.labels]
+        )
+        place_W = tf.cast(
+            tf.ragged.range(logits.row_lengths()).flat_values, tf.int32
+        )
+        before_W = tf.concat([tf.zeros([1], tf.int32), tag_W[:-1]], axis=0)
+        # An empty batch has one value there.
+        before_W = before_W[: tf.size(tag_W)]
+        # Row starts continue nothing, whatever the row before ends with.
+        continues_W = (
+            (place_W > 0)
+            & tf.gather(tf.constant(may_continue_K), tag_W)
+            & tf.gather(tf.constant(may_be_continued_K), before_W)
+            & tf.equal(
+                tf.gather(tf.constant(type_ids_K), tag_W),
+                tf.gather(tf.constant(type_ids_K), before_W),
+            )
+        )
+        is_entity_W = tf.gather(tf.constant(is_entity_K), tag_W)
+        is_start_W = is_entity_W & ~continues_W
+        continues_next_W = tf.concat([continues_W[1:], [False]], axis=0)
+        is_end_W = is_entity_W & ~continues_next_W[: tf.size(tag_W)]
+
+        entity_of_word = tf.cumsum(tf.cast(is_start_W, tf.int32)) - 1
+        num_entities = tf.reduce_sum(tf.cast(is_start_W, tf.int32))
+        scores_E = tf.math.unsorted_segment_min(
+            score_W, tf.where(is_entity_W, entity_of_word, -1), num_entities
+        )
+        is_start = logits.with_flat_values(tf.cast(is_start_W, tf.int32))
+        counts = tf.reduce_sum(is_start, axis=1)
+
+        def as_rows(values, beyond):
+            rows = tf.RaggedTensor.from_row_lengths(
+                values, counts, validate=False
+            )
+            return rows.to_tensor(beyond)
+
+        return {
+            "num_entities": counts,
+            "labels": as_rows(
+                tf.gather(
+                    tf.constant(types_K), tf.boolean_mask(tag_W, is_start_W)
+                ),
+                "",
+            ),
+            "first_words": as_rows(tf.boolean_mask(place_W, is_start_W), -1),
+            "last_words": as_rows(tf.boolean_mask(place_W, is_end_W), -1),
+            "scores": as_rows(scores_E, 0.0),
+        }
+
+    def scores(self, tags, wanted):
+        """Returns the scores of all sentences; see `entity_scores`.
+
+        Args:
+            tags: Of each sentence the list of its predicted tags.
+            wanted: Likewise, the right ones.
+        """
+        return entity_scores.score_tags(tags, wanted)
+
+
+def tuned_task(folder):
+    """Returns the `TaggingTask` of a model folder.
+
+    One that transformers wrote has no task.json: there the tags are the names
+    of the classes in config.json.
+
+    Raises:
+        ValueError: If the folder was tuned to another task, or names no tags.
+    """
+    task = task_folder.stored_task(folder, TaggingTask)
+    if task is not None:
+        return task
+    labels = model_folder.read_label_names(folder) or ()
+    try:
+        task = TaggingTask(scheme=entity_tags.BIO, labels=labels)
+    except ValueError as error:
+        path = f"{folder}/{model_folder.CONFIG_FILE}"
+        raise ValueError(f"{path}, id2label: {error}") from error
+    scheme = entity_tags.detect_scheme([[tag] for tag in task.labels])
+    return dataclasses.replace(task, scheme=scheme)

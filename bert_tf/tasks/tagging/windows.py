@@ -1,0 +1,352 @@
+"""Sentences with windows of their pieces, made to model inputs in tf.data.
+
+A word may be many pieces, of which the first one is given the word's tag. A
+sentence of more pieces than a sequence takes is cut to windows, each half a
+window after the one before, and every word is tagged in the window that shows
+most on both sides of its first piece: in training, in evaluation and when
+served.
+
+Letters: B windows, L sequence length, W words of all sentences of a batch.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.tasks import source
+from bert_tf.tasks.source import Source
+from bert_tf.tasks.tagging.files import TaggingExamples
+from bert_tf.text import packing
+
+# The label of a token that is no word's first piece.
+IGNORED = -1
+
+_COUNTING_BATCH = 8192
+# Logits of places beyond a trimmed batch.
+_PADDING_LOGIT = -1e9
+
+
+class WindowMaker(tf.Module):
+    """Makes the windows of sentences.
+
+    Args:
+        preprocessor: A `Preprocessor`; its `max_seq_length` is L.
+        max_windows: How many windows a sentence has at most; None for any
+            number. Words that begin beyond the last one are not tagged.
+
+    Raises:
+        ValueError: If there is no room for a piece.
+    """
+
+    def __init__(self, preprocessor, max_windows=None):
+        super().__init__(name="window_maker")
+        # [CLS] and [SEP].
+        self.room = preprocessor.max_seq_length - 2
+        if self.room < 1:
+            raise ValueError(
+                "`max_seq_length` must be at least 3. Received: "
+                f"max_seq_length={preprocessor.max_seq_length}."
+            )
+        self.step = (self.room + 1) // 2
+        self.max_pieces = tf.int32.max
+        if max_windows is not None:
+            longest = self.room + (max_windows - 1) * self.step
+            self.max_pieces = min(longest, tf.int32.max)
+        self.tokenizer = preprocessor.tokenizer
+        self.vocabulary = preprocessor.vocabulary
+        self.max_seq_length = preprocessor.max_seq_length
+        # Traced once, for all batch sizes and uses.
+        ragged = functools.partial(tf.RaggedTensorSpec, [None, None])
+        self._make = tf.function(
+            self._make_windows,
+            autograph=False,
+            input_signature=[
+                ragged(tf.string),
+                ragged(tf.int32),
+                tf.TensorSpec([None], tf.int32),
+            ],
+        )
+
+    def num_windows(self, num_pieces):
+        """Returns the windows of sentences of so many pieces, int32 `[N]`.
+
+        One without any piece has one.
+        """
+        num_pieces = tf.minimum(num_pieces, self.max_pieces)
+        left = tf.maximum(num_pieces - self.room, 0)
+        return 1 + (left + self.step - 1) // self.step
+
+    def place(self, piece, num_pieces):
+        """Returns in which window, and where in it, a piece is tagged.
+
+        That is the window with the most pieces on the poorer side of it, of
+        equals the first one.
+
+        Args:
+            piece: int32 `[N]`: the piece's number in its sentence, less than
+                `max_pieces`.
+            num_pieces: int32 `[N]`: how many that sentence has.
+
+        Returns:
+            Two int32 `[N]`: the window's number, and the place in the
+            sequence.
+        """
+        # A piece is in two windows at most: a window is no longer than two
+        # steps.
+        later = piece // self.step
+        earlier = later - 1
+        window = tf.where(
+            self._context(piece, earlier, num_pieces)
+            >= self._context(piece, later, num_pieces),
+            earlier,
+            later,
+        )
+        return window, piece - window * self.step + 1
+
+    def _context(self, piece, window, num_pieces):
+        """Returns the pieces on the poorer side, negative if not inside."""
+        left = piece - window * self.step
+        length = tf.minimum(num_pieces - window * self.step, self.room)
+        context = tf.minimum(left, length - 1 - left)
+        is_window = (window >= 0) & (window < self.num_windows(num_pieces))
+        return tf.where(is_window, context, -1)
+
+    def pack(self, pieces, rows, windows):
+        """Returns the model inputs of windows, int32 `[B, L]`.
+
+        Args:
+            pieces: RaggedTensor int32 `[N, (pieces)]`, of sentences.
+            rows: int32 `[B]`: which sentence each window is of.
+            windows: int32 `[B]`: the windows' numbers.
+        """
+        start = windows * self.step
+        left = tf.gather(tf.cast(pieces.row_lengths(), tf.int32), rows) - start
+        inside = packing.take(
+            pieces, rows, start, tf.clip_by_value(left, 0, self.room)
+        )
+        return packing.pack([inside], self.max_seq_length, self.vocabulary)
+
+    def __call__(self, words, tag_ids, windows):
+        """Makes one window of each sentence.
+
+        Args:
+            words: RaggedTensor string `[B, (words)]`.
+            tag_ids: RaggedTensor int32 `[B, (words)]`.
+            windows: int32 `[B]`: the windows' numbers.
+
+        Returns:
+            A dictionary: the model inputs and `labels`, int32 `[B, L]`: the
+            tags at the first pieces of the words that are tagged in this
+            window, and `IGNORED` at all other tokens.
+        """
+        made = self._make(words, tag_ids, windows)
+        for value in made.values():
+            value.set_shape([*windows.shape, self.max_seq_length])
+        return made
+
+    def _make_windows(self, words, tag_ids, windows):
+        # A word of controls alone has none.
+        pieces_of_words = self.tokenizer.tokenize(words.flat_values).merge_dims(
+            1, 2
+        )
+        pieces = tf.RaggedTensor.from_row_splits(
+            pieces_of_words.flat_values,
+            tf.gather(pieces_of_words.row_splits, words.row_splits),
+            validate=False,
+        )
+        row_W, window_W, place_W = self._places_of_words(
+            words, pieces_of_words, pieces
+        )
+        is_here_W = (window_W == tf.gather(windows, row_W)) & (
+            pieces_of_words.row_lengths() > 0
+        )
+        index = tf.boolean_mask(tf.stack([row_W, place_W], 1), is_here_W)
+        shape = tf.stack([tf.size(windows), self.max_seq_length])
+        # Labels less `IGNORED`, which all others then are.
+        labels_BL = tf.scatter_nd(
+            index,
+            tf.boolean_mask(tag_ids.flat_values, is_here_W) - IGNORED,
+            shape,
+        )
+        return self.pack(pieces, tf.range(tf.size(windows)), windows) | {
+            features.LABELS: labels_BL + IGNORED
+        }
+
+    def _places_of_words(self, words, pieces_of_words, pieces):
+        """Returns of every word its row, its window, and its place there."""
+        row_W = tf.cast(words.value_rowids(), tf.int32)
+        first_W = tf.cast(
+            pieces_of_words.row_starts()
+            - tf.gather(pieces.row_starts(), row_W),
+            tf.int32,
+        )
+        num_pieces_W = tf.gather(tf.cast(pieces.row_lengths(), tf.int32), row_W)
+        return row_W, *self.place(first_W, num_pieces_W)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggingSource(Source):
+    """Sentences as windows: a row of the source is a window.
+
+    The batches are dictionaries of the model inputs and, if the examples have
+    tags, `labels`, int32 `[B, L]`.
+
+    Args:
+        labels: The task's tags.
+        maker: The `WindowMaker`.
+
+    Raises:
+        ValueError: If an example's tag is none of the task's.
+    """
+
+    examples: TaggingExamples
+    labels: tuple[str, ...]
+    maker: WindowMaker
+
+    def __post_init__(self):
+        # Wrong tags are told before anything else is done.
+        self._tag_ids  # noqa: B018
+
+    @functools.cached_property
+    def num_windows(self):
+        """int32 `[N]`: the windows of every sentence."""
+        return self.maker.num_windows(self._pieces_of_sentences).numpy()
+
+    @functools.cached_property
+    def arrays(self):
+        sentences, windows = source.window_rows(self.num_windows)
+        return {"sentence": sentences, "window": windows}
+
+    @property
+    def lengths(self):
+        left = (
+            self._pieces_of_sentences[self.arrays["sentence"]]
+            - self.arrays["window"] * self.maker.step
+        )
+        return np.minimum(left, self.maker.room)
+
+    def input_maker(self):
+        lengths = self.examples.row_lengths.astype(np.int64)
+        words, tag_ids = (
+            tf.RaggedTensor.from_row_lengths(tf.constant(values), lengths)
+            for values in (self.examples.words, self._tag_ids)
+        )
+
+        def make(batch):
+            made = self.maker(
+                tf.gather(words, batch["sentence"]),
+                tf.gather(tag_ids, batch["sentence"]),
+                batch["window"],
+            )
+            if self.is_trimmed:
+                longest = packing.trim_padding(made)
+                length = tf.shape(longest[features.INPUT_IDS])[1]
+                made = {name: made[name][:, :length] for name in made}
+            if self.examples.tags is None:
+                del made[features.LABELS]
+            return made
+
+        return make
+
+    def word_logits(self, logits):
+        """Picks the logits of words out of those of windows.
+
+        Args:
+            logits: float32 `[num_examples, L, num_labels]`, an array.
+
+        Returns:
+            float32 `[W, num_labels]`, an array, and bool `[W]`: which words
+            have a piece that is in a window. The logits of the others mean
+            nothing.
+        """
+        num_pieces = self._pieces_of_words
+        sentence = np.repeat(
+            np.arange(len(self.examples)), self.examples.row_lengths
+        )
+        first = np.cumsum(num_pieces) - num_pieces
+        pieces_before = np.cumsum(self._pieces_of_sentences)
+        pieces_before -= self._pieces_of_sentences
+        first -= pieces_before[sentence]
+        has_piece = (num_pieces > 0) & (first < self.maker.max_pieces)
+        window, place = self.maker.place(
+            tf.constant(first, tf.int32),
+            tf.constant(self._pieces_of_sentences[sentence], tf.int32),
+        )
+        windows_before = np.cumsum(self.num_windows) - self.num_windows
+        # A word without piece may come to lie after its sentence's end.
+        place = np.where(has_piece, place, 0)
+        row = windows_before[sentence] + np.where(has_piece, window, 0)
+        return logits[row, place], has_piece
+
+    def predict(self, logits):
+        """Returns the likeliest tags of all words, a list of W strings.
+
+        A word without a piece is outside of all entities.
+
+        Args:
+            logits: As of `word_logits`.
+        """
+        logits_WK, has_piece = self.word_logits(logits)
+        return [
+            self.labels[label] if is_seen else "O"
+            for label, is_seen in zip(np.argmax(logits_WK, axis=-1), has_piece)
+        ]
+
+    def loss(self, logits):
+        """Returns the mean loss of the words that have a piece, a float.
+
+        Args:
+            logits: As of `word_logits`.
+        """
+        logits_WK, has_piece = self.word_logits(logits)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            self._tag_ids[has_piece], logits_WK[has_piece]
+        )
+        return float(np.mean(losses, dtype=np.float64))
+
+    @functools.cached_property
+    def _tag_ids(self):
+        if self.examples.tags is None:
+            return np.zeros(len(self.examples.words), np.int32)
+        return self.examples.tag_ids(self.labels)
+
+    @functools.cached_property
+    def _pieces_of_words(self):
+        """int32 [W]: the number of pieces of every word."""
+        return source.count_pieces(
+            self.examples.words, self.maker.tokenizer, _COUNTING_BATCH
+        )
+
+    @functools.cached_property
+    def _pieces_of_sentences(self):
+        limits = np.cumsum(self.examples.row_lengths)
+        sums = np.concatenate([[0], np.cumsum(self._pieces_of_words)])
+        return (sums[limits] - sums[limits - self.examples.row_lengths]).astype(
+            np.int32
+        )
+
+
+def padded_outputs(model, max_seq_length):
+    """Returns the model as `fine_tuning.Predictor` takes it.
+
+    Args:
+        model: A `BertTokenClassifier`.
+        max_seq_length: L; shorter batches are filled up.
+
+    Returns:
+        A function whose outputs are float32 `[B, L, num_labels]`.
+    """
+
+    def call(inputs, training):
+        logits_BLK = model(inputs, training=training)
+        after = max_seq_length - tf.shape(logits_BLK)[1]
+        return tf.pad(
+            logits_BLK,
+            [[0, 0], [0, after], [0, 0]],
+            constant_values=_PADDING_LOGIT,
+        )
+
+    return call
