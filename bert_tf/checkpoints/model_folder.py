@@ -243,8 +243,8 @@ def check_vocabulary(
         The `Vocabulary`, or None.
 
     Raises:
-        ValueError: If its size is not the configuration's, or its case not
-            what tokenizer_config.json says.
+        ValueError: If its size is not the configuration's, its case not what
+            tokenizer_config.json says, or the tokenizer not BERT's.
     """
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
@@ -256,11 +256,7 @@ def check_vocabulary(
             f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
             "entries."
         )
-    settings = read_tokenizer_config(folder)
-    do_lower_case = settings.get("do_lower_case")
-    if do_lower_case is not None:
-        with files.errors_named(f"{folder}/{TOKENIZER_FILE}"):
-            tokenizer_files.make(settings, vocabulary, do_lower_case)
+    tokenizer_files.read(folder, vocabulary)
     return vocabulary
 
 
