@@ -21,8 +21,8 @@ import tensorflow as tf
 from absl import flags
 
 from bert_tf import program
+from bert_tf.checkpoints import starting_point
 from bert_tf.tasks import entity_scores
-from bert_tf.tasks import starting_point
 from bert_tf.tasks import tagging_files
 
 _DATA_DIR = flags.DEFINE_string(

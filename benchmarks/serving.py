@@ -26,10 +26,10 @@ from absl import app
 from absl import flags
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import exporter
 from bert_tf.serving import source
-from bert_tf.tasks import starting_point
 from bert_tf.tasks.glue import GlueTask
 
 _INIT_CHECKPOINT = flags.DEFINE_string(

@@ -35,7 +35,7 @@ from bert_tf.tasks import squad_answers
 from bert_tf.tasks import squad_files
 from bert_tf.tasks import squad_report
 from bert_tf.tasks import squad_scores
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks import tuning
 from bert_tf.tasks.squad_windows import WindowMaker
 from bert_tf.tasks.squad_windows import WindowSource
@@ -232,7 +232,7 @@ def _find_task(folder):
     stored = (
         None
         if folder is None
-        else starting_point.stored_task(folder, squad.SquadTask)
+        else task_folder.stored_task(folder, squad.SquadTask)
     )
     task = dataclasses.replace(
         stored or squad.SquadTask(),

@@ -9,8 +9,8 @@ import pytest
 import reference_checkpoints as peer
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.tasks import starting_point
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from typing import Any
+from typing import TypeAlias
 
 import keras
 
@@ -9,6 +10,9 @@ from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer_norm import LayerNorm
+
+# A configuration, or the dictionary of one, as Keras stores it.
+AnyConfig: TypeAlias = BertConfig | dict[str, Any]
 
 
 class Configured:
@@ -23,9 +27,7 @@ class Configured:
             Face's would be another model: "gelu" has two meanings.
     """
 
-    def __init__(
-        self, config: BertConfig | dict[str, Any], **kwargs: Any
-    ) -> None:
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(config, BertConfig):
             config = _from_dict(config)
@@ -51,15 +53,19 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         units: int,
         name: str,
         dense_class: type[keras.layers.Dense] = keras.layers.Dense,
+        num_inputs: int | None = None,
         **kwargs: Any,
     ) -> keras.layers.Dense:
-        return dense_class(
+        """Returns a `Dense` that has its weights; inputs: the hidden size."""
+        dense = dense_class(
             units,
             kernel_initializer=self.make_kernel_initializer(),
             dtype=self.dtype_policy,
             name=name,
             **kwargs,
         )
+        dense.build((None, num_inputs or self.config.hidden_size))
+        return dense
 
     def make_dropout(self, rate: float, name: str) -> Dropout:
         return Dropout(rate, dtype=self.dtype_policy, name=name)
