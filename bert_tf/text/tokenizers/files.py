@@ -159,7 +159,13 @@ def read(
         do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
     path = f"{folder}/{SETTINGS_FILE}"
     with files.errors_named(path if files.exists(path) else folder):
-        kind = _kind(settings)
+        tokenizer_class = class_name(settings)
+        if tokenizer_class not in KINDS:
+            raise ValueError(
+                f"`tokenizer_class` must be {WordpieceSpec.tokenizer_class} or "
+                "another name of BERT's tokenizer. Received: "
+                f"tokenizer_class={files.shortened(tokenizer_class)}."
+            )
         for name, values in (
             ("do_basic_tokenize", (True,)),
             ("strip_accents", (None, do_lower_case)),
@@ -171,7 +177,7 @@ def read(
                     "BERT's tokenizer. "
                     f"Received: {name}={files.shortened(settings[name])}."
                 )
-        return kind(vocabulary, do_lower_case)
+        return KINDS[tokenizer_class](vocabulary, do_lower_case)
 
 
 def from_vocabulary_file(path: str, do_lower_case: bool) -> Spec:
@@ -188,19 +194,32 @@ def from_vocabulary_file(path: str, do_lower_case: bool) -> Spec:
     return WordpieceSpec(vocabulary_lib.load_vocabulary(path), do_lower_case)
 
 
-def _kind(settings):
-    """Returns the class of a tokenizer's spec."""
+def class_name(settings: dict[str, Any]) -> str:
+    """Returns the `tokenizer_class` that settings tell: one name a kind."""
     name = settings.get("tokenizer_class")
     if name is None:
-        return WordpieceSpec
+        return WordpieceSpec.tokenizer_class
     kind = KINDS.get(name.removesuffix("Fast"))
-    if kind is None:
-        raise ValueError(
-            f"`tokenizer_class` must be {WordpieceSpec.tokenizer_class} or "
-            "another name of BERT's tokenizer. Received: "
-            f"tokenizer_class={files.shortened(name)}."
-        )
-    return kind
+    return name if kind is None else kind.tokenizer_class
+
+
+def describe(tokenizer: Spec) -> dict[str, Any] | None:
+    """Returns what is told of a tokenizer beside vocabulary and case.
+
+    It stands in manifests and in states of trainings, and must be equal where
+    they belong together.
+
+    Returns:
+        None of WordPiece, as files tell that are older than other kinds. That
+        a tokenizer was `fast` is not told: its ids mean the same to a model,
+        and no model folder or program knows of it.
+    """
+    if isinstance(tokenizer, WordpieceSpec):
+        return None
+    return {
+        "tokenizer_class": tokenizer.tokenizer_class,
+        "settings": tokenizer.settings,
+    }
 
 
 def _tokens(tokenizer):
