@@ -12,10 +12,9 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving.graph import chunks
+from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds import question_answering
-from bert_tf.serving.kinds import source as source_lib
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
-from bert_tf.serving.proof import check
 from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -50,8 +49,8 @@ def random_rows(seed, count=12):
 
 
 @pytest.fixture(scope="module")
-def source():
-    return source_lib.read(serving_models.model_dir("squad"))
+def servable():
+    return serving_models.servable("squad")
 
 
 @pytest.mark.parametrize(
@@ -64,21 +63,24 @@ def source():
         {"n_best_size": 1, "max_answer_length": 1, "doc_stride": 2},
     ],
 )
-def test_random_questions_are_answered_as_run_squad_does(source, changes):
+def test_random_questions_are_answered_as_run_squad_does(servable, changes):
     task = dataclasses.replace(TASK, **changes)
-    source = dataclasses.replace(source, servable=QuestionAnswering(task))
+    servable = serving_models.make_servable(
+        QuestionAnswering, servable.model, servable.preprocessor, task
+    )
     rows = ROWS + random_rows(len(str(changes)))
     answers = question_answering.find_answers(
         *(tf.constant(column) for column in zip(*rows)),
-        WindowMaker(source.preprocessor, task),
-        source.model,
+        WindowMaker(servable.preprocessor, task),
+        servable.model,
     )
-    servable = source.servable
-    inputs = servable.encode(source.preprocessor, rows)
-    trained = servable.trained_answers(source, inputs, rows)
+    inputs = servable.encode(rows)
+    trained = servable.trained_answers(inputs, rows)
     answers = {name: value.numpy() for name, value in answers.items()}
-    wanted = servable.settle_ties(source, rows, trained, answers, 1e-5)
-    difference, where, _ = check._difference(answers, wanted, rows)
+    wanted = servable.settle_ties(rows, trained, answers, 1e-5)
+    difference, where, _ = serving_models.difference_of(
+        answers, wanted, rows, servable, "serving_default"
+    )
     assert difference < 1e-5, where
     for row, (_, context) in enumerate(rows):
         context = context.decode(errors="ignore")
@@ -94,9 +96,9 @@ def test_random_questions_are_answered_as_run_squad_does(source, changes):
     assert ("null_odds" in answers) == task.version_2_with_negative
 
 
-def test_every_signature_answers_as_run_squad_does(source):
+def test_every_signature_answers_as_run_squad_does(servable):
     rows = ROWS + random_rows(7, 4)
-    found = serving_models.differences("squad", source, rows)
+    found = serving_models.differences("squad", servable, rows)
     assert set(found) == {
         *("examples", "ids", "ids_examples", "serving_default"),
     }
@@ -190,7 +192,7 @@ def test_chunks_are_the_whole(num_rows):
     assert seen == wanted[num_rows]
 
 
-def test_texts_of_a_development_set(source, tmp_path):
+def test_texts_of_a_development_set(servable, tmp_path):
     path = tmp_path / "dev.json"
     questions = [
         {"id": "1", "question": "Wér?", "answers": []},
@@ -198,13 +200,13 @@ def test_texts_of_a_development_set(source, tmp_path):
     ]
     paragraph = {"context": "Ein Text.", "qas": questions}
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
-    assert check.read_texts(str(path), source) == [
+    assert servable.read_texts(str(path)) == [
         ("Wér?".encode(), b"Ein Text."),
         (b"wo?", b"Ein Text."),
     ]
     path.write_text('{"data": 1}')
     with pytest.raises(ValueError, match=r"dev\.json: data must be a list"):
-        check.read_texts(str(path), source)
+        servable.read_texts(str(path))
 
 
 def test_a_folder_without_a_task_is_served_by_run_squads_defaults(tmp_path):
@@ -215,6 +217,6 @@ def test_a_folder_without_a_task_is_served_by_run_squads_defaults(tmp_path):
         WordpieceSpec(serving_models.VOCABULARY),
         serving_models.MAX_SEQ_LENGTH,
     )
-    read = source_lib.read(tmp_path)
-    assert isinstance(read.servable, QuestionAnswering)
-    assert read.servable.task.doc_stride == 128
+    servable = opening.open_folder(tmp_path)
+    assert isinstance(servable, QuestionAnswering)
+    assert servable.task.doc_stride == 128

@@ -67,29 +67,53 @@ def load(
             or the model; the message names the file and the tensor.
     """
     with reader.open_checkpoint(path, allow_partial) as checkpoint:
-        config = checkpoint.config
-        if config is None:
-            raise ValueError(
-                f"{path}: must have a {config_json.CONFIG_FILE} or "
-                "bert_config.json beside its weights."
-            )
-        if max_position_embeddings is not None:
-            config = longer_config(config, max_position_embeddings)
-        with _TensorReader(checkpoint) as tensors:
-            # What every model has, while Keras makes the variables.
-            tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
-            model_folder.check_vocabulary(checkpoint.folder, config)
-            kwargs = _head_arguments(checkpoint, model_class) | kwargs
-            with without_random_values():
-                model = model_class(config, **kwargs)
-            coverage = _fill(
-                model,
-                checkpoint,
-                tensors,
-                allow_partial,
-                extend_positions=True,
-                is_new=True,
-            )
+        return load_open(
+            checkpoint,
+            model_class,
+            allow_partial=allow_partial,
+            max_position_embeddings=max_position_embeddings,
+            **kwargs,
+        )
+
+
+def load_open(
+    checkpoint: reader.Checkpoint,
+    model_class: type[Model],
+    *,
+    allow_partial: bool = False,
+    max_position_embeddings: int | None = None,
+    **kwargs: Any,
+) -> Model:
+    """Returns what `load` does, of an open checkpoint.
+
+    Args:
+        checkpoint: What `reader.open_checkpoint` yielded.
+        model_class, allow_partial, max_position_embeddings, **kwargs: As of
+            `load`.
+    """
+    config = checkpoint.config
+    if config is None:
+        raise ValueError(
+            f"{checkpoint.path}: must have a {config_json.CONFIG_FILE} or "
+            "bert_config.json beside its weights."
+        )
+    if max_position_embeddings is not None:
+        config = longer_config(config, max_position_embeddings)
+    with _TensorReader(checkpoint) as tensors:
+        # What every model has, while Keras makes the variables.
+        tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
+        model_folder.check_vocabulary(checkpoint.folder, config)
+        kwargs = _head_arguments(checkpoint, model_class) | kwargs
+        with without_random_values():
+            model = model_class(config, **kwargs)
+        coverage = _fill(
+            model,
+            checkpoint,
+            tensors,
+            allow_partial,
+            extend_positions=True,
+            is_new=True,
+        )
     model.coverage_report = coverage
     return model
 
@@ -197,12 +221,13 @@ def _head_arguments(checkpoint, model_class):
     return {}
 
 
-def _check_architecture(path, stored, config):
+def _check_architecture(checkpoint, config):
+    stored = checkpoint.config
     for field in model_folder.ARCHITECTURE_FIELDS:
         if getattr(stored, field) != getattr(config, field):
             raise ValueError(
-                f"{path}: `{field}` of the checkpoint must be the model's. "
-                f"Received: {field}={getattr(stored, field)!r} in the "
+                f"{checkpoint.path}: `{field}` of the checkpoint must be the "
+                f"model's. Received: {field}={getattr(stored, field)!r} in the "
                 f"checkpoint, {getattr(config, field)!r} in the model."
             )
 
@@ -211,7 +236,7 @@ def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
     """Assigns what fits, one tensor at a time; returns the report."""
     matched = variables.match(model)
     if checkpoint.config is not None:
-        _check_architecture(checkpoint.path, checkpoint.config, model.config)
+        _check_architecture(checkpoint, model.config)
     steps = plan.make(
         checkpoint, matched, model.config, checkpoint.parts, extend_positions
     )

@@ -4,21 +4,26 @@ Question and text come as strings, of any length: the graph cuts windows,
 chooses among their spans and cites the text, by the rules of run_squad.
 """
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf.checkpoints import parts
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving.graph import chunks
-from bert_tf.serving.graph import inputs as inputs_lib
-from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import answer_choice
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import IS_CUT
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.output import show_span
+from bert_tf.serving.kinds.output import show_text
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import windows as squad_windows
+from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.text import packing
 
 QUESTION = "question"
@@ -29,75 +34,98 @@ _NBEST = ("answers", "starts", "limits")
 _SCORES = "scores_of_spans"
 
 
+_ANSWER = (
+    Output(
+        *("answers", "string", "", "exactly the characters of the context"),
+        missing=b"",
+        heading="answer",
+        show=lambda answers: show_text(answers["answers"]),
+    ),
+    # Characters are Unicode code points.
+    Output(
+        *("starts", "int32", "", "the first character in the context"),
+        missing=-1,
+        heading="characters",
+        show=lambda answers: show_span(answers["starts"], answers["limits"]),
+    ),
+    Output("limits", "int32", "", "that after the last", missing=-1),
+    Output(
+        *("scores", "float32", "", "the probability among the n best"),
+        missing=0.0,
+        is_of_choice=True,
+        heading="score",
+        show=lambda answers: f"{answers['scores']:.3f}",
+    ),
+)
+_NULL_ODDS = Output(
+    *("null_odds", "float32", ""),
+    "by how much no answer scores higher than the best one",
+    heading="null odds",
+    show=lambda answers: f"{answers['null_odds']:.3f}",
+)
+
+
 class QuestionAnswering(Servable):
     """The spans of texts that answer questions; of ids those of one window.
 
-    To strings `question` and `context`, `[B]`: `answers` string, exactly the
-    characters of the context; `starts` and `limits` int32, places in the
-    context in characters, which are Unicode code points: the first one and
-    that after the last; `scores` float32, the answer's probability among the
-    n best. Of those `nbest_answers`, `nbest_starts`, `nbest_limits` and
-    `nbest_scores` `[B, K]`. Where there is no answer, and beyond the last
-    entry, stand "", -1, -1 and, beyond, 0. Bytes that are not UTF-8 are no
-    characters. Of a task whose questions may have no answer also `null_odds`
-    float32 `[B]`: by how much no answer scores higher than the best one. And
-    `is_cut` bool `[B]`: whether the context has an end that was not read,
-    beyond `max_text_bytes` or `max_windows`.
-
-    To ids `start_logits` and `end_logits` `[B, L]`, and of the best span
-    `token_starts`, `token_ends` int32 `[B]`, its first and last token, and
-    `token_scores`, beside `null_scores`, those of no answer.
-
-    Args:
-        task: The `SquadTask` that the model was tuned to.
+    Bytes that are not UTF-8 are no characters. The model was tuned to a
+    `SquadTask`.
     """
 
-    KIND = "task"
-    BOUNDS = ("max_text_bytes", "max_windows")
-    max_windows = 256
-    text_features = (QUESTION, CONTEXT)
-    outputs_of_ids = (
-        *("start_logits", "end_logits", "token_starts", "token_ends"),
-        *("token_scores", "null_scores"),
+    outputs_of_strings = (
+        *_ANSWER,
+        *(
+            dataclasses.replace(
+                output, name=f"nbest_{output.name}", axes="n_best", heading=""
+            )
+            for output in _ANSWER
+        ),
+        _NULL_ODDS,
+        # Where the context has an end that was not read, beyond
+        # `max_text_bytes` or `max_windows`.
+        IS_CUT,
     )
-    SCORES_OF_CHOICES = ("scores", "nbest_scores")
+    outputs_of_ids = (
+        Output("start_logits", "float32", "length", "of each token"),
+        Output("end_logits", "float32", "length", "of each token"),
+        Output("token_starts", "int32", "", "the best span's first token"),
+        Output("token_ends", "int32", "", "its last token"),
+        Output("token_scores", "float32", "", "the sum of its two logits"),
+        Output("null_scores", "float32", "", "that of no answer's"),
+    )
+    MODEL = BertSpanPredictor
+    PART = parts.SPAN
+    BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
 
-    def __init__(self, task):
-        self.task = task
-        names = (*_NBEST, "scores")
-        self.outputs_of_strings = (
-            *names,
-            *(f"nbest_{name}" for name in names),
-            *(("null_odds",) if task.version_2_with_negative else ()),
-            "is_cut",
-        )
+    @classmethod
+    def text_features_of(cls, task):
+        return (QUESTION, CONTEXT)
 
-    def load(self, model_dir, dtype=None):
-        return checkpoints.load(model_dir, BertSpanPredictor, dtype=dtype)
+    @classmethod
+    def task_of(cls, checkpoint, text_features):
+        """Returns run_squad's own `SquadTask`, which such folders go by."""
+        return SquadTask()
 
-    def make_signatures(self, module, source):
-        def answer_ids(inputs):
-            outputs = module(inputs, training=False)
-            return answer_choice.decode_ids(self.task, inputs, outputs)
-
-        of_ids = signatures.of_ids(module, answer_ids)
-        if module.preprocessor is None:
-            return of_ids
-        maker = self._maker(source)
-
-        def answer_texts(texts):
-            questions, _ = inputs_lib.cut_texts(
-                texts[QUESTION], self.max_text_bytes
+    def __init__(self, model, preprocessor, task, options, weight_files=()):
+        super().__init__(model, preprocessor, task, options, weight_files)
+        if not task.version_2_with_negative:
+            self.outputs_of_strings = tuple(
+                output
+                for output in self.outputs_of_strings
+                if output is not _NULL_ODDS
             )
-            contexts, is_cut = inputs_lib.cut_texts(
-                texts[CONTEXT], self.max_text_bytes
-            )
-            answers = find_answers(questions, contexts, maker, module)
-            return answers | {"is_cut": answers["is_cut"] | is_cut}
 
-        return of_ids | signatures.of_strings(answer_texts, self.text_features)
+    def answer_ids(self, module, inputs):
+        outputs = module(inputs, training=False)
+        return answer_choice.decode_ids(self.task, inputs, outputs)
 
-    def hard_texts(self, num_strings):
+    def answer_texts(self, module, texts):
+        questions, _ = self.cut(texts[QUESTION])
+        contexts, is_cut = self.cut(texts[CONTEXT])
+        answers = find_answers(questions, contexts, self._maker(), module)
+        return answers | {"is_cut": answers["is_cut"] | is_cut}
+
+    def hard_texts(self):
         # The question is the string before.
         hard = texts_lib.hard_uncut_texts()
         return list(zip(hard[-1:] + hard[:-1], hard))
@@ -111,14 +139,14 @@ class QuestionAnswering(Servable):
             for index, question in enumerate(examples.questions)
         ]
 
-    def trained_answers(self, source, inputs, texts):
-        outputs = source.model(inputs)
+    def trained_answers(self, inputs, texts):
+        outputs = self.model(inputs)
         of_ids = answer_choice.decode_ids(self.task, inputs, outputs)
         examples = _examples(*self.columns(texts))
-        maker = self._maker(source)
+        maker = self._maker()
         windows = squad_windows.WindowSource(examples=examples, maker=maker)
         predict = squad_answers.stacked_outputs(
-            source.model, source.preprocessor.max_seq_length
+            self.model, self.preprocessor.max_seq_length
         )
         logits = np.concatenate(
             [
@@ -134,21 +162,21 @@ class QuestionAnswering(Servable):
             _SCORES: _scores_of_spans(self.task, windows, logits),
         }
 
-    def _maker(self, source):
+    def _maker(self):
         return squad_windows.WindowMaker(
-            source.preprocessor, self.task, self.max_windows
+            self.preprocessor, self.task, self.bounds["max_windows"]
         )
 
     def _is_cut(self, texts, examples, maker):
         """Returns which contexts are not read to their ends."""
-        is_long = [len(text) > self.max_text_bytes for _, text in texts]
+        _, is_long = self.cut(tf.constant([context for _, context in texts]))
         is_cut = maker.is_cut(
             maker.num_pieces(tf.constant(examples.questions)),
             maker.num_pieces(tf.constant(examples.contexts)),
         )
-        return np.array(is_long) | is_cut.numpy()
+        return (is_long | is_cut).numpy()
 
-    def settle_ties(self, source, texts, trained, answers, tolerance):
+    def settle_ties(self, texts, trained, answers, tolerance):
         if "nbest_answers" not in answers:
             return _settle_tokens(trained, answers, tolerance)
         settled = dict(trained)
