@@ -25,7 +25,10 @@ setup(
         "bert_tf.export",
     ],
     package_dir={"bert_tf.data": "data", "bert_tf.export": "export"},
-    package_data={"bert_tf.export": ["serving/*"]},
+    package_data={
+        "bert_tf.export": ["serving/*"],
+        "bert_tf.pretraining.records": ["*.html"],
+    },
     install_requires=[
         # tensorflow-text is built against one minor version of TensorFlow
         # and requires exactly that one.

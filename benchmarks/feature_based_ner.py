@@ -21,7 +21,7 @@ import tensorflow as tf
 from absl import flags
 
 from bert_tf import program
-from bert_tf.tasks import starting_point
+from bert_tf.checkpoints import starting_point
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import files as tagging_files
 

@@ -26,11 +26,11 @@ from absl import app
 from absl import flags
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import exporter
 from bert_tf.serving import options
 from bert_tf.serving.options import ExportOptions
-from bert_tf.tasks import starting_point
 from bert_tf.tasks.classification.task import GlueTask
 
 _INIT_CHECKPOINT = flags.DEFINE_string(

@@ -1,7 +1,6 @@
 """The architecture of a model: its fields, and what they may be."""
 
 import dataclasses
-import json
 from typing import Any
 from typing import Self
 
@@ -131,10 +130,6 @@ class BertConfig:
         if not self.is_decoder:
             del values["is_decoder"]
         return values
-
-    def to_json(self) -> str:
-        """Returns `to_dict` as indented JSON text with a final newline."""
-        return json.dumps(self.to_dict(), indent=2) + "\n"
 
 
 def _is_number(value):

@@ -23,8 +23,8 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf import program
 from bert_tf import training_flags
+from bert_tf.checkpoints import starting_point
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.tasks import starting_point
 from bert_tf.tasks.features import extraction as feature_extraction
 from bert_tf.tasks.features import files as feature_files
 from bert_tf.training import progress

@@ -20,6 +20,7 @@ import uuid
 import zlib
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 # What a path may be given as, on a local disk or in an object store.
@@ -271,6 +272,43 @@ def read_object(path: AnyPath) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError(f"{path}: must be a JSON object.")
     return values
+
+
+def checked(
+    path: AnyPath,
+    values: dict[str, Any],
+    checks: Mapping[str, tuple[Callable[[Any], bool], str]],
+) -> dict[str, Any]:
+    """Returns values of a JSON file, without the null of those checked.
+
+    Args:
+        path: The file, for the message.
+        values: What is in it.
+        checks: {key: whether a value is good, and what a good one is}. A key
+            may be missing; null says nothing.
+
+    Raises:
+        ValueError: If a value is not good; the message names file and key.
+    """
+    values = dict(values)
+    for key, (is_good, expected) in checks.items():
+        if values.get(key) is None:
+            values.pop(key, None)
+        elif not is_good(values[key]):
+            raise ValueError(
+                f"{path}: `{key}` must be {expected}. "
+                f"Received: {key}={shortened(values[key])}."
+            )
+    return values
+
+
+@contextlib.contextmanager
+def errors_named(place: AnyPath) -> Iterator[None]:
+    """Puts a place before the messages of the block's `ValueError`s."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def parse_json(text: str, place: AnyPath) -> Any:

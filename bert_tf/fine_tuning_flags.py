@@ -13,7 +13,7 @@ import sys
 from absl import flags
 from absl import logging
 
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import preemption
@@ -183,7 +183,7 @@ def make_config():
         **{holder.name: holder.value for holder in _FLAGS}
     )
     if config.do_train:
-        starting_point.check_output_dir(config.output_dir)
+        checkpointing.check_output_dir(config.output_dir)
     return config
 
 
@@ -191,7 +191,7 @@ def tuned_folder(config):
     """Returns the folder of the tuned model, None if one is to be trained."""
     if config.do_train:
         return None
-    return starting_point.tuned_folder(
+    return checkpointing.trained_model(
         config.output_dir, config.init_checkpoint
     )
 
@@ -200,8 +200,8 @@ def make_model(start, task, config, strategy, policy):
     """Returns the model that is to be tuned, or was."""
     with strategy.scope():
         if config.do_train:
-            return start.new_model(task, policy)
-        return start.tuned_model(task, policy)
+            return task_folder.new_model(start, task, policy)
+        return task_folder.tuned_model(start, task, policy)
 
 
 def tune_or_evaluate(

@@ -3,9 +3,10 @@
 Every kind of file counts its own versions. They stand under the key
 "format_version"; files from before there was one are of version 1. A release
 reads all versions up to its own, and refuses later ones by name: what it does
-not know in them it might answer wrongly without. So a version goes up when a
-release that does not know the change would misread the file, and not where a
-key is added that it may leave out.
+not know in them it might answer wrongly without. So a version goes up with
+every key that is added, renamed or given another meaning; no reader passes
+over a key that it does not know. A training's other files are read by the
+version in its train/model.json.
 """
 
 from collections.abc import Mapping

@@ -9,6 +9,16 @@ from typing import Any
 from absl import app
 from absl import flags
 
+# The flags that are defined here are their programs'.
+flags.disclaim_key_flags()
+
+_DEFINE: dict[Any, Callable[..., flags.FlagHolder]] = {
+    bool: flags.DEFINE_bool,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    str: flags.DEFINE_string,
+}
+
 # What a program returns when it refuses its input.
 BAD_INPUT_EXIT_CODE = 1
 
@@ -35,6 +45,27 @@ def run(main: Callable[[list[str]], Any]) -> None:
             return BAD_INPUT_EXIT_CODE
 
     app.run(guarded)
+
+
+def define_flags(dataclass: Any, **names: str) -> dict[str, flags.FlagHolder]:
+    """Defines a flag for each field of a dataclass, and returns them by field.
+
+    Args:
+        dataclass: Its class. Every field has a default, and as metadata
+            "help", and "choices" or None.
+        **names: Of the flags that have not their fields' names.
+    """
+    holders = {}
+    for field in dataclasses.fields(dataclass):
+        name = names.get(field.name, field.name)
+        default: Any = field.default
+        choices, told = field.metadata["choices"], field.metadata["help"]
+        holders[field.name] = (
+            flags.DEFINE_enum(name, default, choices, told)
+            if choices
+            else _DEFINE[field.type](name, default, told)
+        )
+    return holders
 
 
 def from_flags(dataclass: Any, **told: Any) -> Any:

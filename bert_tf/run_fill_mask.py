@@ -18,9 +18,9 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf import program
+from bert_tf.checkpoints import starting_point
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.tasks import fill_mask
-from bert_tf.tasks import starting_point
 from bert_tf.text import packing
 from bert_tf.text.vocabulary import MASK_TOKEN
 

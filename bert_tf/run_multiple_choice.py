@@ -29,7 +29,7 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.multiple_choice import report as multiple_choice_report
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
@@ -59,7 +59,7 @@ def main(argv):
     # Data.
     folder, task = fine_tuning_flags.tuned_folder(config), None
     if folder is not None:
-        task = starting_point.stored_task(folder, MultipleChoiceTask)
+        task = task_folder.stored_task(folder, MultipleChoiceTask)
     examples = _read(config, task)
     if task is None:
         first = next(iter(examples.values()))

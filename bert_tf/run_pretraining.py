@@ -31,8 +31,8 @@ from absl import logging
 
 from bert_tf import program
 from bert_tf import training_flags
+from bert_tf.checkpoints import starting_point
 from bert_tf.optimizers import schedule
-from bert_tf.tasks import starting_point
 from bert_tf.training import phases
 from bert_tf.training import preemption
 from bert_tf.training import pretraining_run

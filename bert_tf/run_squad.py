@@ -29,7 +29,7 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import report as squad_report
@@ -232,7 +232,7 @@ def _find_task(folder):
     stored = (
         None
         if folder is None
-        else starting_point.stored_task(folder, squad.SquadTask)
+        else task_folder.stored_task(folder, squad.SquadTask)
     )
     task = dataclasses.replace(
         stored or squad.SquadTask(),

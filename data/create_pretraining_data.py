@@ -20,34 +20,19 @@ from absl import flags
 from tqdm import tqdm
 
 from bert_tf import program
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.objectives.table import OBJECTIVES
-from bert_tf.pretraining.records import record_set
-from bert_tf.pretraining.settings import MASKING_MODES
 from bert_tf.pretraining.settings import Settings
-from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources import tfds_text
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import load_vocabulary
 
-# Those without a name here go into the settings as they are.
+_SETTINGS = program.define_flags(Settings, masking_mode="masking")
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
     "Text files, plain or .gz, .xz, .bz2: globs, comma-separated.",
-)
-_INPUT_FORMAT = flags.DEFINE_enum(
-    "input_format",
-    Settings.input_format,
-    text_files.FORMATS,
-    "sentences: one a line, a blank line between documents. text: a paragraph "
-    "a line, a blank line between documents. jsonl: an object a line. "
-    "wikiextractor: what WikiExtractor writes.",
-)
-_TEXT_FIELD = flags.DEFINE_string(
-    "text_field",
-    Settings.text_field,
-    "The field that holds the text, for jsonl and TensorFlow Datasets.",
 )
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
@@ -77,66 +62,6 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
     True,
     "Lower-case the text and drop accents: True for an uncased vocabulary, "
     "False for a cased one.",
-)
-flags.DEFINE_bool(
-    "do_whole_word_mask",
-    Settings.do_whole_word_mask,
-    "Mask all pieces of a word together.",
-)
-flags.DEFINE_bool(
-    "do_span_mask",
-    Settings.do_span_mask,
-    "Mask spans of whole words, of geometric lengths (SpanBERT).",
-)
-_OBJECTIVE = flags.DEFINE_enum(
-    "objective",
-    Settings.objective,
-    OBJECTIVES,
-    "next_sentence: the second segment follows the first, or is a random one. "
-    "sentence_order: two segments in a row, or swapped (ALBERT). "
-    "full_sentences: one segment of sentences in a row, no label (RoBERTa).",
-)
-_MASKING = flags.DEFINE_enum(
-    "masking",
-    Settings.masking_mode,
-    MASKING_MODES,
-    "static: the masks are in the records. dynamic: they are chosen anew in "
-    "each epoch by the program that reads the records.",
-)
-flags.DEFINE_integer(
-    "max_seq_length",
-    Settings.max_seq_length,
-    "Tokens of an example, special ones counted.",
-)
-flags.DEFINE_integer(
-    "max_predictions_per_seq",
-    Settings.max_predictions_per_seq,
-    "Most masked tokens of an example.",
-)
-flags.DEFINE_integer(
-    "max_sequences_per_row",
-    Settings.max_sequences_per_row,
-    "Most examples in a record. From 2 on short ones share a row of "
-    "max_seq_length tokens, with attention kept apart and positions "
-    "restarted, as long as their masks fit into max_predictions_per_seq.",
-)
-flags.DEFINE_integer(
-    "random_seed", Settings.random_seed, "Seed of all random choices."
-)
-flags.DEFINE_integer(
-    "dupe_factor",
-    Settings.dupe_factor,
-    "Passes over the text, each paired and masked anew.",
-)
-flags.DEFINE_float(
-    "masked_lm_prob",
-    Settings.masked_lm_prob,
-    "Share of an example's tokens that is masked.",
-)
-flags.DEFINE_float(
-    "short_seq_prob",
-    Settings.short_seq_prob,
-    "Share of documents that are cut into pairs of a shorter length.",
 )
 _MAX_BAD_LINES = flags.DEFINE_integer(
     "max_bad_lines",
@@ -184,11 +109,10 @@ def main(argv):
         output_file=_OUTPUT_FILE.value, vocab_file=_VOCAB_FILE.value
     )
     source = _source()
-    settings = program.from_flags(
-        Settings,
-        input_format="tfds" if _TFDS_NAME.value else _INPUT_FORMAT.value,
-        masking_mode=_MASKING.value,
-    )
+    values = {name: flag.value for name, flag in _SETTINGS.items()}
+    if _TFDS_NAME.value:
+        values["input_format"] = "tfds"
+    settings = Settings(**values)
     tokenizer = WordpieceSpec(
         load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
     )
@@ -223,7 +147,7 @@ def main(argv):
     finally:
         for bar in bars.values():
             bar.close()
-    _print_table(counts, time.monotonic() - start)
+    _print_table(counts, settings, time.monotonic() - start)
     _print_warnings(counts, settings)
 
 
@@ -260,7 +184,7 @@ def _source():
     if not _TFDS_NAME.value:
         program.require(input_file=_INPUT_FILE.value)
         return _INPUT_FILE.value
-    if _INPUT_FILE.value or _INPUT_FORMAT.present:
+    if _INPUT_FILE.value or _SETTINGS["input_format"].present:
         raise ValueError(
             "`tfds_name` must not come with `input_file` or `input_format`. "
             f"Received: tfds_name={_TFDS_NAME.value!r}."
@@ -269,13 +193,13 @@ def _source():
         name=_TFDS_NAME.value,
         data_dir=_TFDS_DATA_DIR.value,
         split=_TFDS_SPLIT.value,
-        text_field=_TEXT_FIELD.value,
+        text_field=_SETTINGS["text_field"].value,
     )
 
 
-def _print_table(counts, seconds):
+def _print_table(counts, settings, seconds):
     mean_length = counts.example_tokens / counts.examples
-    *_, label = "labelled", *OBJECTIVES[_OBJECTIVE.value].label_meanings
+    *_, label = "labelled", *OBJECTIVES[settings.objective].label_meanings
     for name, value in (
         ("documents", f"{counts.documents:,}"),
         ("sentences", f"{counts.sentences:,}"),

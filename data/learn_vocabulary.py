@@ -12,7 +12,6 @@ The same text gives the same vocabulary.
 import os
 import time
 
-import tensorflow as tf
 from absl import flags
 from tqdm import tqdm
 
@@ -53,7 +52,7 @@ def main(argv):
     start = time.monotonic()
     paths = files.expand_globs(_INPUT_FILE.value)
     _check_output_file(_OUTPUT_FILE.value, paths)
-    num_bytes = sum(tf.io.gfile.stat(path).length for path in paths)
+    num_bytes = sum(map(files.size, paths))
     with tqdm(
         desc="count words", total=num_bytes, unit="B", unit_scale=True
     ) as bar:

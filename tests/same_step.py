@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.input import pretraining
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
@@ -45,7 +45,7 @@ def main(records, history_path, name, num_devices, parts):
         reference.set_weights(model)
         state = TrainingState(
             model,
-            BertOptimizer(WarmupLinearDecay(0.01, NUM_STEPS, 5)),
+            BertOptimizer(WarmupDecay(0.01, NUM_STEPS, 5)),
             tempfile.mkdtemp(),
             {},
         )

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.training import checkpointing
 from bert_tf.training import lock
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
@@ -267,11 +268,11 @@ def nudge(variable):
 def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
     numbers_of_workers = []
 
-    def gather(strategy, numbers):
+    def gather(numbers):
         numbers_of_workers.append(numbers)
         return numbers_of_workers
 
-    monkeypatch.setattr(strategies, "gather_from_processes", gather)
+    monkeypatch.setattr(strategies, "make_gather", lambda strategy: gather)
     state = make_state(tmp_path)
     state.save()
     strategy = make_strategy()
@@ -307,3 +308,21 @@ def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
             r"step 0 \(state \w+\) at worker 0, 1; step \d+ .* worker 2\.",
         ):
             check_as_another_worker()
+
+
+def test_a_model_of_another_run_is_not_written_over(tmp_path):
+    checkpointing.check_output_dir(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="was not trained there"):
+        checkpointing.check_output_dir(str(tmp_path))
+    (tmp_path / "train").mkdir()
+    checkpointing.check_output_dir(str(tmp_path))
+
+
+def test_the_model_of_the_output_folder_comes_first(tmp_path):
+    folder = str(tmp_path)
+    with pytest.raises(ValueError, match="there must be a model in"):
+        checkpointing.trained_model(folder, None)
+    assert checkpointing.trained_model(folder, "other") == "other"
+    (tmp_path / "config.json").write_text("{}")
+    assert checkpointing.trained_model(folder, "other") == folder

@@ -71,7 +71,7 @@ def test_missing_segments_are_as_many_as_the_original_has():
 def test_json_round_trip(tmp_path):
     config = BertConfig.named("mini", hidden_act="gelu", layer_norm_eps=1e-6)
     path = tmp_path / "config.json"
-    path.write_text(config.to_json())
+    path.write_text(json.dumps(config.to_dict()))
     assert families.read_config(path) == config
     assert json.loads(path.read_text())["model_type"] == "bert"
 

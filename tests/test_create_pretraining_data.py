@@ -1,11 +1,10 @@
 """The program that makes records, as users run it."""
 
-import contextlib
 import gzip
 import re
-import resource
 
 import pytest
+from test_pretraining_blocks import full_disk
 
 PROGRAM = "bert_tf.data.create_pretraining_data"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -31,17 +30,6 @@ def arguments(folder, **flags):
         "max_predictions_per_seq": 3,
     }
     return [f"--{name}={value}" for name, value in (values | flags).items()]
-
-
-@contextlib.contextmanager
-def limited_file_size(num_bytes):
-    """What is started inside cannot write longer files: a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def table_of(output):
@@ -105,7 +93,7 @@ def test_bad_flags_are_one_line(folder, run_program):
 
 
 def test_full_disk_leaves_no_records(folder, run_program):
-    with limited_file_size(20_000):
+    with full_disk(20_000):
         process = run_program(
             PROGRAM, *arguments(folder, dupe_factor=40), check=False, env={}
         )

@@ -31,6 +31,23 @@ def test_text_round_trip(folder):
     assert files.list_folder(f"{folder}/a") == ["b.txt"]
 
 
+def test_values_of_a_file_are_checked():
+    checks = {"rate": (lambda value: 0 <= value < 1, "a number in [0, 1)")}
+    values = {"rate": 0.5, "name": None}
+    assert files.checked("c.json", values, checks) == values
+    assert files.checked("c.json", {"rate": None}, checks) == {}
+    with pytest.raises(ValueError, match=r"c.json: `rate` .*\[0, 1\).*rate=2"):
+        files.checked("c.json", {"rate": 2}, checks)
+
+
+def test_errors_get_their_place():
+    with (
+        pytest.raises(ValueError, match="^c.json: too small$"),
+        files.errors_named("c.json"),
+    ):
+        raise ValueError("too small")
+
+
 def test_globs_are_sorted_and_named_when_empty(folder):
     for name in ("b.txt", "a.txt", "c.tsv"):
         files.write_text(f"{folder}/{name}", "x")

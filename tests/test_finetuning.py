@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
-from bert_tf.tasks import starting_point
+from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.classification import task as glue
 from bert_tf.tasks.classification.task import GlueTask
 from bert_tf.tasks.text_source import TextSource
@@ -87,7 +88,7 @@ def make_state(task, folder, strategy, config=NO_DROPOUT):
     with strategy.scope():
         dropout = config.hidden_dropout_prob
         model = BertClassifier(config, task.num_outputs, dropout=dropout)
-        optimizer = BertOptimizer(WarmupLinearDecay(1e-3, 30, 3))
+        optimizer = BertOptimizer(WarmupDecay(1e-3, 30, 3))
         return TrainingState(model, optimizer, folder, {})
 
 
@@ -138,7 +139,7 @@ def test_six_lines_of_a_notebook_learn_a_separable_problem(untuned_folder):
     preprocess = Preprocessor.from_folder(folder, max_seq_length=9)
     model = checkpoints.load(folder, BertClassifier, num_labels=2)
     model.compile(
-        BertOptimizer(WarmupLinearDecay(1e-2, 40, 4)),
+        BertOptimizer(WarmupDecay(1e-2, 40, 4)),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
@@ -391,12 +392,12 @@ def test_starting_point_is_the_folders(untuned_folder):
     assert start.tokenizer.vocabulary == VOCABULARY
     assert start.tokenizer.do_lower_case
     assert start.preprocessor(10).max_seq_length == 10
-    model = start.new_model(COLOUR)
+    model = task_folder.new_model(start, COLOUR)
     original = checkpoints.load(untuned_folder, BertEncoder)
     for ours, theirs in zip(model.encoder.weights, original.weights):
         np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(ValueError, match="not tuned to a task"):
-        start.tuned_model(COLOUR)
+        task_folder.tuned_model(start, COLOUR)
     with pytest.raises(ValueError, match="no task.json"):
         glue.tuned_task(untuned_folder)
 
@@ -417,12 +418,15 @@ def test_starting_point_of_a_tuned_model(tmp_path):
     with pytest.raises(ValueError, match="tuned to the task 'colour'"):
         glue.tuned_task(folder, WARMTH)
     start = starting_point.find(folder)
-    for again in (start.tuned_model(COLOUR), start.new_model(COLOUR)):
+    for again in (
+        task_folder.tuned_model(start, COLOUR),
+        task_folder.new_model(start, COLOUR),
+    ):
         for ours, theirs in zip(again.weights, model.weights):
             np.testing.assert_array_equal(ours, theirs)
     # Another task gets another head, though the number of labels is equal.
     other = dataclasses.replace(COLOUR, name="other")
-    head = start.new_model(other).classification_head.weights[0]
+    head = task_folder.new_model(start, other).classification_head.weights[0]
     assert np.abs(head - model.classification_head.weights[0]).max() > 1e-3
 
 
@@ -452,7 +456,9 @@ def test_outputs_of_a_hugging_face_folder_are_the_classes_of_the_task(
     task = dataclasses.replace(COLOUR, labels=labels, label_synonyms=synonyms)
     assert glue.tuned_task(tmp_path / "tuned", task) is task
     with caplog.at_level("WARNING", logger="absl"):
-        again = starting_point.find(tmp_path / "tuned").tuned_model(task)
+        again = task_folder.tuned_model(
+            starting_point.find(tmp_path / "tuned"), task
+        )
     inputs = {name: np.ones([2, 5], np.int32) for name in features.MODEL_INPUTS}
     np.testing.assert_allclose(
         again(inputs), model(inputs).numpy()[:, order], rtol=1e-6
@@ -477,7 +483,7 @@ def test_folder_of_other_classes_is_refused(tmp_path):
         glue.tuned_task(tmp_path / "tuned", COLOUR)
     start = starting_point.find(tmp_path / "tuned")
     with pytest.raises(ValueError, match=message):
-        start.tuned_model(COLOUR)
+        task_folder.tuned_model(start, COLOUR)
 
 
 def test_starting_point_must_fit_together(tmp_path, untuned_folder):

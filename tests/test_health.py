@@ -194,7 +194,7 @@ def test_the_time_waited_is_that_of_the_batches():
     optimizer = BertOptimizer(0.1)
     optimizer.build(model.trainable_variables)
     run_steps, waiting_since = step_lib.compile_steps(
-        model, OBJECTIVE, optimizer, loop.TrainingConfig(num_train_steps=4)
+        model, OBJECTIVE, optimizer
     )
 
     def make_slowly(row):

@@ -16,10 +16,11 @@ from bert_tf import checkpoints
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving.kinds import opening
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -196,7 +197,7 @@ def test_a_task_of_another_form_is_of_another_task(folder):
     rewrite(folder / "task.json", family="tagging", labels=5)
     start = starting_point.find(str(folder))
     task = TaggingTask(scheme="bio", labels=("O", "B-x"))
-    assert start.new_model(task).num_labels == 2
+    assert task_folder.new_model(start, task).num_labels == 2
 
 
 def test_positions_that_are_none_are_an_error(folder):

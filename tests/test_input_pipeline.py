@@ -208,12 +208,6 @@ def test_evaluation_has_every_example_once(kind, folder, num_replicas):
     assert weights == [1.0] * NUM_EXAMPLES + [0.0] * 2
 
 
-@both
-def test_evaluation_stops_after_as_many_batches_as_told(kind, folder):
-    batches = make_source(kind, folder).evaluation_batches(9, max_batches=2)
-    assert first_ids(batches) == list(range(18))
-
-
 def test_batches_are_the_records_in_int32(folder):
     records = make_records(folder)
     batch = next(records.evaluation_batches(7).as_numpy_iterator())

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.lamb import LambOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 
@@ -70,7 +70,7 @@ def make_gradients(step):
 
 def test_steps_equal_numpy():
     variables = make_variables()
-    optimizer = LambOptimizer(WarmupLinearDecay(0.05, 9, 2))
+    optimizer = LambOptimizer(WarmupDecay(0.05, 9, 2))
     oracle = ReferenceLamb(
         [variable.numpy() for variable in variables], IS_ADAPTED
     )
@@ -132,7 +132,7 @@ def test_replicas_make_the_step_of_one_device():
 
 
 def test_config_round_trip():
-    optimizer = LambOptimizer(WarmupLinearDecay(1e-3, 10, 3), beta_2=0.99)
+    optimizer = LambOptimizer(WarmupDecay(1e-3, 10, 3), beta_2=0.99)
     again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert isinstance(again, LambOptimizer)
     assert again.get_config() == optimizer.get_config()

@@ -20,7 +20,7 @@ from bert_tf.models.objectives import Objective
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import evaluation
 from bert_tf.training import health
@@ -75,7 +75,7 @@ def make_state(folder, strategy, dropout=0.0, policy="float32", num_layers=2):
     with strategy.scope():
         model = BertPretrainer(config, dtype=policy)
         reference.set_weights(model)
-        optimizer = BertOptimizer(WarmupLinearDecay(0.01, NUM_STEPS, 4))
+        optimizer = BertOptimizer(WarmupDecay(0.01, NUM_STEPS, 4))
         if policy == "mixed_float16":
             optimizer = LossScaleOptimizer(optimizer)
         return TrainingState(model, optimizer, folder, config.to_dict())
@@ -275,7 +275,7 @@ def test_a_step_compiles_whole_for_accelerators():
         reference.tiny_config(0.1), num_hidden_layers=1
     )
     model = BertPretrainer(config)
-    optimizer = BertOptimizer(WarmupLinearDecay(0.01, 9, 0))
+    optimizer = BertOptimizer(WarmupDecay(0.01, 9, 0))
     optimizer.build(model.trainable_variables)
     states = randomness.seed_states(model)
 
@@ -544,7 +544,7 @@ def test_fit_and_the_loop_end_with_the_same_weights(tmp_path):
 
     def make_pair():
         keras.utils.set_random_seed(8)
-        return Classifier(), BertOptimizer(WarmupLinearDecay(0.1, NUM_STEPS, 3))
+        return Classifier(), BertOptimizer(WarmupDecay(0.1, NUM_STEPS, 3))
 
     model, optimizer = make_pair()
     state = TrainingState(model, optimizer, tmp_path, {})

@@ -58,6 +58,22 @@ MODELS = {
 }
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        # Google's: its "gelu" is another function, and it has 16 segments.
+        {"vocab_size": 11, "hidden_size": 8, "hidden_act": "gelu"},
+        # Hugging Face's, whole.
+        CONFIG.to_dict() | {"architectures": ["BertModel"]},
+        "tiny",
+    ],
+)
+def test_no_other_dictionary_is_taken_for_a_config(values):
+    with pytest.raises(ValueError, match="`config` must be .*parse_config"):
+        BertEncoder(values)
+    assert BertEncoder(CONFIG.to_dict()).config == CONFIG
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_model_keeps_the_contract(name, tmp_path):
     make_model, inputs = MODELS[name]

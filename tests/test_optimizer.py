@@ -11,7 +11,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training.strategy import make_strategy
 
 
@@ -207,14 +207,14 @@ def test_what_is_not_decayed_can_be_named():
 def test_fit_makes_the_step_of_the_formula(jit_compile):
     ids, labels = make_data(6)
     expected, model = make_model(), make_model()
-    optimizer = BertOptimizer(WarmupLinearDecay(0.05, 9, 2))
+    optimizer = BertOptimizer(WarmupDecay(0.05, 9, 2))
     for _ in range(5):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(cross_entropy(labels, expected(ids)))
         gradients = tape.gradient(loss, expected.trainable_variables)
         optimizer.apply(gradients, expected.trainable_variables)
     model.compile(
-        BertOptimizer(WarmupLinearDecay(0.05, 9, 2)),
+        BertOptimizer(WarmupDecay(0.05, 9, 2)),
         loss=cross_entropy,
         jit_compile=jit_compile,
     )
@@ -275,7 +275,7 @@ def test_apply_sums_gradients_over_replicas_once_then_clips():
 
 def test_config_round_trip():
     optimizer = BertOptimizer(
-        WarmupLinearDecay(1e-3, 10, 3),
+        WarmupDecay(1e-3, 10, 3),
         weight_decay=0.02,
         beta_1=0.8,
         beta_2=0.99,
@@ -295,7 +295,7 @@ def test_compiled_model_goes_on_from_its_file(tmp_path):
     ids, labels = make_data()
     model = make_model()
     model.compile(
-        BertOptimizer(WarmupLinearDecay(0.05, 20, 2)),
+        BertOptimizer(WarmupDecay(0.05, 20, 2)),
         loss="sparse_categorical_crossentropy",
     )
     model.fit(ids, labels, batch_size=8, verbose=0, shuffle=False)

@@ -14,7 +14,7 @@ from bert_tf import features
 from bert_tf.input import array_source
 from bert_tf.models.objectives import Objective
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
+from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training import loop
 from bert_tf.training import phases
 from bert_tf.training import preemption
@@ -89,7 +89,7 @@ def train(folder, stops=(), sources=None):
             model = Sum()
             state = TrainingState(
                 model,
-                BertOptimizer(WarmupLinearDecay(0.01, NUM_STEPS, 2)),
+                BertOptimizer(WarmupDecay(0.01, NUM_STEPS, 2)),
                 folder,
                 {},
             )

@@ -9,9 +9,9 @@ from test_pretraining_run_local import contents
 from test_pretraining_run_local import make_documents
 from test_pretraining_run_local import write_text
 
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.corpus import blocks
-from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec

@@ -5,16 +5,11 @@ import resource
 
 import numpy as np
 import pytest
+from test_pretraining_run_local import LETTERS
+from test_pretraining_run_local import VOCABULARY
 
 from bert_tf.pretraining.corpus import blocks
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
-from bert_tf.text.vocabulary import Vocabulary
-
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LETTERS = "abcdefgh"
-VOCABULARY = Vocabulary(
-    tokens=(*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS))
-)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +93,7 @@ def test_tokens_of_small_vocabularies_take_two_bytes():
 
 @contextlib.contextmanager
 def full_disk(num_bytes):
-    """Files written inside cannot be longer."""
+    """What is started inside, too, cannot write longer files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
     try:

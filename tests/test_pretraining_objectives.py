@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from test_pretraining_sentence_pairs import make_corpus
 
 from bert_tf.pretraining import run_local
-from bert_tf.pretraining.corpus.blocks import Corpus
 from bert_tf.pretraining.objectives import full_sentences
 from bert_tf.pretraining.objectives import sentence_pairs
 from bert_tf.pretraining.objectives.table import OBJECTIVES
@@ -20,21 +20,6 @@ VOCABULARY = Vocabulary(
     tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg", "##a")
 )
 SEP = -7
-
-
-def make_corpus(num_documents, seed, max_sentences=12, max_tokens=15):
-    rng = np.random.default_rng(seed)
-    sentences = rng.integers(1, max_sentences + 1, num_documents)
-    lengths = rng.integers(1, max_tokens + 1, sentences.sum())
-    return Corpus(
-        # Each token is its own place: segments tell where they come from.
-        tokens=np.arange(lengths.sum(), dtype=np.int32),
-        sentence_starts=np.concatenate([[0], np.cumsum(lengths)]),
-        document_starts=np.concatenate([[0], np.cumsum(sentences)]),
-        document_keys=np.sort(
-            rng.choice(2**40, num_documents, replace=False)
-        ).astype(np.uint64),
-    )
 
 
 def test_ordered_pairs_are_neighbours_and_half_are_swapped(monkeypatch):

@@ -16,13 +16,13 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import inspection
 from bert_tf.pretraining.records import record_rules
-from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files

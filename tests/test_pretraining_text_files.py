@@ -25,9 +25,14 @@ def write(folder, **contents):
     return paths
 
 
+def make_reader(paths, input_format="sentences", max_bad_lines=0, **fields):
+    source = TextFiles(paths=tuple(paths), input_format=input_format, **fields)
+    return Reader(source, max_bad_lines)
+
+
 def read(paths, input_format="sentences", parts=None):
     """Returns {(file number, offset): sentences} of all parts."""
-    reader = Reader(paths, input_format)
+    reader = make_reader(paths, input_format)
     found = {}
     for part in parts or TextFiles(paths=tuple(paths)).parts():
         before = len(found)
@@ -128,7 +133,7 @@ def test_jsonl_has_a_document_a_line(tmp_path):
 
 def test_jsonl_of_another_field(tmp_path):
     paths = write(tmp_path, a='{"body": "One. Two.", "text": 3}')
-    reader = Reader(paths, "jsonl", "body")
+    reader = make_reader(paths, "jsonl", text_field="body")
     assert [s for _, s in reader.read(Part(file_number=0))] == ["One.", "Two."]
 
 
@@ -187,7 +192,7 @@ def test_long_lines_and_documents_are_cut_and_nothing_is_lost(
     tight = "\u00e9\u4e2d" * 30
     text = f"{words}\n{tight}\nshort\n\nnext\n"
     paths = write(tmp_path, a=text)
-    reader = Reader(paths)
+    reader = make_reader(paths)
     found = list(reader.read(Part(file_number=0)))
     together = "".join(sentence for _, sentence in found)
     assert together == text.replace("\n\n", "\n")
@@ -275,7 +280,7 @@ def test_bad_lines_are_left_out_and_each_is_counted_once(
             texts[name] = b"\n".join(lines)
         paths = write(tmp_path, **texts)
         for size in (1, 7, 23, 100):
-            reader = Reader(paths, input_format, max_bad_lines=num_bad)
+            reader = make_reader(paths, input_format, max_bad_lines=num_bad)
             found = {}
             for part in all_parts(paths, size):
                 for key, sentence in reader.read(part):
@@ -311,7 +316,7 @@ def test_lines_not_in_the_format_are_bad(
     with pytest.raises(ValueError, match=rf"line {number}: .*{reason}.*=0\.$"):
         read(paths, input_format)
 
-    reader = Reader(paths, input_format, max_bad_lines=1)
+    reader = make_reader(paths, input_format, max_bad_lines=1)
     found = [text for _, text in reader.read(Part(file_number=0))]
 
     assert found == ["One.", "Two."]
@@ -323,7 +328,7 @@ def test_a_long_bad_line_is_one(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"one\n" + b"\xff" * 90 + b"\ntwo\n\xff\n")
     paths = [str(tmp_path / "a")]
     for size in (9, 30, 200):
-        reader = Reader(paths, max_bad_lines=2)
+        reader = make_reader(paths, max_bad_lines=2)
         found = [
             text.strip()
             for part in all_parts(paths, size)
@@ -342,7 +347,7 @@ def test_document_is_not_lost_by_its_first_line(tmp_path):
         b'<doc id="1" title="' + title + b'">\nOne.\n</doc>' for title in titles
     ]
     paths = write(tmp_path, a=b"\n".join(lines))
-    reader = Reader(paths, "wikiextractor", max_bad_lines=1)
+    reader = make_reader(paths, "wikiextractor", max_bad_lines=1)
 
     found = [text for _, text in reader.read(Part(file_number=0))]
 

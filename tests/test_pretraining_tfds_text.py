@@ -50,7 +50,7 @@ def read(source, parts):
     """Returns {key: sentences}."""
     found = {}
     for part in parts:
-        for key, sentence in source.reader().read(part):
+        for key, sentence in text_files.Reader(source).read(part):
             found.setdefault(key, []).append(sentence)
     return found
 
@@ -98,7 +98,7 @@ def test_long_text_is_cut(data_dir, monkeypatch):
     source = tfds_text.TfdsText(
         name="letters", data_dir=data_dir, split="train[:2]"
     )
-    reader = source.reader()
+    reader = text_files.Reader(source)
     (part,) = source.parts()
     keys = {key for key, _ in reader.read(part)}
     assert len(keys) == 2 + reader.num_cut_documents > 2
@@ -111,8 +111,8 @@ def test_examples_that_are_not_utf_8_are_left_out(data_dir, monkeypatch):
     (part,) = source.parts()
 
     with pytest.raises(ValueError, match=r"train, example 1: not UTF-8.*=0\.$"):
-        list(source.reader().read(part))
-    reader = source.reader(max_bad_lines=1)
+        list(text_files.Reader(source).read(part))
+    reader = text_files.Reader(source, max_bad_lines=1)
 
     assert [text for _, text in reader.read(part)] == ["One.", "Two."]
     assert reader.bad_lines.count == 1

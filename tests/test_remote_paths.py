@@ -97,7 +97,7 @@ def test_all_paths_may_be_remote(tmp_path):
         intermediate_size=12,
         max_position_embeddings=16,
     )
-    (local / "config.json").write_text(config.to_json())
+    (local / "config.json").write_text(json.dumps(config.to_dict()))
     (local / "vocab.txt").write_text("\n".join(tokens) + "\n")
     generator = np.random.default_rng(5)
 

@@ -29,7 +29,7 @@ CONFIG = BertConfig(
 def release(tmp_path):
     """The flags of an architecture and a vocabulary."""
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     return (
         f"--vocab_file={tmp_path / 'vocab.txt'}",
         f"--bert_config_file={tmp_path / 'bert_config.json'}",
@@ -234,7 +234,7 @@ def test_any_tsv_from_a_model_folder(tmp_path, release, run_program):
     ("flags", "message"),
     [
         (("--do_train",), "There is no file .*/nowhere/train.tsv"),
-        (("--do_eval",), "there must be a tuned model in --output_dir"),
+        (("--do_eval",), "there must be a model in --output_dir"),
     ],
 )
 def test_bad_flags_are_told_in_one_line(

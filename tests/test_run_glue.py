@@ -24,7 +24,7 @@ CONFIG = BertConfig(
 @pytest.fixture
 def flags(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     write_tsv(tmp_path / "glue" / "RTE", ("train", "dev"), 4, "entailment")
     write_tsv(tmp_path / "glue" / "RTE", ("test",), 3)
     return (

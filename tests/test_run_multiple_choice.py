@@ -36,7 +36,7 @@ def write(path, count, num_choices=3, has_labels=True):
 
 def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     output = tmp_path / "output"
     flags = (
         f"--vocab_file={tmp_path / 'vocab.txt'}",

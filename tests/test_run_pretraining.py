@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
     reference.write_records(
         folder / "a.tfrecord", reference.pretraining_arrays(21)
     )
-    (folder / "config.json").write_text(CONFIG.to_json())
+    (folder / "config.json").write_text(json.dumps(CONFIG.to_dict()))
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [f"w{index}" for index in range(reference.VOCAB_SIZE - 5)]
     (folder / "vocab.txt").write_text("\n".join(special + words) + "\n")
@@ -254,7 +254,7 @@ def test_a_model_from_elsewhere_is_not_overwritten(folder, run_program):
 def test_one_thread_does_not_look_like_a_slow_input(folder, run_program):
     output = folder / "one_thread"
     config = dataclasses.replace(CONFIG, hidden_size=384, intermediate_size=768)
-    (folder / "wide.json").write_text(config.to_json())
+    (folder / "wide.json").write_text(json.dumps(config.to_dict()))
     run_program(
         "bert_tf.run_pretraining",
         "--do_train",

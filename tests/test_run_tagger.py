@@ -26,7 +26,7 @@ LONG = "".join(f"{letter} O\n" for letter in "abcdefgh" * 4)
 @pytest.fixture
 def flags(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(CONFIG.to_json())
+    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     return (
         f"--vocab_file={tmp_path / 'vocab.txt'}",
         f"--bert_config_file={tmp_path / 'bert_config.json'}",

@@ -5,10 +5,7 @@ import numpy as np
 import pytest
 import reference_training as reference
 
-from bert_tf.optimizers.schedule import WarmupCosineDecay
-from bert_tf.optimizers.schedule import WarmupLinearDecay
-from bert_tf.optimizers.schedule import WarmupPolynomialDecay
-from bert_tf.optimizers.schedule import make_schedule
+from bert_tf.optimizers.schedule import WarmupDecay
 
 
 def warmup_decay(step, peak, total, warmup, *, drop, decay, power=1.0):
@@ -26,7 +23,7 @@ def warmup_decay(step, peak, total, warmup, *, drop, decay, power=1.0):
 
 @pytest.mark.parametrize("num_warmup_steps", [0, 1, 7, 20, 30])
 def test_rate_equals_the_originals_at_every_step(num_warmup_steps):
-    schedule = WarmupLinearDecay(3e-4, 20, num_warmup_steps)
+    schedule = WarmupDecay(3e-4, 20, num_warmup_steps)
     for step in range(25):
         expected = reference.warmup_linear_decay(
             step, 3e-4, 20, num_warmup_steps
@@ -35,7 +32,7 @@ def test_rate_equals_the_originals_at_every_step(num_warmup_steps):
 
 
 def test_rate_drops_where_the_warmup_ends():
-    schedule = WarmupLinearDecay(1.0, 10, 4)
+    schedule = WarmupDecay(1.0, 10, 4)
     np.testing.assert_allclose(
         [schedule(step) for step in (0, 3, 4, 5, 9, 10, 11)],
         [0.0, 0.75, 0.6, 0.5, 0.1, 0.0, 0.0],
@@ -44,7 +41,7 @@ def test_rate_drops_where_the_warmup_ends():
 
 
 def test_rate_without_the_drop_reaches_its_peak():
-    schedule = WarmupLinearDecay(1.0, 10, 4, drop=False)
+    schedule = WarmupDecay(1.0, 10, 4, drop=False)
     np.testing.assert_allclose(
         [schedule(step) for step in (0, 3, 4, 7, 10, 11)],
         [0.0, 0.75, 1.0, 0.5, 0.0, 0.0],
@@ -64,8 +61,8 @@ def test_rate_without_the_drop_reaches_its_peak():
     ],
 )
 def test_every_decay_equals_its_formula(decay, power, num_warmup_steps, drop):
-    schedule = make_schedule(
-        decay, 3e-4, 20, num_warmup_steps, power=power, drop=drop
+    schedule = WarmupDecay(
+        3e-4, 20, num_warmup_steps, decay=decay, power=power, drop=drop
     )
     for step in range(25):
         expected = warmup_decay(
@@ -82,10 +79,6 @@ def test_every_decay_equals_its_formula(decay, power, num_warmup_steps, drop):
         )
 
 
-def test_the_linear_decay_is_the_originals_class():
-    assert type(make_schedule("linear", 1.0, 9)) is WarmupLinearDecay
-
-
 @pytest.mark.parametrize(
     ("decay", "power", "message"),
     [
@@ -97,17 +90,17 @@ def test_the_linear_decay_is_the_originals_class():
 )
 def test_what_makes_no_schedule_is_named(decay, power, message):
     with pytest.raises(ValueError, match=message):
-        make_schedule(decay, 1.0, 9, power=power)
+        WarmupDecay(1.0, 9, decay=decay, power=power)
 
 
 @pytest.mark.parametrize(
     "schedule",
     [
-        WarmupLinearDecay(3e-4, 20, 7, drop=False),
-        WarmupPolynomialDecay(3e-4, 20, 7, power=0.5),
-        WarmupCosineDecay(3e-4, 20, 7),
+        WarmupDecay(3e-4, 20, 7, drop=False),
+        WarmupDecay(3e-4, 20, 7, decay="polynomial", power=0.5),
+        WarmupDecay(3e-4, 20, 7, decay="cosine"),
     ],
-    ids=lambda schedule: schedule.name,
+    ids=lambda schedule: schedule.decay,
 )
 def test_schedule_survives_serialization(schedule):
     values = keras.optimizers.schedules.serialize(schedule)
@@ -126,4 +119,24 @@ def test_schedule_survives_serialization(schedule):
 )
 def test_bad_values_are_named(arguments, name):
     with pytest.raises(ValueError, match=f"`{name}` must"):
-        WarmupLinearDecay(*arguments)
+        WarmupDecay(*arguments)
+
+
+def test_the_linear_schedule_of_older_files_loads():
+    # As c4809dc wrote it into a .keras file.
+    again = keras.optimizers.schedules.deserialize(
+        {
+            "module": "bert_tf.training.schedule",
+            "class_name": "WarmupLinearDecay",
+            "registered_name": "bert_tf>WarmupLinearDecay",
+            "config": {
+                "peak_learning_rate": 1e-3,
+                "num_train_steps": 10,
+                "num_warmup_steps": 2,
+                "drop": False,
+                "name": "WarmupLinearDecay",
+            },
+        }
+    )
+    rates = [float(again(step)) for step in (1, 2, 6)]
+    np.testing.assert_allclose(rates, [5e-4, 1e-3, 5e-4], rtol=1e-6)

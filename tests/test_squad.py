@@ -10,12 +10,13 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
-from bert_tf.tasks import starting_point
+from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering.files import SquadExamples
@@ -170,7 +171,7 @@ def make_state(folder, strategy):
     keras.utils.set_random_seed(3)
     with strategy.scope():
         model = BertSpanPredictor(CONFIG)
-        optimizer = BertOptimizer(WarmupLinearDecay(1e-2, 12, 2))
+        optimizer = BertOptimizer(WarmupDecay(1e-2, 12, 2))
         return TrainingState(model, optimizer, folder, {})
 
 
@@ -224,10 +225,10 @@ def test_model_begins_at_an_encoder_or_goes_on_with_its_head(tmp_path):
         tmp_path / "encoder", encoder, WordpieceSpec(VOCABULARY), 14
     )
     start = starting_point.find(tmp_path / "encoder")
-    assert starting_point.stored_task(tmp_path / "encoder", SquadTask) is None
-    model = start.new_model(TASK)
+    assert task_folder.stored_task(tmp_path / "encoder", SquadTask) is None
+    model = task_folder.new_model(start, TASK)
     with pytest.raises(ValueError, match="not tuned to .* family 'squad'"):
-        start.tuned_model(TASK)
+        task_folder.tuned_model(start, TASK)
 
     checkpoints.save(
         tmp_path / "tuned",
@@ -236,9 +237,12 @@ def test_model_begins_at_an_encoder_or_goes_on_with_its_head(tmp_path):
         14,
         task=TASK.to_dict(),
     )
-    assert starting_point.stored_task(tmp_path / "tuned", SquadTask) == TASK
+    assert task_folder.stored_task(tmp_path / "tuned", SquadTask) == TASK
     start = starting_point.find(tmp_path / "tuned")
-    for again in (start.new_model(TASK), start.tuned_model(TASK)):
+    for again in (
+        task_folder.new_model(start, TASK),
+        task_folder.tuned_model(start, TASK),
+    ):
         for ours, theirs in zip(
             model.trainable_variables, again.trainable_variables
         ):
@@ -255,4 +259,4 @@ def test_folder_of_another_task_is_refused(tmp_path):
     )
 
     with pytest.raises(ValueError, match=r"other/task.json: A task must have"):
-        starting_point.stored_task(tmp_path / "other", SquadTask)
+        task_folder.stored_task(tmp_path / "other", SquadTask)

@@ -32,7 +32,9 @@ def records(tmp_path_factory):
             folder / f"{name}.tfrecord",
             reference.pretraining_arrays(size, seed=size),
         )
-    (folder / "config.json").write_text(reference.tiny_config(0.1).to_json())
+    (folder / "config.json").write_text(
+        json.dumps(reference.tiny_config(0.1).to_dict())
+    )
     (folder / "vocab.txt").write_text(reference.vocabulary().to_text())
     return folder
 

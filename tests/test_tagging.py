@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.tasks.tagging.task import TaggingTask
@@ -184,8 +185,8 @@ def test_tuned_folder_gives_task_and_head_back(tmp_path):
     assert tagging.tuned_task(folder) == TASK
     start = starting_point.find(folder)
     for again in (
-        start.tuned_model(TASK),
-        start.new_model(TASK),
+        task_folder.tuned_model(start, TASK),
+        task_folder.new_model(start, TASK),
     ):
         np.testing.assert_array_equal(
             again.classification_head.weights[0],
@@ -193,7 +194,7 @@ def test_tuned_folder_gives_task_and_head_back(tmp_path):
         )
     # Another task gets another head.
     other = TaggingTask(scheme="bio", labels=TASK.labels[::-1])
-    head = start.new_model(other).classification_head.weights[0]
+    head = task_folder.new_model(start, other).classification_head.weights[0]
     assert np.abs(head - model.classification_head.weights[0]).max() > 1e-3
 
     # transformers names the tags in config.json, and tells no scheme.
@@ -211,4 +212,4 @@ def test_folder_without_a_tagger_is_refused(tmp_path):
     with pytest.raises(
         ValueError, match="is not tuned to a task of the family 'tagging'"
     ):
-        starting_point.find(folder).tuned_model(TASK)
+        task_folder.tuned_model(starting_point.find(folder), TASK)

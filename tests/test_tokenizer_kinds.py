@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.input import pretraining
 from bert_tf.models.encoder import BertEncoder
@@ -24,7 +25,7 @@ from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.settings import Settings
 from bert_tf.serving import exporter
 from bert_tf.tasks import fill_mask
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.classification.task import GlueTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
@@ -242,7 +243,7 @@ def test_a_tuned_model_is_served(tmp_path, monkeypatch):
     )
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with strategy.scope():
-        model = start.new_model(task)
+        model = task_folder.new_model(start, task)
     config = FineTuningConfig(
         output_dir=str(tmp_path / "tuned"),
         do_train=True,

@@ -12,10 +12,11 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.classification import class_weights
 from bert_tf.tasks.classification.task import GlueTask
 from bert_tf.tasks.text_source import TextSource
@@ -87,7 +88,7 @@ def run(checkpoint, config, scores=(), task=TASK):
     keras.utils.set_random_seed(3)
     start = starting_point.find(checkpoint)
     with STRATEGY.scope():
-        model = start.new_model(task)
+        model = task_folder.new_model(start, task)
     weights = []
 
     def evaluate():
@@ -384,7 +385,7 @@ def test_bad_settings_name_their_flag(options, message):
 
 def test_model_longer_than_its_checkpoint(checkpoint):
     start = starting_point.find(checkpoint, max_position_embeddings=14)
-    model = start.new_model(TASK)
+    model = task_folder.new_model(start, TASK)
     rows = model.encoder.embeddings.position_embeddings.numpy()
     np.testing.assert_array_equal(rows[9:], rows[:5])
 
@@ -397,9 +398,9 @@ def test_partial_checkpoint_is_taken_when_allowed(checkpoint, tmp_path):
     safetensors.numpy.save_file(tensors, path)
     start = starting_point.find(tmp_path / "partial")
     with pytest.raises(ValueError, match="pooler.dense.weight is missing"):
-        start.new_model(TASK)
+        task_folder.new_model(start, TASK)
     start = starting_point.find(tmp_path / "partial", allow_partial=True)
     assert_equal(
-        start.new_model(TASK).encoder.blocks[1].get_weights(),
+        task_folder.new_model(start, TASK).encoder.blocks[1].get_weights(),
         checkpoints.load(checkpoint, BertEncoder).blocks[1].get_weights(),
     )

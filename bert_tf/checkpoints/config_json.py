@@ -46,15 +46,7 @@ def read(folder: str) -> dict[str, Any]:
             another kind than transformers writes; the message names the file.
     """
     path = f"{folder}/{CONFIG_FILE}"
-    values = files.read_object(path)
-    for key, (is_good, expected) in _CHECKS.items():
-        value = values.get(key)
-        if value is not None and not is_good(value):
-            raise ValueError(
-                f"{path}: `{key}` must be {expected}. "
-                f"Received: {key}={files.shortened(value)}."
-            )
-    return values
+    return files.checked(path, files.read_object(path), _CHECKS)
 
 
 def num_labels(values: dict[str, Any]) -> int:

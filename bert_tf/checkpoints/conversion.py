@@ -84,7 +84,12 @@ def convert(
         vocabulary = model_folder.check_vocabulary(checkpoint.folder, config)
         if vocabulary is None:
             raise ValueError(f"{checkpoint.folder}: must have a vocab.txt.")
-        tokenizer = _tokenizer(checkpoint, vocabulary, do_lower_case)
+        settings = model_folder.read_tokenizer_config(checkpoint.folder)
+        if do_lower_case is None:
+            do_lower_case = settings.get(
+                "do_lower_case", not vocabulary.is_cased
+            )
+        tokenizer = tokenizer_files.make(settings, vocabulary, do_lower_case)
         if max_position_embeddings is not None:
             config = loading.longer_config(config, max_position_embeddings)
         if hidden_act is not None:
@@ -114,20 +119,15 @@ def convert(
                 family.file_name(name, architecture): array
                 for name, array in tensors.items()
             }
-            texts = _texts(checkpoint, config, architecture, tokenizer)
+            texts = _texts(
+                checkpoint, config, architecture, tokenizer, settings
+            )
             if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
             model_folder.write(target, tensors, texts, slots)
     coverage = report.CoverageReport(checkpoint.path, (*entries, *slot_entries))
     logging.info("Converted a checkpoint:\n%s", coverage)
     return coverage
-
-
-def _tokenizer(checkpoint, vocabulary, do_lower_case):
-    settings = model_folder.read_tokenizer_config(checkpoint.folder)
-    if do_lower_case is None:
-        do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
-    return tokenizer_files.make(settings, vocabulary, do_lower_case)
 
 
 def _parts(checkpoint, file_format):
@@ -142,7 +142,7 @@ def _parts(checkpoint, file_format):
         parts.TOKEN_CLASSIFIER if parts.POOLER in found else parts.CLASSIFIER
     )
     if file_format == containers.GOOGLE:
-        return tuple(part for part in parts.PARTS if part in found)
+        return tuple(sorted(found))
     architectures = checkpoint.family.architectures
     heads = found - {parts.ENCODER, parts.POOLER}
     return max(
@@ -157,11 +157,10 @@ def _weights(checkpoint, steps, target_format):
     tensors, entries = {}, []
     for step in steps:
         if step.status == report.LOADED:
-            name = step.tensor.stored(target_format).name
-            tensors[name] = _read(checkpoint, step.tensor, target_format)
-            shape = step.tensor.stored_shape(target_format)
+            name, array = _read(checkpoint, step.tensor, target_format)
+            tensors[name] = array
             note = f"from {step.note}"
-            entries.append(CoverageEntry(step.status, name, shape, note))
+            entries.append(CoverageEntry(step.status, name, array.shape, note))
         elif step.found is not None:
             note = "of another shape" if step.tensor else step.note
             entries.append(
@@ -179,11 +178,11 @@ def _slots(checkpoint, table, target_format):
         name = tensor.stored(checkpoint.file_format).name + slot
         if name in container.slots:
             used.add(name)
-            target_name = tensor.stored(target_format).name + slot
-            slots[target_name] = _read(checkpoint, tensor, target_format, slot)
-            shape = tensor.stored_shape(target_format)
+            target, array = _read(checkpoint, tensor, target_format, slot)
+            slots[target] = array
+            note = f"from {name}"
             entries.append(
-                CoverageEntry(report.LOADED, target_name, shape, f"from {name}")
+                CoverageEntry(report.LOADED, target, array.shape, note)
             )
     step = container.global_step
     if step is not None:
@@ -199,8 +198,10 @@ def _slots(checkpoint, table, target_format):
 
 
 def _read(checkpoint, tensor, target_format, slot=""):
+    """Returns a tensor's name and array in the target."""
+    stored = tensor.stored(target_format)
     array = plan.read(checkpoint, tensor, slot)
-    return tensor.stored(target_format).transform.to_file(array)
+    return stored.name + slot, stored.transform.to_file(array)
 
 
 def _write_release(folder, tensors, texts):
@@ -212,37 +213,25 @@ def _write_release(folder, tensors, texts):
         tf1_checkpoint.write(f"{temporary}/{prefix}", tensors)
 
 
-def _texts(checkpoint, config, architecture, tokenizer):
+def _texts(checkpoint, config, architecture, tokenizer, settings):
     num_labels = labels = None
-    if set(parts.CLASSIFIERS) & set(
-        checkpoint.family.architectures[architecture]
-    ):
+    its_parts = checkpoint.family.architectures[architecture]
+    if set(parts.CLASSIFIERS) & set(its_parts):
         num_labels = checkpoint.num_labels
         labels = config_json.label_names(
-            checkpoint.config_values or {}, checkpoint.folder
+            checkpoint.config_values, checkpoint.folder
         )
-    # transformers writes 10 ** 30, or nothing, where nobody told the length.
-    values = model_folder.read_tokenizer_config(checkpoint.folder)
-    length = min(
-        values.get("model_max_length") or config.max_position_embeddings,
-        config.max_position_embeddings,
+    values = config_json.make(
+        checkpoint.family,
+        config,
+        architecture,
+        pad_id=tokenizer.vocabulary.pad_id,
+        num_labels=num_labels,
+        labels=labels,
+        classifier_dropout=checkpoint.classifier_dropout,
     )
+    # transformers writes 10 ** 30, or nothing, where nobody told the length.
+    longest = config.max_position_embeddings
+    length = min(settings.get("model_max_length", longest), longest)
     task = model_folder.read_task(checkpoint.folder)
-    return {
-        model_folder.TASK_FILE: task and model_folder.task_json(task),
-        model_folder.TOKENIZER_FILE: model_folder.to_json(
-            model_folder.tokenizer_config(tokenizer, length)
-        ),
-        model_folder.VOCABULARY_FILE: tokenizer.vocabulary.to_text(),
-        model_folder.CONFIG_FILE: model_folder.to_json(
-            config_json.make(
-                checkpoint.family,
-                config,
-                architecture,
-                pad_id=tokenizer.vocabulary.pad_id,
-                num_labels=num_labels,
-                labels=labels,
-                classifier_dropout=checkpoint.classifier_dropout,
-            )
-        ),
-    }
+    return model_folder.make_texts(values, tokenizer, length, task)

@@ -106,15 +106,15 @@ def load_open(
         kwargs = _head_arguments(checkpoint, model_class) | kwargs
         with without_random_values():
             model = model_class(config, **kwargs)
-        coverage = _fill(
-            model,
-            checkpoint,
-            tensors,
-            allow_partial,
-            extend_positions=True,
-            is_new=True,
-        )
+        coverage = _fill(model, tensors, allow_partial, True)
     model.coverage_report = coverage
+    weights = {variable.path: variable for variable in model.weights}
+    for path in coverage.names(report.NEW):
+        if path.endswith(_RANDOM):
+            initializer = keras.initializers.TruncatedNormal(
+                stddev=config.initializer_range
+            )
+            weights[path].assign(initializer(weights[path].shape))
     return model
 
 
@@ -145,14 +145,7 @@ def load_weights(
         reader.open_checkpoint(path, allow_partial) as checkpoint,
         _TensorReader(checkpoint) as tensors,
     ):
-        return _fill(
-            model,
-            checkpoint,
-            tensors,
-            allow_partial,
-            extend_positions,
-            is_new=False,
-        )
+        return _fill(model, tensors, allow_partial, extend_positions)
 
 
 def longer_config(
@@ -205,38 +198,26 @@ def without_random_values() -> Iterator[None]:
 
 def _head_arguments(checkpoint, model_class):
     """Returns `num_labels` and `dropout` as the checkpoint has them."""
+    if checkpoint.num_labels is None:
+        return {}
+    arguments = {"num_labels": checkpoint.num_labels}
+    if checkpoint.classifier_dropout is not None:
+        arguments["dropout"] = checkpoint.classifier_dropout
     for a_class, part in (
         (BertClassifier, parts.CLASSIFIER),
         (BertTokenClassifier, parts.TOKEN_CLASSIFIER),
     ):
-        if (
-            issubclass(model_class, a_class)
-            and checkpoint.has_part(part)
-            and checkpoint.num_labels is not None
-        ):
-            arguments = {"num_labels": checkpoint.num_labels}
-            if checkpoint.classifier_dropout is not None:
-                arguments["dropout"] = checkpoint.classifier_dropout
+        if issubclass(model_class, a_class) and checkpoint.has_part(part):
             return arguments
     return {}
 
 
-def _check_architecture(checkpoint, config):
-    stored = checkpoint.config
-    for field in model_folder.ARCHITECTURE_FIELDS:
-        if getattr(stored, field) != getattr(config, field):
-            raise ValueError(
-                f"{checkpoint.path}: `{field}` of the checkpoint must be the "
-                f"model's. Received: {field}={getattr(stored, field)!r} in the "
-                f"checkpoint, {getattr(config, field)!r} in the model."
-            )
-
-
-def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
+def _fill(model, tensors, allow_partial, extend_positions):
     """Assigns what fits, one tensor at a time; returns the report."""
+    checkpoint = tensors.checkpoint
     matched = variables.match(model)
     if checkpoint.config is not None:
-        _check_architecture(checkpoint, model.config)
+        _check_architecture(checkpoint.path, checkpoint.config, model.config)
     steps = plan.make(
         checkpoint, matched, model.config, checkpoint.parts, extend_positions
     )
@@ -245,17 +226,6 @@ def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
     to_load = [step.tensor for step in steps if step.status == report.LOADED]
     for tensor, value in tensors.read(to_load):
         matched[tensor].assign(value)
-    for step in steps:
-        if (
-            is_new
-            and step.status == report.NEW
-            and step.tensor is not None
-            and step.tensor.keras.endswith(_RANDOM)
-        ):
-            initializer = keras.initializers.TruncatedNormal(
-                stddev=model.config.initializer_range
-            )
-            matched[step.tensor].assign(initializer(step.tensor.shape))
     entries = []
     for step in steps:
         name, shape = step.name, step.found or ()
@@ -271,6 +241,16 @@ def _fill(model, checkpoint, tensors, allow_partial, extend_positions, is_new):
     return coverage
 
 
+def _check_architecture(path, stored, config):
+    for field in model_folder.ARCHITECTURE_FIELDS:
+        if getattr(stored, field) != getattr(config, field):
+            raise ValueError(
+                f"{path}: `{field}` of the checkpoint must be the model's. "
+                f"Received: {field}={getattr(stored, field)!r} in the "
+                f"checkpoint, {getattr(config, field)!r} in the model."
+            )
+
+
 class _TensorReader:
     """Threads that read tensors of a checkpoint before they are asked for.
 
@@ -278,7 +258,7 @@ class _TensorReader:
     """
 
     def __init__(self, checkpoint):
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self._pool = futures.ThreadPoolExecutor(_NUM_READERS)
         self._begun = {}
 
@@ -294,14 +274,9 @@ class _TensorReader:
         They are all held until they are read: variables that are not filled
         yet take no memory, so that there is one copy of the weights.
         """
-        file_format = self._checkpoint.file_format
         for tensor in wanted:
-            name = tensor.stored(file_format).name
-            found = self._checkpoint.container.shapes.get(name)
-            shape = tensor.stored_shape(file_format)
-            if found is not None and (
-                found == shape or plan.can_extend(tensor, found, shape)
-            ):
+            step = plan.step_of(self.checkpoint, tensor, extend_positions=True)
+            if step.status == report.LOADED:
                 self._submit(tensor)
 
     def read(self, wanted):
@@ -312,12 +287,14 @@ class _TensorReader:
         """
         for index, tensor in enumerate(wanted):
             for ahead in wanted[index : index + _NUM_READERS]:
-                if ahead not in self._begun:
-                    self._submit(ahead)
+                self._submit(ahead)
             yield tensor, self._begun.pop(tensor).result()
 
     def _submit(self, tensor):
-        self._begun[tensor] = self._pool.submit(_read, self._checkpoint, tensor)
+        if tensor not in self._begun:
+            self._begun[tensor] = self._pool.submit(
+                _read, self.checkpoint, tensor
+            )
 
 
 def _read(checkpoint, tensor):

@@ -21,7 +21,6 @@ from bert_tf import formats
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import optimizer_state
-from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.containers import safetensors_folder
@@ -90,34 +89,24 @@ def save(
     """
     folder = str(folder).rstrip("/")
     config = model.config
-    vocabulary = tokenizer.vocabulary
-    _check(config, vocabulary, max_seq_length)
+    _check(config, tokenizer.vocabulary, max_seq_length)
     family = families.of_config(config)
     matched = variables.match(model)
     architecture = family.architecture_of({tensor.part for tensor in matched})
     its_parts = family.architectures[architecture]
-    num_labels = None
-    if set(parts.CLASSIFIERS) & set(its_parts):
-        num_labels = model.num_labels
+    num_labels = getattr(model, "num_labels", None)
     if label_names is not None:
         _check_label_names(label_names, num_labels)
-    texts = {
-        # In this order; readers look for the configuration, the last.
-        TASK_FILE: None if task is None else task_json(task),
-        TOKENIZER_FILE: to_json(tokenizer_config(tokenizer, max_seq_length)),
-        VOCABULARY_FILE: vocabulary.to_text(),
-        CONFIG_FILE: to_json(
-            config_json.make(
-                family,
-                config,
-                architecture,
-                pad_id=vocabulary.pad_id,
-                num_labels=num_labels,
-                labels=label_names,
-                classifier_dropout=getattr(model, "dropout", None),
-            )
-        ),
-    }
+    values = config_json.make(
+        family,
+        config,
+        architecture,
+        pad_id=tokenizer.vocabulary.pad_id,
+        num_labels=num_labels,
+        labels=label_names,
+        classifier_dropout=getattr(model, "dropout", None),
+    )
+    texts = make_texts(values, tokenizer, max_seq_length, task)
     tensors = {
         family.file_name(tensor.hugging_face.name, architecture): (
             tensor.hugging_face.transform.to_file(
@@ -187,15 +176,22 @@ def write(
             files.remove(f"{folder}/{name}")
 
 
-def to_json(values: dict[str, Any]) -> str:
-    """Returns the text of a JSON file of the folder."""
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+def make_texts(
+    config_values: dict[str, Any],
+    tokenizer: Spec,
+    max_seq_length: int,
+    task: dict[str, Any] | None,
+) -> dict[str, str | None]:
+    """Returns the `texts` of `write`.
 
-
-def tokenizer_config(tokenizer: Spec, max_seq_length: int) -> dict[str, Any]:
-    """Returns the contents of tokenizer_config.json, a dictionary."""
+    Args:
+        config_values: The contents of config.json.
+        tokenizer: The spec of the tokenizer.
+        max_seq_length: Longest sequence that users should give it.
+        task: None, or the contents of task.json, as `read_task` returns them.
+    """
     _check_length(max_seq_length)
-    return {
+    tokenizer_config = {
         "tokenizer_class": tokenizer.tokenizer_class,
         "do_lower_case": bool(tokenizer.do_lower_case),
         "model_max_length": max_seq_length,
@@ -206,6 +202,19 @@ def tokenizer_config(tokenizer: Spec, max_seq_length: int) -> dict[str, Any]:
         "sep_token": vocabulary_lib.SEP_TOKEN,
         "mask_token": vocabulary_lib.MASK_TOKEN,
     }
+    stamped = None if task is None else formats.stamped(task, formats.TASK)
+    return {
+        # In this order; readers look for the configuration, the last.
+        TASK_FILE: None if stamped is None else to_json(stamped),
+        TOKENIZER_FILE: to_json(tokenizer_config),
+        VOCABULARY_FILE: tokenizer.vocabulary.to_text(),
+        CONFIG_FILE: to_json(config_values),
+    }
+
+
+def to_json(values: dict[str, Any]) -> str:
+    """Returns the text of a JSON file of the folder."""
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_label_names(folder: str) -> tuple[str, ...] | None:
@@ -223,11 +232,6 @@ def read_task(folder: str) -> dict[str, Any] | None:
     if not files.exists(path):
         return None
     return formats.unstamped(path, files.read_object(path), formats.TASK)
-
-
-def task_json(task: dict[str, Any]) -> str:
-    """Returns the text of task.json, of what `read_task` returns."""
-    return to_json(formats.stamped(task, formats.TASK))
 
 
 def check_vocabulary(
@@ -255,10 +259,8 @@ def check_vocabulary(
     settings = read_tokenizer_config(folder)
     do_lower_case = settings.get("do_lower_case")
     if do_lower_case is not None:
-        try:
+        with files.errors_named(f"{folder}/{TOKENIZER_FILE}"):
             tokenizer_files.make(settings, vocabulary, do_lower_case)
-        except ValueError as error:
-            raise ValueError(f"{folder}/{TOKENIZER_FILE}: {error}") from error
     return vocabulary
 
 
@@ -323,19 +325,18 @@ def _check_same_model(folder, texts):
     old = _identity(config_json.read(folder))
     new = _identity(json.loads(texts[CONFIG_FILE]))
     for key in old:
-        if old[key] != new[key]:
-            raise ValueError(
-                f"{path}: is of another model: its `{key}` must be "
-                f"{files.shortened(new[key])}. "
-                f"Received: {files.shortened(old[key])}. Give another folder."
-            )
-    old = read_tokenizer_config(folder).get("do_lower_case")
+        _check_same(path, key, old[key], new[key])
     new = json.loads(texts[TOKENIZER_FILE])["do_lower_case"]
-    if old not in (None, new):
+    old = read_tokenizer_config(folder).get("do_lower_case", new)
+    _check_same(f"{folder}/{TOKENIZER_FILE}", "do_lower_case", old, new)
+
+
+def _check_same(path, key, old, new):
+    if old != new:
         raise ValueError(
-            f"{folder}/{TOKENIZER_FILE}: is of another model: its "
-            f"`do_lower_case` must be {new}. Received: {old}. Give another "
-            "folder."
+            f"{path}: is of another model: its `{key}` must be "
+            f"{files.shortened(new)}. Received: {files.shortened(old)}. Give "
+            "another folder."
         )
 
 

@@ -9,16 +9,6 @@ TOKEN_CLASSIFIER = "token_classifier"
 SPAN = "span"
 MULTIPLE_CHOICE = "multiple_choice"
 
-PARTS = (
-    ENCODER,
-    POOLER,
-    MASKED_LM,
-    NEXT_SENTENCE,
-    CLASSIFIER,
-    TOKEN_CLASSIFIER,
-    SPAN,
-    MULTIPLE_CHOICE,
-)
 # Heads whose classes have names in their config.json.
 CLASSIFIERS = (CLASSIFIER, TOKEN_CLASSIFIER)
 # Hugging Face and Google call these heads of several models by one name: the

@@ -71,9 +71,46 @@ def make(
         if name in checkpoint.container.shapes:
             must.add(tensor.part)
     return [
-        *(_step(checkpoint, each, must, extend_positions) for each in tensors),
+        *(
+            step_of(checkpoint, tensor, extend_positions, must)
+            for tensor in tensors
+        ),
         *_left_over(checkpoint, used, config),
     ]
+
+
+def step_of(
+    checkpoint: Checkpoint,
+    tensor: Tensor,
+    extend_positions: bool,
+    must: Collection[str] = (),
+) -> Step:
+    """Plans one `Tensor`, as `make`; those of the parts `must` be there."""
+    name = tensor.stored(checkpoint.file_format).name
+    found = checkpoint.container.shapes.get(name)
+    wanted = tensor.stored_shape(checkpoint.file_format)
+    status, note, problem = report.LOADED, name, None
+    if not checkpoint.has_part(tensor.part):
+        status, note = report.NEW, f"not in {checkpoint.architecture}"
+        found = None
+    elif found is None:
+        status, note = report.NEW, "not in the checkpoint"
+        if tensor.part in must:
+            problem = (
+                f"{checkpoint.container.weights_path}: the tensor {name} is "
+                "missing."
+            )
+    elif found != wanted:
+        if extend_positions and _can_extend(tensor, found, wanted):
+            note += f", repeated from {found[0]} rows"
+        else:
+            status = report.NEW
+            note = f"{name} has the shape {list(found)}"
+            problem = (
+                f"{checkpoint.container.file_of(name)}: the tensor {name} "
+                f"must have the shape {list(wanted)}. Received: {list(found)}."
+            )
+    return Step(tensor, name, found, status, note, problem)
 
 
 def check(steps: list[Step]) -> None:
@@ -85,15 +122,6 @@ def check(steps: list[Step]) -> None:
         lines[_MAX_PROBLEMS:] = [f"... and {len(lines) - _MAX_PROBLEMS} more."]
     lines.append("`allow_partial` takes what does fit all the same.")
     raise ValueError("\n".join(lines))
-
-
-def can_extend(tensor: Tensor, found: tuple, wanted: tuple) -> bool:
-    """Whether a tensor is the position embeddings, found with fewer rows."""
-    return (
-        tensor.keras == POSITION_EMBEDDINGS
-        and found[1:] == wanted[1:]
-        and found[0] < wanted[0]
-    )
 
 
 def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
@@ -110,7 +138,7 @@ def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
     array = checkpoint.read(tensor, slot)
     if array.shape == tensor.shape:
         return array
-    if can_extend(tensor, array.shape, tensor.shape):
+    if _can_extend(tensor, array.shape, tensor.shape):
         return np.take(array, np.arange(tensor.shape[0]) % len(array), axis=0)
     name = tensor.stored(checkpoint.file_format).name + slot
     raise ValueError(
@@ -128,32 +156,13 @@ def ignored(name: str, shape: tuple[int, ...]) -> report.CoverageEntry:
     return report.CoverageEntry(report.LEFT_OVER, name, shape, note)
 
 
-def _step(checkpoint, tensor, must, extend_positions):
-    name = tensor.stored(checkpoint.file_format).name
-    found = checkpoint.container.shapes.get(name)
-    wanted = tensor.stored_shape(checkpoint.file_format)
-    status, note, problem = report.LOADED, name, None
-    if not checkpoint.has_part(tensor.part):
-        status, note = report.NEW, f"not in {checkpoint.architecture}"
-        found = None
-    elif found is None:
-        status, note = report.NEW, "not in the checkpoint"
-        if tensor.part in must:
-            problem = (
-                f"{checkpoint.container.weights_path}: the tensor {name} is "
-                "missing."
-            )
-    elif found != wanted:
-        if extend_positions and can_extend(tensor, found, wanted):
-            note += f", repeated from {found[0]} rows"
-        else:
-            status = report.NEW
-            note = f"{name} has the shape {list(found)}"
-            problem = (
-                f"{checkpoint.container.file_of(name)}: the tensor {name} "
-                f"must have the shape {list(wanted)}. Received: {list(found)}."
-            )
-    return Step(tensor, name, found, status, note, problem)
+def _can_extend(tensor, found, wanted):
+    """Whether a tensor is the position embeddings, found with fewer rows."""
+    return (
+        tensor.keras == POSITION_EMBEDDINGS
+        and found[1:] == wanted[1:]
+        and found[0] < wanted[0]
+    )
 
 
 def _left_over(checkpoint, used, config):

@@ -36,7 +36,7 @@ class Checkpoint:
         family: The `Family`.
         config: The `BertConfig`, or None where nothing tells it.
         parts: Those whose tensors must be there.
-        config_values: The whole config.json, or None in Google's files.
+        config_values: The whole config.json; nothing in Google's files.
         architecture: A class of the family, or None where nothing tells it.
     """
 
@@ -45,7 +45,7 @@ class Checkpoint:
     family: Family
     config: BertConfig | None
     parts: tuple[str, ...]
-    config_values: dict[str, Any] | None = None
+    config_values: dict[str, Any] = dataclasses.field(default_factory=dict)
     architecture: str | None = None
 
     @property
@@ -64,7 +64,7 @@ class Checkpoint:
         if self.architecture is not None:
             if not set(parts.CLASSIFIERS) & set(self.parts):
                 return None
-            return config_json.num_labels(self.config_values or {})
+            return config_json.num_labels(self.config_values)
         if self.config is None:
             return None
         # Of however many layers, the head is the same.
@@ -80,7 +80,7 @@ class Checkpoint:
     @property
     def classifier_dropout(self) -> float | None:
         """Dropout in front of the classifier, if anything tells it."""
-        if self.config is None or self.config_values is None:
+        if self.config is None or not self.config_values:
             return None
         dropout = self.config_values.get("classifier_dropout")
         return self.config.hidden_dropout_prob if dropout is None else dropout

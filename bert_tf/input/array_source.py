@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.input import batching
 from bert_tf.input.batch_source import BatchSource
+from bert_tf.input.batch_source import Context
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,10 +49,7 @@ class ArraySource:
         return len(next(iter(self.arrays.values())))
 
     def training_batches(
-        self,
-        batch_size: int,
-        start_example: int = 0,
-        context: tf.distribute.InputContext | None = None,
+        self, batch_size: int, start_example: int = 0, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the training batches; see `BatchSource`."""
         rows = self._shuffled_rows(start_example)
@@ -103,15 +101,12 @@ class ArraySource:
         return windows.enumerate(window).map(sort).unbatch().skip(skipped)
 
     def evaluation_batches(
-        self,
-        batch_size: int,
-        max_batches: int | None = None,
-        context: tf.distribute.InputContext | None = None,
+        self, batch_size: int, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the evaluation batches; see `BatchSource`."""
         rows = tf.data.Dataset.range(self.num_examples)
         return batching.evaluation_batches(
-            rows, batch_size, max_batches, context, self._gather()
+            rows, batch_size, context, self._gather()
         )
 
     def _gather(self):

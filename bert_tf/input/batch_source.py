@@ -1,8 +1,12 @@
 """What training and evaluation take their batches from."""
 
 from typing import Protocol
+from typing import TypeAlias
 
 import tensorflow as tf
+
+# A host's part in a run; None for one host with one replica.
+Context: TypeAlias = tf.distribute.InputContext | None
 
 
 class BatchSource(Protocol):
@@ -20,10 +24,7 @@ class BatchSource(Protocol):
         """The examples of an epoch."""
 
     def training_batches(
-        self,
-        batch_size: int,
-        start_example: int = 0,
-        context: tf.distribute.InputContext | None = None,
+        self, batch_size: int, start_example: int = 0, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the training batches, without end.
 
@@ -31,14 +32,11 @@ class BatchSource(Protocol):
             batch_size: Examples a step, over all replicas.
             start_example: The number of the first one, counted over all
                 epochs from 0.
-            context: The host's, or None for one host with one replica.
+            context: The host's `Context`.
         """
 
     def evaluation_batches(
-        self,
-        batch_size: int,
-        max_batches: int | None = None,
-        context: tf.distribute.InputContext | None = None,
+        self, batch_size: int, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the batches of every example once, in order.
 
@@ -46,6 +44,5 @@ class BatchSource(Protocol):
 
         Args:
             batch_size: Examples a step, over all replicas.
-            max_batches: If given, stop after so many.
-            context: The host's, or None for one host with one replica.
+            context: The host's `Context`.
         """

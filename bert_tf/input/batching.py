@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.input import data_service
+from bert_tf.input.batch_source import Context
 
 
 def shuffled(
@@ -45,7 +46,7 @@ def training_batches(
     part_size: int,
     batch_size: int,
     start_example: int,
-    context: tf.distribute.InputContext | None,
+    context: Context,
     make_batch: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
     services: Sequence[str] = (),
 ) -> tf.data.Dataset:
@@ -57,7 +58,7 @@ def training_batches(
         part_size: Examples of a part.
         batch_size: Examples of all parts, over all replicas.
         start_example: The number of the first example.
-        context: The host's `tf.distribute.InputContext`, or None.
+        context: The host's `Context`.
         make_batch: `make_batch(rows, numbers)` -> a batch, of a replica's
             scalars and the numbers of its examples, int64, both `[B]`.
         services: Addresses of tf.data services that make the batches.
@@ -101,16 +102,14 @@ def training_batches(
 def evaluation_batches(
     examples: tf.data.Dataset,
     batch_size: int,
-    max_batches: int | None,
-    context: tf.distribute.InputContext | None,
+    context: Context,
     make_batch: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
 ) -> tf.data.Dataset:
     """Returns the batches of a host's replicas, every example once.
 
     Args:
         examples: A dataset of scalars, one an example.
-        max_batches: If given, stop after so many; the others are as of
-            `training_batches`.
+        batch_size, context, make_batch: As of `training_batches`.
     """
     shape, own = _replica_shape(batch_size, context)
 
@@ -128,11 +127,9 @@ def evaluation_batches(
 
         return tf.nest.map_structure(pad, batch)
 
-    batches = examples.batch(batch_size)
-    if max_batches is not None:
-        batches = batches.take(max_batches)
     return (
-        batches.enumerate()
+        examples.batch(batch_size)
+        .enumerate()
         .map(pad_and_split)
         .unbatch()
         .prefetch(tf.data.AUTOTUNE)

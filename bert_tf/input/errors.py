@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import struct
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -17,8 +16,9 @@ BAD_RECORDS = "Bad records:"
 # Longest search for the file that a record came from.
 _SEARCH_SECONDS = 60.0
 # A record is its length, a checksum of that, the data and a checksum of them.
-_HEADER = struct.Struct("<QI")
-_CHECKSUM = struct.Struct("<I")
+_HEADER_SIZE = 8 + 4
+_FRAME_SIZE = _HEADER_SIZE + 4
+_READ_AHEAD = 1 << 18
 
 
 @contextlib.contextmanager
@@ -63,17 +63,26 @@ def find_damage(paths: Sequence[str], offset: int) -> tuple[str, int] | None:
         was not enough to tell.
     """
     end = time.monotonic() + _SEARCH_SECONDS
+    for path in paths:
+        for start in (offset - _HEADER_SIZE, offset):
+            if start >= 0 and _has_damaged_data(path, start):
+                return path, start
+        if time.monotonic() > end:
+            return None
     # Only a damaged header cannot be told from what is no header at all: then
-    # the file is gone through from its beginning.
-    for find in (_find_damaged_data, _find_damaged_header):
-        for path in paths:
-            size = files.size(path)
-            with files.open_bytes(path, decompress=False) as stream:
-                place = find(stream, size, offset, end)
-            if place is not None:
+    # the files are gone through from their beginnings.
+    for path in paths:
+        place = 0
+        try:
+            for record in _records(path, place):
+                place += len(record) + _FRAME_SIZE
+                if place > offset:
+                    break
+                if time.monotonic() > end:
+                    return None
+        except tf.errors.DataLossError:
+            if place == offset:
                 return path, place
-            if time.monotonic() > end:
-                return None
     return None
 
 
@@ -90,7 +99,7 @@ def check_end(path: str, num_records: int, num_bytes: int) -> None:
     Raises:
         ValueError: If there is more in it.
     """
-    end = num_bytes + num_records * (_HEADER.size + _CHECKSUM.size)
+    end = num_bytes + num_records * _FRAME_SIZE
     if files.size(path) != end:
         raise ValueError(f"{BAD_RECORDS} {_damage(path, end)}")
 
@@ -118,57 +127,28 @@ def _describe_damage(paths, error):
     )
 
 
-def _find_damaged_data(stream, size, offset, end):
-    del end  # Two records are read.
-    for start in (offset - _HEADER.size, offset):
-        length = _record_length(stream, size, start)
-        if length is None:
-            continue
-        if length > size - start - _HEADER.size - _CHECKSUM.size:
-            return start
-        data = stream.read(length)
-        (checksum,) = _CHECKSUM.unpack(stream.read(_CHECKSUM.size))
-        if checksum != _masked_crc32c(data):
-            return start
-    return None
+def _records(path, start):
+    """Returns the records of a file from a byte on, an iterator of bytes."""
+    records = tf.data.experimental.from_variant(
+        tf.raw_ops.TFRecordDatasetV2(
+            filenames=[path],
+            compression_type="",
+            buffer_size=_READ_AHEAD,
+            byte_offsets=[start],
+        ),
+        tf.TensorSpec([], tf.string),
+    )
+    # What rewrites data sets does not know the offsets, and fails.
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    return records.with_options(options).as_numpy_iterator()
 
 
-def _find_damaged_header(stream, size, offset, end):
-    start = 0
-    while start < min(offset, size) and time.monotonic() < end:
-        length = _record_length(stream, size, start)
-        if length is None:
-            return None
-        start += _HEADER.size + length + _CHECKSUM.size
-    is_record = start == offset < size
-    if is_record and _record_length(stream, size, start) is None:
-        return start
-    return None
-
-
-def _record_length(stream, size, start):
-    """Returns the length of the record that begins there, or None."""
-    if not 0 <= start <= size - _HEADER.size:
-        return None
-    stream.seek(start)
-    header = stream.read(_HEADER.size)
-    length, checksum = _HEADER.unpack(header)
-    return length if checksum == _masked_crc32c(header[:8]) else None
-
-
-def _masked_crc32c(data):
-    """Returns the checksum that TFRecord files have (CRC-32C, masked)."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _crc_of_byte(value):
-    for _ in range(8):
-        value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-    return value
-
-
-_CRC_TABLE = [_crc_of_byte(value) for value in range(256)]
+def _has_damaged_data(path, start):
+    """Returns whether a record with a good header, and bad data, is there."""
+    try:
+        next(_records(path, start), None)
+    except tf.errors.DataLossError as error:
+        return not re.search(rf"corrupted record at {start}\b", error.message)
+    return False

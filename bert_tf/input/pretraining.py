@@ -1,6 +1,5 @@
 """Pre-training records: found, and held against the model before it trains."""
 
-import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping
@@ -78,13 +77,11 @@ def pretraining_records(
     paths = files.expand_globs(patterns, flag)
     manifests = manifest.find(paths)
     kind = _LENGTHS | _common_kind(paths, manifests)
-    max_seq_length = max_seq_length or kind["max_seq_length"]
-    max_predictions_per_seq = (
-        max_predictions_per_seq or kind["max_predictions_per_seq"]
-    )
+    length = max_seq_length or kind["max_seq_length"]
+    num_predictions = max_predictions_per_seq or kind["max_predictions_per_seq"]
     wanted = {
-        "max_seq_length": max_seq_length,
-        "max_predictions_per_seq": max_predictions_per_seq,
+        "max_seq_length": length,
+        "max_predictions_per_seq": num_predictions,
         "vocab_size": config.vocab_size,
         "vocab_sha256": manifest.text_sha256(tokenizer.vocabulary.to_text()),
         "do_lower_case": tokenizer.do_lower_case,
@@ -98,15 +95,15 @@ def pretraining_records(
                     f"run has {name}={value}."
                 )
     is_packed = kind["max_sequences_per_row"] > 1
-    if max_seq_length > config.max_position_embeddings and not is_packed:
+    if length > config.max_position_embeddings and not is_packed:
         raise ValueError(
             "`max_seq_length` must be at most the model's "
             f"max_position_embeddings={config.max_position_embeddings}. "
-            f"Received: max_seq_length={max_seq_length}."
+            f"Received: max_seq_length={length}."
         )
     spec = features.pretraining_record(
-        max_seq_length,
-        max_predictions_per_seq,
+        length,
+        num_predictions,
         has_labels=kind["objective"] not in features.OBJECTIVES_WITHOUT_LABELS
         and not config.is_decoder,
         is_masked=kind["masking_mode"] == "static",
@@ -118,28 +115,17 @@ def pretraining_records(
         features.SEGMENT_IDS: config.type_vocab_size,
         features.POSITION_IDS: config.max_position_embeddings,
         features.SEQUENCE_IDS: kind["max_sequences_per_row"] + 1,
-        features.FIRST_POSITIONS: max_seq_length,
-        features.MASKED_LM_POSITIONS: max_seq_length,
+        features.FIRST_POSITIONS: length,
+        features.MASKED_LM_POSITIONS: length,
         features.MASKED_LM_IDS: config.vocab_size,
         features.NEXT_SENTENCE_LABELS: 2,
     }
-    source = RecordSource(
-        paths=tuple(paths),
-        spec=spec,
-        limits={name: limits[name] for name in spec if name in limits},
-        counts={
-            path: told.records[path.rsplit("/", 1)[-1]]["examples"]
-            for path, told in manifests.items()
-        },
-        mask=_mask(kind, config, tokenizer, max_predictions_per_seq),
-        seed=seed,
-        num_shares=num_shares,
-        services=services,
-    )
+    limits = {name: limits[name] for name in spec if name in limits}
+
+    def check(path):
+        return check_first_record(path, spec, limits)
+
     with futures.ThreadPoolExecutor(16) as pool:
-        check = functools.partial(
-            check_first_record, spec=source.spec, limits=source.limits
-        )
         # The list lets the first error out.
         records = list(pool.map(check, paths))
         sizes = list(pool.map(files.size, paths))
@@ -147,7 +133,20 @@ def pretraining_records(
     for path, size, record in zip(paths, sizes, records):
         name = path.rsplit("/", 1)[-1]
         digest.update(f"{name} {size} {len(record)} ".encode() + record)
-    return dataclasses.replace(source, digest=digest.hexdigest())
+    return RecordSource(
+        paths=tuple(paths),
+        spec=spec,
+        limits=limits,
+        counts={
+            path: told.records[path.rsplit("/", 1)[-1]]["examples"]
+            for path, told in manifests.items()
+        },
+        mask=_mask(kind, config, tokenizer, num_predictions),
+        seed=seed,
+        num_shares=num_shares,
+        services=services,
+        digest=digest.hexdigest(),
+    )
 
 
 def _mask(kind, config, tokenizer, max_predictions_per_seq):

@@ -11,6 +11,7 @@ from bert_tf.features import Batch
 from bert_tf.features import RecordSpec
 from bert_tf.input import batching
 from bert_tf.input import errors
+from bert_tf.input.batch_source import Context
 from bert_tf.input.errors import BAD_RECORDS
 from bert_tf.text import dynamic_masking
 
@@ -67,10 +68,7 @@ class RecordSource:
         return sum(self._count(path) for path in self.paths)
 
     def training_batches(
-        self,
-        batch_size: int,
-        start_example: int = 0,
-        context: tf.distribute.InputContext | None = None,
+        self, batch_size: int, start_example: int = 0, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the training batches; see `BatchSource`."""
         context = context or tf.distribute.InputContext()
@@ -91,17 +89,13 @@ class RecordSource:
         )
 
     def evaluation_batches(
-        self,
-        batch_size: int,
-        max_batches: int | None = None,
-        context: tf.distribute.InputContext | None = None,
+        self, batch_size: int, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the evaluation batches; see `BatchSource`."""
         records = tf.data.TFRecordDataset(list(self.paths))
         return batching.evaluation_batches(
             records,
             batch_size,
-            max_batches,
             context,
             functools.partial(self._make_batch, seed=_EVALUATION_SEED),
         )
@@ -245,15 +239,10 @@ class RecordSource:
         for name, limit in self.limits.items():
             low = tf.reduce_min(batch[name])
             high = tf.reduce_max(batch[name])
-            text = tf.strings.join(
-                [
-                    f"{BAD_RECORDS} `{name}` must be in [0, {limit}). "
-                    "Received values from ",
-                    tf.strings.as_string(low),
-                    " to ",
-                    tf.strings.as_string(high),
-                    ".",
-                ]
+            text = tf.strings.format(
+                f"{BAD_RECORDS} `{name}` must be in [0, {limit}). "
+                "Received values from {} to {}.",
+                (low, high),
             )
             is_good = tf.logical_and(low >= 0, high < limit)
             checks.append(tf.debugging.Assert(is_good, [text]))

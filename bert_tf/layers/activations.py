@@ -5,12 +5,13 @@ import math
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.gradients import with_gradient
 
 _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBE = 0.044715 * _TANH_SCALE
 
 
-@ops.custom_gradient
+@with_gradient
 def _gelu(x):
     """The exact form, with its derivative made on the way.
 
@@ -21,13 +22,10 @@ def _gelu(x):
     below = ops.erf(x * math.sqrt(0.5)) * 0.5 + 0.5
     density = ops.exp(ops.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi))
     slope = below + x * density
-    return (
-        x * below,
-        lambda *args, upstream=None: _upstream(args, upstream) * slope,
-    )
+    return x * below, lambda upstream: upstream * slope
 
 
-@ops.custom_gradient
+@with_gradient
 def _gelu_new(x):
     """The tanh form, likewise.
 
@@ -40,15 +38,7 @@ def _gelu_new(x):
     slope = share + (output - output * share) * (
         square * (6 * _TANH_CUBE) + 2 * _TANH_SCALE
     )
-    return (
-        output,
-        lambda *args, upstream=None: _upstream(args, upstream) * slope,
-    )
-
-
-def _upstream(args, upstream):
-    # Keras's backends give the gradient of the output in one or the other.
-    return args[0] if upstream is None else upstream
+    return output, lambda upstream: upstream * slope
 
 
 _FUNCTIONS = {

@@ -1,27 +1,36 @@
 """What every layer and model with a `BertConfig` has."""
 
+import dataclasses
 from typing import Any
+from typing import TypeAlias
 
 import keras
 
+from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer_norm import LayerNorm
+
+# A configuration, or the dictionary of one, as Keras stores it.
+AnyConfig: TypeAlias = BertConfig | dict[str, Any]
 
 
 class Configured:
     """A layer or model of a configuration; it goes before Keras's class.
 
     Args:
-        config: A `BertConfig`, or the dictionary of one.
+        config: A `BertConfig`, or what its `to_dict` returns, as Keras's
+            files have it.
+
+    Raises:
+        ValueError: If it is another dictionary. One of Google's or Hugging
+            Face's would be another model: "gelu" has two meanings.
     """
 
-    def __init__(
-        self, config: BertConfig | dict[str, Any], **kwargs: Any
-    ) -> None:
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(config, BertConfig):
-            config = BertConfig(**config)
+            config = _from_dict(config)
         self.config = config
 
     def get_config(self):
@@ -44,15 +53,19 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         units: int,
         name: str,
         dense_class: type[keras.layers.Dense] = keras.layers.Dense,
+        num_inputs: int | None = None,
         **kwargs: Any,
     ) -> keras.layers.Dense:
-        return dense_class(
+        """Returns a `Dense` that has its weights; inputs: the hidden size."""
+        dense = dense_class(
             units,
             kernel_initializer=self.make_kernel_initializer(),
             dtype=self.dtype_policy,
             name=name,
             **kwargs,
         )
+        dense.build((None, num_inputs or self.config.hidden_size))
+        return dense
 
     def make_dropout(self, rate: float, name: str) -> Dropout:
         return Dropout(rate, dtype=self.dtype_policy, name=name)
@@ -66,3 +79,18 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         )
         layer_norm.build((None, None, self.config.hidden_size))
         return layer_norm
+
+
+def _from_dict(values):
+    names = {field.name for field in dataclasses.fields(BertConfig)}
+    if (
+        not isinstance(values, dict)
+        or not {"model_type"} <= set(values) <= names
+    ):
+        raise ValueError(
+            "`config` must be a BertConfig or what its to_dict() returns; "
+            "checkpoints.families.parse_config reads Google's "
+            "bert_config.json and Hugging Face's config.json. Received: "
+            f"{files.shortened(values)}."
+        )
+    return BertConfig(**values)

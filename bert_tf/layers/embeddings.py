@@ -42,10 +42,8 @@ class BertEmbeddings(ConfiguredLayer):
         )
 
     def call(self, input_ids, segment_ids, position_ids=None, training=None):
-        length, longest = (
-            input_ids.shape[1],
-            self.config.max_position_embeddings,
-        )
+        length = input_ids.shape[1]
+        longest = self.config.max_position_embeddings
         counts_on = position_ids is None and length is not None
         if counts_on and length > longest:
             raise ValueError(

@@ -37,11 +37,10 @@ class EncoderBlock(ConfiguredLayer):
         self, inputs_shape, attention_mask_shape=None, positions_shape=None
     ):
         config = self.config
-        shape = (None, None, config.hidden_size)
         self.attention = SelfAttention(
             config, dtype=self.dtype_policy, name="attention"
         )
-        self.attention.build(shape)
+        self.attention.build((None, None, config.hidden_size))
         self.attention_output_dropout = self.make_dropout(
             config.hidden_dropout_prob, "attention_output_dropout"
         )
@@ -49,9 +48,9 @@ class EncoderBlock(ConfiguredLayer):
         self.intermediate = self.make_dense(
             config.intermediate_size, "intermediate"
         )
-        self.intermediate.build(shape)
-        self.output_dense = self.make_dense(config.hidden_size, "output")
-        self.output_dense.build((None, None, config.intermediate_size))
+        self.output_dense = self.make_dense(
+            config.hidden_size, "output", num_inputs=config.intermediate_size
+        )
         self.output_dropout = self.make_dropout(
             config.hidden_dropout_prob, "output_dropout"
         )

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import BertConfig
 from bert_tf.layers.activations import apply_activation
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.gathering import gather_positions
 
@@ -32,9 +32,9 @@ class Pooler(ConfiguredLayer):
     """
 
     def build(self, sequence_shape, first_positions_shape=None):
-        hidden_size = self.config.hidden_size
-        self.dense = self.make_dense(hidden_size, "dense", activation="tanh")
-        self.dense.build((None, hidden_size))
+        self.dense = self.make_dense(
+            self.config.hidden_size, "dense", activation="tanh"
+        )
 
     def call(self, sequence, first_positions=None):
         if first_positions is None:
@@ -63,9 +63,7 @@ class MaskedLMHead(ConfiguredLayer):
     """
 
     def build(self, sequence_shape, *other_shapes):
-        hidden_size = self.config.hidden_size
-        self.transform = self.make_dense(hidden_size, "transform")
-        self.transform.build((None, None, hidden_size))
+        self.transform = self.make_dense(self.config.hidden_size, "transform")
         self.layer_norm = self.make_layer_norm("layer_norm")
         self.output_bias = self.add_weight(
             shape=(self.config.vocab_size,),
@@ -120,7 +118,7 @@ class ClassificationHead(ConfiguredLayer):
 
     def __init__(
         self,
-        config: BertConfig | dict[str, Any],
+        config: AnyConfig,
         num_labels: int,
         dropout: float = 0.0,
         **kwargs: Any,
@@ -137,7 +135,6 @@ class ClassificationHead(ConfiguredLayer):
     def build(self, inputs_shape):
         self.input_dropout = self.make_dropout(self.dropout, "input_dropout")
         self.dense = self.make_dense(self.num_labels, "dense", _DenseLogits)
-        self.dense.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
         return self.dense(self.input_dropout(inputs, training=training))

@@ -6,6 +6,8 @@ Letters in tensor names: T position in the batch, D hidden size.
 import keras
 from keras import ops
 
+from bert_tf.layers.gradients import with_gradient
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class LayerNorm(keras.layers.LayerNormalization):
@@ -46,13 +48,11 @@ def _normalize(x, epsilon):
 
 
 def _with_gradient(x_TD, gamma_D, beta_D, epsilon):
-    @ops.custom_gradient
+    @with_gradient
     def normalize(x_TD, gamma_D, beta_D):
         normal_TD, scale_T1 = _normalize(x_TD, epsilon)
 
-        def gradient(*args, upstream=None):
-            # Keras's backends give it in one or the other.
-            up_TD = args[0] if upstream is None else upstream
+        def gradient(up_TD):
             product_TD = up_TD * normal_TD
             # With u = gamma * upstream: (u - mean(u) - n mean(u n)) * scale.
             # Products with a vector sum several times faster than `mean`.

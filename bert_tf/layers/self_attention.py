@@ -40,8 +40,6 @@ class SelfAttention(ConfiguredLayer):
         self.key = self.make_dense(hidden_size, "key")
         self.value = self.make_dense(hidden_size, "value")
         self.merge_heads = self.make_dense(hidden_size, "merge_heads")
-        for dense in (self.query, self.key, self.value, self.merge_heads):
-            dense.build((None, hidden_size))
         self.probs_dropout = self.make_dropout(
             self.config.attention_probs_dropout_prob, "probs_dropout"
         )
@@ -98,17 +96,13 @@ class SelfAttention(ConfiguredLayer):
         many, this is faster than three, and so is its gradient. Where rows
         are few, laying the kernels side by side costs more.
         """
+        scale = self._scale()
         kernel = ops.concatenate(
-            [
-                self.query.kernel * self._scale(),
-                self.key.kernel,
-                self.value.kernel,
-            ],
+            [self.query.kernel * scale, self.key.kernel, self.value.kernel],
             axis=1,
         )
         bias = ops.concatenate(
-            [self.query.bias * self._scale(), self.key.bias, self.value.bias],
-            axis=0,
+            [self.query.bias * scale, self.key.bias, self.value.bias]
         )
         x_TD = ops.reshape(inputs_BLD, (-1, self.config.hidden_size))
         x = ops.reshape(

@@ -4,15 +4,13 @@ from typing import Any
 
 import keras
 
-from bert_tf.config import BertConfig
-from bert_tf.layers.configured import Configured
-from bert_tf.layers.heads import ClassificationHead
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.layers.configured import AnyConfig
+from bert_tf.models.encoder import EncoderModel
 from bert_tf.models.encoder import check_bidirectional
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertClassifier(Configured, keras.Model):
+class BertClassifier(EncoderModel):
     """Classes of a sequence or a pair (Devlin et al. 2018, section 4.1).
 
     Args:
@@ -31,7 +29,7 @@ class BertClassifier(Configured, keras.Model):
 
     def __init__(
         self,
-        config: BertConfig | dict[str, Any],
+        config: AnyConfig,
         num_labels: int = 2,
         dropout: float = 0.1,
         **kwargs: Any,
@@ -40,15 +38,8 @@ class BertClassifier(Configured, keras.Model):
         check_bidirectional(self.config)
         self.num_labels = num_labels
         self.dropout = dropout
-        self.encoder = BertEncoder(
-            self.config, dtype=self.dtype_policy, name="encoder"
-        )
-        self.classification_head = ClassificationHead(
-            self.config,
-            num_labels,
-            dropout,
-            dtype=self.dtype_policy,
-            name="classifier",
+        self.classification_head = self.make_head(
+            num_labels, "classifier", dropout
         )
         self.build()
 

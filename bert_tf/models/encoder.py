@@ -8,9 +8,11 @@ from keras import ops
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import Pooler
 from bert_tf.layers.rematerialization import call_rematerialized
 
@@ -50,9 +52,7 @@ class BertEncoder(Configured, keras.Model):
             the gradient instead of keeping their activations; False at first.
     """
 
-    def __init__(
-        self, config: BertConfig | dict[str, Any], **kwargs: Any
-    ) -> None:
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.embeddings = BertEmbeddings(
             self.config, dtype=self.dtype_policy, name="embeddings"
@@ -137,6 +137,27 @@ class BertEncoder(Configured, keras.Model):
                 block, x, attention_mask, positions, training=training
             )
         return block(x, attention_mask, positions, training=training)
+
+
+class EncoderModel(Configured, keras.Model):
+    """A model of an encoder, and of heads that its own `build` builds.
+
+    Args:
+        config: A `BertConfig`.
+    """
+
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.encoder = BertEncoder(
+            self.config, dtype=self.dtype_policy, name="encoder"
+        )
+
+    def make_head(
+        self, num_labels: int, name: str, dropout: float = 0.0
+    ) -> ClassificationHead:
+        return ClassificationHead(
+            self.config, num_labels, dropout, dtype=self.dtype_policy, name=name
+        )
 
 
 def check_bidirectional(config: BertConfig) -> None:

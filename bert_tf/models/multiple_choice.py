@@ -6,15 +6,13 @@ import keras
 from keras import ops
 
 from bert_tf import features
-from bert_tf.config import BertConfig
-from bert_tf.layers.configured import Configured
-from bert_tf.layers.heads import ClassificationHead
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.layers.configured import AnyConfig
+from bert_tf.models.encoder import EncoderModel
 from bert_tf.models.encoder import check_bidirectional
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertMultipleChoice(Configured, keras.Model):
+class BertMultipleChoice(EncoderModel):
     """Scores of choices (Devlin et al. 2018, section 4.4).
 
     Each choice is a sequence of its own, packed with the context; a vector
@@ -35,24 +33,12 @@ class BertMultipleChoice(Configured, keras.Model):
     """
 
     def __init__(
-        self,
-        config: BertConfig | dict[str, Any],
-        dropout: float = 0.1,
-        **kwargs: Any,
+        self, config: AnyConfig, dropout: float = 0.1, **kwargs: Any
     ) -> None:
         super().__init__(config, **kwargs)
         check_bidirectional(self.config)
         self.dropout = dropout
-        self.encoder = BertEncoder(
-            self.config, dtype=self.dtype_policy, name="encoder"
-        )
-        self.choice_head = ClassificationHead(
-            self.config,
-            1,
-            dropout,
-            dtype=self.dtype_policy,
-            name="multiple_choice",
-        )
+        self.choice_head = self.make_head(1, "multiple_choice", dropout)
         self.build()
 
     def build(self, input_shape=None):
@@ -71,6 +57,4 @@ class BertMultipleChoice(Configured, keras.Model):
         return ops.reshape(logits, (-1, num_choices))
 
     def get_config(self):
-        return super().get_config() | {
-            "dropout": self.dropout,
-        }
+        return super().get_config() | {"dropout": self.dropout}

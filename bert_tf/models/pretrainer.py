@@ -5,15 +5,13 @@ from typing import Any
 import keras
 
 from bert_tf import features
-from bert_tf.config import BertConfig
-from bert_tf.layers.configured import Configured
-from bert_tf.layers.heads import ClassificationHead
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.heads import MaskedLMHead
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import EncoderModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertPretrainer(Configured, keras.Model):
+class BertPretrainer(EncoderModel):
     """Masked-LM and next-sentence prediction (Devlin et al., section 3.1).
 
     Args:
@@ -28,24 +26,12 @@ class BertPretrainer(Configured, keras.Model):
         `[B, S, 2]` where `first_positions` were given.
     """
 
-    def __init__(
-        self, config: BertConfig | dict[str, Any], **kwargs: Any
-    ) -> None:
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        self.encoder = BertEncoder(
-            self.config, dtype=self.dtype_policy, name="encoder"
-        )
         self.masked_lm_head = MaskedLMHead(
-            self.config,
-            dtype=self.dtype_policy,
-            name="masked_lm",
+            self.config, dtype=self.dtype_policy, name="masked_lm"
         )
-        self.next_sentence_head = ClassificationHead(
-            self.config,
-            2,
-            dtype=self.dtype_policy,
-            name="next_sentence",
-        )
+        self.next_sentence_head = self.make_head(2, "next_sentence")
         self.build()
 
     def build(self, input_shape=None):

@@ -4,14 +4,12 @@ from typing import Any
 
 import keras
 
-from bert_tf.config import BertConfig
-from bert_tf.layers.configured import Configured
-from bert_tf.layers.heads import ClassificationHead
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.layers.configured import AnyConfig
+from bert_tf.models.encoder import EncoderModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertSpanPredictor(Configured, keras.Model):
+class BertSpanPredictor(EncoderModel):
     """Where an answer starts and ends (Devlin et al. 2018, section 4.2).
 
     The pooler takes no part: it is not trained.
@@ -27,20 +25,10 @@ class BertSpanPredictor(Configured, keras.Model):
         of padding also: a softmax over the positions comes after them.
     """
 
-    def __init__(
-        self, config: BertConfig | dict[str, Any], **kwargs: Any
-    ) -> None:
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        self.encoder = BertEncoder(
-            self.config, dtype=self.dtype_policy, name="encoder"
-        )
         self.encoder.pooler.trainable = False
-        self.span_head = ClassificationHead(
-            self.config,
-            2,
-            dtype=self.dtype_policy,
-            name="span",
-        )
+        self.span_head = self.make_head(2, "span")
         self.build()
 
     def build(self, input_shape=None):

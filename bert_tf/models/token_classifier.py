@@ -4,14 +4,12 @@ from typing import Any
 
 import keras
 
-from bert_tf.config import BertConfig
-from bert_tf.layers.configured import Configured
-from bert_tf.layers.heads import ClassificationHead
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.layers.configured import AnyConfig
+from bert_tf.models.encoder import EncoderModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertTokenClassifier(Configured, keras.Model):
+class BertTokenClassifier(EncoderModel):
     """Classes of every token: tagging (Devlin et al. 2018, section 5.3).
 
     The pooler takes no part: it is not trained.
@@ -31,7 +29,7 @@ class BertTokenClassifier(Configured, keras.Model):
 
     def __init__(
         self,
-        config: BertConfig | dict[str, Any],
+        config: AnyConfig,
         num_labels: int,
         dropout: float = 0.1,
         **kwargs: Any,
@@ -39,16 +37,9 @@ class BertTokenClassifier(Configured, keras.Model):
         super().__init__(config, **kwargs)
         self.num_labels = num_labels
         self.dropout = dropout
-        self.encoder = BertEncoder(
-            self.config, dtype=self.dtype_policy, name="encoder"
-        )
         self.encoder.pooler.trainable = False
-        self.classification_head = ClassificationHead(
-            self.config,
-            num_labels,
-            dropout,
-            dtype=self.dtype_policy,
-            name="token_classifier",
+        self.classification_head = self.make_head(
+            num_labels, "token_classifier", dropout
         )
         self.build()
 

@@ -19,13 +19,12 @@ def sum_over_parts(
 
     Args:
         run_part: `run_part(part)` -> a nest of float tensors whose shapes do
-            not depend on the values; `None` and `tf.IndexedSlices` may be
-            among them.
+            not depend on the values; `tf.IndexedSlices` may be among them.
         batch: {name: tensor [B, ...]}, B static.
         num_parts: Parts, of B / num_parts rows each.
 
     Returns:
-        The nest, of dense tensors; what is `None` of a part stays `None`.
+        The nest, of dense tensors.
 
     Raises:
         ValueError: If `num_parts` does not divide B.
@@ -49,31 +48,19 @@ def sum_over_parts(
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.int32)])
     def run_number(number):
         results = run_part({name: rows[number] for name, rows in parts.items()})
-        return tf.nest.map_structure(
-            lambda value: (
-                None if value is None else tf.convert_to_tensor(value)
-            ),
-            results,
-        )
+        return tf.nest.map_structure(tf.convert_to_tensor, results)
 
-    structure = run_number.get_concrete_function().structured_outputs
-    specs = tf.nest.flatten(structure)
-
-    def add_part(number, *sums):
-        values = tf.nest.flatten(run_number(number))
-        values = [value for value in values if value is not None]
-        return number + 1, *(total + new for total, new in zip(sums, values))
-
-    _, *sums = tf.while_loop(
-        lambda number, *sums: number < num_parts,
-        add_part,
-        [
-            tf.constant(0),
-            *(tf.zeros(s.shape, s.dtype) for s in specs if s is not None),
-        ],
+    zeros = tf.nest.map_structure(
+        lambda spec: tf.zeros(spec.shape, spec.dtype),
+        run_number.get_concrete_function().structured_outputs,
+    )
+    _, sums = tf.while_loop(
+        lambda number, _: number < num_parts,
+        lambda number, sums: (
+            number + 1,
+            tf.nest.map_structure(tf.add, sums, run_number(number)),
+        ),
+        (tf.constant(0), zeros),
         parallel_iterations=1,
     )
-    sums = iter(sums)
-    return tf.nest.pack_sequence_as(
-        structure, [None if s is None else next(sums) for s in specs]
-    )
+    return sums

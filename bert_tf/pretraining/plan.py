@@ -52,10 +52,7 @@ class Plan:
 
     def __getstate__(self):
         # Not what the cached properties hold: every process makes its own.
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-        }
+        return vars(dataclasses.replace(self))
 
     @property
     def _objective(self):
@@ -101,7 +98,7 @@ class Plan:
             Numbers: of documents, sentences, tokens, of what was cut and what
             left out; and the first places of that.
         """
-        reader = self.source.reader(self.max_bad_lines)
+        reader = text_files.Reader(self.source, self.max_bad_lines)
         counts = blocks.write_part(
             reader.read(part), self._tokenize, self.dtype, path
         )
@@ -203,11 +200,11 @@ class Plan:
                 masked = self._mask_tokens(
                     record[features.INPUT_IDS],
                     record[features.INPUT_MASK],
-                    examples.seeds,
+                    examples.headers["seeds"].astype(np.int64),
                 )
             record |= {name: value.numpy() for name, value in masked.items()}
         if self._objective.label_meanings:
-            record[features.NEXT_SENTENCE_LABELS] = examples.label[
+            record[features.NEXT_SENTENCE_LABELS] = examples.headers["label"][
                 :, None
             ].astype(np.int32)
         return record

@@ -16,6 +16,7 @@ next one gets as a side input. Paths must be such that all workers see them.
 import contextlib
 import itertools
 import os
+import shutil
 import sys
 import tempfile
 
@@ -29,10 +30,10 @@ from apache_beam.runners.runner import PipelineState
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan as plan_lib
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import work_folder
 from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import example_runs
-from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
@@ -83,7 +84,6 @@ def build(
             "`beam_option` must name options of the runner. Received: "
             f"{', '.join(sorted(unknown))}."
         )
-    manifest = record_set.make_manifest(plan.source, [], tokenizer, settings)
     pipeline = beam.Pipeline(options=pipeline_options)
     with (
         work_folder.shared(
@@ -91,7 +91,7 @@ def build(
         ) as folder,
         pipeline,
     ):
-        _add_stages(pipeline, plan, folder, output_paths, manifest)
+        _add_stages(pipeline, plan, folder, output_paths)
     path = next(iter(record_set.manifest_paths(output_paths)))
     if not _is_over(pipeline) or not files.exists(path):
         return None
@@ -110,95 +110,84 @@ def _is_over(pipeline):
     )
 
 
-def _add_stages(pipeline, plan, folder, output_paths, manifest):
+def _add_stages(pipeline, plan, folder, output_paths):
     """Adds all steps to a pipeline."""
     one = pipeline | "One" >> beam.Create([None])
+
+    def once(name, function, *arguments):
+        """Returns what a function returns, as a side input."""
+        return beam.pvalue.AsSingleton(
+            one | name >> beam.Map(function, *arguments)
+        )
+
+    def spread(name, elements):
+        return (
+            pipeline
+            | name >> beam.Create(list(elements))
+            | f"Spread{name}" >> beam.Reshuffle()
+        )
+
     inputs = beam.pvalue.AsList(
-        pipeline
-        | "Files" >> beam.Create(list(enumerate(plan.source.paths)))
-        | "SpreadFiles" >> beam.Reshuffle()
+        spread("Files", enumerate(plan.source.paths))
         | "Hash"
         >> beam.MapTuple(lambda n, path: (n, text_files.describe(path)))
     )
-    texts = (
-        pipeline
-        | "Parts" >> beam.Create(list(plan.parts))
-        | "SpreadParts" >> beam.Reshuffle()
-        | "Tokenise" >> _with_counts(_tokenize, plan)
+    texts = spread("Parts", plan.parts) | "Tokenise" >> _with_counts(
+        beam.FlatMap(_tokenize, plan)
     )
     part_counts = _total_of(texts, "OfParts")
-    num_blocks = beam.pvalue.AsSingleton(
-        one
-        | "NumBlocks"
-        >> beam.Map(
-            _num_blocks,
-            part_counts,
-            plan.source,
-            plan.max_bad_lines,
-            blocks.BLOCK_TOKENS,
-        )
+    num_blocks = once(
+        "NumBlocks", _num_blocks, part_counts, plan, blocks.BLOCK_TOKENS
     )
     runs = (
         texts.main
         | "ByBlock" >> beam.Map(_with_block, num_blocks)
         | "Blocks" >> beam.GroupByKey()
-        | "Cut" >> _with_counts(_cut, plan)
+        | "Cut" >> _with_counts(beam.FlatMap(_cut, plan))
     )
     block_counts = _total_of(runs, "OfBlocks")
     first_examples = beam.pvalue.AsSingleton(
         runs.main
-        | "BucketSizes" >> beam.MapTuple(_bucket_size)
+        | "BucketSizes"
+        >> beam.MapTuple(lambda bucket, piece: (bucket, len(piece[1])))
         | "AddSizes" >> beam.CombinePerKey(sum)
         | "AllSizes" >> beam.combiners.ToDict()
         | "FirstExamples" >> beam.Map(_first_examples)
     )
-    shards = beam.pvalue.AsSingleton(
-        one
-        | "Ranges"
-        >> beam.Map(
-            _ranges,
-            block_counts,
-            len(output_paths),
-            record_set.RANGE_SIZE,
-            plan.settings,
-        )
+    shards = once(
+        "Ranges",
+        _ranges,
+        block_counts,
+        len(output_paths),
+        record_set.RANGE_SIZE,
+        plan.settings,
     )
-    written = beam.pvalue.AsList(
+    written = beam.pvalue.AsDict(
         runs.main
         | "Buckets" >> beam.GroupByKey()
-        | "Merge" >> beam.FlatMap(_merge, first_examples, shards, plan.dtype)
+        | "Merge" >> beam.FlatMap(_merge, first_examples, shards)
         | "ByRange" >> beam.GroupByKey()
         | "Write" >> beam.Map(_write, plan, folder)
     )
-    manifests = one | "Manifest" >> beam.Map(
+    told = once(
+        "Manifest",
         _write_manifests,
-        manifest,
+        plan,
+        output_paths,
         inputs,
         part_counts,
         block_counts,
         shards,
         written,
-        output_paths,
-        plan.settings,
     )
     # After the manifests, as the local builder does.
-    (
-        pipeline
-        | "Shards" >> beam.Create(list(enumerate(output_paths)))
-        | "SpreadShards" >> beam.Reshuffle()
-        | "Join"
-        >> beam.Map(
-            _join,
-            shards,
-            written,
-            beam.pvalue.AsSingleton(manifests),
-            folder,
-        )
+    spread("Shards", enumerate(output_paths)) | "Join" >> beam.Map(
+        _join, shards, written, told, folder
     )
 
 
-def _with_counts(function, plan):
-    return beam.FlatMap(function, plan).with_outputs(_COUNTS, main="main")
+def _with_counts(transform):
+    return transform.with_outputs(_COUNTS, main="main")
 
 
 def _total_of(outputs, name):
@@ -233,9 +222,8 @@ def _cut(element, plan):
 def _write(element, plan, folder):
     """Range of examples to a record file: (range, numbers)."""
     number, pieces = element
-    examples = example_runs.merge(*_arrays(pieces, plan.dtype))
     with files.whole_file(_range_path(folder, number)) as temporary:
-        return number, plan.write_records(examples, temporary)
+        return number, plan.write_records(_merged(pieces), temporary)
 
 
 def _range_path(folder, number):
@@ -248,18 +236,14 @@ def _scratch():
         yield os.path.join(folder, "x")
 
 
-def _num_blocks(_, counts, source, max_bad_lines, block_tokens):
-    record_set.check_parts(counts, source, max_bad_lines)
+def _num_blocks(_, counts, plan, block_tokens):
+    record_set.check_parts(counts, plan)
     return blocks.num_blocks(counts["tokens"], block_tokens)
 
 
 def _with_block(element, num_blocks):
     bits, document = element
     return blocks.block_of(bits, num_blocks), document
-
-
-def _bucket_size(bucket, piece):
-    return bucket, example_runs.num_examples(piece[1])
 
 
 def _first_examples(sizes):
@@ -274,63 +258,45 @@ def _ranges(_, counts, num_shards, range_size, settings):
     return record_set.ranges_of(counts["examples"], num_shards, range_size)
 
 
-def _arrays(pieces, dtype):
-    """Returns headers and tokens of pieces, in the order of their numbers."""
+def _merged(pieces):
+    """Returns the examples of pieces, which are in the order of numbers."""
     pieces = sorted(pieces, key=lambda piece: piece[0])
-    return zip(
-        *(
-            example_runs.from_bytes(headers, tokens, dtype)
-            for _, headers, tokens in pieces
-        )
-    )
+    _, headers, tokens = zip(*pieces)
+    return example_runs.merge(headers, tokens)
 
 
-def _merge(element, first_examples, shards, dtype):
+def _merge(element, first_examples, shards):
     """Yields (range, (bucket, headers, token ids)) of a bucket's runs."""
     bucket, pieces = element
-    headers, tokens = _arrays(pieces, dtype)
-    start = first_examples[bucket]
-    stop = start + sum(map(len, headers))
-    # The ranges follow each other; only empty ones begin where another does.
-    firsts = np.array([first for shard in shards for first, _ in shard])
-    first = np.searchsorted(firsts, start, side="right") - 1
-    last = np.searchsorted(firsts, stop)
-    numbers = range(first, last)
-    edges = [max(start, firsts[number]) for number in numbers]
-    edges = [int(edge) - start for edge in (*edges, stop)]
-    pieces = example_runs.split(headers, tokens, edges)
-    for number, size, piece in zip(numbers, np.diff(edges), pieces):
-        if size:
-            yield int(number), (bucket, *piece)
+    examples = _merged(pieces)
+    before = first_examples[bucket]
+    for number, *edges in itertools.chain.from_iterable(shards):
+        first, last = np.clip(np.subtract(edges, before), 0, len(examples))
+        if first < last:
+            piece = examples.take(slice(first, last))
+            yield number, (bucket, piece.headers, piece.own_tokens())
 
 
 def _write_manifests(
-    _,
-    manifest,
-    inputs,
-    part_counts,
-    block_counts,
-    shards,
-    written,
-    output_paths,
-    settings,
+    _, plan, output_paths, inputs, part_counts, block_counts, shards, written
 ):
-    manifest.inputs.extend(described for _, described in sorted(inputs))
-    total = record_set.total(numbers for _, numbers in written)
-    counts = record_set.make_counts(part_counts, block_counts, total, settings)
+    total = record_set.total(written.values())
+    counts = record_set.make_counts(
+        part_counts, block_counts, total, plan.settings
+    )
+    manifest = record_set.make_manifest(
+        plan, [described for _, described in sorted(inputs)]
+    )
     made = record_set.make_manifests(
-        manifest,
-        counts,
-        output_paths,
-        record_set.by_shard(shards, dict(written)),
+        manifest, counts, output_paths, shards, written
     )
     for path, each in made.items():
         manifests.write(each, path)
 
 
-def _join(element, shards, written, manifests, folder):
+def _join(element, shards, written, told, folder):
     """Writes one record file from its ranges."""
-    del manifests  # Only waited for.
+    del told  # Only waited for.
     number, path = element
     with (
         files.whole_file(path) as temporary,
@@ -338,7 +304,8 @@ def _join(element, shards, written, manifests, folder):
     ):
         # Without it there would be no file of an empty shard.
         stream.write(b"")
-        for each in record_set.by_shard(shards, dict(written))[number]:
-            with tf.io.gfile.GFile(_range_path(folder, each), "rb") as source:
-                while block := source.read(1 << 20):
-                    stream.write(block)
+        for each in shards[number]:
+            if each.number in written:
+                name = _range_path(folder, each.number)
+                with tf.io.gfile.GFile(name, "rb") as source:
+                    shutil.copyfileobj(source, stream, 1 << 20)

@@ -21,11 +21,11 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan as plan_lib
+from bert_tf.pretraining import record_set
 from bert_tf.pretraining import work_folder
 from bert_tf.pretraining import workers
 from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import example_runs
-from bert_tf.pretraining.records import record_set
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import text_files
@@ -37,6 +37,10 @@ _BYTES_A_WORKER = 8 << 20
 
 # Version of the files in a work folder: only the same one goes on with them.
 _WORK_VERSION = 3
+
+# The stages, as the names of their files have them: parts of the text, blocks
+# of documents, and ranges of examples, of which older releases said segments.
+_PART, _BLOCK, _RANGE = "part", "block", "segment"
 
 
 class Tasks:
@@ -60,24 +64,21 @@ class Tasks:
         return {"plan": self.plan, "work_dir": self.work_dir}
 
     def path(self, stage: str, number: int) -> str:
-        """Returns where a task writes: a name for suffixes.
-
-        The stages are "part", "block" and "segment", a range of examples.
-        """
+        """Returns where a task writes: a name for suffixes."""
         return os.path.join(self.work_dir, f"{stage}-{number:06d}")
 
     def read_part(self, number: int) -> dict:
         """Tokenises the documents of a part of the text."""
-        path = self.path("part", number)
+        path = self.path(_PART, number)
         part = self.plan.parts[number]
         return _done(path, self.plan.tokenize_part(part, path))
 
     def make_block(self, number: int) -> dict:
         """Makes the examples of a block of the documents."""
-        path = self.path("block", number)
+        path = self.path(_BLOCK, number)
         parts = range(len(self.plan.parts))
         block = blocks.read_block(
-            [self.path("part", part) for part in parts],
+            [self.path(_PART, part) for part in parts],
             self.plan.dtype,
             number,
             self._num_blocks,
@@ -86,8 +87,9 @@ class Tasks:
 
     def write_range(self, number: int) -> dict:
         """Writes the records of one range of the shuffled examples."""
-        path = self.path("segment", number)
-        examples = self._runs.read(*self._ranges[number])
+        path = self.path(_RANGE, number)
+        _, first, last = self._ranges[number]
+        examples = self._runs.read(first, last)
         return _done(
             path, self.plan.write_records(examples, f"{path}.tfrecord")
         )
@@ -98,7 +100,7 @@ class Tasks:
         if not os.path.exists(f"{path}.json"):
             return None
         told = files.read_json(f"{path}.json")
-        if stage == "segment":
+        if stage == _RANGE:
             # It moves to its place when all are done.
             path = f"{path}.tfrecord"
             if not os.path.exists(path) or files.size(path) != told["bytes"]:
@@ -107,24 +109,26 @@ class Tasks:
 
     # What is known only after an earlier stage lies in the work folder.
 
-    def note(self, name: str, value: int | list) -> None:
-        """Writes it there: "blocks", a number, or "segments", the ranges."""
-        path = os.path.join(self.work_dir, f"{name}.json")
-        files.write_text(path, json.dumps(value))
+    def note(self, stage: str, value: int | list) -> None:
+        """Writes there how many blocks there are, or the list of ranges."""
+        files.write_text(self._note_path(stage), json.dumps(value))
+
+    def _note_path(self, stage):
+        return os.path.join(self.work_dir, f"{stage}s.json")
 
     @functools.cached_property
     def _num_blocks(self):
-        return files.read_json(os.path.join(self.work_dir, "blocks.json"))
+        return files.read_json(self._note_path(_BLOCK))
 
     @functools.cached_property
     def _ranges(self):
-        return files.read_json(os.path.join(self.work_dir, "segments.json"))
+        return files.read_json(self._note_path(_RANGE))
 
     @functools.cached_property
     def _runs(self):
         numbers = range(self._num_blocks)
         return example_runs.Runs(
-            [self.path("block", number) for number in numbers], self.plan.dtype
+            [self.path(_BLOCK, number) for number in numbers], self.plan.dtype
         )
 
 
@@ -193,7 +197,7 @@ def build(
     )
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
         inputs = list(pool.map(text_files.describe, source.paths))
-    manifest = record_set.make_manifest(source, inputs, tokenizer, settings)
+    manifest = record_set.make_manifest(plan, inputs)
     work = dataclasses.asdict(manifest) | {
         "version": _WORK_VERSION,
         **tokenizer.settings,
@@ -202,10 +206,12 @@ def build(
     with work_folder.local(work_dir, output_paths, work, plan.parts) as folder:
         tasks = Tasks(plan, folder)
         with workers.pool(tasks, num_workers) as run:
-            counts, shards = _run_stages(
+            counts, shards, written = _run_stages(
                 tasks, run, len(output_paths), progress
             )
-        made = record_set.make_manifests(manifest, counts, output_paths, shards)
+        made = record_set.make_manifests(
+            manifest, counts, output_paths, shards, written
+        )
         _publish(tasks, output_paths, shards, made)
     return counts
 
@@ -214,7 +220,7 @@ def _run_stages(tasks, run, num_shards, progress):
     """Runs what is not done.
 
     Returns:
-        The `Counts`, and what is in every shard (`record_set.by_shard`).
+        The `Counts`, the shards' ranges, and {number of a range: numbers}.
     """
     plan = tasks.plan
 
@@ -231,25 +237,25 @@ def _run_stages(tasks, run, num_shards, progress):
         return results
 
     sizes = plan.source.sizes(plan.parts)
-    of_parts = record_set.total(run_stage("read_part", "part", sizes, "read"))
-    record_set.check_parts(of_parts, plan.source, plan.max_bad_lines)
+    of_parts = record_set.total(run_stage("read_part", _PART, sizes, "read"))
+    record_set.check_parts(of_parts, plan)
     num_blocks = blocks.num_blocks(of_parts["tokens"])
-    tasks.note("blocks", num_blocks)
+    tasks.note(_BLOCK, num_blocks)
     of_blocks = record_set.total(
-        run_stage("make_block", "block", [1] * num_blocks, "pair")
+        run_stage("make_block", _BLOCK, [1] * num_blocks, "pair")
     )
     record_set.check_examples(of_blocks["examples"], plan.settings)
     shards = record_set.ranges_of(
         of_blocks["examples"], num_shards, record_set.RANGE_SIZE
     )
     ranges = [each for shard in shards for each in shard]
-    tasks.note("segments", ranges)
-    sizes = [stop - start for start, stop in ranges]
-    results = run_stage("write_range", "segment", sizes, "write")
+    tasks.note(_RANGE, ranges)
+    sizes = [each.last - each.first for each in ranges]
+    results = run_stage("write_range", _RANGE, sizes, "write")
     counts = record_set.make_counts(
         of_parts, of_blocks, record_set.total(results), plan.settings
     )
-    return counts, record_set.by_shard(shards, dict(enumerate(results)))
+    return counts, shards, dict(enumerate(results))
 
 
 def _publish(tasks, output_paths, shards, made):
@@ -258,7 +264,7 @@ def _publish(tasks, output_paths, shards, made):
     Args:
         tasks: The `Tasks`.
         output_paths: The record files.
-        shards: For each of them a dictionary of the numbers of its ranges.
+        shards: The `record_set.Range`s of each.
         made: {path: `Manifest`}.
     """
     with contextlib.ExitStack() as stack:
@@ -272,7 +278,7 @@ def _publish(tasks, output_paths, shards, made):
         work_folder.note_temporaries(tasks.work_dir, list(temporaries.values()))
         for path, shard in zip(output_paths, shards):
             names = [
-                f"{tasks.path('segment', each)}.tfrecord" for each in shard
+                f"{tasks.path(_RANGE, each.number)}.tfrecord" for each in shard
             ]
             _join_files(names, temporaries[path])
         for path, each in made.items():

@@ -6,52 +6,77 @@ from bert_tf import features
 from bert_tf.pretraining.sources import text_files
 from bert_tf.text.masking import Rules
 
-INPUT_FORMATS = (*text_files.FORMATS, "tfds")
-MASKING_MODES = ("static", "dynamic")
+
+def _setting(default, told, choices=None):
+    """Returns a field, and what `program.define_flags` makes its flag of."""
+    return dataclasses.field(
+        default=default, metadata={"help": told, "choices": choices}
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
     """What the examples are a function of, besides text and vocabulary.
 
-    Args:
-        max_seq_length: L, tokens of an example, [CLS] and [SEP]s counted; at
-            least 5.
-        max_predictions_per_seq: P, the most masked tokens of an example, and
-            of a row that holds several.
-        random_seed: In [0, 2**32).
-        dupe_factor: Passes over the text, each with other examples and masks.
-        masked_lm_prob: Share of an example's tokens that is masked.
-        short_seq_prob: Share of documents, drawn anew in each pass, that are
-            cut for a random shorter length; in [0, 1].
-        do_whole_word_mask: Whether all pieces of a word are masked together.
-        input_format: One of `INPUT_FORMATS`: how files are read, or that it
-            is a set of TensorFlow Datasets.
-        text_field: The field of the text, for the formats "jsonl" and "tfds".
-        objective: One of `objectives.table.OBJECTIVES`.
-        masking_mode: One of `MASKING_MODES`: whether the masks are in the
-            records, or are chosen anew in each epoch by who reads them.
-        do_span_mask: Whether spans of words are masked (`masking.Rules`).
-        max_sequences_per_row: S, the most examples in a record, a row of L
-            tokens. With 1, records are the original's.
+    Its fields are flags of the program that makes records.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
 
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    random_seed: int = 12345
-    dupe_factor: int = 10
-    masked_lm_prob: float = 0.15
-    short_seq_prob: float = 0.1
-    do_whole_word_mask: bool = False
-    input_format: str = "sentences"
-    text_field: str = "text"
-    objective: str = "next_sentence"
-    masking_mode: str = "static"
-    do_span_mask: bool = False
-    max_sequences_per_row: int = 1
+    max_seq_length: int = _setting(
+        128, "Tokens of an example, special ones counted."
+    )
+    max_predictions_per_seq: int = _setting(
+        20, "Most masked tokens of an example, or of a row of several."
+    )
+    random_seed: int = _setting(12345, "Seed of all random choices.")
+    dupe_factor: int = _setting(
+        10, "Passes over the text, each paired and masked anew."
+    )
+    masked_lm_prob: float = _setting(
+        0.15, "Share of an example's tokens that is masked."
+    )
+    short_seq_prob: float = _setting(
+        0.1, "Share of documents that are cut into pairs of a shorter length."
+    )
+    do_whole_word_mask: bool = _setting(
+        False, "Mask all pieces of a word together."
+    )
+    input_format: str = _setting(
+        "sentences",
+        "sentences: one a line, a blank line between documents. text: a "
+        "paragraph a line, a blank line between documents. jsonl: an object a "
+        "line. wikiextractor: what WikiExtractor writes.",
+        text_files.FORMATS,
+    )
+    text_field: str = _setting(
+        "text",
+        "The field that holds the text, for jsonl and TensorFlow Datasets.",
+    )
+    objective: str = _setting(
+        "next_sentence",
+        "next_sentence: the second segment follows the first, or is a random "
+        "one. sentence_order: two segments in a row, or swapped (ALBERT). "
+        "full_sentences: one segment of sentences in a row, no label "
+        "(RoBERTa).",
+        tuple(features.SENTENCE_LABELS),
+    )
+    masking_mode: str = _setting(
+        "static",
+        "static: the masks are in the records. dynamic: they are chosen anew "
+        "in each epoch by the program that reads the records.",
+        ("static", "dynamic"),
+    )
+    do_span_mask: bool = _setting(
+        False, "Mask spans of whole words, of geometric lengths (SpanBERT)."
+    )
+    max_sequences_per_row: int = _setting(
+        1,
+        "Most examples in a record. From 2 on short ones share a row of "
+        "max_seq_length tokens, with attention kept apart and positions "
+        "restarted, as long as their masks fit into max_predictions_per_seq.",
+    )
 
     def __post_init__(self):
         checks = {
@@ -65,13 +90,12 @@ class Settings:
                 "positive",
             ),
         }
-        for name, known in (
-            ("objective", features.SENTENCE_LABELS),
-            ("input_format", INPUT_FORMATS),
-            ("masking_mode", MASKING_MODES),
-        ):
-            is_known = getattr(self, name) in known
-            checks[name] = is_known, f"one of {', '.join(known)}"
+        for field in dataclasses.fields(self):
+            if known := field.metadata["choices"]:
+                # No flag says this one: it is what `tfds_name` means.
+                known += ("tfds",) if field.name == "input_format" else ()
+                is_known = getattr(self, field.name) in known
+                checks[field.name] = is_known, f"one of {', '.join(known)}"
         for name, (is_valid, expected) in checks.items():
             if not is_valid:
                 raise ValueError(

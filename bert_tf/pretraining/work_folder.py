@@ -6,6 +6,7 @@ new for each. Neither removes what is not its own.
 
 import contextlib
 import dataclasses
+import glob
 import json
 import logging
 import os
@@ -67,12 +68,10 @@ def local(
             _prepare(work_dir, work, parts)
             try:
                 yield work_dir
-            except BadTextError as error:
-                if _has_parts(work_dir):
+            except ValueError as error:
+                parts_done = f"{glob.escape(work_dir)}/part-*.json"
+                if isinstance(error, BadTextError) and glob.glob(parts_done):
                     raise BadTextError(f"{error} {hint}") from error
-                _clear(work_dir)
-                raise
-            except ValueError:
                 _clear(work_dir)
                 raise
             _clear(work_dir)
@@ -157,13 +156,6 @@ def _current_parts(folder, parts, told, work):
         if old[read] == new[read]:
             names.add(name)
     return names
-
-
-def _has_parts(folder):
-    return any(
-        name.startswith("part-") and name.endswith(".json")
-        for name in os.listdir(folder)
-    )
 
 
 def _clear(folder):

@@ -14,7 +14,7 @@ from bert_tf.text.preprocessor import Preprocessor
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StringSource(abc.ABC):
-    """Examples of strings, as `input.array_source` describes a source.
+    """Examples of strings, as `input.batch_source` describes a source.
 
     Batches run on from one epoch into the next, as in google-research/bert:
     all are full. The order of training is a function of (seed, epoch).
@@ -67,7 +67,7 @@ class StringSource(abc.ABC):
             )
         )
 
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+    def evaluation_batches(self, batch_size, context=None):
         """Returns a `tf.data.Dataset` of every example once, in order.
 
         The last batch is filled up with empty texts, whose `example_weights`
@@ -75,12 +75,9 @@ class StringSource(abc.ABC):
 
         Args:
             batch_size: Examples a step, over all replicas.
-            max_batches: If given, stop after so many.
             context: The host's `tf.distribute.InputContext`.
         """
-        return self._map(
-            self._rows().evaluation_batches(batch_size, max_batches, context)
-        )
+        return self._map(self._rows().evaluation_batches(batch_size, context))
 
     @functools.cached_property
     def _lengths(self):

@@ -1,5 +1,11 @@
 """Lines of text that cannot be read: left out, counted, told of; or refused."""
 
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+# What is told of a place, a file and a line, in words.
+Where = Callable[..., str]
 # Of the lines that are left out, the first so many are told.
 NUM_TOLD = 3
 
@@ -21,13 +27,13 @@ class BadLines:
         places: Of the first `NUM_TOLD`, lists: what `add` got.
     """
 
-    def __init__(self, max_bad_lines, where):
+    def __init__(self, max_bad_lines: int, where: Where) -> None:
         self._most = max_bad_lines
         self._where = where
         self.count = 0
-        self.places = []
+        self.places: list[list[Any]] = []
 
-    def add(self, *place, reason):
+    def add(self, *place: Any, reason: str) -> None:
         """Counts one more.
 
         Raises:
@@ -41,17 +47,17 @@ class BadLines:
                 refusal(f"{self._where(*place)}: {reason}", self._most)
             )
 
-    def told(self):
+    def told(self) -> str:
         """Returns how many they are, and the first of them, in words."""
         return tell(self.count, self.places, self._where)
 
 
-def not_utf_8(error):
+def not_utf_8(error: UnicodeDecodeError) -> str:
     """Returns what is said of a `UnicodeDecodeError`."""
     return f"not UTF-8 (byte {error.object[error.start]:#04x})"
 
 
-def refusal(what, max_bad_lines):
+def refusal(what: str, max_bad_lines: int) -> str:
     """Returns what is said where there are more than may be."""
     return (
         f"{what}. To leave such lines out, `max_bad_lines` must be at least "
@@ -59,7 +65,7 @@ def refusal(what, max_bad_lines):
     )
 
 
-def tell(count, places, where):
+def tell(count: int, places: Sequence[Sequence[Any]], where: Where) -> str:
     """Returns in words how many were left out, and the first of them."""
     first = "; ".join(f"{where(*place)}: {reason}" for *place, reason in places)
     if count == 1:

@@ -8,11 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.philox import philox
+from bert_tf.features import Batch
 from bert_tf.text import masking
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 
-def example_seeds(seed, numbers):
+def example_seeds(seed: int, numbers: tf.Tensor) -> tf.Tensor:
     """Returns seeds for masking that is chosen anew in each epoch.
 
     Args:
@@ -23,19 +24,16 @@ def example_seeds(seed, numbers):
     Returns:
         int64 [B, 2], for `masking.mask_tokens`.
     """
-    numbers = tf.cast(numbers, tf.uint64)
-    zero = tf.zeros_like(numbers)
-    low = tf.bitwise.bitwise_and(numbers, np.uint64(0xFFFFFFFF))
-    high = tf.bitwise.right_shift(numbers, np.uint64(32))
-    words = philox(
-        (low, high, zero, zero),
-        (zero + np.uint64(seed), zero),
-        right_shift=tf.bitwise.right_shift,
-    )
-    return tf.cast(tf.stack(words[:2], axis=-1), tf.int64)
+    numbers = tf.cast(numbers, tf.int64)
+    low = tf.bitwise.bitwise_and(numbers, 0xFFFFFFFF)
+    high = tf.bitwise.right_shift(numbers, 32)
+    words = masking.random_words(low, high, (np.uint64(seed), 0))
+    return tf.stack(words[:2], axis=-1)
 
 
-def mask_examples(examples, seeds, tokenizer, rules):
+def mask_examples(
+    examples: Batch, seeds: tf.Tensor, tokenizer: Spec, rules: masking.Rules
+) -> dict[str, tf.Tensor]:
     """Masks a batch of unmasked records: dynamic masking (RoBERTa).
 
     Liu et al. 2019, section 4.1. For `tf.data.Dataset.map`.
@@ -54,11 +52,15 @@ def mask_examples(examples, seeds, tokenizer, rules):
     Returns:
         The same dictionary with what `masking.mask_tokens` returns.
     """
-    mask = _mask_packed if features.SEQUENCE_IDS in examples else _mask_single
-    return examples | mask(examples, seeds, tokenizer, rules)
+    if features.SEQUENCE_IDS in examples:
+        masked = _mask_packed(examples, seeds, tokenizer, rules)
+    else:
+        ids, mask = examples[features.INPUT_IDS], examples[features.INPUT_MASK]
+        masked = masking.mask_tokens(ids, mask, seeds, tokenizer, rules)
+    return {**examples, **masked}
 
 
-def predict_next_tokens(examples):
+def predict_next_tokens(examples: Batch) -> dict[str, tf.Tensor]:
     """Makes every token the prediction of the one before it.
 
     What a left-to-right language model learns (Devlin et al. 2018, section
@@ -91,7 +93,8 @@ def predict_next_tokens(examples):
         is_predicted &= sequence_ids[:, 1:] == sequence_ids[:, :-1]
     ids = tf.where(is_predicted, input_ids[:, 1:], 0)
     positions = tf.range(tf.shape(ids)[1])
-    return examples | {
+    return {
+        **examples,
         features.INPUT_IDS: input_ids,
         features.MASKED_LM_POSITIONS: tf.where(is_predicted, positions, 0),
         features.MASKED_LM_IDS: ids,
@@ -99,21 +102,11 @@ def predict_next_tokens(examples):
     }
 
 
-def _mask_single(examples, seeds, tokenizer, rules):
-    return masking.mask_tokens(
-        examples[features.INPUT_IDS],
-        examples[features.INPUT_MASK],
-        seeds,
-        tokenizer,
-        rules,
-    )
-
-
 def _mask_packed(examples, seeds, tokenizer, rules):
     """Returns what `masking.mask_tokens` does, of rows of several sequences."""
     input_ids = examples[features.INPUT_IDS]
     first_positions = examples[features.FIRST_POSITIONS]
-    num_rows, length = tf.unstack(tf.shape(input_ids))
+    length = tf.shape(input_ids)[1]
 
     # Every sequence in a row of its own: N of them in all.
     numbers = tf.range(tf.shape(first_positions)[1])
@@ -148,27 +141,17 @@ def _mask_packed(examples, seeds, tokenizer, rules):
     row_start = tf.searchsorted(row, row)
     # An error where a row has more of them than there is room.
     slots = tf.stack([row, tf.range(tf.size(row)) - row_start], axis=-1)
-    shape = tf.stack([num_rows, rules.max_predictions_per_seq])
-    return {
-        features.INPUT_IDS: tf.tensor_scatter_nd_update(
-            input_ids, tf.stack([row, positions], axis=-1), tokens
-        ),
-        features.MASKED_LM_POSITIONS: tf.scatter_nd(slots, positions, shape),
-        features.MASKED_LM_IDS: tf.scatter_nd(slots, labels, shape),
-        features.MASKED_LM_WEIGHTS: tf.scatter_nd(
-            slots, tf.ones_like(labels, tf.float32), shape
-        ),
-    }
+    return masking.corrupted(
+        input_ids,
+        tf.stack([row, positions], axis=-1),
+        tokens,
+        slots,
+        labels,
+        rules,
+    )
 
 
 def _sequence_seeds(seeds, numbers):
     """Returns int64 [N, 2], seeds of the sequences of packed rows."""
-    numbers = tf.cast(numbers, tf.uint64)
-    zero = tf.zeros_like(numbers)
-    words = philox(
-        # Blocks 0 to 2 of the second word are those of masking itself.
-        (numbers, zero + 3, zero, zero),
-        (tf.cast(seeds[:, 0], tf.uint64), tf.cast(seeds[:, 1], tf.uint64)),
-        right_shift=tf.bitwise.right_shift,
-    )
-    return tf.cast(tf.stack(words[:2], axis=-1), tf.int64)
+    words = masking.random_words(numbers, 3, tf.unstack(seeds, num=2, axis=1))
+    return tf.stack(words[:2], axis=-1)

@@ -11,12 +11,14 @@ at.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.philox import philox
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 # Of the chosen tokens 80 % become [MASK], 10 % stay and 10 % become a random
 # entry: thresholds on 32 random bits.
@@ -29,7 +31,6 @@ _SPAN_WEIGHTS = 0.2 * 0.8 ** np.arange(10)
 _SPAN_ENDS = np.round(
     np.cumsum(_SPAN_WEIGHTS / _SPAN_WEIGHTS.sum())[:-1] * 2**32
 ).astype(np.int64)
-_SPAN_SHIFT = np.uint64(32)
 _MAX_SPAN_DRAWS = 10_000
 
 
@@ -73,7 +74,7 @@ class Rules:
                 "spans are of whole words. Received: both."
             )
 
-    def num_predictions(self, lengths):
+    def num_predictions(self, lengths: tf.Tensor) -> tf.Tensor:
         """Returns how many tokens are chosen, at most, of sequences.
 
         Args:
@@ -88,7 +89,13 @@ class Rules:
         return tf.clip_by_value(count, 1, self.max_predictions_per_seq)
 
 
-def mask_tokens(input_ids, input_mask, seeds, tokenizer, rules):
+def mask_tokens(
+    input_ids: tf.Tensor,
+    input_mask: tf.Tensor,
+    seeds: tf.Tensor,
+    tokenizer: Spec,
+    rules: Rules,
+) -> dict[str, tf.Tensor]:
     """Chooses tokens of each sequence, and corrupts them.
 
     Every token but [CLS], [SEP] and padding is a candidate. They are shuffled
@@ -122,9 +129,10 @@ def mask_tokens(input_ids, input_mask, seeds, tokenizer, rules):
     """
     vocabulary = tokenizer.vocabulary
     num_predictions = rules.max_predictions_per_seq
-    order_bits, action_bits, entry_bits = _random_bits(
-        seeds, tf.shape(input_ids)[1], num_predictions
-    )
+    order_bits = _random_bits(seeds, 0, tf.shape(input_ids)[1])
+    # Of each prediction those of its action, and of its entry.
+    prediction_bits = _random_bits(seeds, 1, 2 * num_predictions)
+    action_bits, entry_bits = prediction_bits[:, ::2], prediction_bits[:, 1::2]
     if rules.do_span_mask:
         is_chosen = _choose_spans(
             input_ids, input_mask, seeds, tokenizer, rules
@@ -145,16 +153,62 @@ def mask_tokens(input_ids, input_mask, seeds, tokenizer, rules):
             [places[:, 0], tf.gather_nd(runs, places)], axis=-1
         )
     actions = tf.gather_nd(action_bits, action_slots)
-    entries = tf.gather_nd(entry_bits, slots)
-    # 32 random bits times the size of the vocabulary, over 2**32.
-    entries = tf.bitwise.right_shift(entries * len(vocabulary), 32)
+    entries = _scaled(tf.gather_nd(entry_bits, slots), len(vocabulary))
     replacements = tf.where(
         actions < _MASK_BELOW,
         vocabulary.mask_id,
-        tf.where(actions < _KEEP_BELOW, labels, tf.cast(entries, tf.int32)),
+        tf.where(actions < _KEEP_BELOW, labels, entries),
     )
 
-    shape = tf.stack([tf.shape(input_ids)[0], num_predictions])
+    return corrupted(input_ids, places, replacements, slots, labels, rules)
+
+
+def random_words(
+    number: tf.Tensor, stream: tf.Tensor, key: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """Returns random bits as a function of integers in `[0, 2**32)`.
+
+    Args:
+        number: An integer, or a tensor of any integer type; broadcasts, as
+            the others do.
+        stream: Likewise: 0 and 1 are `mask_tokens`' bits of positions and of
+            predictions, 2 those of its spans, 3 seeds of sequences.
+        key: Two of them.
+
+    Returns:
+        Four int64 tensors, each of 32 random bits.
+    """
+    number, stream, key_0, key_1 = (
+        tf.cast(value, tf.uint64) for value in (number, stream, *key)
+    )
+    zero = tf.constant(0, tf.uint64)
+    words = philox(
+        (number, stream, zero, zero),
+        (key_0, key_1),
+        right_shift=tf.bitwise.right_shift,
+    )
+    return [tf.cast(word, tf.int64) for word in words]
+
+
+def corrupted(
+    input_ids: tf.Tensor,
+    places: tf.Tensor,
+    replacements: tf.Tensor,
+    slots: tf.Tensor,
+    labels: tf.Tensor,
+    rules: Rules,
+) -> dict[str, tf.Tensor]:
+    """Returns what `mask_tokens` does, of N chosen tokens.
+
+    Args:
+        input_ids: int32 [B, L].
+        places: int32 [N, 2]: row and position of each.
+        replacements: int32 [N]: what it becomes.
+        slots: int32 [N, 2]: row and number of its prediction.
+        labels: int32 [N]: what stood there.
+        rules: The `Rules`.
+    """
+    shape = tf.stack([tf.shape(input_ids)[0], rules.max_predictions_per_seq])
     return {
         features.INPUT_IDS: tf.tensor_scatter_nd_update(
             input_ids, places, replacements
@@ -217,29 +271,17 @@ def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
         rules.num_predictions(tf.reduce_sum(input_mask, axis=1)),
         tf.reduce_sum(tf.cast(is_candidate, tf.int32), axis=1),
     )
-    seeds = tf.cast(seeds, tf.uint64)
-    zero = tf.zeros([1], tf.uint64)
     span_ends = tf.constant(_SPAN_ENDS)
 
     def is_short(is_chosen):
         return tf.reduce_sum(tf.cast(is_chosen, tf.int32), axis=1) < limit
 
     def add_span(draw, is_chosen):
-        # Blocks 0 and 1 of the second word are `_random_bits`'.
-        anchor_bits, length_bits, _, _ = philox(
-            (tf.cast(draw, tf.uint64)[None], zero + 2, zero, zero),
-            (seeds[:, 0], seeds[:, 1]),
-            right_shift=tf.bitwise.right_shift,
+        anchor_bits, length_bits, _, _ = random_words(
+            draw, 2, (seeds[:, 0], seeds[:, 1])
         )
-        anchor = tf.cast(
-            tf.bitwise.right_shift(
-                anchor_bits * tf.cast(num_words, tf.uint64), _SPAN_SHIFT
-            ),
-            tf.int32,
-        )
-        length = 1 + tf.searchsorted(
-            span_ends, tf.cast(length_bits, tf.int64), side="right"
-        )
+        anchor = _scaled(anchor_bits, num_words)
+        length = 1 + tf.searchsorted(span_ends, length_bits, side="right")
         is_anchor = is_candidate & (word_index == anchor[:, None])
         is_free = ~tf.reduce_any(is_anchor & is_chosen, axis=1)
         anchor_stretch = tf.reduce_max(tf.where(is_anchor, stretch, -1), axis=1)
@@ -267,38 +309,21 @@ def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
     return is_chosen
 
 
-def _random_bits(seeds, seq_length, num_predictions):
-    """Returns int64 [B, L], [B, P] and [B, P], each of 32 random bits.
+def _random_bits(seeds, stream, size):
+    """Returns int64 [B, size], each of 32 random bits.
 
-    The bits of a position do not depend on L or P.
+    The bits of a place do not depend on the size.
     """
-    blocks = tf.range((seq_length + 3) // 4)
-    # A block serves two predictions, each with an action and an entry.
-    prediction_blocks = tf.range((num_predictions + 1) // 2)
-    counter0 = tf.concat([blocks, prediction_blocks], axis=0)
-    counter1 = tf.concat(
-        [tf.zeros_like(blocks), tf.ones_like(prediction_blocks)], axis=0
-    )
-    zero = tf.zeros([1, 1], tf.uint64)
-    words = philox(
-        (
-            tf.cast(counter0[None], tf.uint64),
-            tf.cast(counter1[None], tf.uint64),
-            zero,
-            zero,
-        ),
-        (tf.cast(seeds[:, :1], tf.uint64), tf.cast(seeds[:, 1:], tf.uint64)),
-        right_shift=tf.bitwise.right_shift,
-    )
-    bits = tf.cast(tf.stack(words, axis=-1), tf.int64)
-    num_rows = tf.shape(seeds)[0]
-    num_blocks = tf.shape(blocks)[0]
-    of_positions = tf.reshape(bits[:, :num_blocks], [num_rows, -1])
-    of_predictions = tf.reshape(bits[:, num_blocks:], [num_rows, -1, 2])
-    return (
-        of_positions[:, :seq_length],
-        of_predictions[:, :num_predictions, 0],
-        of_predictions[:, :num_predictions, 1],
+    blocks = tf.range((size + 3) // 4)
+    words = random_words(blocks, stream, (seeds[:, :1], seeds[:, 1:]))
+    bits = tf.reshape(tf.stack(words, axis=-1), [tf.shape(seeds)[0], -1])
+    return bits[:, :size]
+
+
+def _scaled(bits, limit):
+    """Returns int32: 32 random bits, int64, as numbers from 0 to the limit."""
+    return tf.cast(
+        tf.bitwise.right_shift(bits * tf.cast(limit, tf.int64), 32), tf.int32
     )
 
 

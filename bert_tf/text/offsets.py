@@ -9,6 +9,7 @@ occurs is normalised alone, once a batch, and the lengths of the results tell
 which character left which bytes of the words.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -38,7 +39,13 @@ class Offsets(NamedTuple):
     byte_limits: tf.RaggedTensor
 
 
-def locate(texts, words, starts, limits, normalize):
+def locate(
+    texts: tf.Tensor,
+    words: tf.RaggedTensor,
+    starts: tf.RaggedTensor,
+    limits: tf.RaggedTensor,
+    normalize: Callable[[tf.Tensor], tf.Tensor],
+) -> Offsets:
     """Finds where pieces of normalised words lie in the texts.
 
     Args:

@@ -5,35 +5,20 @@ missing from TensorFlow Serving before 2.20. Letters: B batch, L sequence
 length.
 """
 
+from collections.abc import Iterable
+
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.text.vocabulary import Vocabulary
 
 
-def truncate_pair(a, b, max_tokens):
-    """Cuts the ends off pairs of segments until each pair fits.
-
-    As in the original, the longer segment of a pair loses its last piece
-    until the two have `max_tokens` together; of two equals, B loses it.
-
-    Args:
-        a: RaggedTensor `[batch, (pieces)]`.
-        b: RaggedTensor `[batch, (pieces)]`.
-        max_tokens: How many pieces A and B may have together, at least 0.
-
-    Returns:
-        The two RaggedTensors, cut.
-    """
-    if max_tokens < 0:
-        raise ValueError(
-            "`max_tokens` must not be negative. "
-            f"Received: max_tokens={max_tokens}."
-        )
-    kept_a, kept_b = _kept_lengths(a.row_lengths(), b.row_lengths(), max_tokens)
-    return _first(a, kept_a), _first(b, kept_b)
-
-
-def take(pieces, rows, starts, lengths):
+def take(
+    pieces: tf.RaggedTensor,
+    rows: tf.Tensor,
+    starts: tf.Tensor,
+    lengths: tf.Tensor,
+) -> tf.RaggedTensor:
     """Takes parts of rows, in memory for these parts alone.
 
     Args:
@@ -52,13 +37,18 @@ def take(pieces, rows, starts, lengths):
     )
 
 
-def pack(segments, seq_length, vocabulary):
+def pack(
+    segments: Iterable[tf.RaggedTensor],
+    seq_length: int | tf.Tensor,
+    vocabulary: Vocabulary,
+) -> dict[str, tf.Tensor]:
     """Packs one or two segments a row into the inputs of the model.
 
     Args:
         segments: List of one or two RaggedTensors of ids, `[batch, (pieces)]`
             or `[batch, (words), (pieces)]`. What does not fit is cut: the end
-            of a single segment, and pairs as `truncate_pair` says.
+            of a single segment; and of a pair, as in the original, the last
+            piece of the longer one until it fits: of two equals, of B.
         seq_length: Length of the sequences; at least 2 for one segment and 3
             for two. An int, or an int32 scalar, which is checked as it runs.
         vocabulary: The `Vocabulary` that the ids are from.
@@ -103,8 +93,13 @@ def pack(segments, seq_length, vocabulary):
             *[tf.shape(length) for length in lengths],
             message="The two segments must have as many rows.",
         )
-        kept_a, kept_b = _kept_lengths(*lengths, max_tokens)
-        length = kept_a + kept_b + 3
+        length_a, length_b = lengths
+        # Where the original's loop stops, without the loop: of two long
+        # segments A gets half, rounded up; a short one leaves the other what
+        # it does not need.
+        half = (max_tokens + 1) // 2
+        kept_a = tf.minimum(length_a, tf.maximum(max_tokens - length_b, half))
+        length = kept_a + tf.minimum(length_b, max_tokens - kept_a) + 3
 
     # Every position of the output is looked up in one list: the special
     # tokens, the pieces of all A, the pieces of all B.
@@ -132,26 +127,6 @@ def pack(segments, seq_length, vocabulary):
     }
 
 
-def _kept_lengths(length_a, length_b, max_tokens):
-    """The lengths at which the original's loop stops, without the loop."""
-    # Of two long segments A gets half, rounded up; a short one leaves the
-    # other what it does not need.
-    half = (max_tokens + 1) // 2
-    kept_a = tf.minimum(length_a, tf.maximum(max_tokens - length_b, half))
-    return kept_a, tf.minimum(length_b, max_tokens - kept_a)
-
-
-def _first(segment, lengths):
-    """Keeps the first `lengths[i]` values of row i."""
-    position = tf.ragged.range(segment.row_lengths()).values
-    row = segment.value_rowids()
-    return tf.RaggedTensor.from_row_lengths(
-        tf.boolean_mask(segment.values, position < tf.gather(lengths, row)),
-        lengths,
-        validate=False,
-    )
-
-
 def _flat(segment):
     return segment.merge_dims(1, 2) if segment.shape.rank == 3 else segment
 
@@ -160,7 +135,7 @@ def _column(vector):
     return tf.cast(vector, tf.int32)[:, tf.newaxis]
 
 
-def trim_padding(inputs):
+def trim_padding(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Cuts the batch to its longest row: the answers are the same, sooner.
 
     Args:

@@ -5,6 +5,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.text import packing
 from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 # The number of positions of every released BERT.
 _RELEASED_MAX_LENGTH = 512
@@ -30,7 +31,7 @@ class Preprocessor(tf.Module):
         for scalars: `input_ids`, `input_mask`, `segment_ids`.
     """
 
-    def __init__(self, tokenizer, max_seq_length=128):
+    def __init__(self, tokenizer: Spec, max_seq_length: int = 128) -> None:
         super().__init__(name="preprocessor")
         if max_seq_length < 2:
             raise ValueError(
@@ -43,7 +44,9 @@ class Preprocessor(tf.Module):
         self.max_seq_length = max_seq_length
 
     @classmethod
-    def from_folder(cls, folder, max_seq_length=None):
+    def from_folder(
+        cls, folder: str, max_seq_length: int | None = None
+    ) -> "Preprocessor":
         """Reads the vocabulary and the settings of a model folder.
 
         Args:
@@ -64,10 +67,8 @@ class Preprocessor(tf.Module):
         longest = settings.get("model_max_length", _RELEASED_MAX_LENGTH)
         # Hugging Face writes 10^30 for a length that it does not know.
         longest = min(int(longest), _num_positions(f"{folder}/config.json"))
-        try:
+        with files.errors_named(folder):
             return cls(tokenizer, max_seq_length or longest)
-        except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from error
 
     def __call__(self, texts):
         segments = _to_segments(texts)

@@ -46,32 +46,11 @@ class Vocabulary:
 
     def __post_init__(self):
         object.__setattr__(self, "tokens", tuple(self.tokens))
-        lines = {}
+        lines: dict[str, int] = {}
         for line, token in enumerate(self.tokens, start=1):
-            if not isinstance(token, str):
-                raise ValueError(
-                    f"line {line}: an entry must be a string. "
-                    f"Received: {files.shortened(token)}."
-                )
-            if not _ENTRY.fullmatch(token):
-                raise ValueError(
-                    f"line {line}: the entry {files.shortened(token)} holds "
-                    "white space or NUL."
-                    if _ENTRY.search(token)
-                    else f"line {line}: the entry is blank."
-                )
-            if token in lines:
-                raise ValueError(
-                    f"line {line}: the entry {files.shortened(token)} is "
-                    f"there already, in line {lines[token]}."
-                )
-            piece = token.removeprefix(CONTINUATION)
-            if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
-                raise ValueError(
-                    f"line {line}: an entry must have at most "
-                    f"{MAX_ENTRY_BYTES} bytes. "
-                    f"Received: {files.shortened(token)}."
-                )
+            fault = _fault(token, lines)
+            if fault is not None:
+                raise ValueError(f"line {line}: {fault}")
             lines[token] = line
         missing = [token for token in SPECIAL_TOKENS if token not in lines]
         if missing:
@@ -88,7 +67,7 @@ class Vocabulary:
     def _ids(self):
         return {token: index for index, token in enumerate(self.tokens)}
 
-    def index(self, token):
+    def index(self, token: str) -> int:
         """Returns the id of an entry.
 
         Raises:
@@ -99,39 +78,39 @@ class Vocabulary:
         return self._ids[token]
 
     @property
-    def pad_id(self):
+    def pad_id(self) -> int:
         return self.index(PAD_TOKEN)
 
     @property
-    def unk_id(self):
+    def unk_id(self) -> int:
         return self.index(UNK_TOKEN)
 
     @property
-    def cls_id(self):
+    def cls_id(self) -> int:
         return self.index(CLS_TOKEN)
 
     @property
-    def sep_id(self):
+    def sep_id(self) -> int:
         return self.index(SEP_TOKEN)
 
     @property
-    def mask_id(self):
+    def mask_id(self) -> int:
         return self.index(MASK_TOKEN)
 
     @functools.cached_property
-    def is_cased(self):
+    def is_cased(self) -> bool:
         """Whether entries have upper-case letters, bracketed ones apart."""
         text = "".join(
             token for token in self.tokens if not _is_bracketed(token)
         )
         return text.lower() != text
 
-    def to_text(self):
+    def to_text(self) -> str:
         """Returns the contents of the vocabulary file."""
         return "".join(f"{token}\n" for token in self.tokens)
 
 
-def load_vocabulary(path):
+def load_vocabulary(path: str) -> Vocabulary:
     """Reads a vocabulary file and checks it.
 
     Raises:
@@ -161,7 +140,7 @@ def load_vocabulary(path):
         raise ValueError(f"{path}, {error}") from error
 
 
-def check_case(vocabulary, do_lower_case):
+def check_case(vocabulary: Vocabulary, do_lower_case: bool) -> None:
     """Checks that lower-casing suits the vocabulary.
 
     Where the entries cannot tell (a vocabulary of Chinese, or a small one
@@ -189,6 +168,33 @@ def check_case(vocabulary, do_lower_case):
                 f"none of its {num_latin} entries in Latin letters has a "
                 "capital. Received: do_lower_case=False."
             )
+
+
+def _fault(token, lines):
+    """Returns what is wrong with an entry, or None.
+
+    Args:
+        token: The entry.
+        lines: {entry: its line} of those before it.
+    """
+    if not isinstance(token, str):
+        return f"an entry must be a string. Received: {files.shortened(token)}."
+    if not _ENTRY.search(token):
+        return "the entry is blank."
+    if not _ENTRY.fullmatch(token):
+        return f"the entry {files.shortened(token)} holds white space or NUL."
+    if token in lines:
+        return (
+            f"the entry {files.shortened(token)} is there already, in line "
+            f"{lines[token]}."
+        )
+    piece = token.removeprefix(CONTINUATION)
+    if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
+        return (
+            f"an entry must have at most {MAX_ENTRY_BYTES} bytes. "
+            f"Received: {files.shortened(token)}."
+        )
+    return None
 
 
 def _is_bracketed(token):

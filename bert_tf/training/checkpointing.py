@@ -8,6 +8,7 @@ variables, the number of the step and of the next example.
 import contextlib
 import json
 import logging
+import os
 import re
 import zlib
 from collections.abc import Callable
@@ -21,6 +22,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf import formats
+from bert_tf.checkpoints import model_folder
 from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
@@ -104,14 +106,6 @@ class TrainingState:
         self._check_description(may_differ)
         self.settings = settings_lib.RunSettings(self.folder, settings or {})
         self._keep_checkpoint_max = keep_checkpoint_max
-        self._step = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self._example = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self._checkpoint = tf.train.Checkpoint(
-            model=model,
-            optimizer=optimizer,
-            step=self._step,
-            example=self._example,
-        )
         self._check_lock: Callable[[], None] | None = None
         self._workers_agree = False
         self.step = 0
@@ -149,12 +143,12 @@ class TrainingState:
         Raises:
             ValueError: If there are checkpoints, but none can be restored.
         """
+        checkpoint = self._checkpoint()
         failures = []
         for step in reversed(self.saved_steps()):
             path = self._path(step)
             try:
-                status = self._checkpoint.read(path)
-                status.assert_existing_objects_matched()
+                checkpoint.read(path).assert_existing_objects_matched()
             except _NOT_READ:
                 raise
             # Of damaged files TensorFlow raises errors of many kinds,
@@ -170,8 +164,8 @@ class TrainingState:
                     path,
                     reason,
                 )
-            self.step = int(self._step.numpy())
-            self.example = int(self._example.numpy())
+            self.step = int(checkpoint.step)
+            self.example = int(checkpoint.example)
             self._workers_agree = False
             self.settings.find(self.step)
             return True
@@ -205,18 +199,14 @@ class TrainingState:
         ):
             values = tf.convert_to_tensor(variable).numpy()
             checksum = zlib.crc32(values, checksum)
+        gather = strategies.make_gather(strategy)
         workers: dict[tuple[int, ...], list[str]] = {}
-        for worker, numbers in enumerate(
-            strategies.gather_from_processes(
-                strategy, (self.step, *divmod(checksum, 2**16))
-            )
-        ):
+        for worker, numbers in enumerate(gather((self.step, checksum))):
             workers.setdefault(numbers, []).append(str(worker))
         if len(workers) > 1:
             told = "; ".join(
-                f"step {step} (state {(high << 16) + low:08x}) at worker "
-                f"{', '.join(places)}"
-                for (step, high, low), places in workers.items()
+                f"step {step} (state {state:08x}) at worker {', '.join(places)}"
+                for (step, state), places in workers.items()
             )
             raise ValueError(
                 "All workers must begin with the same state. `output_dir` "
@@ -236,8 +226,6 @@ class TrainingState:
         """
         if self._check_lock is not None:
             self._check_lock()
-        self._step.assign(self.step)
-        self._example.assign(self.example)
         if read_description(self.output_dir) != self.description:
             values = formats.stamped(self.description, formats.TRAINING)
             text = json.dumps(values, indent=2) + "\n"
@@ -245,7 +233,7 @@ class TrainingState:
         self.settings.write()
         path = self._path(self.step)
         try:
-            self._checkpoint.write(path)
+            self._checkpoint().write(path)
             # A damaged one of a later step stays until it is written over.
             steps = [step for step in self.saved_steps() if step <= self.step]
             num_old = max(0, len(steps) - self._keep_checkpoint_max)
@@ -271,6 +259,15 @@ class TrainingState:
         names = files.list_folder(self.folder)
         found = (re.fullmatch(rf"{_NAME}(\d+)\.index", name) for name in names)
         return sorted(int(match[1]) for match in found if match)
+
+    def _checkpoint(self):
+        """Returns what is saved: the numbers too, as they are now."""
+        return tf.train.Checkpoint(
+            model=self.model,
+            optimizer=self.optimizer,
+            step=tf.Variable(self.step, dtype=tf.int64),
+            example=tf.Variable(self.example, dtype=tf.int64),
+        )
 
     def _path(self, step):
         return f"{self.folder}/{_NAME}{step}"
@@ -315,10 +312,7 @@ def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:
     path = f"{str(output_dir).rstrip('/')}/{FOLDER}/{_DESCRIPTION}"
     if not files.exists(path):
         return None
-    found = files.read_json(path)
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: not the description of a model.")
-    return formats.unstamped(path, found, formats.TRAINING)
+    return formats.unstamped(path, files.read_object(path), formats.TRAINING)
 
 
 def trained_steps(output_dir: str) -> int:
@@ -331,3 +325,36 @@ def trained_steps(output_dir: str) -> int:
     # TensorFlow's ram:// says of a prefix.
     reader = tf.compat.v1.train.NewCheckpointReader(path)
     return int(reader.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))
+
+
+def check_output_dir(output_dir: str) -> None:
+    """Raises `ValueError` if training there would lose another's model."""
+    if _holds_model(output_dir) and not files.exists(
+        os.path.join(output_dir, FOLDER)
+    ):
+        raise ValueError(
+            f"--output_dir={output_dir} holds a model that was not trained "
+            "there. Choose another output directory, and give the model as "
+            "--init_checkpoint to begin with it."
+        )
+
+
+def trained_model(output_dir: str, init_checkpoint: str | None) -> str:
+    """Returns the folder of the model to evaluate or to predict with.
+
+    Raises:
+        ValueError: If there is neither a model in the output directory nor a
+            checkpoint.
+    """
+    if _holds_model(output_dir):
+        return output_dir
+    if init_checkpoint is None:
+        raise ValueError(
+            "Without --do_train there must be a model in --output_dir or "
+            f"--init_checkpoint. Received: --output_dir={output_dir}."
+        )
+    return init_checkpoint
+
+
+def _holds_model(output_dir):
+    return files.exists(os.path.join(output_dir, model_folder.CONFIG_FILE))

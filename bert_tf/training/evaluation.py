@@ -1,5 +1,6 @@
 """Evaluation of a model over a source, on any strategy."""
 
+import itertools
 from collections.abc import Callable
 
 import keras
@@ -50,26 +51,20 @@ def make_evaluation(
         return step_lib.on_first_replica(strategy, results)
 
     def run():
-        sums = None
         with errors.clear_errors(getattr(source, "paths", ())):
             batches = strategy.distribute_datasets_from_function(
-                lambda context: source.evaluation_batches(
-                    batch_size, max_batches, context
-                )
+                lambda context: source.evaluation_batches(batch_size, context)
             )
-            for batch in batches:
-                results = tf.nest.map_structure(float, run_step(batch))
-                if sums is None:
-                    sums = results
-                else:
-                    sums = tf.nest.map_structure(
-                        lambda total, new: total + new, sums, results
-                    )
-        if sums is None:
+            results = [
+                tf.nest.map_structure(float, run_step(batch))
+                for batch in itertools.islice(batches, max_batches)
+            ]
+        if not results:
             raise ValueError(
                 "There must be a batch to evaluate. Received: "
                 f"max_batches={max_batches}."
             )
+        sums = tf.nest.map_structure(lambda *values: sum(values), *results)
         terms = progress.ratios(sums["losses"])
         return {
             "loss": sum(terms.values()),

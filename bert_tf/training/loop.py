@@ -150,7 +150,6 @@ def train(
             with state.hold():
                 on_save()
         return []
-    uses_loss_scale = hasattr(state.optimizer, "inner_optimizer")
     is_chief = strategies.is_chief(strategy)
     num_parts = (
         strategy.num_replicas_in_sync * config.gradient_accumulation_steps
@@ -166,11 +165,15 @@ def train(
         state.optimizer, "inner_optimizer", state.optimizer
     )
     num_skipped = config.skip_nonfinite_steps
-    if uses_loss_scale:
+    if inner_optimizer is not state.optimizer:  # The loss has a scale.
         num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
     inner_optimizer.skip_nonfinite = num_skipped > 0
     run_steps, waiting_since = step_lib.compile_steps(
-        state.model, objective, state.optimizer, config
+        state.model,
+        objective,
+        state.optimizer,
+        config.gradient_accumulation_steps,
+        config.seed,
     )
     watch = health.Health(num_skipped)
     # What cannot be read is told before anything is written.
@@ -198,8 +201,7 @@ def train(
         while state.step < config.num_train_steps:
             steps = []
             stop = state.step + _steps_to_next_stop(state.step, config)
-            profiler = _profiler(state, config, is_chief)
-            with profiler:
+            with _profiler(state, config, is_chief):
                 while state.step < stop:
                     stops, count = agree(
                         told_to_stop.is_set(),

@@ -120,12 +120,6 @@ def train(
                 train_batch_size=phase.train_batch_size,
             )
             history += loop.train(
-                state,
-                objective,
-                source,
-                config,
-                strategy,
-                on_save,
-                before_save,
+                state, objective, source, config, strategy, on_save, before_save
             )
     return history

@@ -9,7 +9,6 @@ import itertools
 import logging
 import os
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -18,16 +17,16 @@ from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
-from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.input import data_service
 from bert_tf.input import pretraining
 from bert_tf.input.record_source import RecordSource
 from bert_tf.models import objectives
 from bert_tf.models import pretrainer
-from bert_tf.optimizers import schedule
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
+from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import health
@@ -97,30 +96,14 @@ class Options:
             )
         if self.keep_best and not (self.do_train and self.do_eval):
             raise ValueError("--keep_best needs --do_train and --do_eval.")
-        if self.do_train and self.holds_model and not self.holds_training:
-            raise ValueError(
-                f"--output_dir={self.output_dir} holds a model that was not "
-                "trained there. Choose another output directory, and give the "
-                "model as --init_checkpoint to begin with it."
-            )
+        if self.do_train:
+            checkpointing.check_output_dir(self.output_dir)
         data_service.check_addresses(self.tf_data_service)
         self.make_schedule()
 
     @property
-    def holds_model(self) -> bool:
-        return files.exists(self.output(model_folder.CONFIG_FILE))
-
-    @property
-    def holds_training(self) -> bool:
-        return files.exists(self.output(checkpointing.FOLDER))
-
-    @property
     def num_train_steps(self) -> int:
         return sum(phase.num_steps for phase in self.phases)
-
-    def output(self, name: str) -> str:
-        """Returns the path of a file in the output folder."""
-        return os.path.join(self.output_dir, name)
 
     def checkpoint(self) -> str | None:
         """Returns the model to begin with; None for new weights.
@@ -130,21 +113,16 @@ class Options:
         """
         if self.do_train:
             return self.init_checkpoint
-        if self.holds_model:
-            return self.output_dir
-        if self.init_checkpoint is None:
-            raise ValueError(
-                "Without --do_train there must be a model in --output_dir or "
-                f"--init_checkpoint. Received: --output_dir={self.output_dir}."
-            )
-        return self.init_checkpoint
+        return checkpointing.trained_model(
+            self.output_dir, self.init_checkpoint
+        )
 
-    def make_schedule(self) -> keras.optimizers.schedules.LearningRateSchedule:
-        return schedule.make_schedule(
-            self.learning_rate_decay,
+    def make_schedule(self) -> WarmupDecay:
+        return WarmupDecay(
             self.learning_rate,
             self.num_train_steps,
             self.num_warmup_steps,
+            decay=self.learning_rate_decay,
             power=self.learning_rate_power,
             drop=self.learning_rate_drop,
         )
@@ -152,7 +130,7 @@ class Options:
 
 def run(
     options: Options,
-    start: Any,
+    start: StartingPoint,
     strategy: tf.distribute.Strategy,
     policy: str,
 ) -> dict | None:
@@ -160,7 +138,7 @@ def run(
 
     Args:
         options: The `Options`.
-        start: What belongs to `options.checkpoint()`, a `StartingPoint`.
+        start: What belongs to `options.checkpoint()`.
         strategy: Any strategy.
         policy: The name of the Keras dtype policy.
 
@@ -207,6 +185,8 @@ def run(
             _train(options, start, state, sources, strategy, evaluate)
         step = state.step
     else:
+        # `Options.checkpoint` has seen to it.
+        assert start.init_checkpoint is not None
         checkpoints.load_weights(start.init_checkpoint, model)
         step = checkpointing.trained_steps(start.init_checkpoint)
     if not options.do_eval:
@@ -214,7 +194,9 @@ def run(
     results = evaluate() | {"global_step": step}
     if not strategies.is_chief(strategy):
         return None
-    evaluation.write_results(options.output(_EVAL_RESULTS), results)
+    evaluation.write_results(
+        os.path.join(options.output_dir, _EVAL_RESULTS), results
+    )
     return results
 
 
@@ -367,7 +349,7 @@ def _keep_best(options, state, results, strategy, save_model: Callable):
     progress.write_summaries(report | {"step": state.step})
     if not strategies.is_chief(strategy):
         return
-    best = options.output(checkpointing.BEST_FOLDER)
+    best = os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
     path = f"{best}/{_EVAL_RESULTS}"
     if files.exists(path):
         lines = files.read_text(path).splitlines()

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from typing import Any
 
 import keras
@@ -15,9 +14,6 @@ from bert_tf.models.objectives import Objective
 from bert_tf.optimizers import accumulation
 from bert_tf.training import randomness
 from bert_tf.training.health import StepResults
-
-if TYPE_CHECKING:  # It imports this module.
-    from bert_tf.training.loop import TrainingConfig
 
 RunSteps = Callable[
     [tf.distribute.Strategy, Iterator[Any], int, int],
@@ -63,6 +59,14 @@ def train_step(
             loss = sum(objective.loss_terms(totals, weights).values())
             scaled_loss = optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, model.trainable_variables)
+        # What this loss does not depend on has no gradient, e.g. the pooler
+        # where there are no next-sentence labels. It stays as it is, and is
+        # not decayed; Keras does so too, but warns.
+        gradients = {
+            number: gradient
+            for number, gradient in enumerate(gradients)
+            if gradient is not None
+        }
         metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
         return gradients, totals, metrics
 
@@ -71,20 +75,11 @@ def train_step(
             accumulation.sum_over_parts, run_part, num_parts=accumulation_steps
         )
     gradients, totals, metrics = run_part(batch)
-    # What this loss does not depend on has no gradient, e.g. the pooler where
-    # there are no next-sentence labels. It stays as it is, and is not decayed;
-    # Keras does so too, but warns.
-    gradients, variables = zip(
-        *(
-            (gradient, variable)
-            for gradient, variable in zip(gradients, model.trainable_variables)
-            if gradient is not None
-        )
-    )
+    variables = [model.trainable_variables[number] for number in gradients]
     learning_rate = tf.identity(optimizer.learning_rate)
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     with inner_optimizer.measuring_update(measures_update):
-        optimizer.apply(gradients, variables)
+        optimizer.apply(list(gradients.values()), variables)
 
     totals, metrics = _sum_over_replicas((totals, metrics))
     num_padding, num_places = metrics["padding"]
@@ -124,9 +119,14 @@ def compile_steps(
     model: keras.Model,
     objective: Objective,
     optimizer: keras.optimizers.Optimizer,
-    config: "TrainingConfig",
+    accumulation_steps: int = 1,
+    seed: int = 12345,
 ) -> tuple[RunSteps, Callable[[], float]]:
     """Returns a function that makes many steps in one call.
+
+    Args:
+        model, objective, optimizer, accumulation_steps: As of `train_step`.
+        seed: Of the dropout masks.
 
     Returns:
         `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
@@ -140,14 +140,9 @@ def compile_steps(
     structure = None
 
     def replica_step(batch, step, is_last):
-        randomness.set_seeds(seed_states, config.seed, step)
+        randomness.set_seeds(seed_states, seed, step)
         return train_step(
-            model,
-            objective,
-            optimizer,
-            batch,
-            config.gradient_accumulation_steps,
-            is_last,
+            model, objective, optimizer, batch, accumulation_steps, is_last
         )
 
     def as_row(results):

@@ -44,23 +44,19 @@ def make_strategy(
             f"`strategy` must be one of {', '.join(STRATEGIES)}. "
             f"Received: strategy={name!r}."
         )
-    tpu_options = {
-        "tpu_name": tpu_name,
-        "tpu_zone": tpu_zone,
-        "gcp_project": gcp_project,
-        "num_tpu_cores": num_tpu_cores,
-    }
-    for option, value in tpu_options.items():
-        if value is not None and name != "tpu":
+    for option, value, only_with in (
+        ("num_cpu_devices", num_cpu_devices, "mirrored"),
+        ("tpu_name", tpu_name, "tpu"),
+        ("tpu_zone", tpu_zone, "tpu"),
+        ("gcp_project", gcp_project, "tpu"),
+        ("num_tpu_cores", num_tpu_cores, "tpu"),
+    ):
+        if value is not None and name != only_with:
             raise ValueError(
-                f"`{option}` must not be given without a TPU. Received: "
-                f"{option}={value!r}, strategy={name!r}."
+                f"`{option}` must not be given without the strategy "
+                f"`{only_with}`. Received: {option}={value!r}, "
+                f"strategy={name!r}."
             )
-    if num_cpu_devices is not None and name != "mirrored":
-        raise ValueError(
-            "`num_cpu_devices` must not be given but with mirrored devices. "
-            f"Received: num_cpu_devices={num_cpu_devices}, strategy={name!r}."
-        )
     if name == "one_device":
         has_gpu = bool(tf.config.list_logical_devices("GPU"))
         return tf.distribute.OneDeviceStrategy(
@@ -101,9 +97,7 @@ def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether this process writes checkpoints and summaries."""
     resolver = strategy.cluster_resolver
-    if resolver is None or is_tpu(strategy):
-        return True
-    if resolver.task_type is None:
+    if resolver is None or resolver.task_type is None or is_tpu(strategy):
         return True
     return resolver.task_type == "chief" or (
         resolver.task_type == "worker"
@@ -132,61 +126,25 @@ def num_hosts(strategy: tf.distribute.Strategy) -> int:
     return 1
 
 
-def make_agreement(
+def make_gather(
     strategy: tf.distribute.Strategy,
-) -> Callable[[bool, int], tuple[bool, int]]:
-    """Returns a function by which the processes of a run agree.
+) -> Callable[[Sequence[int]], list[tuple[int, ...]]]:
+    """Returns a function by which each process of a run learns of all.
 
-    `agree(is_told, number)` returns whether `is_told` is true in any process,
-    and the first one's `number`, below 2**24; it waits until all have called
-    it. Where there is one process it returns what it is given.
+    `gather(numbers)` takes as many integers of 64 bits in each process, waits
+    until all have called it, and returns a list with those of each, a tuple.
     """
     if not is_multi_host(strategy):
-        return lambda is_told, number: (is_told, number)
+        return lambda numbers: [tuple(numbers)]
 
     @tf.function(autograph=False)
-    def add(values):
-        def replica_add():
-            context = tf.distribute.get_replica_context()
-            is_first = context.replica_id_in_sync_group == 0
-            return context.all_reduce(
-                tf.distribute.ReduceOp.SUM,
-                values * tf.stack([1.0, tf.cast(is_first, tf.float32)]),
-            )
-
-        sums = strategy.run(replica_add)
-        return strategy.experimental_local_results(sums)[0]
-
-    def agree(is_told, number):
-        num_told, number = add(tf.constant([is_told, number], tf.float32))
-        return bool(num_told > 0), int(number)
-
-    return agree
-
-
-def gather_from_processes(
-    strategy: tf.distribute.Strategy, numbers: Sequence[int]
-) -> list[tuple[int, ...]]:
-    """Returns the numbers that each process of a run gives, in their order.
-
-    It waits until all processes have called it.
-
-    Args:
-        strategy: The `tf.distribute.Strategy`.
-        numbers: Integers in [0, 2**24), as many in each process.
-
-    Returns:
-        A list with a tuple of them for each process.
-    """
-    if not is_multi_host(strategy):
-        return [tuple(numbers)]
-
-    @tf.function(autograph=False)
-    def gather(values):
+    def gather_rows(values):
         def replica_gather():
             context = tf.distribute.get_replica_context()
             own_row = tf.one_hot(
-                context.replica_id_in_sync_group, context.num_replicas_in_sync
+                context.replica_id_in_sync_group,
+                context.num_replicas_in_sync,
+                dtype=tf.int64,
             )
             return context.all_reduce(
                 tf.distribute.ReduceOp.SUM, own_row[:, None] * values
@@ -196,8 +154,28 @@ def gather_from_processes(
         # All replicas of a process give the same.
         return rows[0][:: len(rows)]
 
-    rows = gather(tf.constant(numbers, tf.float32)).numpy()
-    return [tuple(map(int, row)) for row in rows]
+    def gather(numbers):
+        rows = gather_rows(tf.constant(numbers, tf.int64)).numpy().tolist()
+        return [tuple(row) for row in rows]
+
+    return gather
+
+
+def make_agreement(
+    strategy: tf.distribute.Strategy,
+) -> Callable[[bool, int], tuple[bool, int]]:
+    """Returns a function by which the processes of a run agree.
+
+    `agree(is_told, number)` returns whether `is_told` is true in any process,
+    and the first one's `number`; it waits until all have called it.
+    """
+    gather = make_gather(strategy)
+
+    def agree(is_told, number):
+        told, numbers = zip(*gather((int(is_told), number)))
+        return any(told), numbers[0]
+
+    return agree
 
 
 def _mirrored(num_cpu_devices):

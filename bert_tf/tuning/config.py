@@ -33,7 +33,7 @@ class FineTuningConfig:
         num_train_epochs: Times that the examples are gone through.
         warmup_proportion: Share of the steps in which the rate rises.
         learning_rate_drop: Whether the rate drops where the warmup ends; see
-            `optimizers.schedule.WarmupLinearDecay`.
+            `optimizers.schedule.WarmupDecay`.
         bias_correction: Of Adam's moments; see `BertOptimizer`.
         layerwise_learning_rate_decay: Learning rate of a layer as a share of
             the next one's; see `BertOptimizer`. 1 for one rate.

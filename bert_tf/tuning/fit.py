@@ -133,7 +133,7 @@ class Predictor:
         """Returns the logits, a float32 array `[N, num_outputs]`.
 
         Args:
-            source: A source of batches; see `input.array_source`.
+            source: A `BatchSource`; see `input.batch_source`.
             batch_size: Examples a step, over all replicas.
         """
         batches = self._strategy.distribute_datasets_from_function(

@@ -21,10 +21,10 @@ import math
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
-from bert_tf.optimizers.schedule import WarmupLinearDecay
-from bert_tf.tasks import starting_point
+from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training import checkpointing
 from bert_tf.training import loop
 from bert_tf.training import strategy as strategies
@@ -80,10 +80,10 @@ def tune(
     begun with so many epochs, and a warning says so.
 
     Args:
-        model: A new model, of `StartingPoint.new_model`, made in the
+        model: A new model, of `task_folder.new_model`, made in the
             strategy's scope.
         task: What it is tuned to.
-        source: A source of labelled examples; see `input.array_source`.
+        source: A `BatchSource` of labelled examples.
         config: A `FineTuningConfig`.
         start: The `StartingPoint` that the model was made from.
         strategy: The `tf.distribute.Strategy`.
@@ -319,7 +319,7 @@ def _by_length(source, window_batches):
 
 def _make_optimizer(config, num_train_steps, compute_dtype):
     optimizer = BertOptimizer(
-        WarmupLinearDecay(
+        WarmupDecay(
             config.learning_rate,
             num_train_steps,
             int(num_train_steps * config.warmup_proportion),

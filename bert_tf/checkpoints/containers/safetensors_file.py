@@ -1,6 +1,7 @@
 """A safetensors file, whose weights are read without a copy of them."""
 
 import collections
+import contextlib
 import json
 
 import numpy as np
@@ -12,10 +13,11 @@ _MAX_NAME = 256
 
 
 class SafetensorsFile:
-    """Tensors of a file that is mapped into memory. A context manager.
+    """Tensors of a file that is mapped into memory.
 
     Args:
         path: A local path.
+        stack: What the file is closed with.
 
     Attributes:
         shapes: {name: shape}, in the order of the file.
@@ -24,7 +26,7 @@ class SafetensorsFile:
         safetensors.SafetensorError, OSError, ValueError: If it is damaged.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, stack: contextlib.ExitStack) -> None:
         with open(path, "rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
         if size > files.MAX_FOLDER_TEXT:
@@ -35,7 +37,9 @@ class SafetensorsFile:
         # The library checks all of the header: every tensor begins where
         # another ends and is as long as its shape says, to the file's end.
         # But of a name that is there twice it takes the last one.
-        self._file = safetensors.safe_open(path, framework="numpy")
+        self._file = stack.enter_context(
+            safetensors.safe_open(path, framework="numpy")
+        )
         self._data = np.memmap(path, np.uint8, mode="r")
         self._header = json.loads(
             self._data[8 : 8 + size].tobytes(), object_pairs_hook=_unique
@@ -45,13 +49,6 @@ class SafetensorsFile:
             name: tuple(self._header[name]["shape"])
             for name in self._file.offset_keys()
         }
-
-    def __enter__(self) -> "SafetensorsFile":
-        self._file.__enter__()
-        return self
-
-    def __exit__(self, *exception):
-        self._file.__exit__(*exception)
 
     def read(self, name: str) -> np.ndarray:
         """Returns a tensor in the type of the file.

@@ -62,9 +62,7 @@ class SafetensorsFolder:
     @property
     def slots(self) -> dict[str, tuple[int, ...]]:
         """{name: shape} of Adam's moments, if the folder holds them."""
-        if self._slots_file is None:
-            return {}
-        shapes = dict(self._slots_file.shapes)
+        shapes = dict(self._slots_and_step)
         shapes.pop(containers.GLOBAL_STEP, None)
         return shapes
 
@@ -76,26 +74,26 @@ class SafetensorsFolder:
             ValueError: If it is none.
         """
         name = containers.GLOBAL_STEP
-        source = self._slots_file
-        if source is None or name not in source.shapes:
+        if name not in self._slots_and_step:
             return None
+        source, path, _ = self._sources[name]
         shape = source.shapes[name]
         dtype = source.dtype_name(name)
         if shape or dtype != "I64":
             raise ValueError(
-                f"{self.slots_path}: the tensor {name} must be one I64. "
+                f"{path}: the tensor {name} must be one I64. "
                 f"Received: {dtype} {list(shape)}."
             )
         return int(source.read(name))
 
     @functools.cached_property
-    def _slots_file(self):
-        """The open file of the optimizer, or None.
+    def _slots_and_step(self):
+        """{name: shape} of the optimizer's file, if there is one.
 
         It is opened for those who ask only: a model answers without it.
         """
         if not files.exists(self.slots_path):
-            return None
+            return {}
         source = self._open(self.slots_path)
         for name in source.shapes:
             if name != containers.GLOBAL_STEP and not name.endswith(
@@ -106,7 +104,7 @@ class SafetensorsFolder:
                     "optimizer's."
                 )
             self._sources[name] = (source, self.slots_path, name)
-        return source
+        return source.shapes
 
     def file_of(self, name: str) -> str:
         """Returns the path of the file that holds the tensor."""
@@ -177,7 +175,7 @@ class SafetensorsFolder:
     def _open(self, path):
         local = self._stack.enter_context(files.local_copy(path))
         try:
-            return self._stack.enter_context(SafetensorsFile(local))
+            return SafetensorsFile(local, self._stack)
         except (safetensors.SafetensorError, OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: is truncated or no safetensors file: {error}"

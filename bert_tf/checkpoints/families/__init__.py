@@ -46,10 +46,8 @@ def read_config(path: str, family: Family = DEFAULT) -> BertConfig:
             names the file.
     """
     values = files.read_json(path, files.MAX_FOLDER_TEXT)
-    try:
+    with files.errors_named(path):
         return parse_config(values, family)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def parse_config(values: Any, family: Family = DEFAULT) -> BertConfig:

@@ -190,16 +190,10 @@ def _module(part, keras, name, shape):
     """Yields the two tensors of a dense layer, or of a LayerNorm."""
     # Hugging Face's names were made of Google's so.
     google = re.sub(r"\.layer\.(\d)", r".layer_\1", name).replace(".", "/")
-    leaves = (
-        ("kernel", "weight", shape, TRANSPOSE),
-        ("bias", "bias", shape[1:], IDENTITY),
-    )
-    if len(shape) == 1:
-        leaves = (
-            ("gamma", "weight", shape, IDENTITY),
-            ("beta", "bias", shape, IDENTITY),
-        )
-    for leaf, its_name, its_shape, transform in leaves:
+    leaves = ("gamma", "beta") if len(shape) == 1 else ("kernel", "bias")
+    names, shapes = ("weight", "bias"), (shape, shape[-1:])
+    for leaf, its_name, its_shape in zip(leaves, names, shapes):
+        transform = TRANSPOSE if leaf == "kernel" else IDENTITY
         yield Tensor(
             part=part,
             keras=f"{keras}/{leaf}",

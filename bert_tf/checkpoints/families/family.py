@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from bert_tf.checkpoints.containers import GOOGLE
-from bert_tf.checkpoints.parts import PARTS
 from bert_tf.checkpoints.parts import POOLER
 from bert_tf.checkpoints.transforms import IDENTITY
 from bert_tf.checkpoints.transforms import Transform
@@ -31,7 +30,7 @@ class Tensor:
     """A tensor of the model and where it is in files.
 
     Args:
-        part: One of `PARTS`.
+        part: One of `parts`.
         keras: The end of the Keras variable's path.
         shape: Shape of the Keras variable.
         hugging_face: In a model.safetensors; the name has the `prefix`.
@@ -104,20 +103,20 @@ class Family:
     def table(
         self,
         config: BertConfig,
-        parts: Collection[str] = PARTS,
+        parts: Collection[str] | None = None,
         num_labels: int = 2,
     ) -> tuple[Tensor, ...]:
         """Returns the `Tensor` of every variable of these parts.
 
         Args:
             config: The `BertConfig` that gives the shapes.
-            parts: Some of `PARTS`.
+            parts: Some of `parts`, or None for all.
             num_labels: Outputs of the (token) classifier.
         """
         return tuple(
             tensor
             for tensor in self.tensors(config, num_labels)
-            if tensor.part in parts
+            if parts is None or tensor.part in parts
         )
 
     def architecture_of(self, parts: Collection[str]) -> str:
@@ -145,7 +144,7 @@ class Family:
             return None
         for pattern, replacement in self.old_names.items():
             name = re.sub(pattern, replacement, name)
-        if self.bare_names and name.startswith(self.bare_names):
+        if name.startswith(self.bare_names):
             name = self.prefix + name
         return name
 

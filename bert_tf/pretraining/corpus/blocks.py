@@ -9,7 +9,6 @@ of a part are listed by that hash, so that a block's are neighbours in the list.
 """
 
 import dataclasses
-import io
 import os
 from collections import abc
 
@@ -238,15 +237,10 @@ def _read_entries(path, entries, dtype):
         open(f"{path}.tokens", "rb") as tokens_file,
         open(f"{path}.lengths", "rb") as lengths_file,
     ):
-        for entry in entries:
-            yield tuple(
-                read_slice(
-                    stream, kind, entry[f"first_{name}"], entry[f"num_{name}s"]
-                )
-                for stream, kind, name in (
-                    (tokens_file, dtype, "token"),
-                    (lengths_file, _LENGTH, "sentence"),
-                )
+        for _, _, token, num_tokens, sentence, num_sentences in entries:
+            yield (
+                _read_slice(tokens_file, dtype, token, num_tokens),
+                _read_slice(lengths_file, _LENGTH, sentence, num_sentences),
             )
 
 
@@ -288,9 +282,7 @@ def _batches(sentences):
         yield keys, batch
 
 
-def read_slice(
-    stream: io.BufferedReader, dtype: np.dtype, first: int, count: int
-) -> np.ndarray:
+def _read_slice(stream, dtype, first, count):
     """Reads `count` elements from number `first` of an array in a file."""
     size = dtype.itemsize
     data = os.pread(stream.fileno(), int(count) * size, int(first) * size)

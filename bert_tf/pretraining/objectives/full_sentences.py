@@ -58,15 +58,13 @@ def arrange(
         tokens += [corpus.tokens[begin:end], [sep_id]]
         sentences += [pieces, [1]]
         counts.append(len(pieces) + 1)
-    if counts:
-        # No document follows the last one.
-        tokens.pop()
-        sentences.pop()
-        counts[-1] -= 1
+    # No document follows the last one.
+    counts = np.array(counts, np.int64)
+    counts[-1:] -= 1
     nothing = np.zeros(0, np.int64)
     return Corpus(
-        tokens=np.concatenate([nothing, *tokens]).astype(np.int32),
-        sentence_starts=starts_of(np.concatenate([nothing, *sentences])),
+        tokens=np.concatenate([nothing, *tokens[:-1]]).astype(np.int32),
+        sentence_starts=starts_of(np.concatenate([nothing, *sentences[:-1]])),
         document_starts=starts_of(counts),
         document_keys=corpus.document_keys[order],
     )
@@ -123,22 +121,20 @@ def make_sequences(corpus: Corpus, settings: Settings) -> cuts_lib.Cuts:
         last = np.array(end, np.int64)[first]
         # ... and closes none: each closes with its own.
         last -= is_sep[last - 1]
-        a_length = starts[last] - starts[first]
+        nothing = np.zeros_like(first)
         fields.append(
             {
                 "a_start": starts[first],
-                "a_length": a_length,
+                "a_length": starts[last] - starts[first],
+                "b_start": nothing,
+                "b_length": nothing,
+                "label": nothing.astype(bool),
                 "document": document[first],
                 "pass_number": np.full(len(first), pass_number),
                 "ordinal": ordinal[first],
             }
         )
     assert (lengths <= room).all()
-    fields = cuts_lib.concatenate(fields)
-    nothing = np.zeros_like(fields["a_start"])
-    fields |= {
-        "b_start": fields["a_start"],
-        "b_length": nothing,
-        "label": nothing.astype(bool),
-    }
-    return cuts_lib.with_randomness(fields, corpus, settings.random_seed)
+    return cuts_lib.with_randomness(
+        cuts_lib.concatenate(fields), corpus, settings.random_seed
+    )

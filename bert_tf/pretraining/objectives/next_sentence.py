@@ -3,6 +3,8 @@
 Devlin et al. 2018, section 3.1, by the rules of google-research/bert.
 """
 
+import functools
+
 import numpy as np
 
 from bert_tf.pretraining import draws
@@ -11,14 +13,6 @@ from bert_tf.pretraining.objectives.objective import Objective
 
 # How often the original draws for a document other than the current one.
 _NUM_TRIES = 10
-
-
-def _cut(corpus, settings, sep_id):
-    del sep_id
-    return corpus, sentence_pairs.make_pairs(corpus, settings, _step)
-
-
-OBJECTIVE = Objective(name="next_sentence", cut=_cut, needs_documents=True)
 
 
 def _step(corpus, walkers, draw):
@@ -54,3 +48,10 @@ def _step(corpus, walkers, draw):
     )
     # The sentences of the chunk that a random B displaced are put back.
     return a, b, is_random, np.where(is_random, a_end, last)
+
+
+OBJECTIVE = Objective(
+    name="next_sentence",
+    cut=functools.partial(sentence_pairs.make_pairs, step=_step),
+    needs_documents=True,
+)

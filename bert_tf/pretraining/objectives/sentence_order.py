@@ -7,6 +7,8 @@ a sentence that would be left alone; there, a chunk of one sentence gets a
 random second segment and the label of swapped ones.
 """
 
+import functools
+
 import numpy as np
 
 from bert_tf.pretraining import draws
@@ -15,18 +17,6 @@ from bert_tf.pretraining.objectives.objective import Objective
 
 # One sentence has no order.
 _MIN_SENTENCES = 2
-
-
-def _cut(corpus, settings, sep_id):
-    del sep_id
-    return corpus, sentence_pairs.make_pairs(
-        corpus, settings, _step, _MIN_SENTENCES
-    )
-
-
-OBJECTIVE = Objective(
-    name="sentence_order", cut=_cut, min_sentences=_MIN_SENTENCES
-)
 
 
 def _step(corpus, walkers, draw):
@@ -45,3 +35,12 @@ def _step(corpus, walkers, draw):
     a = np.where(is_swapped, in_order[1], in_order[0])
     b = np.where(is_swapped, in_order[0], in_order[1])
     return a, b, is_swapped, last
+
+
+OBJECTIVE = Objective(
+    name="sentence_order",
+    cut=functools.partial(
+        sentence_pairs.make_pairs, step=_step, min_sentences=_MIN_SENTENCES
+    ),
+    min_sentences=_MIN_SENTENCES,
+)

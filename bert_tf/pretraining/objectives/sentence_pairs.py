@@ -48,13 +48,19 @@ class Walkers:
 
 
 def make_pairs(
-    corpus: Corpus, settings: Settings, step: Callable, min_sentences: int = 1
-) -> cuts_lib.Cuts:
+    corpus: Corpus,
+    settings: Settings,
+    sep_id: int,
+    *,
+    step: Callable,
+    min_sentences: int = 1,
+) -> tuple[Corpus, cuts_lib.Cuts]:
     """Cuts the documents of one block into pairs, in every pass.
 
     Args:
         corpus: The block.
         settings: The settings.
+        sep_id: Of no use here (`Objective`).
         step: `step(corpus, walkers, draw)` makes the next pair of every
             walker, where `draw(what)` are their draws. It returns the two
             segments as `segment` does, the label, and the sentence at which
@@ -62,8 +68,9 @@ def make_pairs(
         min_sentences: Of a document; shorter ones are passed over.
 
     Returns:
-        `Cuts`, in no particular order.
+        The block, and its `Cuts`, in no particular order.
     """
+    del sep_id
     seed = settings.random_seed
     walkers = _first_walkers(corpus, settings)
     walkers = walkers.take(walkers.end - walkers.sentence >= min_sentences)
@@ -96,7 +103,7 @@ def make_pairs(
     pairs = cuts_lib.concatenate(parts)
     keys = corpus.document_keys[pairs["document"]]
     pairs |= _truncated(pairs, keys, settings)
-    return cuts_lib.with_randomness(pairs, corpus, seed)
+    return corpus, cuts_lib.with_randomness(pairs, corpus, seed)
 
 
 def segment(

@@ -9,6 +9,7 @@ an index tells where.
 
 import dataclasses
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -41,20 +42,15 @@ class Examples:
     """Unmasked examples, in the order of the records.
 
     Args:
-        tokens: int32 [tokens], the segments A and B of each in turn.
+        tokens: [tokens], ids: the segments A and B of each in turn.
         starts: int64 [examples], where each begins in `tokens`.
-        a_length: int64 [examples].
-        b_length: int64 [examples].
-        label: bool [examples], what the objective's label says.
-        seeds: int64 [examples, 2], random, of the masking.
+        headers: `_HEADER` [examples]: the random order; the seeds of the
+            masking; the lengths of A and B; what the objective's label says.
     """
 
     tokens: np.ndarray
     starts: np.ndarray
-    a_length: np.ndarray
-    b_length: np.ndarray
-    label: np.ndarray
-    seeds: np.ndarray
+    headers: np.ndarray
 
     def __len__(self):
         return len(self.starts)
@@ -62,16 +58,25 @@ class Examples:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of each, [CLS] and [SEP]s counted: int64 [examples]."""
-        return 2 + self.a_length + self.b_length + (self.b_length > 0)
+        b_length = self.headers["b_length"]
+        return 2 + _num_tokens(self.headers) + (b_length > 0)
 
     def take(self, chosen: np.ndarray | slice) -> "Examples":
         """Returns those that an index array or slice chooses."""
-        fields = {
-            name: values[chosen]
-            for name, values in vars(self).items()
-            if name != "tokens"
-        }
-        return dataclasses.replace(self, **fields)
+        return Examples(
+            tokens=self.tokens,
+            starts=self.starts[chosen],
+            headers=self.headers[chosen],
+        )
+
+    def own_tokens(self) -> np.ndarray:
+        """Returns the tokens of these examples alone, one after another."""
+        return self.tokens[_ranges(self.starts, _num_tokens(self.headers))]
+
+
+def _num_tokens(headers):
+    """Returns the tokens of each example, A and B: int64 [examples]."""
+    return headers["a_length"].astype(np.int64) + headers["b_length"]
 
 
 def write_run(
@@ -153,8 +158,8 @@ class Runs:
 
 def read_buckets(
     path: str, dtype: np.dtype
-) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yields (number of the bucket, headers, token ids) of a run, as bytes.
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yields (number of the bucket, headers, token ids) of a run.
 
     Args:
         path: As `write_run` got it.
@@ -165,47 +170,14 @@ def read_buckets(
         examples, starts = index[:, bucket : bucket + 2]
         yield (
             bucket,
-            _read(f"{path}.rows", _HEADER, *examples).tobytes(),
-            _read(f"{path}.tokens", dtype, *starts).tobytes(),
+            _read(f"{path}.rows", _HEADER, *examples),
+            _read(f"{path}.tokens", dtype, *starts),
         )
 
 
-def num_examples(headers: bytes) -> int:
-    """Returns of how many examples the headers are."""
-    return len(headers) // _HEADER.itemsize
-
-
-def from_bytes(headers: bytes, tokens: bytes, dtype: np.dtype) -> tuple:
-    """Returns the arrays of one that `read_buckets` yields."""
-    return np.frombuffer(headers, _HEADER), np.frombuffer(tokens, dtype)
-
-
-def split(
-    headers: list[np.ndarray], tokens: list[np.ndarray], edges: list[int]
-) -> list[tuple[bytes, bytes]]:
-    """Merges stretches of runs, and cuts them anew.
-
-    Args:
-        headers: Those of each run.
-        tokens: Those of each run.
-        edges: Where to cut the merged examples.
-
-    Returns:
-        A list of (headers, token ids).
-    """
-    merged = merge(headers, tokens)
-    headers = np.concatenate(headers)
-    headers = headers[np.argsort(headers["order"], kind="stable")]
-    pieces = []
-    for first, last in zip(edges, edges[1:]):
-        piece = merged.take(slice(first, last))
-        places = _ranges(piece.starts, piece.a_length + piece.b_length)
-        found = merged.tokens[places].astype(tokens[0].dtype)
-        pieces.append((headers[first:last].tobytes(), found.tobytes()))
-    return pieces
-
-
-def merge(headers: list[np.ndarray], tokens: list[np.ndarray]) -> Examples:
+def merge(
+    headers: Sequence[np.ndarray], tokens: Sequence[np.ndarray]
+) -> Examples:
     """Returns the examples of stretches of runs, in the records' order.
 
     Args:
@@ -213,16 +185,11 @@ def merge(headers: list[np.ndarray], tokens: list[np.ndarray]) -> Examples:
         tokens: Those of each run.
     """
     headers = np.concatenate(headers)
-    a_length = headers["a_length"].astype(np.int64)
-    b_length = headers["b_length"].astype(np.int64)
-    lengths = a_length + b_length
+    lengths = _num_tokens(headers)
     examples = Examples(
-        tokens=np.concatenate(tokens).astype(np.int32),
+        tokens=np.concatenate(tokens),
         starts=np.cumsum(lengths) - lengths,
-        a_length=a_length,
-        b_length=b_length,
-        label=headers["label"] > 0,
-        seeds=headers["seeds"].astype(np.int64),
+        headers=headers,
     )
     # Stable: should two runs have the same 64 bits, the first comes first.
     return examples.take(np.argsort(headers["order"], kind="stable"))
@@ -242,14 +209,13 @@ def pack(
         `{input_ids, input_mask, segment_ids}`, int32 [examples, L].
     """
     column = np.arange(max_seq_length)
-    first_sep = examples.a_length[:, None] + 1
-    has_b = examples.b_length[:, None] > 0
-    last_sep = first_sep + has_b * (examples.b_length[:, None] + 1)
+    first_sep = examples.headers["a_length"][:, None].astype(np.int64) + 1
+    last_sep = examples.lengths[:, None] - 1
     is_b = column > first_sep
     # The columns that are no tokens look up anything, and are written over.
     input_ids = examples.tokens.take(
         examples.starts[:, None] + column - 1 - is_b, mode="clip"
-    )
+    ).astype(np.int32)
     input_ids[:, 0] = vocabulary.cls_id
     input_ids[(column == first_sep) | (column == last_sep)] = vocabulary.sep_id
     is_padding = column > last_sep
@@ -270,5 +236,6 @@ def _ranges(starts, lengths):
 
 
 def _read(path, dtype, first, last):
-    with open(path, "rb") as stream:
-        return blocks.read_slice(stream, dtype, first, last - first)
+    return np.fromfile(
+        path, dtype, count=last - first, offset=first * dtype.itemsize
+    )

@@ -197,10 +197,37 @@ def count(examples: dict, vocabulary: Vocabulary) -> collections.Counter:
     )
 
 
-def token_name(index: int, vocabulary: Vocabulary) -> str:
-    if 0 <= index < len(vocabulary):
-        return vocabulary.tokens[index]
-    return f"<{index}>"
+def tokens_of(
+    examples: dict, row: int, vocabulary: Vocabulary
+) -> list[tuple[str, int, str | None]]:
+    """Returns the tokens of a record, without its padding.
+
+    Returns:
+        Of each what it was in the text, its segment, and at a prediction what
+        stands there now; else None.
+    """
+    one = with_masks(
+        {name: values[row : row + 1] for name, values in examples.items()}
+    )
+    chosen = one[features.MASKED_LM_POSITIONS][
+        one[features.MASKED_LM_WEIGHTS] > 0
+    ]
+    (was,), (now,) = restored(one), one[features.INPUT_IDS]
+    segments = one[features.SEGMENT_IDS][0].tolist()
+
+    def name(index):
+        if 0 <= index < len(vocabulary):
+            return vocabulary.tokens[index]
+        return f"<{index}>"
+
+    return [
+        (
+            name(was[place]),
+            segments[place],
+            name(now[place]) if place in chosen else None,
+        )
+        for place in range(one[features.INPUT_MASK].sum())
+    ]
 
 
 def table(examples: dict, row: int, vocabulary: Vocabulary) -> str:
@@ -210,41 +237,26 @@ def table(examples: dict, row: int, vocabulary: Vocabulary) -> str:
     sequence, segment, position in the sequence, and at a prediction what the
     token was masked as, and the label.
     """
-    examples = with_masks(examples)
-    ids = examples[features.INPUT_IDS][row]
-    length = int(examples[features.INPUT_MASK][row].sum())
-    segments = examples[features.SEGMENT_IDS][row]
-    original = restored(examples)[row]
-    weights = examples[features.MASKED_LM_WEIGHTS][row]
-    chosen = set(
-        examples[features.MASKED_LM_POSITIONS][row][weights > 0].tolist()
-    )
     is_packed = features.SEQUENCE_IDS in examples
-    positions = sequences = range(length)
-    if is_packed:
-        positions = examples[features.POSITION_IDS][row]
-        sequences = examples[features.SEQUENCE_IDS][row]
-
-    def name(index):
-        return token_name(index, vocabulary)
-
+    tokens = tokens_of(examples, row, vocabulary)
     lines = [
         f"{'index':>5}  {'token':20} "
         f"{'sequence ' if is_packed else ''}{'segment':>7} position  "
         f"{'masked as':10} label"
     ]
-    for place in range(length):
-        number = f"{sequences[place]:8} " if is_packed else ""
-        line = (
-            f"{place:5}  {name(original[place]):20} {number}"
-            f"{segments[place]:7} {positions[place]:8}"
-        )
-        if place in chosen:
-            line += f"  {name(ids[place]):10} {name(original[place])}"
+    for place, (was, segment, now) in enumerate(tokens):
+        number, position = "", place
+        if is_packed:
+            number = f"{examples[features.SEQUENCE_IDS][row, place]:8} "
+            position = examples[features.POSITION_IDS][row, place]
+        line = f"{place:5}  {was:20} {number}{segment:7} {position:8}"
+        if now is not None:
+            line += f"  {now:10} {was}"
         lines.append(line)
     line = (
-        f"{length} tokens, {len(ids) - length} of padding, "
-        f"{len(chosen)} predictions"
+        f"{len(tokens)} tokens, "
+        f"{examples[features.INPUT_IDS].shape[1] - len(tokens)} of padding, "
+        f"{sum(now is not None for _, _, now in tokens)} predictions"
     )
     exists = np.ones(1, bool)
     if is_packed:

@@ -6,10 +6,13 @@ of script step through the examples.
 
 import html
 import json
+import pathlib
 
 from bert_tf import features
 from bert_tf.pretraining.records import inspection
 from bert_tf.text.vocabulary import Vocabulary
+
+_PAGE = pathlib.Path(__file__).with_suffix(".html")
 
 
 def describe(examples: dict, row: int, vocabulary: Vocabulary) -> dict:
@@ -30,29 +33,16 @@ def describe(examples: dict, row: int, vocabulary: Vocabulary) -> dict:
     padding = int((one[features.INPUT_MASK] == 0).sum())
     if features.SEQUENCE_IDS in one:
         one, _ = inspection.unpack(one, vocabulary)
-    ids = one[features.INPUT_IDS]
-    original = inspection.restored(one)
     labels = one.get(features.NEXT_SENTENCE_LABELS)
     sequences = []
-    for number, length in enumerate(one[features.INPUT_MASK].sum(axis=1)):
-        chosen = set()
-        if features.MASKED_LM_IDS in one:
-            is_used = one[features.MASKED_LM_WEIGHTS][number] > 0
-            positions = one[features.MASKED_LM_POSITIONS][number]
-            chosen.update(positions[is_used].tolist())
-        tokens = []
-        for place in range(length):
-            segment = int(one[features.SEGMENT_IDS][number, place])
-            token = [
-                inspection.token_name(original[number, place], vocabulary),
-                segment,
+    for number in range(len(one[features.INPUT_IDS])):
+        tokens = inspection.tokens_of(one, number, vocabulary)
+        sequences.append(
+            [
+                [was, segment] if now is None else [was, segment, now]
+                for was, segment, now in tokens
             ]
-            if place in chosen:
-                token.append(
-                    inspection.token_name(ids[number, place], vocabulary)
-                )
-            tokens.append(token)
-        sequences.append(tokens)
+        )
     return {
         "sequences": sequences,
         "padding": padding,
@@ -88,146 +78,9 @@ def page(
         for rule, number in rules
     )
     return (
-        _PAGE.replace("@TITLE@", html.escape(title))
+        _PAGE.read_text("utf-8")
+        .replace("@TITLE@", html.escape(title))
         .replace("@TOTALS@", rows)
         .replace("@RULES@", checks)
         .replace("@DATA@", data)
     )
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>@TITLE@</title>
-<style>
-:root { color-scheme: light dark; --a: #2563b8; --b: #b85c00; --m: #b3261e; }
-@media (prefers-color-scheme: dark) {
-  :root { --a: #7db3ff; --b: #ffb266; --m: #ff8a80; }
-}
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 62rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; overflow-wrap: anywhere; }
-nav { align-items: center; display: flex; flex-wrap: wrap; gap: .75rem; }
-nav input { flex: 1; min-width: 8rem; }
-button { font: inherit; min-width: 6rem; padding: .25rem .75rem; }
-#sequences ol { display: flex; flex-wrap: wrap; gap: .3rem .25rem;
-  margin: 1rem 0; padding: 0; list-style: none; }
-#sequences li { border-bottom: 3px solid var(--a); display: flex;
-  flex-direction: column; padding: 0 .25rem; }
-#sequences li.b { border-color: var(--b); }
-#sequences li.special { opacity: .7; }
-#sequences li.chosen { border: 2px solid var(--m); border-radius: .3rem; }
-#sequences small { font-size: .7rem; opacity: .75; }
-#sequences .now { color: var(--m); font-weight: 600; }
-.label, #total { font-weight: 600; margin-bottom: 0; }
-.key { border-bottom: 3px solid var(--a); margin-right: 1rem; }
-.key.b { border-color: var(--b); }
-.key.m { border: 2px solid var(--m); border-radius: .3rem; padding: 0 .3rem; }
-table { border-collapse: collapse; }
-th { font-weight: normal; text-align: left; padding-right: 2rem; }
-td { text-align: right; font-variant-numeric: tabular-nums; }
-.broken { color: var(--m); font-weight: 600; }
-</style>
-</head>
-<body>
-<h1>@TITLE@</h1>
-<nav>
-<button id="back" type="button">Previous</button>
-<input id="number" type="range" min="0" value="0" aria-label="Example">
-<button id="on" type="button">Next</button>
-<output id="where"></output>
-</nav>
-<p id="total" aria-live="polite"></p>
-<p><span class="key">segment A</span><span class="key b">segment B</span>
-<span class="key m">to be predicted</span>: what stands there now, and below
-it the token that was there. Small numbers are positions.</p>
-<div id="sequences"></div>
-<h2>All examples</h2>
-<table>@TOTALS@</table>
-<h2>Rules</h2>
-<ul>@RULES@</ul>
-<script type="application/json" id="data">@DATA@</script>
-<script>
-"use strict";
-const examples = JSON.parse(document.getElementById("data").textContent);
-const number = document.getElementById("number");
-number.max = examples.length - 1;
-
-function add(parent, kind, text, name) {
-  const element = document.createElement(kind);
-  element.textContent = text;
-  if (name) element.className = name;
-  parent.append(element);
-  return element;
-}
-
-const NEXT = { 0: "B follows A. ",
-  1: "B is a random segment, or A and B are swapped. " };
-
-function count(number, noun) {
-  return number + " " + noun + (number === 1 ? "" : "s");
-}
-
-function showSequence(parent, tokens, title) {
-  add(parent, "p", title, "label");
-  const list = add(parent, "ol", "");
-  let chosen = 0;
-  tokens.forEach(([was, segment, now], place) => {
-    const item = add(list, "li", "", segment ? "b" : "");
-    add(item, "small", place);
-    add(item, "span", now === undefined ? was : now, now && "now");
-    if (now !== undefined) {
-      chosen += 1;
-      item.classList.add("chosen");
-      add(item, "small", now === was ? was + " (kept)" : was);
-    } else if (was === "[CLS]" || was === "[SEP]") {
-      item.classList.add("special");
-    }
-  });
-  return chosen;
-}
-
-function show() {
-  const index = Number(number.value);
-  const example = examples[index];
-  const parent = document.getElementById("sequences");
-  parent.replaceChildren();
-  const several = example.sequences.length > 1;
-  let length = 0;
-  let chosen = 0;
-  example.sequences.forEach((tokens, place) => {
-    const title = several ? "Sequence " + (place + 1) + ". " : "";
-    length += tokens.length;
-    chosen += showSequence(parent, tokens,
-      title + (NEXT[example.labels[place]] || ""));
-  });
-  document.getElementById("total").textContent =
-    (several ? count(example.sequences.length, "sequence") + ", " : "") +
-    count(length, "token") + ", " + example.padding + " of padding, " +
-    count(chosen, "prediction") + ".";
-  document.getElementById("where").textContent =
-    "Example " + (index + 1) + " of " + examples.length;
-  document.getElementById("back").disabled = index === 0;
-  document.getElementById("on").disabled = index === examples.length - 1;
-}
-
-function step(by) {
-  number.value = Number(number.value) + by;
-  show();
-}
-
-number.addEventListener("input", show);
-document.getElementById("back").addEventListener("click", () => step(-1));
-document.getElementById("on").addEventListener("click", () => step(1));
-document.addEventListener("keydown", (event) => {
-  if (event.target === number) return;
-  if (event.key === "ArrowLeft") step(-1);
-  if (event.key === "ArrowRight") step(1);
-});
-show();
-</script>
-</body>
-</html>
-"""

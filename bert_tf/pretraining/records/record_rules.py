@@ -48,12 +48,13 @@ def check(
         sequences, rows = inspection.unpack(examples, vocabulary)
     for rule, holds in _check_sequences(sequences, vocabulary, rules).items():
         # Of a row that holds several, all must keep it.
-        checks[rule] = np.bincount(rows, ~holds) == 0
-    return checks
+        checks[rule] = np.bincount(rows, ~_everywhere(holds)) == 0
+    return {rule: _everywhere(holds) for rule, holds in checks.items()}
 
 
 def _everywhere(holds):
-    return holds.all(axis=1)
+    """Returns bool [B] of bool [B] or [B, N]."""
+    return holds.reshape(len(holds), -1).all(axis=1)
 
 
 def _check_records(examples, vocabulary):
@@ -68,43 +69,31 @@ def _check_records(examples, vocabulary):
     count = (weights > 0).sum(axis=1)
     is_prediction = np.arange(weights.shape[1]) < count[:, None]
     is_inside = (positions >= 0) & (positions < length[:, None])
-    steps = np.diff(np.where(is_prediction, positions, ids.shape[1]), axis=1)
+    is_ascending = np.diff(positions, axis=1, prepend=-1) > 0
+    all_ids = np.concatenate([ids, labels], axis=1)
     checks = {
-        "ids are in the vocabulary": _everywhere(
-            (ids >= 0) & (ids < len(vocabulary))
+        "ids are in the vocabulary": (all_ids >= 0)
+        & (all_ids < len(vocabulary)),
+        "the input mask is 1 on tokens, then 0": mask == is_token,
+        "padding has id and segment of padding": is_token
+        | ((ids == vocabulary.pad_id) & (examples[features.SEGMENT_IDS] == 0)),
+        "weights are 1 on predictions, then all is 0": np.where(
+            is_prediction,
+            weights == 1,
+            (weights == 0) & (positions == 0) & (labels == 0),
+        ),
+        "positions are inside and ascend": (is_inside & is_ascending)
+        | ~is_prediction,
+        "[CLS] and [SEP] are never masked": (
+            (labels != vocabulary.cls_id)
+            & (labels != vocabulary.sep_id)
+            & (positions > 0)
         )
-        & _everywhere((labels >= 0) & (labels < len(vocabulary))),
-        "the input mask is 1 on tokens, then 0": _everywhere(mask == is_token),
-        "padding has id and segment of padding": _everywhere(
-            is_token
-            | (
-                (ids == vocabulary.pad_id)
-                & (examples[features.SEGMENT_IDS] == 0)
-            )
-        ),
-        "weights are 1 on predictions, then all is 0": _everywhere(
-            np.where(
-                is_prediction,
-                weights == 1,
-                (weights == 0) & (positions == 0) & (labels == 0),
-            )
-        ),
-        "positions are inside and ascend": _everywhere(
-            is_inside | ~is_prediction
-        )
-        & _everywhere((steps > 0) | ~is_prediction[:, 1:]),
-        "[CLS] and [SEP] are never masked": _everywhere(
-            (
-                (labels != vocabulary.cls_id)
-                & (labels != vocabulary.sep_id)
-                & (positions > 0)
-            )
-            | ~is_prediction
-        ),
+        | ~is_prediction,
     }
     if features.NEXT_SENTENCE_LABELS in examples:
-        checks["the next-sentence label is 0 or 1"] = _everywhere(
-            np.isin(examples[features.NEXT_SENTENCE_LABELS], (0, 1))
+        checks["the next-sentence label is 0 or 1"] = np.isin(
+            examples[features.NEXT_SENTENCE_LABELS], (0, 1)
         )
     return checks
 
@@ -124,20 +113,17 @@ def _check_packing(examples):
         np.where(begins.any(axis=2), column, 0), axis=1
     )
     checks = {
-        "first positions ascend from 0, then all is 0": (first[:, 0] == 0)
-        & _everywhere(exists == (np.arange(first.shape[1]) < count[:, None]))
-        & _everywhere((np.diff(first, axis=1) > 0) | ~exists[:, 1:])
-        & _everywhere(first < mask.sum(axis=1, keepdims=True)),
-        "sequences are numbered from 1, padding is 0": _everywhere(
-            numbers == expected
-        ),
-        "positions restart in each sequence": _everywhere(
-            examples[features.POSITION_IDS] == (column - start) * (mask > 0)
-        ),
+        "first positions ascend from 0, then all is 0": (first[:, :1] == 0)
+        & (exists == (np.arange(first.shape[1]) < count[:, None]))
+        & ((np.diff(first, axis=1, prepend=-1) > 0) | ~exists)
+        & (first < mask.sum(axis=1, keepdims=True)),
+        "sequences are numbered from 1, padding is 0": numbers == expected,
+        "positions restart in each sequence": examples[features.POSITION_IDS]
+        == (column - start) * (mask > 0),
     }
     if features.NEXT_SENTENCE_LABELS in examples:
-        checks["labels of sequences that are not there are 0"] = _everywhere(
-            exists | (examples[features.NEXT_SENTENCE_LABELS] == 0)
+        checks["labels of sequences that are not there are 0"] = exists | (
+            examples[features.NEXT_SENTENCE_LABELS] == 0
         )
     return checks
 
@@ -158,9 +144,10 @@ def _check_sequences(examples, vocabulary, rules):
     is_b = has_labels & (column > first_sep[:, None])
     is_b &= column < length[:, None]
     checks = {
-        "segments are 0 to the first [SEP], then 1": _everywhere(
-            (examples[features.SEGMENT_IDS] == is_b) | (mask == 0)
+        "segments are 0 to the first [SEP], then 1": (
+            examples[features.SEGMENT_IDS] == is_b
         )
+        | (mask == 0)
     }
     if has_labels:
         checks["[CLS] A [SEP] B [SEP], no segment empty"] = (

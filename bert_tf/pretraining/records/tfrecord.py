@@ -9,6 +9,7 @@ of the features, which protocol buffers leave open, is fixed: equal examples
 are equal bytes.
 """
 
+import collections
 import itertools
 import re
 import typing
@@ -56,8 +57,8 @@ def output_paths(names: str) -> list[str]:
                 "`output_file` must name files, comma-separated, or "
                 f"name@number_of_files. Received: output_file={names!r}."
             )
-    for path in paths:
-        if paths.count(path) > 1:
+    for path, count in collections.Counter(paths).items():
+        if count > 1:
             raise ValueError(
                 f"`output_file` must name each file once. Received: {path}."
             )
@@ -91,7 +92,7 @@ def serialize(examples: dict[str, np.ndarray]) -> list[bytes]:
     Returns:
         A list of B serialized tf.train.Example, as bytes.
     """
-    num_rows = len(examples[features.INPUT_IDS])
+    num_examples = len(examples[features.INPUT_IDS])
     record = spec_of(
         {name: values.shape[1] for name, values in examples.items()}
     )
@@ -106,7 +107,7 @@ def serialize(examples: dict[str, np.ndarray]) -> list[bytes]:
         feature = _field(_LIST_TAGS[dtype], _field(_FIELD_1, payload))
         # A map is a repeated message of key (1) and value (2).
         key = np.frombuffer(name.encode("ascii"), np.uint8)
-        key = [_all_used(np.tile(key, (num_rows, 1)))]
+        key = [_all_used(np.tile(key, (num_examples, 1)))]
         entries += _field(
             _FIELD_1, _field(_FIELD_1, key) + _field(_FIELD_2, feature)
         )
@@ -123,7 +124,7 @@ def serialize(examples: dict[str, np.ndarray]) -> list[bytes]:
                 np.concatenate([part.is_used for part in parts], axis=1)
             ]
         lengths = sum(part.lengths for part in parts)
-        ends = np.cumsum(np.broadcast_to(lengths, num_rows)).tolist()
+        ends = np.cumsum(np.broadcast_to(lengths, num_examples)).tolist()
         data = octets.tobytes()
         columns.append(
             [data[start:end] for start, end in zip([0, *ends], ends)]
@@ -176,10 +177,10 @@ def _all_used(octets):
 
 def _field(tag, parts):
     """Returns a message as a field: its tag, its length, its parts."""
-    num_rows = len(parts[0].octets)
+    num_examples = len(parts[0].octets)
     lengths = sum(part.lengths for part in parts)
-    lengths = np.broadcast_to(lengths, num_rows)[:, None]
-    tags = np.full((num_rows, 1), tag, np.uint8)
+    lengths = np.broadcast_to(lengths, num_examples)[:, None]
+    tags = np.full((num_examples, 1), tag, np.uint8)
     return [_all_used(tags), _varints(lengths), *parts]
 
 

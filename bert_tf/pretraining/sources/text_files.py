@@ -6,17 +6,15 @@ sentences are found by `sentences.split_sentences` and every file begins a
 document. What is held in memory does not grow with the text.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import html
 import json
+import math
 import re
 import reprlib
-import types
 from collections import abc
 from typing import Any
-from typing import ClassVar
 
 from bert_tf import files
 from bert_tf.pretraining.sources.sentences import split_sentences
@@ -52,9 +50,6 @@ class Part:
     file_number: int
     start: int = 0
     end: int | None = None
-
-    def has(self, offset: int) -> bool:
-        return self.end is None or offset < self.end
 
 
 def cut_in_parts(number: int, first: int, last: int, size: int) -> list[Part]:
@@ -92,16 +87,22 @@ class TextFiles:
 
     Args:
         paths: The files, in order (`input_paths`).
-        input_format: See `Reader`.
-        text_field: See `Reader`.
+        input_format: "sentences": one a line, documents apart by blank lines.
+            "text": a paragraph a line, documents apart by blank lines.
+            "jsonl": a JSON object a line, its text in `text_field`.
+            "wikiextractor": `<doc ...>` and `</doc>` lines round a title and
+            paragraphs.
+        text_field: The field of "jsonl".
     """
 
     paths: tuple
     input_format: str = "sentences"
     text_field: str = "text"
 
-    # What a manifest tells, besides the files.
-    settings: ClassVar[abc.Mapping[str, Any]] = types.MappingProxyType({})
+    @property
+    def settings(self) -> dict:
+        """What a manifest tells, besides the files."""
+        return {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,206 +131,96 @@ class TextFiles:
             for part in parts
         ]
 
-    def reader(self, max_bad_lines: int = 0) -> "Reader":
-        return Reader(
-            self.paths, self.input_format, self.text_field, max_bad_lines
-        )
-
     def place(self, file_number: int, offset: int) -> str:
         """Returns a file and a line in words."""
-        return _place(self.paths[file_number], offset)
+        path = self.paths[file_number]
+        line = 1
+        with files.open_bytes(path) as stream:
+            while offset > 0 and (block := stream.read(min(offset, 1 << 20))):
+                line += block.count(b"\n")
+                offset -= len(block)
+        return f"{path}, line {line}"
 
+    def sentences(
+        self, part: Part, reader: "Reader"
+    ) -> abc.Iterator[tuple[int, int, str]]:
+        """Yields (number of the file, offset in it, sentence) of a part.
 
-def describe(path: str) -> dict:
-    """Returns `{"name", "bytes", "sha256"}` of a file as it lies there."""
-    digest = hashlib.sha256()
-    num_bytes = 0
-    with contextlib.closing(files.open_bytes(path, decompress=False)) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-            num_bytes += len(block)
-    return {
-        "name": path.rsplit("/", 1)[-1],
-        "bytes": num_bytes,
-        "sha256": digest.hexdigest(),
-    }
-
-
-class Keyed:
-    """Sentences with the keys of their documents, for one iteration.
-
-    Args:
-        sentences: An iterable of (number of the file, place in it, sentence),
-            the first two those of the document, ascending.
-
-    Attributes:
-        num_cut: How often a document was cut at `MAX_DOCUMENT_BYTES`.
-    """
-
-    def __init__(self, sentences: abc.Iterable[tuple[int, int, str]]) -> None:
-        self._sentences = sentences
-        self.num_cut = 0
-
-    def __iter__(self) -> abc.Iterator[tuple[int, str]]:
-        document, key, size = (-1, -1), -1, 0
-        for file_number, offset, sentence in self._sentences:
-            if (file_number, offset) != document:
-                document = file_number, offset
-                key, size = file_number << OFFSET_BITS | offset, 0
-            elif size > MAX_DOCUMENT_BYTES:
-                # A document is longer than one byte for each of its cuts, so
-                # this is no other one's key.
-                key, size = key + 1, 0
-                self.num_cut += 1
-            size += len(sentence)
-            yield key, sentence
-
-
-class Reader:
-    """Reads the sentences of parts, and counts what it had to cut.
-
-    Args:
-        paths: The files, in order.
-        input_format: "sentences": one a line, documents apart by blank lines.
-            "text": a paragraph a line, documents apart by blank lines.
-            "jsonl": a JSON object a line, its text in `text_field`.
-            "wikiextractor": `<doc ...>` and `</doc>` lines round a title and
-            paragraphs.
-        text_field: The field of "jsonl".
-        max_bad_lines: How many lines may be left out because they are not
-            UTF-8 or not in the format.
-
-    Attributes:
-        num_cut_lines: Lines cut, for they were longer than `MAX_LINE_BYTES`.
-        num_cut_documents: Documents cut at `MAX_DOCUMENT_BYTES`: each cut
-            counts.
-        bad_lines: The `BadLines` left out: of those that begin in the parts,
-            each is in one part. Their places are (file number, offset).
-        last_file: The number of the last file that the part last read is a
-            function of; as many as there are files if it would go on in one
-            more.
-    """
-
-    def __init__(
-        self,
-        paths: abc.Sequence[str],
-        input_format: str = "sentences",
-        text_field: str = "text",
-        max_bad_lines: int = 0,
-    ) -> None:
-        self._paths = paths
-        self._read = {
-            "sentences": self._read_sentences,
-            "text": self._read_text,
-            "jsonl": self._read_jsonl,
-            "wikiextractor": self._read_wikiextractor,
-        }[input_format]
-        self._text_field = text_field
-        self.num_cut_lines = 0
-        self.num_cut_documents = 0
-        self.bad_lines = bad_lines.BadLines(
-            max_bad_lines, lambda number, offset: _place(paths[number], offset)
-        )
-        self.last_file: int | None = None
-
-    def read(self, part: Part) -> abc.Iterator[tuple[int, str]]:
-        """Yields (key, sentence) of the documents that begin in a part.
-
-        The key, an integer below 2**64, is what all randomness of a document
-        is a function of: the number of the file, and the offset in bytes of
-        the document's first line. So whoever reads a part of one file knows
-        the keys of its documents without having read what comes before. (The
-        text itself would be no good key: a corpus repeats documents, and each
-        copy must get its own pairs and masks.)
-
-        Args:
-            part: A `Part`.
-
-        Yields:
-            The key of the document, ascending, and a sentence of it as str;
-            a sentence is not blank.
-
-        Raises:
-            BadTextError: If a compressed file is damaged, or more lines than
-                `max_bad_lines` are not UTF-8 or have not the form of the
-                format; the message names the file and the line.
-        """
-        self.last_file = part.file_number
-        keyed = Keyed(self._read(part))
-        yield from keyed
-        self.num_cut_documents += keyed.num_cut
-
-    def _read_sentences(self, part):
-        # A document goes on in the next file.
-        numbers = range(part.file_number, len(self._paths))
-        is_ours = part.file_number == 0 and part.start == 0
-        if (
-            yield from self._read_documents(
-                part, numbers, is_ours, lambda line: [line]
-            )
-        ):
-            self.last_file = len(self._paths)
-
-    def _read_text(self, part):
-        yield from self._read_documents(
-            part, [part.file_number], part.start == 0, split_sentences
-        )
-
-    def _read_documents(self, part, numbers, is_ours, split):
-        """Reads documents with blank lines between them.
-
-        A document begins after a blank line, and belongs to the part that the
-        blank line begins in; or at the very beginning.
+        The first two are those of the document: its first line's.
 
         Args:
             part: The `Part`.
-            numbers: Of the file, and those after it that are read on.
-            is_ours: Whether a document begins where the part does.
-            split: Splits a line into sentences.
-
-        Returns:
-            Whether the files' end was reached.
+            reader: Who counts what is cut or left out.
         """
+        reader.last_file = part.file_number
+        read = {"jsonl": self._jsonl, "wikiextractor": self._wikiextractor}
+        try:
+            yield from read.get(self.input_format, self._documents)(
+                part, reader
+            )
+        except files.DAMAGE_ERRORS as error:
+            raise bad_lines.BadTextError(
+                f"{self.paths[reader.last_file]}: the compressed file is "
+                f"damaged or cut short: {error}"
+            ) from error
+
+    def _documents(self, part, reader):
+        """Reads documents with blank lines between them.
+
+        A document begins after a blank line, and belongs to the part that the
+        blank line begins in; or at the very beginning. Of "sentences" one goes
+        on in the next file, of "text" every file begins one.
+        """
+        is_prose = self.input_format == "text"
+        is_ours = part.start == 0 and (is_prose or part.file_number == 0)
+        end = part.file_number + 1 if is_prose else len(self.paths)
         document = None
-        for number in numbers:
-            self.last_file = number
-            for is_within, offset, line, is_bad in self._lines(part, number):
+        for number in range(part.file_number, end):
+            reader.last_file = number
+            for is_within, offset, line, is_bad in self._lines(
+                part, reader, number
+            ):
                 if is_bad:
                     continue
                 if _is_blank(line):
                     if not is_within:
-                        return False
+                        return
                     is_ours = True
                     document = None
                 elif is_ours:
                     document = document or (number, offset)
-                    for sentence in split(line):
+                    for sentence in (
+                        split_sentences(line) if is_prose else [line]
+                    ):
                         yield *document, sentence
                 elif not is_within:
-                    return False
-        return True
+                    return
+        if not is_prose:
+            reader.last_file = end
 
-    def _read_jsonl(self, part):
+    def _jsonl(self, part, reader):
         number = part.file_number
         for is_within, offset, line, is_bad in self._lines(
-            part, number, _MAX_JSON_BYTES
+            part, reader, number, _MAX_JSON_BYTES
         ):
             if not is_within:
                 return
             if is_bad or _is_blank(line):
                 continue
             try:
-                text = _json_text(line, self._text_field)
+                text = _json_text(line, self.text_field)
             except ValueError as error:
-                self.bad_lines.add(number, offset, reason=str(error))
+                reader.bad_lines.add(number, offset, reason=str(error))
                 continue
             for sentence in split_text(text):
                 yield number, offset, sentence
 
-    def _read_wikiextractor(self, part):
+    def _wikiextractor(self, part, reader):
         number = part.file_number
         document = title = None
-        for is_within, offset, line, is_bad in self._lines(part, number):
+        for is_within, offset, line, is_bad in self._lines(
+            part, reader, number
+        ):
             # Also of a bad line, or its document would be lost.
             if _DOC_START.match(line):
                 if not is_within:
@@ -347,7 +238,7 @@ class Reader:
                     text = html.unescape(line).strip()
                 except ValueError as error:
                     # The number of a character has thousands of digits.
-                    self.bad_lines.add(number, offset, reason=str(error))
+                    reader.bad_lines.add(number, offset, reason=str(error))
                     continue
                 # The title stands on the first line again: no sentence.
                 if text and text != title:
@@ -355,7 +246,7 @@ class Reader:
                         yield number, document, sentence
                 title = None if text else title
 
-    def _lines(self, part, number, max_bytes=None):
+    def _lines(self, part, reader, number, max_bytes=None):
         """Yields the lines of a file that begin at a part's start or after.
 
         Lines longer than `MAX_LINE_BYTES` come in pieces; or, with
@@ -363,6 +254,7 @@ class Reader:
 
         Args:
             part: The `Part`.
+            reader: The `Reader`.
             number: Of the file: the part's, or one after it.
             max_bytes: See above.
 
@@ -370,73 +262,120 @@ class Reader:
             Whether the line begins in the part, its offset, the line, and
             whether it is bad, which has been counted: what can be read of it.
         """
-        path = self._paths[number]
         limit = max_bytes or MAX_LINE_BYTES
         is_first = number == part.file_number
         offset = 0
-        with contextlib.closing(files.open_bytes(path)) as stream:
+        with files.open_bytes(self.paths[number]) as stream:
             if is_first and part.start:
                 # The line that begins before belongs to the part before.
                 stream.seek(part.start - 1)
-                offset = part.start - 1
-                while skipped := stream.readline(limit):
-                    offset += len(skipped)
-                    if skipped.endswith(b"\n"):
-                        break
+                offset = part.start - 1 + _skip_line(stream, limit)
             # Of the line, whose pieces have offsets of their own.
             begin = offset
             # Where the last bad line began: one of many bad pieces is one.
             last_bad = None
             rest = b""
-            while line := rest + self._read_line(
-                stream, path, limit - len(rest)
-            ):
+            while line := rest + stream.readline(limit - len(rest)):
                 rest = b""
                 reason = None
                 num_skipped = 0
                 if len(line) >= limit and not line.endswith(b"\n"):
                     if max_bytes:
                         reason = f"the line is longer than {limit >> 20} MiB"
-                        while skipped := self._read_line(stream, path, limit):
-                            num_skipped += len(skipped)
-                            if skipped.endswith(b"\n"):
-                                break
+                        num_skipped = _skip_line(stream, limit)
                     else:
                         end = _cut(line)
                         line, rest = line[:end], line[end:]
-                        self.num_cut_lines += 1
+                        reader.num_cut_lines += 1
                 try:
                     text = line.decode("utf-8")
                 except UnicodeDecodeError as error:
                     reason = reason or bad_lines.not_utf_8(error)
                     text = line.decode("utf-8", "ignore")
-                is_within = is_first and part.has(begin)
+                is_within = is_first and begin < (part.end or math.inf)
                 if reason and is_within and begin != last_bad:
-                    self.bad_lines.add(number, offset, reason=reason)
+                    reader.bad_lines.add(number, offset, reason=reason)
                     last_bad = begin
                 yield is_within, offset, text, reason is not None
                 offset += len(line) + num_skipped
                 if num_skipped or line.endswith(b"\n"):
                     begin = offset
 
-    @staticmethod
-    def _read_line(stream, path, limit):
-        try:
-            return stream.readline(limit)
-        except files.DAMAGE_ERRORS as error:
-            raise bad_lines.BadTextError(
-                f"{path}: the compressed file is damaged or cut short: {error}"
-            ) from error
+
+def describe(path: str) -> dict:
+    """Returns `{"name", "bytes", "sha256"}` of a file as it lies there."""
+    with files.open_bytes(path, decompress=False) as stream:
+        digest = hashlib.file_digest(stream, "sha256")
+    return {
+        "name": path.rsplit("/", 1)[-1],
+        "bytes": files.size(path),
+        "sha256": digest.hexdigest(),
+    }
 
 
-def _place(path, offset):
-    """Returns the file and the line at an offset, for people."""
-    line = 1
-    with contextlib.closing(files.open_bytes(path)) as stream:
-        while offset > 0 and (block := stream.read(min(offset, 1 << 20))):
-            line += block.count(b"\n")
-            offset -= len(block)
-    return f"{path}, line {line}"
+class Reader:
+    """Reads the sentences of parts, and counts what it had to cut.
+
+    Args:
+        source: A `TextFiles` or a `tfds_text.TfdsText`. Its `sentences(part,
+            reader)` yields (number of the file, place in it, sentence), the
+            first two those of the document, ascending; it counts in the
+            reader what it cuts, and what it leaves out.
+        max_bad_lines: How many lines may be left out because they are not
+            UTF-8 or not in the format.
+
+    Attributes:
+        num_cut_lines: Lines cut, for they were longer than `MAX_LINE_BYTES`.
+        num_cut_documents: Documents cut at `MAX_DOCUMENT_BYTES`: each cut
+            counts.
+        bad_lines: The `BadLines` left out: of those that begin in the parts,
+            each is in one part. Their places are (file number, place in it).
+        last_file: The number of the last file that the part last read is a
+            function of; as many as there are files if it would go on in one
+            more; None where the source does not tell.
+    """
+
+    def __init__(self, source: Any, max_bad_lines: int = 0) -> None:
+        self._source = source
+        self.num_cut_lines = 0
+        self.num_cut_documents = 0
+        self.bad_lines = bad_lines.BadLines(max_bad_lines, source.place)
+        self.last_file: int | None = None
+
+    def read(self, part: Part) -> abc.Iterator[tuple[int, str]]:
+        """Yields (key, sentence) of the documents that begin in a part.
+
+        The key, an integer below 2**64, is what all randomness of a document
+        is a function of: the number of the file, and the document's place in
+        it. So whoever reads a part of one file knows the keys of its documents
+        without having read what comes before. (The text itself would be no
+        good key: a corpus repeats documents, and each copy must get its own
+        pairs and masks.)
+
+        Args:
+            part: A `Part`.
+
+        Yields:
+            The key of the document, ascending, and a sentence of it as str;
+            a sentence is not blank.
+
+        Raises:
+            BadTextError: If a compressed file is damaged, or more lines than
+                `max_bad_lines` are not UTF-8 or have not the form of the
+                format; the message names the file and the line.
+        """
+        document, key, size = None, -1, 0
+        for file_number, place, sentence in self._source.sentences(part, self):
+            if (file_number, place) != document:
+                document = file_number, place
+                key, size = file_number << OFFSET_BITS | place, 0
+            elif size > MAX_DOCUMENT_BYTES:
+                # A document is longer than one byte for each of its cuts, so
+                # this is no other one's key.
+                key, size = key + 1, 0
+                self.num_cut_documents += 1
+            size += len(sentence)
+            yield key, sentence
 
 
 def _json_text(line, field):
@@ -472,6 +411,16 @@ def _title(line):
     except ValueError:
         # The number of a character has thousands of digits.
         return None
+
+
+def _skip_line(stream, limit):
+    """Reads to the end of a line, in pieces; returns the number of bytes."""
+    num_bytes = 0
+    while piece := stream.readline(limit):
+        num_bytes += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return num_bytes
 
 
 def _is_blank(line):

@@ -59,21 +59,11 @@ class TfdsText:
                 f"`tfds_split` must hold an example. Received: {self.split!r}."
             )
 
-    def __getstate__(self):
-        # Not what the cached properties hold: every process makes its own.
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-        }
-
-    @functools.cached_property
+    @property
     def _builder(self):
-        # Only who reads such a set waits for the import behind it.
-        from bert_tf.input import prepared_sets
+        return _open(self.name, self.data_dir)
 
-        return prepared_sets.open_builder(self.name, self.data_dir)
-
-    @functools.cached_property
+    @property
     def _ranges(self):
         """(split, first, last) of the examples, without gaps in each."""
         import tensorflow_datasets as tfds
@@ -149,12 +139,29 @@ class TfdsText:
         split = self._builder.info.splits[name]
         return max(1, split.num_bytes / max(1, split.num_examples))
 
-    def reader(self, max_bad_lines: int = 0) -> "_Reader":
-        return _Reader(self, max_bad_lines)
-
     def place(self, _: int, number: int) -> str:
         """Returns an example in words."""
         return f"{self.names[0]}, example {number}"
+
+    def sentences(
+        self, part: text_files.Part, reader: text_files.Reader
+    ) -> abc.Iterator[tuple[int, int, str]]:
+        """Yields (number of the split, place in it, sentence) of a part.
+
+        Args:
+            part: The `text_files.Part`.
+            reader: Who counts the examples that are left out.
+        """
+        for number, text in self.texts(part):
+            try:
+                text = text.decode("utf-8")
+            except UnicodeDecodeError as error:
+                reader.bad_lines.add(
+                    part.file_number, number, reason=bad_lines.not_utf_8(error)
+                )
+                continue
+            for sentence in split_text(text):
+                yield part.file_number, number << _CUT_BITS, sentence
 
     def texts(self, part: text_files.Part) -> abc.Iterator[tuple[int, bytes]]:
         """Yields (number of the example, its text) of a part."""
@@ -182,30 +189,9 @@ class TfdsText:
             ) from error
 
 
-class _Reader:
-    """Reads the documents of parts, as `text_files.Reader` does of files."""
+@functools.cache
+def _open(name, data_dir):
+    # Only who reads such a set waits for the import behind it.
+    from bert_tf.input import prepared_sets
 
-    num_cut_lines = 0
-    last_file = None
-
-    def __init__(self, source, max_bad_lines):
-        self._source = source
-        self.num_cut_documents = 0
-        self.bad_lines = bad_lines.BadLines(max_bad_lines, source.place)
-
-    def read(self, part):
-        keyed = text_files.Keyed(self._sentences(part))
-        yield from keyed
-        self.num_cut_documents += keyed.num_cut
-
-    def _sentences(self, part):
-        for number, text in self._source.texts(part):
-            try:
-                text = text.decode("utf-8")
-            except UnicodeDecodeError as error:
-                self.bad_lines.add(
-                    part.file_number, number, reason=bad_lines.not_utf_8(error)
-                )
-                continue
-            for sentence in split_text(text):
-                yield part.file_number, number << _CUT_BITS, sentence
+    return prepared_sets.open_builder(name, data_dir)

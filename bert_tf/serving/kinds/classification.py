@@ -84,7 +84,7 @@ class Classification(Servable):
             ValueError: If it gives several labels to a text, or its
                 config.json has names that are none.
         """
-        config_values = checkpoint.config_values or {}
+        config_values = checkpoint.config_values
         if config_values.get("problem_type") == "multi_label_classification":
             raise ValueError(
                 f"{checkpoint.path}: must be a model of one label a text. "

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 import numpy as np
+from absl import logging
 
 from bert_tf import files
 from bert_tf.tasks import tsv
@@ -79,19 +80,15 @@ def find_path(data_dir, tsv_file):
     """Returns the path of a `TsvFile`, or of the .csv that is there instead.
 
     That is for columns with names only: GLUE's have numbers, in files of a
-    fixed form.
-
-    Raises:
-        ValueError: If both files are there.
+    fixed form. Of both files the .tsv is taken, and the log says so.
     """
     path = os.path.join(data_dir, tsv_file.name)
     csv_path = f"{path.removesuffix('.tsv')}.csv"
     if isinstance(tsv_file.text_columns[0], int) or not files.exists(csv_path):
         return path
     if files.exists(path):
-        raise ValueError(
-            f"{path}: must not be there beside {csv_path}: remove one of them."
-        )
+        logging.info("%s is read, and not %s.", path, csv_path)
+        return path
     return csv_path
 
 

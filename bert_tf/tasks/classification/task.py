@@ -20,7 +20,7 @@ from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.objectives import Objective
 from bert_tf.tasks import metrics
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.classification.class_weights import WeightedCrossEntropy
 
 FAMILY = "glue"
@@ -161,7 +161,7 @@ class GlueTask:
                 unknown, or a value is out of its range.
         """
         keys = ("name", "kind", "text_features", "labels", "metrics")
-        starting_point.check_task(values, FAMILY, keys)
+        task_folder.check_task(values, FAMILY, keys)
         task = cls(
             name=values["name"],
             text_features=values["text_features"],
@@ -280,20 +280,20 @@ def tuned_task(folder, task=None):
         folder: A model folder.
         task: What it must be. A folder of Hugging Face's has no task.json;
             it is then taken to be of this task. Its classes may be in another
-            order: `StartingPoint.tuned_model` puts them in the task's.
+            order: `task_folder.tuned_model` puts them in the task's.
 
     Raises:
         ValueError: If the folder tells no task, or another one, or its
             config.json names other classes.
     """
-    found = starting_point.stored_task(folder, GlueTask)
+    found = task_folder.stored_task(folder, GlueTask)
     if found is None:
         if task is None:
             raise ValueError(
                 f"{folder}: has no {model_folder.TASK_FILE}; it is not tuned "
                 "to a task."
             )
-        starting_point.output_order(folder, task)
+        task_folder.output_order(folder, task)
         return task
     if task is not None and found.name != task.name:
         raise ValueError(

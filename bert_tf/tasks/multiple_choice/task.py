@@ -18,7 +18,7 @@ from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.objectives import Objective
 from bert_tf.tasks import metrics
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 
 FAMILY = "multiple_choice"
 # Each is a sequence of its own in every step and every request.
@@ -74,7 +74,7 @@ class MultipleChoiceTask:
             ValueError: If it is of another family, a key is missing or
                 unknown, or a value is out of its range.
         """
-        starting_point.check_task(values, FAMILY, ("num_choices",))
+        task_folder.check_task(values, FAMILY, ("num_choices",))
         return cls(num_choices=values["num_choices"])
 
     def make_model(self, config, dtype=None):

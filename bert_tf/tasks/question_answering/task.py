@@ -19,7 +19,7 @@ from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
 from bert_tf.models.span_predictor import BertSpanPredictor
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 
 FAMILY = "squad"
 START_LOGITS = "start_logits"
@@ -118,7 +118,7 @@ class SquadTask:
                 unknown, or a value is out of its range.
         """
         fields = [field.name for field in dataclasses.fields(cls)]
-        starting_point.check_task(values, FAMILY, fields)
+        task_folder.check_task(values, FAMILY, fields)
         return cls(**{name: values[name] for name in fields})
 
     def make_model(self, config, dtype=None):

@@ -274,7 +274,7 @@ class WindowMaker(tf.Module):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WindowSource:
-    """Windows as `input.array_source` describes a source.
+    """Windows as `input.batch_source` describes a source.
 
     An example of the source is a window. The order of training is a function
     of (seed, epoch). The batches are dictionaries of the model inputs, int32
@@ -341,7 +341,7 @@ class WindowSource:
         rows = rows.training_batches(batch_size, start_example, context)
         return self._map(rows, (*features.MODEL_INPUTS, features.LABELS))
 
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+    def evaluation_batches(self, batch_size, context=None):
         """Returns a `tf.data.Dataset` of every window once, in order.
 
         The last batch is filled up with the first window; `example_weights`
@@ -349,10 +349,9 @@ class WindowSource:
 
         Args:
             batch_size: Windows a step, over all replicas.
-            max_batches: If given, stop after so many.
             context: The host's `tf.distribute.InputContext`.
         """
-        rows = self._rows.evaluation_batches(batch_size, max_batches, context)
+        rows = self._rows.evaluation_batches(batch_size, context)
         return self._map(rows, (*features.MODEL_INPUTS, features.LABELS))
 
     def places(self, batch_size=64):

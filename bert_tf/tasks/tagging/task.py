@@ -19,7 +19,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.tasks import starting_point
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
 
@@ -92,7 +92,7 @@ class TaggingTask:
             ValueError: If it is of another family, a key is missing or
                 unknown, or a value is out of its range.
         """
-        starting_point.check_task(values, FAMILY, ("scheme", "labels"))
+        task_folder.check_task(values, FAMILY, ("scheme", "labels"))
         return cls(scheme=values["scheme"], labels=values["labels"])
 
     def make_model(self, config, dtype=None):
@@ -226,7 +226,7 @@ def tuned_task(folder):
     Raises:
         ValueError: If the folder was tuned to another task, or names no tags.
     """
-    task = starting_point.stored_task(folder, TaggingTask)
+    task = task_folder.stored_task(folder, TaggingTask)
     if task is not None:
         return task
     labels = model_folder.read_label_names(folder) or ()

@@ -190,7 +190,7 @@ class WindowMaker(tf.Module):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingSource:
-    """Windows as `input.array_source` describes a source.
+    """Windows as `input.batch_source` describes a source.
 
     An example of the source is a window. The order of training is a function
     of (seed, epoch). The batches are dictionaries of the model inputs and, if
@@ -244,7 +244,7 @@ class TaggingSource:
             rows.training_batches(batch_size, start_example, context)
         )
 
-    def evaluation_batches(self, batch_size, max_batches=None, context=None):
+    def evaluation_batches(self, batch_size, context=None):
         """Returns a `tf.data.Dataset` of every window once, in order.
 
         The last batch is filled up with the first window; `example_weights`
@@ -252,12 +252,9 @@ class TaggingSource:
 
         Args:
             batch_size: Windows a step, over all replicas.
-            max_batches: If given, stop after so many.
             context: The host's `tf.distribute.InputContext`.
         """
-        return self._map(
-            self._rows().evaluation_batches(batch_size, max_batches, context)
-        )
+        return self._map(self._rows().evaluation_batches(batch_size, context))
 
     def word_logits(self, logits):
         """Picks the logits of words out of those of windows.

@@ -15,7 +15,11 @@ import collections
 import contextlib
 import heapq
 import logging
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
@@ -43,7 +47,12 @@ _MAX_WORD_BYTES = 4 * wordpiece.MAX_CHARS_PER_WORD
 _logger = logging.getLogger(__name__)
 
 
-def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
+def count_words(
+    paths: Iterable[str],
+    do_lower_case: bool,
+    progress: Callable[[int], object] | None = None,
+    max_bad_lines: int = 0,
+) -> collections.Counter[str]:
     """Counts the words of text files, in bounded memory.
 
     Where there are more different words than fit, the rare ones are dropped
@@ -72,7 +81,7 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
     bad = bad_lines.BadLines(
         max_bad_lines, lambda path, line: f"{path}, line {line}"
     )
-    counts = collections.Counter()
+    counts: collections.Counter[bytes] = collections.Counter()
     num_bytes = 0
     for path in paths:
         for number, block in _read_blocks(path):
@@ -88,15 +97,16 @@ def count_words(paths, do_lower_case, progress=None, max_bad_lines=0):
         _logger.warning("%s. Left out.", bad.told())
     if not counts:
         raise ValueError(f"There is no word in {', '.join(map(str, paths))}.")
-    words = collections.Counter()
-    for word, count in counts.items():
-        word = word.decode("utf-8")
-        if len(word) <= wordpiece.MAX_CHARS_PER_WORD:
-            words[word] = count
-    return words
+    words = {word.decode("utf-8"): count for word, count in counts.items()}
+    longest = wordpiece.MAX_CHARS_PER_WORD
+    return collections.Counter(
+        {word: count for word, count in words.items() if len(word) <= longest}
+    )
 
 
-def learn_vocabulary(word_counts, vocab_size):
+def learn_vocabulary(
+    word_counts: Mapping[str, int], vocab_size: int
+) -> vocabulary_lib.Vocabulary:
     """Learns the vocabulary of the words.
 
     The same counts give the same vocabulary. The special tokens come first,
@@ -125,7 +135,7 @@ def learn_vocabulary(word_counts, vocab_size):
     room -= len(characters)
     learned = _learn_pieces(words, characters, int(room * _SURPLUS))
     if len(learned) > room:
-        used, _, _ = _use(words, set(characters).union(learned))
+        used, _, _ = _use(words, [*characters, *learned])
         # The sort is stable: of two equals, the one learned first stays.
         learned.sort(key=lambda piece: -used[piece])
         learned = learned[:room]
@@ -134,11 +144,11 @@ def learn_vocabulary(word_counts, vocab_size):
     )
 
 
-def measure(vocabulary, word_counts):
+def measure(
+    vocabulary: vocabulary_lib.Vocabulary, word_counts: Mapping[str, int]
+) -> tuple[float, float]:
     """Returns (pieces a word, share of unknown words) over counted words."""
-    _, num_pieces, num_unknown = _use(
-        word_counts.items(), set(vocabulary.tokens)
-    )
+    _, num_pieces, num_unknown = _use(word_counts.items(), vocabulary.tokens)
     num_words = sum(word_counts.values())
     return num_pieces / num_words, num_unknown / num_words
 
@@ -191,14 +201,8 @@ def _read(stream, path):
 
 def _good_lines(path, first_line, block, bad):
     """Returns the lines of a block that are UTF-8; the others are counted."""
-    lines = block.split(b"\n")
-    try:
-        block.decode("utf-8")
-        return lines
-    except UnicodeDecodeError:
-        # Which of them it is, is asked only then.
-        good = []
-    for number, line in enumerate(lines, first_line):
+    good = []
+    for number, line in enumerate(block.split(b"\n"), first_line):
         try:
             line.decode("utf-8")
             good.append(line)
@@ -209,14 +213,14 @@ def _good_lines(path, first_line, block, bad):
 
 def _choose_characters(words, room):
     """Returns the pieces of one character, those of the commonest first."""
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     continuing = set()
     for word, count in words:
         for character in word:
             counts[character] += count
         continuing.update(word[1:])
     common = sum(counts.values()) * _COMMON_CHARACTER_SHARE
-    pieces = []
+    pieces: list[str] = []
     for character, count in sorted(
         counts.items(), key=lambda item: (-item[1], item[0])
     ):
@@ -255,7 +259,7 @@ def _learn_pieces(words, characters, num_pieces):
         for word, _ in words
     ]
     # A pair of pieces is (left << 32 | right): integers hash fastest.
-    counts = collections.defaultdict(int)
+    counts: dict[int, int] = collections.defaultdict(int)
     words_with = collections.defaultdict(list)
     for index, (_, count) in enumerate(words):
         for left, right in zip(spelled[index], spelled[index][1:]):
@@ -299,7 +303,7 @@ def _learn_pieces(words, characters, num_pieces):
 def _merge(pair, merged, words, spelled, words_with):
     """Replaces the pair in all words; returns the changes of the counts."""
     left, right = pair >> 32, pair & 0xFFFFFFFF
-    changes = collections.defaultdict(int)
+    changes: dict[int, int] = collections.defaultdict(int)
     for index in words_with.pop(pair):
         pieces = spelled[index]
         count = words[index][1]
@@ -324,32 +328,18 @@ def _merge(pair, merged, words, spelled, words_with):
 def _use(words, pieces):
     """Splits words by the longest pieces.
 
+    Args:
+        words: List of (word, count).
+        pieces: The entries that there are.
+
     Returns:
-        Counter of the uses of every piece, number of all pieces, number of
-        unknown words; an unknown word is one piece.
+        {piece: its uses}, number of all pieces, number of unknown words; an
+        unknown word is one piece.
     """
-    longest = max(map(len, pieces))
-    used = collections.Counter()
-    num_pieces = num_unknown = 0
-    for word, count in words:
-        start = 0
-        prefix = ""
-        found = []
-        while start < len(word):
-            for end in range(min(len(word), start + longest), start, -1):
-                piece = prefix + word[start:end]
-                if piece in pieces:
-                    break
-            else:
-                break
-            found.append(piece)
-            start = end
-            prefix = vocabulary_lib.CONTINUATION
-        if start < len(word):
-            num_unknown += count
-            num_pieces += count
-        else:
-            num_pieces += count * len(found)
-            for piece in found:
-                used[piece] += count
-    return used, num_pieces, num_unknown
+    texts, counts = zip(*words)
+    ids = wordpiece.make_splitter(pieces).tokenize(tf.constant(texts))
+    counts = np.repeat(counts, ids.row_lengths())
+    entries = wordpiece.unknown_last(pieces)
+    # The sums are integers, which float64 holds exactly.
+    uses = np.bincount(ids.flat_values, counts, minlength=len(entries))
+    return dict(zip(entries, uses)), counts.sum(), uses[-1]

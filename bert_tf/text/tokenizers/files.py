@@ -7,10 +7,13 @@ tokenizer.json           all of it, the one file that transformers has written
 """
 
 import math
+from typing import Any
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocab.txt"
 SETTINGS_FILE = "tokenizer_config.json"
@@ -40,7 +43,7 @@ _CHECKS = {
 }
 
 
-def vocabulary_path(folder):
+def vocabulary_path(folder: str) -> str | None:
     """Returns the file that holds the vocabulary, or None without one."""
     for name in (VOCABULARY_FILE, TOKENIZER_FILE):
         if files.exists(f"{folder}/{name}"):
@@ -48,7 +51,7 @@ def vocabulary_path(folder):
     return None
 
 
-def read_vocabulary(folder):
+def read_vocabulary(folder: str) -> Vocabulary | None:
     """Returns the `Vocabulary` of a folder, or None where there is none.
 
     Raises:
@@ -59,18 +62,12 @@ def read_vocabulary(folder):
         return None
     if path.endswith(VOCABULARY_FILE):
         return vocabulary_lib.load_vocabulary(path)
-    try:
-        return vocabulary_lib.Vocabulary(
-            tokens=_tokens(files.read_object(path))
-        )
-    except ValueError as error:
-        message = str(error)
-        if path not in message:
-            message = f"{path}: {message}"
-        raise ValueError(message) from error
+    tokenizer = files.read_object(path)
+    with files.errors_named(path):
+        return Vocabulary(tokens=_tokens(tokenizer))
 
 
-def read_settings(folder):
+def read_settings(folder: str) -> dict[str, Any]:
     """Returns what tokenizer_config.json says, a dictionary.
 
     Where it, or all of it, is missing, tokenizer.json tells whether texts are
@@ -83,7 +80,7 @@ def read_settings(folder):
     settings = {}
     path = f"{folder}/{SETTINGS_FILE}"
     if files.exists(path):
-        settings = _checked(path, files.read_object(path))
+        settings = files.checked(path, files.read_object(path), _CHECKS)
     path = f"{folder}/{TOKENIZER_FILE}"
     if "do_lower_case" in settings or not files.exists(path):
         return settings
@@ -102,10 +99,12 @@ def read_settings(folder):
         for name, its_name in _NORMALIZER_SETTINGS.items()
         if its_name in normalizer
     }
-    return _checked(path, found) | settings
+    return files.checked(path, found, _CHECKS) | settings
 
 
-def make(settings, vocabulary, do_lower_case):
+def make(
+    settings: dict[str, Any], vocabulary: Vocabulary, do_lower_case: bool
+) -> Spec:
     """Returns the spec of the tokenizer of a folder.
 
     Args:
@@ -120,7 +119,7 @@ def make(settings, vocabulary, do_lower_case):
     return kind(vocabulary, do_lower_case)
 
 
-def read(folder):
+def read(folder: str) -> Spec:
     """Reads what makes the tokenizer of a folder.
 
     Without settings (Google's releases) the contents of the vocabulary tell
@@ -151,23 +150,8 @@ def read(folder):
                 f"{values[0]!r}, as in BERT's tokenizer. "
                 f"Received: {name}={files.shortened(settings[name])}."
             )
-    try:
+    with files.errors_named(folder):
         return make(settings, vocabulary, do_lower_case)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from error
-
-
-def _checked(path, settings):
-    """Returns settings without those of the value null, which say nothing."""
-    for name, (is_good, expected) in _CHECKS.items():
-        if settings.get(name) is None:
-            settings.pop(name, None)
-        elif not is_good(settings[name]):
-            raise ValueError(
-                f"{path}: `{name}` must be {expected}. "
-                f"Received: {name}={files.shortened(settings[name])}."
-            )
-    return settings
 
 
 def _tokens(tokenizer):

@@ -15,6 +15,8 @@ Unicode 14 on every code point that the latter assigns.
 import dataclasses
 import functools
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -142,14 +144,14 @@ class WordpieceSpec:
         vocabulary_lib.check_case(self.vocabulary, self.do_lower_case)
 
     @property
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         return {"fast": self.fast}
 
     @property
-    def folder_settings(self):
+    def folder_settings(self) -> dict[str, Any]:
         return {"tokenize_chinese_chars": True}
 
-    def make(self):
+    def make(self) -> "WordpieceTokenizer":
         return WordpieceTokenizer(self)
 
     @functools.cached_property
@@ -160,11 +162,11 @@ class WordpieceSpec:
             [not token.startswith(continuation) for token in tokens]
         )
 
-    def starts_word(self, ids):
+    def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
         # Here an id alone tells it: none both starts words and continues them.
         return tf.gather(self._starts_word, ids)
 
-    def spell(self, tokens):
+    def spell(self, tokens: tf.Tensor) -> tf.Tensor:
         apart = tf.strings.regex_replace(tokens, "^", " ")
         joined = rf"^ {vocabulary_lib.CONTINUATION}(.)"
         return tf.strings.regex_replace(apart, joined, r"\1")
@@ -184,32 +186,18 @@ class WordpieceTokenizer(tf.Module):
             vocabulary can be a piece of a text.
     """
 
-    def __init__(self, spec):
+    def __init__(self, spec: WordpieceSpec) -> None:
         super().__init__(name="wordpiece_tokenizer")
         self.spec = spec
         self.vocabulary = spec.vocabulary
-        # The builder of tensorflow_text 2.20.0 finds the unknown token only
-        # where it is the last entry (tensorflow/text issue 1462), so it
-        # always is, and `_vocabulary_ids` undoes the shift.
-        tokens = [
-            token
-            for token in self.vocabulary.tokens
-            if token != vocabulary_lib.UNK_TOKEN
-        ]
-        tokens.append(vocabulary_lib.UNK_TOKEN)
         # The operations run on the CPU alone: keep their model there.
         with tf.device("CPU:0"):
             if spec.fast:
-                self._bert_tokenizer = _make_fast(tokens, spec.do_lower_case)
+                self._bert_tokenizer = _make_fast(spec)
             else:
-                self._word_tokenizer = tf_text.FastWordpieceTokenizer(
-                    tokens,
-                    token_out_type=tf.int32,
-                    no_pretokenization=True,
-                    max_bytes_per_word=MAX_CHARS_PER_WORD * _MAX_BYTES_PER_CHAR,
-                )
+                self._word_tokenizer = make_splitter(self.vocabulary.tokens)
 
-    def tokenize(self, texts):
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of the pieces of the words of every text.
 
         Args:
@@ -225,7 +213,9 @@ class WordpieceTokenizer(tf.Module):
         pieces = self._word_tokenizer.tokenize(words)
         return pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
 
-    def tokenize_with_offsets(self, texts):
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, offsets_lib.Offsets]:
         """Returns what `tokenize` does, and where the pieces come from.
 
         Args:
@@ -265,7 +255,7 @@ class WordpieceTokenizer(tf.Module):
         ids = pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
         return ids, offsets
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns texts of the pieces: words with single spaces between.
 
         Case, accents and spacing of the text that was tokenized are lost: to
@@ -285,7 +275,7 @@ class WordpieceTokenizer(tf.Module):
         texts = tf.strings.reduce_join(pieces, axis=-1)
         return tf.strings.regex_replace(texts, "^ ", "")
 
-    def split_words(self, texts):
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of every text: string `[batch, (words)]`."""
         return split_words(texts, self.spec.do_lower_case)
 
@@ -311,12 +301,37 @@ class WordpieceTokenizer(tf.Module):
         return tf.equal(ids, len(self.vocabulary) - 1)
 
 
-def _make_fast(tokens, do_lower_case):
+def make_splitter(tokens: Iterable[str]) -> tf_text.FastWordpieceTokenizer:
+    """Returns what splits words into the longest pieces: string to int32.
+
+    Args:
+        tokens: The entries. The ids are their numbers; as of `unknown_last`.
+    """
+    return tf_text.FastWordpieceTokenizer(
+        unknown_last(tokens),
+        token_out_type=tf.int32,
+        no_pretokenization=True,
+        max_bytes_per_word=MAX_CHARS_PER_WORD * _MAX_BYTES_PER_CHAR,
+    )
+
+
+def unknown_last(tokens: Iterable[str]) -> list[str]:
+    """Returns entries in their order, but the unknown token's, which is last.
+
+    The builder of tensorflow_text 2.20.0 finds it only there (tensorflow/text
+    issue 1462). `WordpieceTokenizer._vocabulary_ids` undoes the shift.
+    """
+    unknown = vocabulary_lib.UNK_TOKEN
+    return [*(token for token in tokens if token != unknown), unknown]
+
+
+def _make_fast(spec):
+    tokens = unknown_last(spec.vocabulary.tokens)
     try:
         return tf_text.FastBertTokenizer(
             tokens,
             token_out_type=tf.int32,
-            lower_case_nfd_strip_accents=do_lower_case,
+            lower_case_nfd_strip_accents=spec.do_lower_case,
         )
     except RuntimeError as error:
         raise ValueError(
@@ -338,7 +353,7 @@ def _without_long(words):
     )
 
 
-def split_words(texts, do_lower_case):
+def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
     """Normalises texts and splits them to words.
 
     Args:

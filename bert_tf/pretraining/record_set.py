@@ -6,16 +6,16 @@ stages.
 
 import collections
 import dataclasses
+import itertools
 import logging
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from bert_tf import manifest as manifests
 from bert_tf.pretraining.objectives.table import OBJECTIVES
+from bert_tf.pretraining.plan import Plan
 from bert_tf.pretraining.settings import Settings
-from bert_tf.pretraining.sources.text_files import TextFiles
-from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text import bad_lines
-from bert_tf.text.tokenizers.tokenizer import Spec
 
 _logger = logging.getLogger(__name__)
 
@@ -88,30 +88,30 @@ def total(results: Iterable[dict]) -> dict:
     return dict(sums) | {"bad_places": sorted(places)[: bad_lines.NUM_TOLD]}
 
 
-def check_parts(
-    parts: dict, source: TextFiles | TfdsText, max_bad_lines: int
-) -> None:
+def check_parts(parts: dict, plan: Plan) -> None:
     """Checks what was read, and warns once of lines that were left out.
 
     Args:
         parts: The `total` of the first stage.
-        source: What was read.
-        max_bad_lines: How many lines may be left out.
+        plan: The `Plan`.
 
     Raises:
-        ValueError: If there are more of them (a `BadTextError`), or there is
-            no token.
+        ValueError: If more lines are left out than may be (a `BadTextError`),
+            or there is no token.
     """
     # Parts of the release before have no such number: none was left out.
     num_bad = parts.get("bad_lines", 0)
     if num_bad:
-        told = bad_lines.tell(num_bad, parts["bad_places"], source.place)
-        if num_bad > max_bad_lines:
-            raise bad_lines.BadTextError(bad_lines.refusal(told, max_bad_lines))
+        told = bad_lines.tell(num_bad, parts["bad_places"], plan.source.place)
+        if num_bad > plan.max_bad_lines:
+            raise bad_lines.BadTextError(
+                bad_lines.refusal(told, plan.max_bad_lines)
+            )
         _logger.warning("%s. Left out.", told)
     if not parts["tokens"]:
         raise ValueError(
-            f"There is no sentence in the input: {', '.join(source.names)}."
+            "There is no sentence in the input: "
+            f"{', '.join(plan.source.names)}."
         )
 
 
@@ -186,9 +186,20 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
     return found
 
 
+class Range(NamedTuple):
+    """Examples from the number `first` to before `last`: a task's records.
+
+    `number` counts the ranges through all shards.
+    """
+
+    number: int
+    first: int
+    last: int
+
+
 def ranges_of(
     num_examples: int, num_shards: int, range_size: int
-) -> list[list[tuple[int, int]]]:
+) -> list[list[Range]]:
     """Returns for every shard its ranges of examples.
 
     The shards' sizes differ by one at most, and one after another they hold
@@ -197,42 +208,37 @@ def ranges_of(
     Differs from BERT: the original fills its files in turn. Of examples in a
     random order both ways give every file a random share.
     """
+    numbers = itertools.count()
     shards = []
-    for number in range(num_shards):
-        start, stop = (
-            num_examples * edge // num_shards for edge in (number, number + 1)
+    for shard in range(num_shards):
+        first, last = (
+            num_examples * edge // num_shards for edge in (shard, shard + 1)
         )
-        edges = [*range(start, stop, range_size), stop]
-        shards.append(list(zip(edges, edges[1:])) or [(start, stop)])
+        shards.append(
+            [
+                Range(next(numbers), start, min(start + range_size, last))
+                for start in range(first, last, range_size) or [first]
+            ]
+        )
     return shards
 
 
-def make_manifest(
-    source: TextFiles | TfdsText,
-    inputs: list[dict],
-    tokenizer: Spec,
-    settings: Settings,
-) -> manifests.Manifest:
+def make_manifest(plan: Plan, inputs: list[dict]) -> manifests.Manifest:
     """Returns the `Manifest` of records, as far as it is known before.
 
     Args:
-        source: What is read.
-        inputs: `text_files.describe` of each of its files.
-        tokenizer: The spec of the tokenizer.
-        settings: The `Settings`.
+        plan: The `Plan`.
+        inputs: `text_files.describe` of each file of its source.
     """
+    settings = dataclasses.asdict(plan.settings)
+    vocabulary = plan.tokenizer.vocabulary
     return manifests.Manifest(
-        max_seq_length=settings.max_seq_length,
-        max_predictions_per_seq=settings.max_predictions_per_seq,
-        vocab_size=len(tokenizer.vocabulary),
-        vocab_sha256=manifests.text_sha256(tokenizer.vocabulary.to_text()),
-        do_lower_case=tokenizer.do_lower_case,
-        settings={
-            name: value
-            for name, value in dataclasses.asdict(settings).items()
-            if name not in ("max_seq_length", "max_predictions_per_seq")
-        }
-        | dict(source.settings),
+        max_seq_length=settings.pop("max_seq_length"),
+        max_predictions_per_seq=settings.pop("max_predictions_per_seq"),
+        vocab_size=len(vocabulary),
+        vocab_sha256=manifests.text_sha256(vocabulary.to_text()),
+        do_lower_case=plan.tokenizer.do_lower_case,
+        settings=settings | plan.source.settings,
         inputs=inputs,
         counts={},
         records={},
@@ -247,32 +253,12 @@ def manifest_paths(output_paths: Iterable[str]) -> dict[str, list[str]]:
     return {manifests.path_beside(paths): paths for paths in by_folder.values()}
 
 
-def by_shard(
-    shards: list[list[tuple[int, int]]], written: dict[int, dict]
-) -> list[dict[int, dict]]:
-    """Returns for every shard the numbers of its ranges, {range: numbers}.
-
-    Args:
-        shards: As `ranges_of` returns them.
-        written: {range: numbers}, of those that were written; they are
-            numbered through all shards.
-    """
-    ranges = iter(range(sum(map(len, shards))))
-    return [
-        {
-            number: written[number]
-            for _, number in zip(shard, ranges)
-            if number in written
-        }
-        for shard in shards
-    ]
-
-
 def make_manifests(
     manifest: manifests.Manifest,
     counts: Counts,
     output_paths: list[str],
-    shards: list[dict[int, dict]],
+    shards: list[list[Range]],
+    written: dict[int, dict],
 ) -> dict[str, manifests.Manifest]:
     """Returns the manifests of the record files, {path: `Manifest`}.
 
@@ -280,15 +266,18 @@ def make_manifests(
         manifest: As `make_manifest` returns it.
         counts: The `Counts`.
         output_paths: All record files.
-        shards: What is in each of them, as `by_shard` returns it.
+        shards: As `ranges_of` returns them.
+        written: The numbers of each range that was written, by its number.
     """
-    records = {
-        path: {
-            "examples": sum(each["records"] for each in shard.values()),
-            "bytes": sum(each["bytes"] for each in shard.values()),
+    records = {}
+    for path, shard in zip(output_paths, shards):
+        numbers = total(
+            written[each.number] for each in shard if each.number in written
+        )
+        records[path] = {
+            "examples": numbers.get("records", 0),
+            "bytes": numbers.get("bytes", 0),
         }
-        for path, shard in zip(output_paths, shards)
-    }
     return {
         path: dataclasses.replace(
             manifest,

@@ -1,0 +1,138 @@
+"""Where a model begins: files found, checked against each other."""
+
+import dataclasses
+import os
+
+from bert_tf import files
+from bert_tf.checkpoints import families
+from bert_tf.checkpoints import loading
+from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import reader
+from bert_tf.config import BertConfig
+from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers.tokenizer import Spec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StartingPoint:
+    """A checkpoint or none, its architecture and its tokenizer.
+
+    Args:
+        init_checkpoint: A model folder of bert_tf or Hugging Face, or a
+            release of Google's; None for newly made weights.
+        config: The `BertConfig`.
+        tokenizer: The spec of the tokenizer.
+        allow_partial: Whether the checkpoint may lack weights, or have some
+            too many or of another shape.
+        extend_positions: Whether the configuration may have more positions
+            than the checkpoint.
+
+    Raises:
+        ValueError: If configuration and vocabulary are not of one size.
+    """
+
+    init_checkpoint: str | None
+    config: BertConfig
+    tokenizer: Spec
+    allow_partial: bool = False
+    extend_positions: bool = False
+
+    def __post_init__(self):
+        num_entries = len(self.tokenizer.vocabulary)
+        if num_entries != self.config.vocab_size:
+            raise ValueError(
+                "The vocabulary must have as many entries as the "
+                f"configuration's vocab_size={self.config.vocab_size}. "
+                f"Received: {num_entries} entries."
+            )
+
+    def preprocessor(self, max_seq_length: int) -> Preprocessor:
+        """Returns the `Preprocessor` for sequences of this length.
+
+        Raises:
+            ValueError: If the model has no positions for it.
+        """
+        if max_seq_length > self.config.max_position_embeddings:
+            raise ValueError(
+                "`max_seq_length` must be at most the model's "
+                "max_position_embeddings="
+                f"{self.config.max_position_embeddings}. Received: "
+                f"max_seq_length={max_seq_length}."
+            )
+        return Preprocessor(self.tokenizer, max_seq_length)
+
+
+def find(
+    init_checkpoint: files.AnyPath | None = None,
+    bert_config_file: str | None = None,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
+    *,
+    allow_partial: bool = False,
+    max_position_embeddings: int | None = None,
+) -> StartingPoint:
+    """Finds what belongs to a checkpoint.
+
+    Args:
+        init_checkpoint: A model folder, a release's folder, or the prefix of
+            its files (".../bert_model.ckpt"); None for newly made weights.
+        bert_config_file: The configuration; the checkpoint's own if None.
+        vocab_file: The vocabulary; the one beside the checkpoint if None.
+        do_lower_case: Whether texts are lower-cased; if None what the
+            checkpoint's tokenizer_config.json says, or else True.
+        allow_partial: As of `checkpoints.load`.
+        max_position_embeddings: None, or the positions of a new model, where
+            more than the checkpoint's; see `checkpoints.load`.
+
+    Returns:
+        A `StartingPoint`.
+
+    Raises:
+        ValueError: If a file is missing, or two contradict each other.
+    """
+    config, vocabulary, settings = None, None, {}
+    if init_checkpoint is not None:
+        init_checkpoint = str(init_checkpoint).rstrip("/")
+        with reader.open_checkpoint(
+            init_checkpoint, allow_partial
+        ) as checkpoint:
+            config = checkpoint.config
+        folder = init_checkpoint
+        if not files.is_folder(folder):
+            folder = os.path.dirname(folder) or "."
+        if vocab_file is None:
+            vocabulary = model_folder.read_vocabulary(folder)
+            vocab_file = f"{folder}/{model_folder.VOCABULARY_FILE}"
+        settings = model_folder.read_tokenizer_config(folder)
+    if bert_config_file is not None:
+        config = families.read_config(bert_config_file)
+    if config is None:
+        raise ValueError(
+            "`bert_config_file` must be given where no checkpoint tells it. "
+            f"Received: init_checkpoint={init_checkpoint}."
+        )
+    if max_position_embeddings is not None:
+        config = loading.longer_config(config, max_position_embeddings)
+    if vocab_file is None:
+        raise ValueError(
+            "`vocab_file` must be given without a checkpoint. "
+            "Received: init_checkpoint=None."
+        )
+    if do_lower_case is None:
+        do_lower_case = settings.get("do_lower_case", True)
+    elif settings.get("do_lower_case", do_lower_case) != do_lower_case:
+        raise ValueError(
+            f"`do_lower_case` must be {settings['do_lower_case']}, as the "
+            f"tokenizer_config.json of {init_checkpoint} says. Received: "
+            f"do_lower_case={do_lower_case}."
+        )
+    vocabulary = vocabulary or vocabulary_lib.load_vocabulary(vocab_file)
+    return StartingPoint(
+        init_checkpoint=init_checkpoint,
+        config=config,
+        tokenizer=tokenizer_files.make(settings, vocabulary, do_lower_case),
+        allow_partial=allow_partial,
+        extend_positions=max_position_embeddings is not None,
+    )

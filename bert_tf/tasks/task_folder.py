@@ -1,0 +1,172 @@
+"""A task's models, and what the folders of tuned models tell of their task."""
+
+from absl import logging
+from keras import ops
+
+from bert_tf import files
+from bert_tf.checkpoints import loading
+from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import report
+from bert_tf.tasks import class_names
+
+
+def new_model(start, task, dtype=None):
+    """Makes a model to be tuned.
+
+    The head is newly made, unless the checkpoint is a model folder that was
+    tuned to a task whose head this one takes.
+
+    Args:
+        start: A `StartingPoint`.
+        task: A task; see `tasks.tuning`.
+        dtype: The Keras dtype policy, or its name.
+    """
+    model = task.make_model(start.config, dtype)
+    if start.init_checkpoint is not None:
+        stored = model_folder.read_task(start.init_checkpoint)
+        has_head = stored is not None and task.takes_head_of(stored)
+        loading.load_weights(
+            start.init_checkpoint,
+            model if has_head else model.encoder,
+            allow_partial=start.allow_partial,
+            extend_positions=start.extend_positions,
+        )
+    return model
+
+
+def tuned_model(start, task, dtype=None):
+    """Makes a model with all of the checkpoint's weights, head included.
+
+    Its outputs are in the order of the task's labels: those of a folder that
+    names its classes in another order are put in this one. Where it does not
+    name them they are taken to be in it, with a warning.
+
+    Args:
+        start, task, dtype: As of `new_model`; there must be a checkpoint.
+
+    Raises:
+        ValueError: If the checkpoint has no such head, or it is one of other
+            classes.
+    """
+    model = task.make_model(start.config, dtype)
+    coverage = loading.load_weights(
+        start.init_checkpoint, model, allow_partial=start.allow_partial
+    )
+    # A pooler that takes no part is not trained, and files have none.
+    used = {variable.path for variable in model.trainable_variables}
+    missing = [name for name in coverage.names(report.NEW) if name in used]
+    if missing:
+        raise ValueError(
+            f"{start.init_checkpoint}: is not tuned to a task of the "
+            f"family {task.family!r}; it has no {', '.join(missing)}."
+        )
+    order = output_order(start.init_checkpoint, task)
+    names = ", ".join(task.labels)
+    if order is None and task.labels:
+        logging.warning(
+            "%s: does not name its classes; they are taken to be, in this "
+            "order, %s.",
+            start.init_checkpoint,
+            names,
+        )
+    elif order is not None and list(order) != sorted(order):
+        logging.info(
+            "%s: its outputs were put in the order %s.",
+            start.init_checkpoint,
+            names,
+        )
+        for variable in model.classification_head.weights:
+            variable.assign(ops.take(variable, order, axis=-1))
+    return model
+
+
+def check_task(values, family, keys):
+    """Checks what task.json holds, before a task is made of it.
+
+    Args:
+        values: Its content.
+        family: What `family` must be in it.
+        keys: Names of all other values.
+
+    Raises:
+        ValueError: If a key is missing or unknown, or the family another.
+    """
+    keys = ("family", *keys)
+    if not isinstance(values, dict) or set(values) != set(keys):
+        raise ValueError(
+            f"A task must have the keys {', '.join(keys)}. "
+            f"Received: {files.shortened(values)}."
+        )
+    for key, value in values.items():
+        items = value if isinstance(value, list) else [value]
+        if any(isinstance(item, (dict, list)) for item in items):
+            raise ValueError(
+                f"`{key}` must be one value or a list of them. "
+                f"Received: {key}={files.shortened(value)}."
+            )
+    if values["family"] != family:
+        raise ValueError(
+            f"`family` must be {family!r}. "
+            f"Received: family={files.shortened(values['family'])}."
+        )
+
+
+def output_order(folder, task):
+    """Finds the outputs of a tuned model that are a task's classes.
+
+    The classes' names are those of task.json, and where there is none those
+    of config.json.
+
+    Args:
+        folder: A model folder.
+        task: The task.
+
+    Returns:
+        A tuple of ints: of each of the task's labels the number of the
+        model's output. None of a task without labels, and where the folder
+        does not name its classes.
+
+    Raises:
+        ValueError: If the folder names other classes.
+    """
+    path = f"{folder}/{model_folder.CONFIG_FILE}"
+    if not task.labels or not files.exists(path):
+        return None
+    stored = model_folder.read_task(folder)
+    if stored is not None:
+        path = f"{folder}/{model_folder.TASK_FILE}"
+        names = stored.get("labels") if isinstance(stored, dict) else None
+    else:
+        names = model_folder.read_label_names(folder)
+    if not names:
+        return None
+    try:
+        return class_names.match(
+            names, task.labels, getattr(task, "label_synonyms", ())
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def stored_task(folder, task_class):
+    """Returns the task that a model folder was tuned to.
+
+    Args:
+        folder: A model folder.
+        task_class: The class of tasks that it must be of, e.g. `GlueTask`.
+
+    Returns:
+        A `task_class`; None where there is no task.json, as in folders that
+        transformers wrote.
+
+    Raises:
+        ValueError: If it was tuned to a task of another class.
+    """
+    values = model_folder.read_task(folder)
+    if values is None:
+        return None
+    try:
+        return task_class.from_dict(values)
+    except ValueError as error:
+        path = f"{folder}/{model_folder.TASK_FILE}"
+        raise ValueError(f"{path}: {error}") from error
