@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+import reference_squad
 import serving_models
 import tensorflow as tf
 
@@ -15,7 +16,10 @@ from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds import question_answering
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
+from bert_tf.tasks.question_answering import answers as squad_answers
+from bert_tf.tasks.question_answering.files import SquadExamples
 from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
@@ -82,6 +86,7 @@ def test_random_questions_are_answered_as_run_squad_does(servable, changes):
         answers, wanted, rows, servable, "serving_default"
     )
     assert difference < 1e-5, where
+    assert_chosen_by_reference(servable, rows, trained)
     for row, (_, context) in enumerate(rows):
         context = context.decode(errors="ignore")
         for text, start, limit in zip(
@@ -94,6 +99,58 @@ def test_random_questions_are_answered_as_run_squad_does(servable, changes):
     has_answer = answers["starts"] >= 0
     assert 0 < has_answer.sum() < len(rows)
     assert ("null_odds" in answers) == task.version_2_with_negative
+
+
+def assert_chosen_by_reference(servable, rows, trained):
+    """Checks trained answers against those that plain NumPy chooses."""
+    questions, contexts = (
+        tuple(text.decode(errors="ignore") for text in column)
+        for column in zip(*rows)
+    )
+    names = tuple(f"q{row}" for row in range(len(rows)))
+    maker = WindowMaker(servable.preprocessor, servable.task)
+    source = WindowSource(
+        examples=SquadExamples(
+            ids=names,
+            questions=questions,
+            contexts=contexts,
+            context_indices=np.arange(len(rows), dtype=np.int32),
+            answer_starts=np.full(len(rows), -1, np.int32),
+            answer_limits=np.full(len(rows), -1, np.int32),
+            answers=None,
+        ),
+        maker=maker,
+    )
+    logits = servable._trained_logits(
+        tf.constant(questions), tf.constant(contexts), maker
+    )
+    nbest, spans, null_odds = reference_squad.find_answers(
+        servable.task, source, logits
+    )
+    found = squad_answers.find_answers(servable.task, source, logits)
+    assert (found.nbest, found.spans, found.null_odds) == (
+        *(nbest, spans),
+        null_odds,
+    )
+    predictions = found.predictions(servable.task)
+    for row, name in enumerate(names):
+        count = len(nbest[name])
+        assert trained["answers"][row].decode() == predictions[name]
+        assert trained["nbest_answers"][row].tolist() == [
+            *(entry["text"].encode() for entry in nbest[name]),
+            *[b""] * (trained["nbest_answers"].shape[1] - count),
+        ]
+        places = zip(trained["nbest_starts"][row], trained["nbest_limits"][row])
+        assert list(places)[:count] == spans[name]
+        probabilities = trained["nbest_scores"][row]
+        np.testing.assert_allclose(
+            probabilities[:count],
+            [entry["probability"] for entry in nbest[name]],
+            rtol=1e-6,
+        )
+        assert not probabilities[count:].any()
+        if null_odds:
+            assert trained["null_odds"][row] == np.float32(null_odds[name])
 
 
 def test_every_signature_answers_as_run_squad_does(servable):

@@ -45,7 +45,7 @@ def test_offsets_are_of_the_given_string(servable):
     firsts = 1 + np.cumsum(pieces) - pieces
     probabilities = tf.nn.softmax(servable.model(inputs))[0].numpy()[firsts]
     tags = [TASK.labels[label] for label in probabilities.argmax(-1)]
-    wanted = entity_tags.find_entities(tags)
+    (wanted,) = entity_tags.find_entities([tags])
     assert wanted
     assert answers["num_entities"].tolist() == [len(wanted), 0, len(wanted)]
     for row in (0, 2):
