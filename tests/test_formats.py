@@ -21,8 +21,11 @@ from safetensors.numpy import load_file
 from bert_tf import formats
 from bert_tf import manifest
 from bert_tf.checkpoints import model_folder
+from bert_tf.serving import options as options_lib
 from bert_tf.serving import saved_model
-from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import check
 from bert_tf.training import checkpointing
 
 FIXTURE = pathlib.Path(__file__).parent / "golden" / "formats_1.tar.xz"
@@ -133,18 +136,25 @@ def test_a_fine_tuning_goes_on(folder, run_program):
 
 def test_an_export_answers_as_its_model_does(folder):
     export = str(folder / "export" / "1")
-    assert saved_model.read_settings(export)["contents"] == saved_model.TEXT
+    assert saved_model.read_settings(export)["contents"] == options_lib.TEXT
     texts = [b"the fox jumps.", b"unbelievable", b""]
     served = tf.saved_model.load(export).signatures["serving_default"](
         text=tf.constant(texts)
     )
-    source = source_lib.read(str(folder / "tuned"), max_seq_length=16)
+    servable = opening.open_folder(
+        str(folder / "tuned"), ExportOptions(max_seq_length=16)
+    )
     rows = [(text,) for text in texts]
-    inputs = source.servable.encode(source.preprocessor, rows)
-    answers = source.servable.trained_answers(source, inputs, rows)
+    inputs = servable.encode(rows)
+    answers = servable.trained_answers(inputs, rows)
     np.testing.assert_allclose(
         served["probabilities"], answers["probabilities"], atol=1e-6
     )
+    # What it holds of its options is less than a later release stores.
+    options = saved_model.read_options(export)
+    assert (options.max_seq_length, options.is_frozen) == (16, False)
+    stored = check.trained_servable(export, str(folder / "tuned"))
+    assert stored.options == servable.options
 
 
 def read_training(folder):
