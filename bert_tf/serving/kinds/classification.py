@@ -74,7 +74,7 @@ class Classification(Servable):
 
     @classmethod
     def task_of(cls, checkpoint, text_features):
-        """Returns a `ClassificationTask` for a classifier that no program of ours tuned.
+        """Returns the task of a classifier that no program of ours tuned.
 
         Args:
             checkpoint: What `reader.open_checkpoint` yielded.
