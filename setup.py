@@ -62,6 +62,9 @@ setup(
             "jax>=0.4.30",
             # Files that are damaged in all ways.
             "hypothesis>=6.100",
+            # Tables to tune on, and .parquet files.
+            "pandas>=2.2",
+            "pyarrow>=17",
             # The oracle of correlations.
             "scipy>=1.11",
             # The oracle of entities' scores.

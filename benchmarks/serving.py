@@ -29,7 +29,8 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints import starting_point
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import exporter
-from bert_tf.serving.kinds import source
+from bert_tf.serving import options
+from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.classification.task import ClassificationTask
 
 _INIT_CHECKPOINT = flags.DEFINE_string(
@@ -49,8 +50,8 @@ _STRINGS = flags.DEFINE_integer(
 )
 _PRECISION = flags.DEFINE_enum(
     "serving_precision",
-    source.FLOAT32,
-    source.PRECISIONS,
+    options.FLOAT32,
+    options.PRECISIONS,
     "Arithmetic of this library's side; the other's is float32.",
 )
 _FREEZE = flags.DEFINE_bool(
@@ -66,7 +67,7 @@ _TASK = ClassificationTask(
 )
 _MAX_SEQ_LENGTH = 128
 _STRINGS_A_TURN = 96
-_TOLERANCES = {source.FLOAT32: 1e-4, source.BFLOAT16: 0.1}
+_TOLERANCES = {options.FLOAT32: 1e-4, options.BFLOAT16: 0.1}
 
 
 def start_side(name, python, path):
@@ -91,8 +92,7 @@ def make_folders(folder):
     exported = exporter.export(
         model_dir,
         f"{folder}/servable",
-        precision=_PRECISION.value,
-        is_frozen=_FREEZE.value,
+        ExportOptions(precision=_PRECISION.value, is_frozen=_FREEZE.value),
     )
     return model_dir, exported.path
 

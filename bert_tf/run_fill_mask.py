@@ -61,7 +61,7 @@ def main(_):
         raise ValueError("Either --text or --input_file must be given.")
     if _INPUT_FILE.value:
         name = _INPUT_FILE.value
-        rows = texts_lib.read_texts(name, num_strings=1)
+        rows = texts_lib.read_lines(name, num_strings=1)
     else:
         name = "--text"
         rows = texts_lib.parse_texts(_TEXT.value, 1, name)

@@ -73,11 +73,11 @@ def main(_):
         print(report.answers_table(rows, answers))
     if _MODEL_DIR.value:
         rows = None
-        source = check.source_of(path, _MODEL_DIR.value)
+        servable = check.trained_servable(path, _MODEL_DIR.value)
         if _INPUT_FILE.value:
-            rows = check.read_texts(_INPUT_FILE.value, source)
+            rows = servable.read_texts(_INPUT_FILE.value)
         version, comparisons = check.compare(
-            path, source, rows, _PYTHON.value, _TIMEOUT_SECONDS.value
+            path, servable, rows, _PYTHON.value, _TIMEOUT_SECONDS.value
         )
         print(report.comparisons_table(version, comparisons))
         if not all(comparison.is_equal for comparison in comparisons):

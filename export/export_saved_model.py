@@ -21,9 +21,11 @@ from absl import flags
 
 from bert_tf import program
 from bert_tf.serving import exporter
-from bert_tf.serving import saved_model
+from bert_tf.serving import options as options_lib
 from bert_tf.serving.kinds import embedding
-from bert_tf.serving.kinds import source
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import caller
 
 _MODEL_DIR = flags.DEFINE_string(
@@ -40,8 +42,8 @@ _VERSION = flags.DEFINE_integer(
 )
 _CONTENTS = flags.DEFINE_enum(
     "contents",
-    saved_model.TEXT,
-    saved_model.CONTENTS,
+    options_lib.TEXT,
+    options_lib.CONTENTS,
     "What clients can send: strings, ids and tf.Examples, or ids only.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
@@ -56,11 +58,10 @@ _TEXT_FEATURES = flags.DEFINE_list(
     "Names of the one or two strings that clients send, comma-separated, "
     "where the model folder has no task.json.",
 )
-_TASK = "task"
 _KIND = flags.DEFINE_enum(
     "kind",
     None,
-    (_TASK, *source.KINDS),
+    (Servable.KIND, *opening.KINDS),
     "What is served; task if the model was tuned to one, else encoder.",
 )
 _EMBEDDING = flags.DEFINE_enum(
@@ -104,8 +105,8 @@ _MAX_MASKS = flags.DEFINE_integer(
 )
 _SERVING_PRECISION = flags.DEFINE_enum(
     "serving_precision",
-    source.FLOAT32,
-    source.PRECISIONS,
+    options_lib.FLOAT32,
+    options_lib.PRECISIONS,
     "Arithmetic of the layers and form of their weights. What bfloat16 costs "
     "is printed: the largest difference from float32 and how many texts get "
     "another label; too many are an error.",
@@ -161,27 +162,23 @@ def main(_):
             (_MAX_TEXT_BYTES, _MAX_WINDOWS, _MAX_MASKS),
         )
     )
-    print(
-        exporter.export(
-            _MODEL_DIR.value,
-            _EXPORT_DIR.value,
-            contents=_CONTENTS.value,
-            version=_VERSION.value,
-            max_seq_length=_MAX_SEQ_LENGTH.value,
-            text_features=_TEXT_FEATURES.value,
-            servable=source.make_servable(_KIND.value, settings),
-            precision=_SERVING_PRECISION.value,
-            is_frozen=_FREEZE.value,
-            bounds=bounds,
-            is_checked=_CHECK.value,
-            check_file=_CHECK_FILE.value,
-            timeout_seconds=_TIMEOUT_SECONDS.value,
-            warmup_batch_sizes=[
-                int(size) for size in _WARMUP_BATCH_SIZES.value
-            ],
-            keep_versions=_KEEP_VERSIONS.value,
-        )
+    options = ExportOptions(
+        contents=_CONTENTS.value,
+        kind=_KIND.value,
+        settings=settings,
+        bounds=bounds,
+        max_seq_length=_MAX_SEQ_LENGTH.value,
+        text_features=_TEXT_FEATURES.value or (),
+        precision=_SERVING_PRECISION.value,
+        is_frozen=_FREEZE.value,
+        is_checked=_CHECK.value,
+        check_file=_CHECK_FILE.value,
+        timeout_seconds=_TIMEOUT_SECONDS.value,
+        warmup_batch_sizes=[int(size) for size in _WARMUP_BATCH_SIZES.value],
+        version=_VERSION.value,
+        keep_versions=_KEEP_VERSIONS.value,
     )
+    print(exporter.export(_MODEL_DIR.value, _EXPORT_DIR.value, options))
 
 
 if __name__ == "__main__":

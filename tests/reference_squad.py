@@ -7,7 +7,11 @@ a reader can verify it by eye. It serves as the oracle of the library.
 import math
 import unicodedata
 
+import numpy as np
 import reference_text
+import tensorflow as tf
+
+from bert_tf.tasks.question_answering.answers import cut_windows
 
 
 def located_words(text, do_lower_case):
@@ -220,3 +224,112 @@ def nbest(
 def _best_places(logits, n_best):
     ranked = sorted(range(len(logits)), key=lambda i: logits[i], reverse=True)
     return ranked[:n_best]
+
+
+def find_answers(task, source, logits):
+    """Answers all questions as google-research/bert does, in NumPy.
+
+    The windows are the library's; what is chosen in them is not.
+
+    Args:
+        task: A `SquadTask`.
+        source: A `WindowSource`.
+        logits: float32 `[N, L, 2]`, of its windows.
+
+    Returns:
+        Three dictionaries by the questions' ids: the entries of nbest, as of
+        `SquadAnswers`; their (start, limit); and the null odds.
+    """
+    entries, spans, odds = {}, {}, {}
+    row = 0
+    for index, name in enumerate(source.examples.ids):
+        context = source.examples.context(index)
+        windows = cut_windows(
+            source.maker,
+            tf.constant([source.examples.questions[index]]),
+            tf.constant([context]),
+        )
+        places = _places(windows)
+        own = logits[row : row + len(places[0])]
+        row += len(own)
+        ranked = [
+            span
+            for window in zip(own, *places)
+            for span in _spans_of_window(task, *window)
+        ]
+        nulls = [
+            (float(a) + float(b), float(a), float(b)) for a, b in own[:, 0]
+        ]
+        null = (*min(nulls, key=lambda null: null[0]), None, None)
+        if task.version_2_with_negative:
+            ranked.append(null)
+        # The sort is stable: of equals the first window's comes first.
+        ranked.sort(key=lambda span: -span[0])
+        chosen = {}
+        for span in ranked:
+            start, limit = span[3:]
+            text = "" if start is None else context[start:limit]
+            if len(chosen) < task.n_best_size and text not in chosen:
+                chosen[text] = span
+        if task.version_2_with_negative:
+            chosen.setdefault("", null)
+        if not chosen:
+            chosen[""] = (0.0, 0.0, 0.0, None, None)
+        scores = np.array([score for score, *_ in chosen.values()])
+        probabilities = np.exp(scores - np.max(scores))
+        probabilities /= np.sum(probabilities)
+        entries[name] = [
+            {
+                "text": text,
+                "probability": float(probability),
+                "start_logit": start_logit,
+                "end_logit": end_logit,
+            }
+            for (text, (_, start_logit, end_logit, *_)), probability in zip(
+                chosen.items(), probabilities
+            )
+        ]
+        spans[name] = [
+            (-1, -1) if start is None else (start, limit)
+            for *_, start, limit in chosen.values()
+        ]
+        if task.version_2_with_negative:
+            best = next((e for e in entries[name] if e["text"]), None)
+            odds[name] = 1_000_000.0
+            if best is not None:
+                odds[name] = null[0] - best["start_logit"] - best["end_logit"]
+    return entries, spans, odds
+
+
+def _places(windows):
+    """Returns starts, limits and what has most context, each `[N, L]`."""
+    pieces = windows.packed["pieces"].numpy()
+    return (
+        *(
+            np.append(values.flat_values.numpy(), -1)[pieces]
+            for values in (windows.offsets.starts, windows.offsets.limits)
+        ),
+        windows.packed["is_max_context"].numpy(),
+    )
+
+
+def _spans_of_window(task, logits, starts, limits, is_max_context):
+    # Sums are in float64, as the original's.
+    logits = logits.astype(np.float64)
+    first, last = (
+        np.argsort(-logits[:, column], kind="stable")[: task.n_best_size]
+        for column in (0, 1)
+    )
+    length = last[None, :] - first[:, None]
+    fits = is_max_context[first][:, None] & (starts[last] >= 0)[None, :]
+    fits &= (length >= 0) & (length < task.max_answer_length)
+    return [
+        (
+            float(logits[first[i], 0] + logits[last[j], 1]),
+            float(logits[first[i], 0]),
+            float(logits[last[j], 1]),
+            int(starts[first[i]]),
+            int(limits[last[j]]),
+        )
+        for i, j in np.argwhere(fits)
+    ]

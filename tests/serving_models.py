@@ -23,8 +23,10 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import exporter
+from bert_tf.serving import options as options_lib
 from bert_tf.serving import saved_model
-from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import requests
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -76,13 +78,19 @@ SQUAD_TASK = SquadTask(
 )
 
 
-# Exports that are not what their model folder is by itself: its kind, the
-# servable's kind and settings, and other arguments of the exporter.
+# Exports that are not what their model folder is by itself: its kind, and
+# other than the default `ExportOptions`.
 EXPORTS = {
-    "fill_mask": ("pretrainer", "fill_mask", {"top_k": 3}, {}),
-    "embedding": ("encoder", "embedding", {"normalize": True}, {}),
-    "preprocessor": ("encoder", "preprocessor", {}, {}),
-    "bfloat16": ("pair", None, {}, {"precision": "bfloat16"}),
+    "fill_mask": (
+        "pretrainer",
+        ExportOptions(kind="fill_mask", settings={"top_k": 3}),
+    ),
+    "embedding": (
+        "encoder",
+        ExportOptions(kind="embedding", settings={"normalize": True}),
+    ),
+    "preprocessor": ("encoder", ExportOptions(kind="preprocessor")),
+    "bfloat16": ("pair", ExportOptions(precision="bfloat16")),
 }
 # The same and others with frozen weights, and bounds that cut.
 _BOUNDS = {
@@ -92,11 +100,12 @@ _BOUNDS = {
 }
 EXPORTS |= {
     f"frozen_{kind}": (
-        *EXPORTS.get(kind, (kind, None, {}, {}))[:3],
-        {
-            "is_frozen": True,
-            "bounds": {"max_text_bytes": 40} | _BOUNDS.get(kind, {}),
-        },
+        EXPORTS.get(kind, (kind,))[0],
+        dataclasses.replace(
+            EXPORTS.get(kind, (kind, ExportOptions()))[1],
+            is_frozen=True,
+            bounds={"max_text_bytes": 40} | _BOUNDS.get(kind, {}),
+        ),
     )
     for kind in ("pair", "choice", "squad", "tagger", "fill_mask", "embedding")
 }
@@ -190,21 +199,15 @@ def _save_model(path, kind):
 @functools.cache
 def exported(kind, contents="text"):
     """Returns the path of a model's SavedModel."""
-    _, servable, settings, others = EXPORTS.get(kind, (kind, None, {}, {}))
-    if contents == saved_model.IDS:
+    _, options = EXPORTS.get(kind, (kind, ExportOptions()))
+    options = dataclasses.replace(options, contents=contents, is_checked=False)
+    if contents == options_lib.IDS:
         # Those of text: ids have no other.
-        others = {name: others[name] for name in others if name != "bounds"}
+        options = dataclasses.replace(options, bounds={})
     path = f"{folder()}/{kind}_{contents}"
     with _locked(f"export_{kind}_{contents}"):
         if not saved_model.versions(path):
-            exporter.export(
-                model_dir(kind),
-                path,
-                contents=contents,
-                servable=source_lib.make_servable(servable, settings),
-                is_checked=False,
-                **others,
-            )
+            exporter.export(model_dir(kind), path, options)
     return saved_model.newest(path)
 
 
@@ -214,19 +217,36 @@ def loaded(kind, contents="text"):
     return tf.saved_model.load(exported(kind, contents))
 
 
-def differences(kind, source, texts):
+def servable(model, /, **options):
+    """Returns the `Servable` of a model's folder."""
+    return opening.open_folder(model_dir(model), ExportOptions(**options))
+
+
+def make_servable(kind, model=None, preprocessor=None, task=None, **options):
+    """Returns a servable of a class of kinds, of parts of its own."""
+    options = kind.resolve(ExportOptions(**options), task)
+    return kind(model, preprocessor, task, options)
+
+
+def difference_of(answers, expected, texts, servable, signature, **arguments):
+    """Returns `check._difference` of a signature's answers."""
+    declared = {each.name: each for each in servable.outputs[signature]}
+    return check._difference(answers, expected, texts, declared, **arguments)
+
+
+def differences(kind, servable, texts):
     """Compares all signatures of an export with the trained model, here.
 
     Args:
         kind: The model's kind.
-        source: Its `Source`.
+        servable: Its `Servable`.
         texts: Rows of strings, bytes.
 
     Returns:
         {signature: (largest difference, where)}.
     """
-    inputs = source.servable.encode(source.preprocessor, texts)
-    trained = source.servable.trained_answers(source, inputs, texts)
+    inputs = servable.encode(texts)
+    trained = servable.trained_answers(inputs, texts)
     trained["input_mask"] = inputs["input_mask"].numpy()
     found = {}
     for name, signature in loaded(kind).signatures.items():
@@ -234,13 +254,11 @@ def differences(kind, source, texts):
             **{
                 key: tf.constant(value)
                 for key, value in requests.make_inputs(
-                    name, source, texts, has_text=True
+                    name, servable, texts
                 ).items()
             }
         )
         answers = {key: value.numpy() for key, value in answers.items()}
-        wanted = source.servable.settle_ties(
-            source, texts, trained, answers, check.TOLERANCE
-        )
-        found[name] = check._difference(answers, wanted, texts)[:2]
+        wanted = servable.settle_ties(texts, trained, answers, check.TOLERANCE)
+        found[name] = difference_of(answers, wanted, texts, servable, name)[:2]
     return found

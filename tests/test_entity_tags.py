@@ -1,4 +1,7 @@
+import random
+
 import pytest
+import reference_tagging
 
 from bert_tf.tasks.tagging import entity_tags
 
@@ -14,11 +17,12 @@ ENTITIES = [("A", 0, 2), ("A", 2, 3), ("B", 4, 7)]
 @pytest.mark.parametrize("scheme", TAGGED)
 def test_entities_of_every_scheme_and_back(scheme):
     tags = TAGGED[scheme].split()
-    entities = entity_tags.find_entities(tags)
+    (entities,) = entity_tags.find_entities([tags])
+    assert entities == reference_tagging.find_entities(tags)
     assert entities == ENTITIES
     assert entity_tags.make_tags(entities, 7, scheme) == tags
     assert entity_tags.detect_scheme([["O"], tags]) == scheme
-    assert entity_tags.breaches(tags, scheme) == []
+    assert entity_tags.breaches([tags], scheme) == []
 
 
 @pytest.mark.parametrize(
@@ -39,16 +43,32 @@ def test_entities_of_every_scheme_and_back(scheme):
     ],
 )
 def test_entities_of_tags_that_follow_no_scheme(tags, entities):
-    assert entity_tags.find_entities(tags.split()) == entities
+    assert entity_tags.find_entities([tags.split()]) == [entities]
+    assert reference_tagging.find_entities(tags.split()) == entities
+
+
+def test_entities_of_many_sentences_are_those_of_plain_loops():
+    generator = random.Random(1)
+    tags = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in "ab")]
+    sentences = [
+        generator.choices(tags, k=generator.choice((0, 1, 5, 12)))
+        for _ in range(200)
+    ]
+    assert entity_tags.find_entities(sentences) == list(
+        map(reference_tagging.find_entities, sentences)
+    )
+    assert entity_tags.find_entities([[], []]) == [[], []]
+    assert entity_tags.find_entities([]) == []
 
 
 def test_breaches_name_the_words():
-    assert entity_tags.breaches(["I-A", "I-A", "O", "B-B", "I-A"], "bio") == [
-        0,
-        4,
-    ]
-    assert entity_tags.breaches(["I-A", "B-A", "B-B"], "iob1") == [2]
-    assert entity_tags.breaches(["B-A", "O", "B-A", "I-A"], "bioes") == [0, 3]
+    tags = ["I-A", "I-A", "O", "B-B", "I-A"]
+    assert entity_tags.breaches([tags], "bio") == [0, 4]
+    # They are counted over all sentences.
+    assert entity_tags.breaches([tags, tags], "bio") == [0, 4, 5, 9]
+    assert entity_tags.breaches([["I-A", "B-A", "B-B"]], "iob1") == [2]
+    tags = ["B-A", "O", "B-A", "I-A"]
+    assert entity_tags.breaches([tags], "bioes") == [0, 3]
 
 
 def test_scheme_with_fewer_breaches_is_detected():

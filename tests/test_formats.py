@@ -21,8 +21,11 @@ from safetensors.numpy import load_file
 from bert_tf import formats
 from bert_tf import manifest
 from bert_tf.checkpoints import model_folder
+from bert_tf.serving import options as options_lib
 from bert_tf.serving import saved_model
-from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import check
 from bert_tf.training import checkpointing
 
 FIXTURE = pathlib.Path(__file__).parent / "golden" / "formats_1.tar.xz"
@@ -133,18 +136,25 @@ def test_a_fine_tuning_goes_on(folder, run_program):
 
 def test_an_export_answers_as_its_model_does(folder):
     export = str(folder / "export" / "1")
-    assert saved_model.read_settings(export)["contents"] == saved_model.TEXT
+    assert saved_model.read_settings(export)["contents"] == options_lib.TEXT
     texts = [b"the fox jumps.", b"unbelievable", b""]
     served = tf.saved_model.load(export).signatures["serving_default"](
         text=tf.constant(texts)
     )
-    source = source_lib.read(str(folder / "tuned"), max_seq_length=16)
+    servable = opening.open_folder(
+        str(folder / "tuned"), ExportOptions(max_seq_length=16)
+    )
     rows = [(text,) for text in texts]
-    inputs = source.servable.encode(source.preprocessor, rows)
-    answers = source.servable.trained_answers(source, inputs, rows)
+    inputs = servable.encode(rows)
+    answers = servable.trained_answers(inputs, rows)
     np.testing.assert_allclose(
         served["probabilities"], answers["probabilities"], atol=1e-6
     )
+    # What it holds of its options is less than a later release stores.
+    options = saved_model.read_options(export)
+    assert (options.max_seq_length, options.is_frozen) == (16, False)
+    stored = check.trained_servable(export, str(folder / "tuned"))
+    assert stored.options == servable.options
 
 
 def read_training(folder):
@@ -155,23 +165,28 @@ def read_export(folder):
     return saved_model.read_settings(folder / "export" / "1")
 
 
+def read_task(folder):
+    return model_folder.read_task(folder / "tuned")
+
+
 @pytest.mark.parametrize(
-    ("name", "read"),
+    ("name", "read", "latest"),
     [
-        ("tuned/task.json", lambda f: model_folder.read_task(f / "tuned")),
-        ("tuned/train/model.json", read_training),
-        ("export/1/assets.extra/bert_tf.json", read_export),
+        ("tuned/task.json", read_task, 1),
+        ("tuned/train/model.json", read_training, 2),
+        ("export/1/assets.extra/bert_tf.json", read_export, 1),
     ],
 )
-def test_versions(folder, tmp_path, name, read):
+def test_versions(folder, tmp_path, name, read, latest):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     path = tmp_path / name
     values = json.loads(path.read_text("utf-8"))
     assert formats.KEY not in values
     assert read(tmp_path) == values
-    path.write_text(json.dumps(formats.stamped(values, 1)))
-    assert read(tmp_path) == values
-    for version in (2, 0, "1", None, True):
+    for version in range(1, latest + 1):
+        path.write_text(json.dumps(formats.stamped(values, version)))
+        assert read(tmp_path) == values
+    for version in (latest + 1, 0, "1", None, True):
         path.write_text(json.dumps(formats.stamped(values, version)))
         with pytest.raises(ValueError, match=f"{name}: `format_version` must"):
             read(tmp_path)

@@ -24,7 +24,8 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
 from bert_tf.config import BertConfig
-from bert_tf.serving.kinds import source
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
@@ -210,7 +211,7 @@ def test_config_json(folder, data):
     with Replaced(folder / "config.json", data):
         config = read(read_folder, str(folder))
         assert config is None or isinstance(config, BertConfig)
-        read(source.read, str(folder))
+        read(opening.open_folder, str(folder))
 
 
 @fuzz(
@@ -247,7 +248,7 @@ TASKS = (
 @fuzz(70, data=st.sampled_from(TASKS).flatmap(json_bytes))
 def test_task_json(folder, data):
     with Replaced(folder / "task.json", data):
-        read(source._written_servable, str(folder))
+        read(opening._stored_kind, str(folder), ExportOptions())
 
 
 TOKENIZER = {

@@ -19,7 +19,7 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import opening
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.preprocessor import Preprocessor
@@ -62,7 +62,7 @@ def rewrite(path, **changes):
         lambda path: checkpoints.load(path, BertEncoder),
         lambda path: starting_point.find(path),
         lambda path: checkpoints.convert(path, path / "out", "google"),
-        lambda path: source_lib.read(path),
+        lambda path: opening.open_folder(path),
     ],
 )
 def test_a_model_is_not_larger_than_its_file(folder, changes, read):
@@ -148,7 +148,7 @@ def test_wrong_names_of_classes_are_one_short_line(
         id2label=names,
     )
     with pytest.raises(ValueError, match=r"config\.json") as error:
-        source_lib.read(tmp_path)
+        opening.open_folder(tmp_path)
     (line,) = str(error.value).splitlines()
     assert len(line) < 1000 and line.count("config.json") == 1
 
@@ -173,7 +173,7 @@ def test_wrong_names_of_classes_are_one_short_line(
 def test_a_wrong_text_file_is_named(folder, file, text):
     (folder / file).write_text(text)
     with pytest.raises(ValueError, match=f"{file}: "):
-        source_lib.read(folder)
+        opening.open_folder(folder)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_text_files_have_a_largest_size(folder, file, monkeypatch):
     monkeypatch.setattr(files, "MAX_FOLDER_TEXT", 5000)
     (folder / file).write_bytes(b" " * 5001)
     with pytest.raises(ValueError, match=f"{file}: must hold at most 5,000 by"):
-        source_lib.read(folder)
+        opening.open_folder(folder)
 
 
 def write_weights(path, header, data=b"", size=None):

@@ -21,6 +21,7 @@ from google.protobuf import wrappers_pb2
 
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import requests
 
@@ -146,7 +147,7 @@ def join(parts):
 @functools.cache
 def requests_of(kind, signature):
     """Returns requests of one, two and one rows, of different lengths."""
-    source = check.source_of(
+    servable = check.trained_servable(
         serving_models.exported(kind), serving_models.model_dir(kind)
     )
     strings = [b"the quick", b"lorem, a longer one", b"x", b"b " * 30]
@@ -156,12 +157,12 @@ def requests_of(kind, signature):
     texts = [
         tuple(
             strings[(row + column) % len(strings)]
-            for column in range(len(source.text_features))
+            for column in range(len(servable.text_features))
         )
         for row in range(len(strings))
     ]
     return [
-        requests.make_inputs(signature, source, part, has_text=True)
+        requests.make_inputs(signature, servable, part)
         for part in (texts[:1], texts[1:3], texts[3:])
     ]
 
@@ -280,10 +281,21 @@ def test_parameters_are_what_the_server_starts_with(name):
 
 
 class Ids:
-    """As much of a module as signatures of ids need, without text."""
+    """As much of a servable, and a module, as signatures of ids need."""
 
-    preprocessor = None
     max_length = 4
+    num_choices = 2
+    forms = signatures.make_forms(takes_text=False)
+    outputs = dict.fromkeys(
+        forms,
+        [
+            Output(name, "int32", "choices length", "")
+            for name in ("input_ids", "input_mask", "segment_ids")
+        ],
+    )
+
+    def answer_ids(self, module, inputs):
+        return inputs
 
     def ids_spec(self):
         return {
@@ -303,7 +315,7 @@ def example(**features):
 
 
 def test_examples_of_choices_without_text():
-    of = signatures.of_ids(Ids(), lambda inputs: inputs, num_choices=2)
+    of = signatures.make_signatures(Ids(), Ids())
     assert set(of) == {"serving_default", "examples"}
     rows = [
         example(

@@ -14,11 +14,13 @@ import serving_models
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from bert_tf.serving import options as options_lib
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds import fill_mask as fill_mask_lib
-from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import progress
@@ -29,15 +31,15 @@ from bert_tf.text.preprocessor import Preprocessor
 
 def test_a_small_difference_is_found_and_placed():
     path = serving_models.exported("encoder", "ids")
-    source = check.source_of(path, serving_models.model_dir("encoder"))
+    servable = check.trained_servable(path, serving_models.model_dir("encoder"))
     # One word, in one of the texts.
     row = serving_models.VOCABULARY.index("quick")
-    table = source.model.embeddings.word_embeddings
+    table = servable.model.embeddings.word_embeddings
     values = table.value.numpy()
     values[row, 0] += 0.01
     table.assign(values)
     texts = [(b"lorem",), (b"the quick one",), (b"",)]
-    _, comparisons = check.compare(path, source, texts)
+    _, comparisons = check.compare(path, servable, texts)
     for comparison in comparisons:
         assert not comparison.is_equal
         assert 1e-4 < comparison.max_difference < 1
@@ -63,8 +65,10 @@ def test_differences(answer, difference):
     expected = {"probabilities": np.array([[0.25, 0.75]], "float32")}
     if answer.dtype == object:
         expected = {"probabilities": np.array([[b"a", b"c"]], object)}
+    dtype = "string" if answer.dtype == object else "float32"
+    declared = {"probabilities": Output("probabilities", dtype, "classes", "")}
     found, _, _ = check._difference(
-        {"probabilities": answer}, expected, [(b"text",)]
+        {"probabilities": answer}, expected, [(b"text",)], declared
     )
     assert found == pytest.approx(difference, rel=0.1)
 
@@ -72,7 +76,10 @@ def test_differences(answer, difference):
 def test_differences_of_large_numbers_are_relative():
     expected = {"scores": np.array([400.0, 0.5], "float32")}
     answer = {"scores": np.array([400.004, 0.5], "float32")}
-    found, where, _ = check._difference(answer, expected, [(b"a",), (b"b",)])
+    declared = {"scores": Output("scores", "float32", "", "")}
+    found, where, _ = check._difference(
+        answer, expected, [(b"a",), (b"b",)], declared
+    )
     assert found == pytest.approx(1e-5, rel=0.1)
     assert where == "scores of b'a'"
 
@@ -85,7 +92,7 @@ def compare(monkeypatch):
     """
 
     def run(kind, texts, change=lambda name, answers: answers, **arguments):
-        source = source_lib.read(serving_models.model_dir(kind))
+        servable = serving_models.servable(kind)
         signatures = serving_models.loaded(kind).signatures
 
         @contextlib.contextmanager
@@ -101,7 +108,7 @@ def compare(monkeypatch):
 
         monkeypatch.setattr(caller, "calling", calling)
         path = arguments.get("path", serving_models.exported(kind))
-        _, comparisons = check.compare(path, source, texts)
+        _, comparisons = check.compare(path, servable, texts)
         return {each.signature: each for each in comparisons}
 
     return run
@@ -195,12 +202,14 @@ def test_a_batch_has_masks_of_more_than_a_chunk(max_seq_length):
     preprocessor = Preprocessor.from_folder(
         serving_models.model_dir("pretrainer"), max_seq_length
     )
-    servable = fill_mask_lib.FillMask()
-    batches = check.make_batches(servable.hard_texts(1))
+    servable = serving_models.make_servable(
+        fill_mask_lib.FillMask, preprocessor=preprocessor
+    )
+    batches = check.make_batches(servable.hard_texts())
     counts = [
         np.count_nonzero(
             fill_mask.find_masks(
-                servable.encode(preprocessor, batch), preprocessor.vocabulary
+                servable.encode(batch), preprocessor.vocabulary
             )
         )
         for batch in batches
@@ -220,23 +229,36 @@ def test_a_batch_has_masks_of_more_than_a_chunk(max_seq_length):
     ],
 )
 def test_what_exports_have_is_what_the_check_wants(kind, contents):
-    source = source_lib.read(serving_models.model_dir(kind))
-    described = saved_model.read_signatures(
-        serving_models.exported(kind, contents)
+    assert_declared(
+        serving_models.exported(kind, contents),
+        serving_models.servable(kind, contents=contents),
     )
-    wanted = source.servable.outputs(contents == saved_model.TEXT)
-    assert {name: set(described[name].outputs) for name in described} == {
-        name: set(outputs) for name, outputs in wanted.items()
-    }
 
 
 @pytest.mark.parametrize("kind", ["fill_mask", "embedding", "preprocessor"])
 def test_what_other_kinds_have_is_what_the_check_wants(kind):
-    model, name, settings, _ = serving_models.EXPORTS[kind]
-    described = saved_model.read_signatures(serving_models.exported(kind))
-    wanted = source_lib.make_servable(name, settings).outputs(has_text=True)
-    assert {name: set(described[name].outputs) for name in described} == {
-        name: set(outputs) for name, outputs in wanted.items()
+    model, options = serving_models.EXPORTS[kind]
+    assert_declared(
+        serving_models.exported(kind),
+        opening.open_folder(serving_models.model_dir(model), options),
+    )
+
+
+def assert_declared(path, servable):
+    """Names, dtypes and numbers of axes are those that the kind declares."""
+    described = saved_model.read_signatures(path)
+    assert {
+        name: {
+            key: (tf.as_dtype(value.dtype).name, len(value.tensor_shape.dim))
+            for key, value in signature.outputs.items()
+        }
+        for name, signature in described.items()
+    } == {
+        name: {
+            output.name: (output.dtype, 1 + len(output.axes.split()))
+            for output in outputs
+        }
+        for name, outputs in servable.outputs.items()
     }
 
 
@@ -245,7 +267,7 @@ def in_bfloat16(monkeypatch):
     monkeypatch.setattr(
         saved_model,
         "read_settings",
-        lambda path: settings(path) | {"precision": source_lib.BFLOAT16},
+        lambda path: settings(path) | {"precision": options_lib.BFLOAT16},
     )
 
 
@@ -288,27 +310,34 @@ def test_labels_that_the_model_cannot_tell_are_counted_only():
             [[0.36, 0.3, 0.34], [0.2, 0.7, 0.1], [0.0, 1.0, 0.0]]
         ),
     }
-    source = source_lib.read(serving_models.model_dir("pair"))
+    servable = serving_models.servable("pair")
     answer = trained | {
         "labels": np.array(["vielleicht¿".encode(), b"nein", b"?"], object)
     }
-    settled = source.servable.settle_ties(source, [], trained, answer, 0.1)
+    settled = servable.settle_ties([], trained, answer, 0.1)
     assert settled["labels"].tolist() == [
         "vielleicht¿".encode(),
         b"ja",
         b"ja",
     ]
+    outputs = servable.outputs["ids"][:2]
+    assert [output.name for output in outputs] == ["labels", "probabilities"]
     found = check._compare_batch(
-        source, [(b"",)] * 3, trained, answer, (), check.BFLOAT16_TOLERANCE
+        servable,
+        [(b"",)] * 3,
+        trained,
+        answer,
+        outputs,
+        check.BFLOAT16_TOLERANCE,
     )
     assert found == (0.0, "labels of b''", 2, 3)
 
 
 def test_a_tagger_that_finds_nothing_is_equal(monkeypatch, compare):
     module = serving_models.loaded("tagger")
-    source = source_lib.read(serving_models.model_dir("tagger"))
-    monkeypatch.setattr(source_lib, "read", lambda path: source)
-    here = source.model.classification_head.dense.bias
+    servable = serving_models.servable("tagger")
+    monkeypatch.setattr(serving_models, "servable", lambda kind: servable)
+    here = servable.model.classification_head.dense.bias
     (there,) = (
         variable
         for variable in module.variables
@@ -441,13 +470,13 @@ def test_lines_are_texts_or_pairs(tmp_path):
     ]
     path = tmp_path / "pairs"
     path.write_bytes(b"a\tb\r\n\xff\t\n")
-    assert texts_lib.read_texts(path, 2) == [(b"a", b"b"), (b"\xff", b"")]
+    assert texts_lib.read_lines(path, 2) == [(b"a", b"b"), (b"\xff", b"")]
     path.write_bytes(b"a\tb\nc\n")
     with pytest.raises(ValueError, match="pairs, line 2: must be 2 strings"):
-        texts_lib.read_texts(path, 2)
+        texts_lib.read_lines(path, 2)
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="at least one text"):
-        texts_lib.read_texts(path, 1)
+        texts_lib.read_lines(path, 1)
 
 
 def test_answers_are_shown_likeliest_first():

@@ -13,7 +13,6 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving.kinds import source as source_lib
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.proof import requests
 
@@ -37,10 +36,7 @@ class Client:
 
     def __init__(self, seed, num_requests):
         self._generator = random.Random(seed)
-        self._sources = {
-            kind: source_lib.read(serving_models.model_dir(kind))
-            for kind in KINDS
-        }
+        self._sources = {kind: serving_models.servable(kind) for kind in KINDS}
         self._requests = [self._make_request() for _ in range(num_requests)]
 
     def send(self):
@@ -52,15 +48,15 @@ class Client:
 
     def _make_request(self):
         kind = self._generator.choice(KINDS)
-        source = self._sources[kind]
+        servable = self._sources[kind]
         signatures = serving_models.loaded(kind).signatures
         name = self._generator.choice(sorted(signatures))
         count = self._generator.choice((1, 1, 2, 5))
         rows = [
-            tuple(self._string() for _ in source.text_features)
+            tuple(self._string() for _ in servable.text_features)
             for _ in range(count)
         ]
-        inputs = requests.make_inputs(name, source, rows, has_text=True)
+        inputs = requests.make_inputs(name, servable, rows)
         inputs = {key: tf.constant(value) for key, value in inputs.items()}
         return signatures[name], inputs, count
 
@@ -107,22 +103,22 @@ def test_memory_stays_over_a_hundred_thousand_requests():
 )
 def test_long_strings_and_large_batches_are_answered(kind, size, count):
     answer = serving_models.loaded(kind).signatures["serving_default"]
-    source = source_lib.read(serving_models.model_dir(kind))
+    servable = serving_models.servable(kind)
 
     def ask(rows):
-        strings = requests.strings(source.text_features, rows)
+        strings = requests.strings(servable.text_features, rows)
         return answer(**{key: tf.constant(v) for key, v in strings.items()})
 
     for part in (b"lorem, the ", b"x" * 900 + b" ", b"\xff\x00", b"y"):
         long = part * (size // len(part))
         row = tuple(
             b"the" if name == "question" else long
-            for name in source.text_features
+            for name in servable.text_features
         )
         for value in ask([row]).values():
             assert value.shape[0] == 1
     rows = [
-        tuple(HARD[index % 50 :][:90] for _ in source.text_features)
+        tuple(HARD[index % 50 :][:90] for _ in servable.text_features)
         for index in range(count)
     ]
     together = ask(rows)

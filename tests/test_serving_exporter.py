@@ -15,8 +15,8 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import allowed_ops
-from bert_tf.serving.kinds import source as source_lib
-from bert_tf.serving.kinds.fill_mask import FillMask
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import ExportOptions
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 
@@ -36,8 +36,8 @@ def fast_save(monkeypatch):
         serving_models.exported("encoder", "ids"), "saved_model.pb"
     ).read_bytes()
 
-    def save(source, folder, contents):
-        calls.append((source, contents))
+    def save(servable, folder):
+        calls.append(servable)
         path = pathlib.Path(folder)
         (path / "variables").mkdir()
         (path / "variables" / "variables.index").write_text("ten bytes!")
@@ -55,7 +55,7 @@ def export_to(export_dir, **arguments):
     return exporter.export(
         serving_models.model_dir("encoder"),
         export_dir,
-        **({"is_checked": False} | arguments),
+        ExportOptions(**({"is_checked": False} | arguments)),
     )
 
 
@@ -169,18 +169,20 @@ def test_bounds_of_texts_are_refused_where_none_are_taken(
         return exporter.export(
             serving_models.model_dir(model),
             tmp_path / "name",
-            contents="ids",
-            servable=FillMask() if is_pretrainer else None,
-            bounds=bounds,
-            is_checked=False,
+            ExportOptions(
+                contents="ids",
+                kind="fill_mask" if is_pretrainer else None,
+                bounds=bounds,
+                is_checked=False,
+            ),
         )
 
     with pytest.raises(ValueError, match=message):
         export_ids(bounds)
     assert fast_save == []
     export_ids({key: bounds[key] for key in bounds if key == "max_masks"})
-    ((source, _),) = fast_save
-    assert source.servable.bounds.get("max_masks", 2) == 2
+    (servable,) = fast_save
+    assert servable.bounds.get("max_masks", 2) == 2
 
 
 def test_a_time_limit_of_no_check_is_refused(tmp_path):
@@ -232,7 +234,7 @@ def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):
 
 
 def test_a_failing_save_leaves_nothing(tmp_path, monkeypatch):
-    def save(source, folder, contents):
+    def save(servable, folder):
         pathlib.Path(folder, "saved_model.pb").write_text("half")
         raise OSError("No space left on device")
 
@@ -245,10 +247,10 @@ def test_a_failing_save_leaves_nothing(tmp_path, monkeypatch):
 def test_an_export_that_answers_otherwise_leaves_nothing(tmp_path, monkeypatch):
     real_save = exporter.save
 
-    def save(source, folder, contents):
-        real_save(source, folder, contents)
+    def save(servable, folder):
+        real_save(servable, folder)
         # The trained model is then not the one that was saved.
-        variable = source.model.classification_head.trainable_variables[0]
+        variable = servable.model.classification_head.trainable_variables[0]
         variable.assign(variable.value * 1.01)
 
     monkeypatch.setattr(exporter, "save", save)
@@ -256,7 +258,7 @@ def test_an_export_that_answers_otherwise_leaves_nothing(tmp_path, monkeypatch):
         exporter.export(
             serving_models.model_dir("pair"),
             tmp_path / "name",
-            contents="ids",
+            ExportOptions(contents="ids"),
         )
     assert "DIFFERENT" in str(error.value)
     assert list((tmp_path / "name").iterdir()) == []
@@ -302,15 +304,17 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
         serving_models.MAX_SEQ_LENGTH,
         label_names=("rain", "sun"),
     )
-    source = source_lib.read(tmp_path)
-    assert source.task.labels == ("rain", "sun")
-    assert source.text_features == ("text",)
-    assert source.preprocessor.max_seq_length == serving_models.MAX_SEQ_LENGTH
-    source = source_lib.read(tmp_path, 11, ["a", "b"])
-    assert source.text_features == ("a", "b")
-    assert source.preprocessor.max_seq_length == 11
+    servable = opening.open_folder(tmp_path)
+    assert servable.task.labels == ("rain", "sun")
+    assert servable.text_features == ("text",)
+    assert servable.preprocessor.max_seq_length == serving_models.MAX_SEQ_LENGTH
+    servable = opening.open_folder(
+        tmp_path, ExportOptions(max_seq_length=11, text_features=["a", "b"])
+    )
+    assert servable.text_features == ("a", "b")
+    assert servable.preprocessor.max_seq_length == 11
     for ours, theirs in zip(
-        model.trainable_variables, source.model.trainable_variables
+        model.trainable_variables, servable.model.trainable_variables
     ):
         np.testing.assert_array_equal(ours.value, theirs.value)
 
@@ -319,6 +323,7 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
     "arguments, message",
     [
         ({"contents": "words"}, "`contents` must be one of text, ids"),
+        ({"kind": "poem"}, "`kind` must be one of task, encoder, .*'poem'"),
         ({"max_seq_length": 24}, "max_position_embeddings=23"),
         ({"text_features": ["a", "b", "c"]}, "one or two different names"),
         ({"text_features": ["a", "a"]}, "one or two different names"),
@@ -338,7 +343,7 @@ def test_what_is_no_model_folder_is_refused(tmp_path):
 
 def test_text_features_must_be_the_tasks():
     with pytest.raises(ValueError, match="the model, sentence 1,class"):
-        source_lib.read(serving_models.model_dir("pair"), None, ["a", "b"])
+        serving_models.servable("pair", text_features=["a", "b"])
 
 
 def test_a_damaged_task_is_named(tmp_path):
@@ -348,7 +353,7 @@ def test_a_damaged_task_is_named(tmp_path):
     task = json.loads((tmp_path / "task.json").read_text("utf-8"))
     (tmp_path / "task.json").write_text(json.dumps(task | {"family": "poem"}))
     with pytest.raises(ValueError, match=r"task\.json: `family` must be"):
-        source_lib.read(tmp_path)
+        opening.open_folder(tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff\xff", b""])

@@ -10,9 +10,7 @@ import tensorflow as tf
 from bert_tf.serving.graph import inputs
 from bert_tf.serving.kinds import fill_mask as fill_mask_lib
 from bert_tf.serving.kinds import question_answering
-from bert_tf.serving.kinds import source as source_lib
 from bert_tf.serving.kinds import tagging
-from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.tasks import fill_mask
 from bert_tf.tasks.question_answering import windows as squad_windows
@@ -108,19 +106,19 @@ def test_choices_of_another_batch_are_named():
 
 @pytest.mark.parametrize("max_windows", [1, 2, 4])
 def test_windows_beyond_the_bound_are_as_if_not_there(max_windows):
-    source = source_lib.read(serving_models.model_dir("squad"))
+    servable = serving_models.servable("squad")
     words = [b"quick", b"lorem", b"the", "我".encode(), b"x"] * 12
     task = dataclasses.replace(serving_models.SQUAD_TASK, n_best_size=9)
     # Room for 15 pieces beside a question of one, a window each 5.
     kept = b" ".join(words[: 15 + 5 * (max_windows - 1)])
 
     def answer(contexts, bound):
-        maker = squad_windows.WindowMaker(source.preprocessor, task, bound)
+        maker = squad_windows.WindowMaker(servable.preprocessor, task, bound)
         answers = question_answering.find_answers(
             tf.constant([b"the"] * len(contexts)),
             tf.constant(contexts),
             maker,
-            source.model,
+            servable.model,
         )
         return {name: value.numpy() for name, value in answers.items()}
 
@@ -137,8 +135,8 @@ def test_windows_beyond_the_bound_are_as_if_not_there(max_windows):
 
 @pytest.mark.parametrize("max_windows", [1, 3])
 def test_words_beyond_the_last_window_are_no_entities(max_windows):
-    source = source_lib.read(serving_models.model_dir("tagger"))
-    maker = tagging_windows.WindowMaker(source.preprocessor, max_windows)
+    servable = serving_models.servable("tagger")
+    maker = tagging_windows.WindowMaker(servable.preprocessor, max_windows)
     # 17 pieces, a window each 9. The last word has pieces beyond.
     words = [b"quick", b"lorem", b"the", b"x", b"b"] * 10
     words = words[: 16 + 9 * (max_windows - 1)] + [b"abc"]
@@ -149,7 +147,7 @@ def test_words_beyond_the_last_window_are_no_entities(max_windows):
             tf.constant([text]),
             maker,
             serving_models.TAGGING_TASK,
-            lambda rows: source.model(rows),
+            lambda rows: servable.model(rows),
         )
         return {name: value.numpy() for name, value in answers.items()}
 
@@ -168,12 +166,10 @@ def test_words_beyond_the_last_window_are_no_entities(max_windows):
 def test_probabilities_of_the_vocabulary_are_there_for_some_masks_at_a_time(
     monkeypatch,
 ):
-    source = source_lib.read(
-        serving_models.model_dir("fill_mask"), servable=FillMask()
-    )
-    model, vocabulary = source.model, source.preprocessor.vocabulary
+    servable = serving_models.servable("fill_mask", kind="fill_mask")
+    model, vocabulary = servable.model, servable.preprocessor.vocabulary
     texts = tf.constant(["[MASK] the [MASK] [MASK]", "x", "[MASK]" * 7])
-    ids = fill_mask.encode(texts, source.preprocessor)
+    ids = fill_mask.encode(texts, servable.preprocessor)
     wanted = fill_mask.decode(
         *fill_mask.predict(ids, model, vocabulary), vocabulary, 2
     )
@@ -227,4 +223,6 @@ def test_a_text_is_repeated_for_its_own_masks_only(monkeypatch):
 )
 def test_wrong_bounds(bounds, message):
     with pytest.raises(ValueError, match=message):
-        QuestionAnswering(serving_models.SQUAD_TASK).set_bounds(bounds)
+        serving_models.make_servable(
+            QuestionAnswering, task=serving_models.SQUAD_TASK, bounds=bounds
+        )

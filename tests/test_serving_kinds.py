@@ -1,5 +1,7 @@
 """Fill-mask, embeddings, the Hub's preprocessor; old versions."""
 
+import pathlib
+
 import keras
 import numpy as np
 import pytest
@@ -11,10 +13,11 @@ from bert_tf import checkpoints
 from bert_tf import files
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import saved_model
-from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
+from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
 from bert_tf.tasks import fill_mask
@@ -138,12 +141,8 @@ def test_fill_mask_answers_are_the_pretrainers(preprocessor, pretrainer):
 
 
 def test_tokens_of_one_score_may_change_places(preprocessor):
-    servable = FillMask(top_k=2)
-    source = source_lib.Source(
-        model=None,
-        preprocessor=preprocessor,
-        text_features=("text",),
-        servable=servable,
+    servable = serving_models.make_servable(
+        FillMask, preprocessor=preprocessor, settings={"top_k": 2}
     )
     texts = [(b"a [MASK]",)]
     probabilities = np.zeros([1, 1, len(VOCABULARY)], "float32")
@@ -157,13 +156,13 @@ def test_tokens_of_one_score_may_change_places(preprocessor):
     } | {"probabilities": probabilities}
     # The third token has the second's score: it is as good.
     answer = {"ids": np.array([[[first, third]]], "int32")}
-    settled = servable.settle_ties(source, texts, trained, answer, 1e-5)
+    settled = servable.settle_ties(texts, trained, answer, 1e-5)
     np.testing.assert_array_equal(settled["ids"], answer["ids"])
     assert settled["tokens"].tolist() == [[[b"a", b"c"]]]
     assert settled["sequences"].tolist() == [[[b"a a", b"a c"]]]
     # The first has not.
     answer = {"ids": np.array([[[second, first]]], "int32")}
-    settled = servable.settle_ties(source, texts, trained, answer, 1e-5)
+    settled = servable.settle_ties(texts, trained, answer, 1e-5)
     np.testing.assert_array_equal(settled["ids"], [[[first, second]]])
 
 
@@ -208,16 +207,13 @@ def test_embeddings_of_other_layers(embedding, extraction):
     mask = tf.constant([[1] * 5, [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
 
     class Model:
-        def __call__(self, inputs):
+        def __call__(self, inputs, training):
             return {"encoder_outputs": outputs}
 
-    source = source_lib.Source(
-        model=Model(),
-        preprocessor=None,
-        text_features=("text",),
-        servable=Embedding(embedding),
+    servable = serving_models.make_servable(
+        Embedding, Model(), settings={"embedding": embedding}
     )
-    found = source.servable.trained_answers(source, {"input_mask": mask}, [])
+    found = servable.trained_answers({"input_mask": mask}, [])
     np.testing.assert_allclose(
         found["embeddings"], extraction(outputs, mask), atol=1e-6
     )
@@ -306,8 +302,13 @@ def test_strings_that_change_in_bfloat16_are_counted():
     }
     answer = expected | {"labels": np.array([b"a", b"x", b"y"], object)}
     texts = [(b"1",), (b"2",), (b"3",)]
-    assert check._difference(answer, expected, texts)[0] == np.inf
-    found = check._difference(answer, expected, texts, is_exact=False)
+    declared = {
+        "labels": Output("labels", "string", "", ""),
+        "scores": Output("scores", "float32", "", ""),
+    }
+    arguments = (answer, expected, texts, declared)
+    assert check._difference(*arguments)[0] == np.inf
+    found = check._difference(*arguments, is_exact=False)
     assert found == (0.0, "labels of b'1'", 2)
 
 
@@ -322,23 +323,35 @@ def test_strings_that_change_in_bfloat16_are_counted():
 )
 def test_wrong_settings(kind, settings, message):
     with pytest.raises(ValueError, match=message):
-        source_lib.make_servable(kind, settings)
+        serving_models.servable(
+            "encoder" if kind else "pair", kind=kind, settings=settings
+        )
 
 
 @pytest.mark.parametrize(
-    "model, servable, text_features, message",
+    "model, options, message",
     [
-        ("encoder", FillMask(), None, "must have a masked-LM head"),
-        ("pretrainer", FillMask(top_k=99), None, "size of the vocabulary, 94"),
-        ("pretrainer", FillMask(), ["a", "b"], "one name with the kind"),
-        ("encoder", Embedding("last_four"), None, "the model has 2"),
+        ("encoder", {"kind": "fill_mask"}, "must have a masked-LM head"),
+        (
+            "pretrainer",
+            {"kind": "fill_mask", "settings": {"top_k": 99}},
+            "size of the vocabulary, 94",
+        ),
+        (
+            "pretrainer",
+            {"kind": "fill_mask", "text_features": ["a", "b"]},
+            "one name with the kind",
+        ),
+        (
+            "encoder",
+            {"kind": "embedding", "settings": {"embedding": "last_four"}},
+            "the model has 2",
+        ),
     ],
 )
-def test_models_that_cannot_answer(model, servable, text_features, message):
+def test_models_that_cannot_answer(model, options, message):
     with pytest.raises(ValueError, match=message):
-        source_lib.read(
-            serving_models.model_dir(model), None, text_features, servable
-        )
+        serving_models.servable(model, **options)
 
 
 def test_answers_of_the_new_kinds_are_shown():
@@ -366,6 +379,38 @@ def test_answers_of_the_new_kinds_are_shown():
         },
     )
     assert table.splitlines()[1].endswith("  2 7")
+
+
+def table_of_outputs():
+    """Yields the rows of README's table, of what the kinds declare."""
+    kinds = {family: kind for family, (_, kind) in opening.FAMILIES.items()}
+    for name, kind in (kinds | opening.KINDS).items():
+        # By what is asked, of each output once.
+        asked = {}
+        for what, outputs in (
+            ("strings", kind.outputs_of_strings),
+            ("ids", kind.outputs_of_ids),
+            *kind.outputs_of_methods.items(),
+        ):
+            for output in outputs:
+                asked.setdefault(output, []).append(what)
+        for output, of in asked.items():
+            shape = ", ".join(["B", *output.axes.split()])
+            missing = output.missing
+            if isinstance(missing, bytes):
+                missing = f'"{missing.decode()}"'
+            yield (
+                f"| `{name}` | {', '.join(of)} | `{output.name}` | "
+                f"{output.dtype} [{shape}] | {output.meaning} | "
+                f"{'' if missing is None else missing} |"
+            )
+
+
+def test_readme_has_the_outputs_that_are_declared():
+    path = pathlib.Path(__file__).parent.parent / "export/serving/README.md"
+    section = path.read_text("utf-8").split("## Outputs")[1].split("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("| `")]
+    assert table == list(table_of_outputs())
 
 
 def make_versions(folder, numbers):
@@ -432,14 +477,13 @@ def read_texts(path, kind, task_name=None, text_features=("text",)):
             labels=("0", "1"),
             metrics=("accuracy",),
         )
-    servable = Classification(task) if task else Embedding()
-    source = source_lib.Source(
-        model=None,
-        preprocessor=None,
-        text_features=task.text_features if task else text_features,
-        servable=servable,
-    )
-    return check.read_texts(path, source)
+    if task:
+        servable = serving_models.make_servable(Classification, task=task)
+    else:
+        servable = serving_models.make_servable(
+            Embedding, text_features=text_features
+        )
+    return servable.read_texts(path)
 
 
 def test_development_sets_are_read_as_the_task_reads_them(tmp_path):

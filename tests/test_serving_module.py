@@ -7,7 +7,6 @@ import serving_models
 import tensorflow as tf
 
 from bert_tf.serving.graph.module import ServingModule
-from bert_tf.serving.kinds import source as source_lib
 from bert_tf.serving.kinds.hub import HubEncoder
 from bert_tf.text import packing
 
@@ -15,17 +14,17 @@ TEXTS = tf.constant([b"the quick", b"a longer one, lorem"])
 
 
 @pytest.fixture(scope="module")
-def pair_source():
-    return source_lib.read(serving_models.model_dir("pair"))
+def pair_servable():
+    return serving_models.servable("pair")
 
 
 @pytest.fixture(scope="module")
-def pretrainer_source():
-    return source_lib.read(serving_models.model_dir("pretrainer"))
+def pretrainer_servable():
+    return serving_models.servable("pretrainer")
 
 
-def hub_inputs(source):
-    inputs = source.preprocessor(TEXTS)
+def hub_inputs(servable):
+    inputs = servable.preprocessor(TEXTS)
     return {
         "input_word_ids": inputs["input_ids"],
         "input_mask": inputs["input_mask"],
@@ -33,23 +32,23 @@ def hub_inputs(source):
     }
 
 
-def test_loaded_object_has_the_variables_and_the_vocabulary(pair_source):
+def test_loaded_object_has_the_variables_and_the_vocabulary(pair_servable):
     module = serving_models.loaded("pair")
-    trainable = pair_source.model.trainable_variables
+    trainable = pair_servable.model.trainable_variables
     assert len(module.trainable_variables) == len(trainable)
     for ours, kept in zip(trainable, module.trainable_variables):
         np.testing.assert_array_equal(ours.value, kept)
-    assert len(module.variables) == len(pair_source.model.variables)
+    assert len(module.variables) == len(pair_servable.model.variables)
     assert list(module.regularization_losses) == []
     assert bool(module.do_lower_case)
     text = tf.io.read_file(module.vocab_file).numpy().decode("utf-8")
     assert text == serving_models.VOCABULARY.to_text()
 
 
-def test_loaded_object_is_called_as_the_keras_model(pair_source):
+def test_loaded_object_is_called_as_the_keras_model(pair_servable):
     module = serving_models.loaded("pair")
-    inputs = pair_source.preprocessor((TEXTS, TEXTS[::-1]))
-    wanted = pair_source.model(inputs)
+    inputs = pair_servable.preprocessor((TEXTS, TEXTS[::-1]))
+    wanted = pair_servable.model(inputs)
     np.testing.assert_allclose(module(inputs), wanted, atol=1e-5)
     np.testing.assert_allclose(
         module(inputs, training=False), wanted, atol=1e-5
@@ -60,18 +59,18 @@ def test_loaded_object_is_called_as_the_keras_model(pair_source):
     assert np.abs(first - module.training_call(inputs)).max() > 1e-3
 
 
-def test_loaded_preprocessor_is_the_trained_one(pair_source):
+def test_loaded_preprocessor_is_the_trained_one(pair_servable):
     module = serving_models.loaded("pair")
     for texts in (TEXTS, [TEXTS, TEXTS[::-1]]):
         kept = module.preprocessor(texts)
-        for name, value in pair_source.preprocessor(texts).items():
+        for name, value in pair_servable.preprocessor(texts).items():
             np.testing.assert_array_equal(kept[name], value)
 
 
-def test_loaded_object_can_be_trained_further(pair_source):
+def test_loaded_object_can_be_trained_further(pair_servable):
     # Of its own: the variables change.
     module = tf.saved_model.load(serving_models.exported("pair"))
-    inputs = pair_source.preprocessor((TEXTS, TEXTS[::-1]))
+    inputs = pair_servable.preprocessor((TEXTS, TEXTS[::-1]))
     labels = tf.constant([2, 0])
 
     def loss(training):
@@ -100,18 +99,18 @@ def test_loaded_object_can_be_trained_further(pair_source):
     )
 
 
-def test_keras_layer_over_the_saved_model_can_be_trained(pair_source):
+def test_keras_layer_over_the_saved_model_can_be_trained(pair_servable):
     layer = keras.layers.TFSMLayer(
         serving_models.exported("pair"),
         call_endpoint="__call__",
         call_training_endpoint="training_call",
     )
-    inputs = pair_source.preprocessor((TEXTS, TEXTS[::-1]))
+    inputs = pair_servable.preprocessor((TEXTS, TEXTS[::-1]))
     np.testing.assert_allclose(
-        layer(inputs), pair_source.model(inputs), atol=1e-5
+        layer(inputs), pair_servable.model(inputs), atol=1e-5
     )
     assert len(layer.trainable_weights) == len(
-        pair_source.model.trainable_variables
+        pair_servable.model.trainable_variables
     )
     with tf.GradientTape() as tape:
         value = tf.reduce_sum(layer(inputs, training=True) ** 2)
@@ -119,11 +118,11 @@ def test_keras_layer_over_the_saved_model_can_be_trained(pair_source):
     assert None not in tape.gradient(value, weights)
 
 
-def test_hub_encoder_answers_under_the_hubs_names(pretrainer_source):
+def test_hub_encoder_answers_under_the_hubs_names(pretrainer_servable):
     module = serving_models.loaded("pretrainer")
-    inputs = hub_inputs(pretrainer_source)
-    wanted = pretrainer_source.model.encoder(
-        pretrainer_source.preprocessor(TEXTS)
+    inputs = hub_inputs(pretrainer_servable)
+    wanted = pretrainer_servable.model.encoder(
+        pretrainer_servable.preprocessor(TEXTS)
     )
     outputs = module(inputs)
     assert set(outputs) == {
@@ -142,22 +141,22 @@ def test_hub_encoder_answers_under_the_hubs_names(pretrainer_source):
         np.testing.assert_allclose(kept, ours, atol=1e-5)
 
 
-def test_masked_lm_of_the_hub_encoder(pretrainer_source):
+def test_masked_lm_of_the_hub_encoder(pretrainer_servable):
     module = serving_models.loaded("pretrainer")
     positions = tf.constant([[1, 2, 0], [3, 1, 1]])
-    inputs = pretrainer_source.preprocessor(TEXTS)
-    wanted = pretrainer_source.model(
+    inputs = pretrainer_servable.preprocessor(TEXTS)
+    wanted = pretrainer_servable.model(
         inputs | {"masked_lm_positions": positions}
     )
     outputs = module.mlm(
-        hub_inputs(pretrainer_source) | {"masked_lm_positions": positions}
+        hub_inputs(pretrainer_servable) | {"masked_lm_positions": positions}
     )
     np.testing.assert_allclose(
         outputs["mlm_logits"], wanted["masked_lm_logits"], atol=1e-4
     )
     assert "pooled_output" in outputs
-    encoder = pretrainer_source.model.encoder
-    head = pretrainer_source.model.masked_lm_head
+    encoder = pretrainer_servable.model.encoder
+    head = pretrainer_servable.model.masked_lm_head
     assert len(module.trainable_variables) == len(encoder.trainable_variables)
     assert len(module.mlm.trainable_variables) == len(
         encoder.trainable_variables + head.trainable_variables
@@ -184,16 +183,10 @@ def test_padding_is_trimmed_to_the_longest_row():
 
 
 @pytest.mark.parametrize("module_class", [ServingModule, HubEncoder])
-def test_module_without_text_has_no_preprocessor(
-    module_class, tmp_path, pretrainer_source
-):
+def test_module_without_text_has_no_preprocessor(module_class, tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("x\n")
     module = module_class(
-        pretrainer_source.model.encoder,
-        pretrainer_source.preprocessor,
-        str(path),
-        takes_text=False,
-        max_text_bytes=9,
+        serving_models.servable("pretrainer", contents="ids"), str(path)
     )
     assert module.preprocessor is None

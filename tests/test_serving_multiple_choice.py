@@ -5,7 +5,6 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving.kinds import source as source_lib
 from bert_tf.serving.kinds import texts
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import requests
@@ -15,13 +14,13 @@ CHOICES = [[b"fox.", b"", b"jumps over"], [b"a", b"x" * 90, b"\xff?"]]
 
 
 @pytest.fixture(scope="module")
-def source():
-    return source_lib.read(serving_models.model_dir("choice"))
+def servable():
+    return serving_models.servable("choice")
 
 
-def test_answers_are_those_of_training_on_hard_strings(source):
-    hard = source.servable.hard_texts(4)
-    found = serving_models.differences("choice", source, hard)
+def test_answers_are_those_of_training_on_hard_strings(servable):
+    hard = servable.hard_texts()
+    found = serving_models.differences("choice", servable, hard)
     assert set(found) == {
         *("examples", "ids", "ids_examples", "serving_default"),
     }
@@ -29,15 +28,15 @@ def test_answers_are_those_of_training_on_hard_strings(source):
         assert difference < 1e-5, where
 
 
-def test_every_signature_chooses_as_the_model_does(source):
+def test_every_signature_chooses_as_the_model_does(servable):
     signatures = serving_models.loaded("choice").signatures
-    pairs = source.preprocessor(
+    pairs = servable.preprocessor(
         (np.repeat(CONTEXTS, 3), np.array(CHOICES).reshape(-1))
     )
     inputs = {
         name: tf.reshape(value, [2, 3, -1]) for name, value in pairs.items()
     }
-    probabilities = tf.nn.softmax(source.model(inputs)).numpy()
+    probabilities = tf.nn.softmax(servable.model(inputs)).numpy()
 
     examples = []
     for context, choices in zip(CONTEXTS, CHOICES):
@@ -65,11 +64,11 @@ def test_every_signature_chooses_as_the_model_does(source):
     assert nothing["probabilities"].shape == (0, 3)
 
 
-def test_texts_of_a_line_are_a_context_and_its_choices(source):
+def test_texts_of_a_line_are_a_context_and_its_choices(servable):
     path = serving_models.exported("choice", "text")
     assert check.num_strings(path) == 4
     (row,) = texts.parse_texts(["a b\tc\t\td"], 4, "--text")
-    strings = requests.strings(source.text_features, [row])
+    strings = requests.strings(servable.text_features, [row])
     assert strings["context"].tolist() == [b"a b"]
     assert strings["choices"].tolist() == [[b"c", b"", b"d"]]
     with pytest.raises(ValueError, match="--text, line 1: must be 4 strings"):
@@ -91,25 +90,25 @@ def test_texts_of_a_line_are_a_context_and_its_choices(source):
     ],
 )
 def test_files_of_the_task_are_read_as_training_reads_them(
-    source, tmp_path, name, text
+    servable, tmp_path, name, text
 ):
     path = tmp_path / name
     path.write_text(text, "utf-8")
     context = '"A, é."' if name == "dev.tsv" else "A, é."
-    assert check.read_texts(path, source) == [
+    assert servable.read_texts(path) == [
         (context.encode(), b"B c", b"B d", b"B e")
     ]
 
 
-def test_a_column_of_choices_is_not_taken_for_all(source, tmp_path):
+def test_a_column_of_choices_is_not_taken_for_all(servable, tmp_path):
     path = tmp_path / "dev.csv"
     path.write_text("context,choices\na,b\n")
     with pytest.raises(ValueError, match="line 1: .* a column 'sent1'"):
-        check.read_texts(path, source)
+        servable.read_texts(path)
     path = tmp_path / "dev.TSV"
     path.write_text("context\tchoices\na\tb\n")
     with pytest.raises(ValueError, match=r"TSV: the name must end with \.csv"):
-        check.read_texts(path, source)
+        servable.read_texts(path)
     path = tmp_path / "lines"
     path.write_text("a\tb\tc\td\n")
-    assert check.read_texts(path, source) == [(b"a", b"b", b"c", b"d")]
+    assert servable.read_texts(path) == [(b"a", b"b", b"c", b"d")]

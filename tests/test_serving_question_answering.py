@@ -6,17 +6,20 @@ import random
 
 import numpy as np
 import pytest
+import reference_squad
 import serving_models
 import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving.graph import chunks
+from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds import question_answering
-from bert_tf.serving.kinds import source as source_lib
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
-from bert_tf.serving.proof import check
+from bert_tf.tasks.question_answering import answers as squad_answers
+from bert_tf.tasks.question_answering.files import SquadExamples
 from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
@@ -50,8 +53,8 @@ def random_rows(seed, count=12):
 
 
 @pytest.fixture(scope="module")
-def source():
-    return source_lib.read(serving_models.model_dir("squad"))
+def servable():
+    return serving_models.servable("squad")
 
 
 @pytest.mark.parametrize(
@@ -64,22 +67,26 @@ def source():
         {"n_best_size": 1, "max_answer_length": 1, "doc_stride": 2},
     ],
 )
-def test_random_questions_are_answered_as_run_squad_does(source, changes):
+def test_random_questions_are_answered_as_run_squad_does(servable, changes):
     task = dataclasses.replace(TASK, **changes)
-    source = dataclasses.replace(source, servable=QuestionAnswering(task))
+    servable = serving_models.make_servable(
+        QuestionAnswering, servable.model, servable.preprocessor, task
+    )
     rows = ROWS + random_rows(len(str(changes)))
     answers = question_answering.find_answers(
         *(tf.constant(column) for column in zip(*rows)),
-        WindowMaker(source.preprocessor, task),
-        source.model,
+        WindowMaker(servable.preprocessor, task),
+        servable.model,
     )
-    servable = source.servable
-    inputs = servable.encode(source.preprocessor, rows)
-    trained = servable.trained_answers(source, inputs, rows)
+    inputs = servable.encode(rows)
+    trained = servable.trained_answers(inputs, rows)
     answers = {name: value.numpy() for name, value in answers.items()}
-    wanted = servable.settle_ties(source, rows, trained, answers, 1e-5)
-    difference, where, _ = check._difference(answers, wanted, rows)
+    wanted = servable.settle_ties(rows, trained, answers, 1e-5)
+    difference, where, _ = serving_models.difference_of(
+        answers, wanted, rows, servable, "serving_default"
+    )
     assert difference < 1e-5, where
+    assert_chosen_by_reference(servable, rows, trained)
     for row, (_, context) in enumerate(rows):
         context = context.decode(errors="ignore")
         for text, start, limit in zip(
@@ -94,9 +101,61 @@ def test_random_questions_are_answered_as_run_squad_does(source, changes):
     assert ("null_odds" in answers) == task.version_2_with_negative
 
 
-def test_every_signature_answers_as_run_squad_does(source):
+def assert_chosen_by_reference(servable, rows, trained):
+    """Checks trained answers against those that plain NumPy chooses."""
+    questions, contexts = (
+        tuple(text.decode(errors="ignore") for text in column)
+        for column in zip(*rows)
+    )
+    names = tuple(f"q{row}" for row in range(len(rows)))
+    maker = WindowMaker(servable.preprocessor, servable.task)
+    source = WindowSource(
+        examples=SquadExamples(
+            ids=names,
+            questions=questions,
+            contexts=contexts,
+            context_indices=np.arange(len(rows), dtype=np.int32),
+            answer_starts=np.full(len(rows), -1, np.int32),
+            answer_limits=np.full(len(rows), -1, np.int32),
+            answers=None,
+        ),
+        maker=maker,
+    )
+    logits = servable._trained_logits(
+        tf.constant(questions), tf.constant(contexts), maker
+    )
+    nbest, spans, null_odds = reference_squad.find_answers(
+        servable.task, source, logits
+    )
+    found = squad_answers.find_answers(servable.task, source, logits)
+    assert (found.nbest, found.spans, found.null_odds) == (
+        *(nbest, spans),
+        null_odds,
+    )
+    predictions = found.predictions(servable.task)
+    for row, name in enumerate(names):
+        count = len(nbest[name])
+        assert trained["answers"][row].decode() == predictions[name]
+        assert trained["nbest_answers"][row].tolist() == [
+            *(entry["text"].encode() for entry in nbest[name]),
+            *[b""] * (trained["nbest_answers"].shape[1] - count),
+        ]
+        places = zip(trained["nbest_starts"][row], trained["nbest_limits"][row])
+        assert list(places)[:count] == spans[name]
+        probabilities = trained["nbest_scores"][row]
+        np.testing.assert_allclose(
+            probabilities[:count],
+            [entry["probability"] for entry in nbest[name]],
+            rtol=1e-6,
+        )
+        assert not probabilities[count:].any()
+        if null_odds:
+            assert trained["null_odds"][row] == np.float32(null_odds[name])
+
+
+def test_every_signature_answers_as_run_squad_does(servable):
     rows = ROWS + random_rows(7, 4)
-    found = serving_models.differences("squad", source, rows)
+    found = serving_models.differences("squad", servable, rows)
     assert set(found) == {
         *("examples", "ids", "ids_examples", "serving_default"),
     }
@@ -190,7 +249,7 @@ def test_chunks_are_the_whole(num_rows):
     assert seen == wanted[num_rows]
 
 
-def test_texts_of_a_development_set(source, tmp_path):
+def test_texts_of_a_development_set(servable, tmp_path):
     path = tmp_path / "dev.json"
     questions = [
         {"id": "1", "question": "Wér?", "answers": []},
@@ -198,13 +257,13 @@ def test_texts_of_a_development_set(source, tmp_path):
     ]
     paragraph = {"context": "Ein Text.", "qas": questions}
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
-    assert check.read_texts(str(path), source) == [
+    assert servable.read_texts(str(path)) == [
         ("Wér?".encode(), b"Ein Text."),
         (b"wo?", b"Ein Text."),
     ]
     path.write_text('{"data": 1}')
     with pytest.raises(ValueError, match=r"dev\.json: data must be a list"):
-        check.read_texts(str(path), source)
+        servable.read_texts(str(path))
 
 
 def test_a_folder_without_a_task_is_served_by_run_squads_defaults(tmp_path):
@@ -215,6 +274,6 @@ def test_a_folder_without_a_task_is_served_by_run_squads_defaults(tmp_path):
         WordpieceSpec(serving_models.VOCABULARY),
         serving_models.MAX_SEQ_LENGTH,
     )
-    read = source_lib.read(tmp_path)
-    assert isinstance(read.servable, QuestionAnswering)
-    assert read.servable.task.doc_stride == 128
+    servable = opening.open_folder(tmp_path)
+    assert isinstance(servable, QuestionAnswering)
+    assert servable.task.doc_stride == 128

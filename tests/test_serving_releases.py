@@ -14,7 +14,7 @@ import os
 import pytest
 import serving_models
 
-from bert_tf.serving import saved_model
+from bert_tf.serving import options as options_lib
 from bert_tf.serving.proof import check
 
 PYTHONS = [
@@ -35,22 +35,22 @@ _MAX_BYTES = 250
             *("squad", "squad_1", "pretrainer", "encoder"),
             *serving_models.EXPORTS,
         )
-        for contents in saved_model.CONTENTS
+        for contents in options_lib.CONTENTS
         # A preprocessor is made of text.
-        if (kind, contents) != ("preprocessor", saved_model.IDS)
+        if (kind, contents) != ("preprocessor", options_lib.IDS)
     ],
 )
 def test_every_kind_of_export_answers_alike(kind, contents):
     assert PYTHONS, "BERT_TF_SERVING_PYTHONS names no environment."
     path = serving_models.exported(kind, contents)
-    source = check.source_of(path, serving_models.model_dir(kind))
+    servable = check.trained_servable(path, serving_models.model_dir(kind))
     # Long ones would show no operation more.
     texts = [
         tuple(text[:_MAX_BYTES] for text in row)
-        for row in source.servable.hard_texts(len(source.text_features))
+        for row in servable.hard_texts()
     ]
     for python in PYTHONS:
-        version, comparisons = check.compare(path, source, texts, python)
+        version, comparisons = check.compare(path, servable, texts, python)
         different = [
             comparison for comparison in comparisons if not comparison.is_equal
         ]

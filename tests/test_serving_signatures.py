@@ -8,7 +8,6 @@ from serving_models import loaded
 
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import signatures
-from bert_tf.serving.kinds import source as source_lib
 from bert_tf.serving.kinds import texts as texts_lib
 
 STRINGS = [b"the quick fox", b"", "Crème 我 \U0001f600".encode(), b"x" * 60]
@@ -31,10 +30,10 @@ def examples(**columns):
 
 
 def trained_answers(kind, *strings):
-    source = source_lib.read(serving_models.model_dir(kind))
+    servable = serving_models.servable(kind)
     columns = [tf.constant(column) for column in strings]
-    inputs = source.preprocessor(columns)
-    return inputs, source.model(inputs)
+    inputs = servable.preprocessor(columns)
+    return inputs, servable.model(inputs)
 
 
 def test_classifier_signatures():
@@ -127,7 +126,7 @@ def test_regression_answers_equal_the_trained_models():
 
 def test_encoder_answers_are_the_hubs():
     inputs, _ = trained_answers("encoder", STRINGS)
-    model = source_lib.read(serving_models.model_dir("encoder")).model
+    model = serving_models.servable("encoder").model
     outputs = model(inputs)
     of = loaded("encoder").signatures
     hub_inputs = {

@@ -5,25 +5,23 @@ import pytest
 import serving_models
 import tensorflow as tf
 
-from bert_tf.serving.kinds import source as source_lib
 from bert_tf.serving.kinds import texts
-from bert_tf.serving.proof import check
 from bert_tf.tasks.tagging import entity_tags
 
 TASK = serving_models.TAGGING_TASK
 
 
 @pytest.fixture(scope="module")
-def source():
-    return source_lib.read(serving_models.model_dir("tagger"))
+def servable():
+    return serving_models.servable("tagger")
 
 
 # A window has 17 pieces: these are some windows, or one of few.
 HARD = [(text[:150],) for (text,) in texts.hard_texts(1)]
 
 
-def test_answers_are_those_of_training_on_hard_strings(source):
-    found = serving_models.differences("tagger", source, HARD)
+def test_answers_are_those_of_training_on_hard_strings(servable):
+    found = serving_models.differences("tagger", servable, HARD)
     assert set(found) == {
         *("examples", "ids", "ids_examples", "serving_default"),
     }
@@ -31,7 +29,7 @@ def test_answers_are_those_of_training_on_hard_strings(source):
         assert difference < 1e-5, where
 
 
-def test_offsets_are_of_the_given_string(source):
+def test_offsets_are_of_the_given_string(servable):
     # Of 17 pieces to a window there is one; bytes and letters differ.
     text = "Ïé  the.\u200b 我quick"
     words = ["Ïé", "the", ".", "我", "quick"]
@@ -40,14 +38,14 @@ def test_offsets_are_of_the_given_string(source):
     )
     answers = {name: value.numpy() for name, value in answers.items()}
 
-    inputs = source.preprocessor([text])
+    inputs = servable.preprocessor([text])
     pieces = [
-        len(row) for row in source.preprocessor.tokenizer.tokenize([text])[0]
+        len(row) for row in servable.preprocessor.tokenizer.tokenize([text])[0]
     ]
     firsts = 1 + np.cumsum(pieces) - pieces
-    probabilities = tf.nn.softmax(source.model(inputs))[0].numpy()[firsts]
+    probabilities = tf.nn.softmax(servable.model(inputs))[0].numpy()[firsts]
     tags = [TASK.labels[label] for label in probabilities.argmax(-1)]
-    wanted = entity_tags.find_entities(tags)
+    (wanted,) = entity_tags.find_entities([tags])
     assert wanted
     assert answers["num_entities"].tolist() == [len(wanted), 0, len(wanted)]
     for row in (0, 2):
@@ -102,28 +100,26 @@ def test_neighbours_and_empty_batches_change_nothing():
 
 def test_two_strings_are_refused():
     with pytest.raises(ValueError, match="one name for a tagger"):
-        source_lib.read(
-            serving_models.model_dir("tagger"), text_features=("a", "b")
-        )
+        serving_models.servable("tagger", text_features=("a", "b"))
 
 
-def test_sentences_of_a_column_file_are_the_texts(source, tmp_path):
+def test_sentences_of_a_column_file_are_the_texts(servable, tmp_path):
     path = tmp_path / "dev.txt"
     path.write_text(
         "-DOCSTART- -X- O\n\n"
         "Ïé NNP B-x\nsaid VBD O\n. . O\n\n# a comment\nthe DT O\n",
         "utf-8",
     )
-    assert check.read_texts(path, source) == [
+    assert servable.read_texts(path) == [
         ("Ïé said .".encode(),),
         (b"the",),
     ]
     path = tmp_path / "dev.tsv"
     path.write_text("a b\tO\r\nc\tB-x\r\n")
-    assert check.read_texts(path, source) == [(b"a b c",)]
+    assert servable.read_texts(path) == [(b"a b c",)]
     path.write_text("a\tO\nb\tO\nc\n")
     with pytest.raises(ValueError, match=r"dev\.tsv, line 3: a row must have"):
-        check.read_texts(path, source)
+        servable.read_texts(path)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +130,7 @@ def test_sentences_of_a_column_file_are_the_texts(source, tmp_path):
         [b"# a b", b"", b"-DOCSTART- was there"],
     ],
 )
-def test_other_files_have_a_text_a_line(source, tmp_path, texts):
+def test_other_files_have_a_text_a_line(servable, tmp_path, texts):
     path = tmp_path / "dev.txt"
     path.write_bytes(b"\n".join(texts) + b"\n")
-    assert check.read_texts(path, source) == [(text,) for text in texts]
+    assert servable.read_texts(path) == [(text,) for text in texts]

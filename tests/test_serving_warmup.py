@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from bert_tf.serving import saved_model
 from bert_tf.serving.formats import warmup
-from bert_tf.serving.kinds import source as source_lib
 
 
 @pytest.fixture
@@ -35,9 +34,9 @@ def test_requests_can_be_replayed(folder, kind, contents):
     from tensorflow_serving.apis import prediction_log_pb2
 
     path = folder(kind, contents)
-    source = source_lib.read(serving_models.model_dir(kind))
+    servable = serving_models.servable(kind, contents=contents)
     described = saved_model.read_signatures(path)
-    count = warmup.write_requests(path, source, (1, 3), "name")
+    count = warmup.write_requests(path, servable, (1, 3), "name")
     assert count == 2 * len(described)
     records = tf.data.TFRecordDataset(
         f"{path}/assets.extra/tf_serving_warmup_requests"
@@ -77,12 +76,12 @@ def test_requests_can_be_replayed(folder, kind, contents):
 
 
 def test_texts_are_as_long_as_can_be(folder):
-    source = source_lib.read(serving_models.model_dir("pair"))
+    servable = serving_models.servable("pair")
     pytest.importorskip("tensorflow_serving")
     from tensorflow_serving.apis import prediction_log_pb2
 
     path = folder("pair")
-    warmup.write_requests(path, source, [1], "name")
+    warmup.write_requests(path, servable, [1], "name")
     logs = [
         prediction_log_pb2.PredictionLog.FromString(record.numpy())
         for record in tf.data.TFRecordDataset(
@@ -112,14 +111,14 @@ def test_texts_are_as_long_as_can_be(folder):
     ],
 )
 def test_wrong_batch_sizes(folder, batch_sizes, message):
-    source = source_lib.read(serving_models.model_dir("encoder"))
+    servable = serving_models.servable("encoder")
     with pytest.raises(ValueError, match=message):
-        warmup.write_requests(folder("encoder"), source, batch_sizes, "name")
+        warmup.write_requests(folder("encoder"), servable, batch_sizes, "name")
 
 
 def test_without_the_stubs_the_error_says_what_to_install(folder, monkeypatch):
     for name in ("tensorflow_serving", "tensorflow_serving.apis"):
         monkeypatch.setitem(sys.modules, name, None)
-    source = source_lib.read(serving_models.model_dir("encoder"))
+    servable = serving_models.servable("encoder")
     with pytest.raises(ValueError, match="pip install tensorflow-serving-api"):
-        warmup.write_requests(folder("encoder"), source, [1], "name")
+        warmup.write_requests(folder("encoder"), servable, [1], "name")

@@ -158,6 +158,10 @@ def test_answers_are_those_of_plain_loops(version_2):
 
     answers = squad_answers.find_answers(task, source, logits)
 
+    nbest, spans, odds = reference_squad.find_answers(task, source, logits)
+    assert answers.nbest == nbest
+    assert answers.spans == spans
+    assert answers.null_odds == odds
     row = 0
     for index, shown in enumerate(wanted_windows(examples, task)):
         own = logits[row : row + len(shown)]

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import reference_tagging
 import tensorflow as tf
 
 from bert_tf import checkpoints
@@ -119,7 +120,10 @@ def test_decoded_entities_are_those_of_the_likeliest_tags(scheme):
         probabilities = np.exp(row_logits)
         probabilities /= probabilities.sum(-1, keepdims=True)
         tags = [task.labels[label] for label in row_logits.argmax(-1)]
-        entities = entity_tags.find_entities(tags)
+        entities = [
+            entity_tags.Entity(*entity)
+            for entity in reference_tagging.find_entities(tags)
+        ]
         most = max(most, len(entities))
         count = decoded["num_entities"][row]
         assert count == len(entities)

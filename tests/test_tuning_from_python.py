@@ -3,8 +3,11 @@
 import json
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 import tensorflow as tf
+from pyarrow import parquet
 
 from bert_tf import tuning
 from bert_tf.config import BertConfig
@@ -60,9 +63,6 @@ def write(path, table):
     if path.suffix == ".jsonl":
         lines = [json.dumps(dict(zip(table, row))) for row in rows]
     elif path.suffix == ".parquet":
-        pyarrow = pytest.importorskip("pyarrow")
-        from pyarrow import parquet
-
         parquet.write_table(pyarrow.table(table), path)
         return path
     else:
@@ -103,7 +103,6 @@ def test_tables_in_memory_are_read():
 
 
 def test_a_data_frame_is_a_table():
-    pandas = pytest.importorskip("pandas")
     table = make_table(5, seed=1)
     examples = TASK.read(pandas.DataFrame(table), "train")
     assert examples.texts == (table["subject"],)

@@ -67,22 +67,46 @@ def load(
             or the model; the message names the file and the tensor.
     """
     with reader.open_checkpoint(path, allow_partial) as checkpoint:
-        config = checkpoint.config
-        if config is None:
-            raise ValueError(
-                f"{path}: must have a {config_json.CONFIG_FILE} or "
-                "bert_config.json beside its weights."
-            )
-        if max_position_embeddings is not None:
-            config = longer_config(config, max_position_embeddings)
-        with _TensorReader(checkpoint) as tensors:
-            # What every model has, while Keras makes the variables.
-            tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
-            model_folder.check_vocabulary(checkpoint.folder, config)
-            kwargs = _head_arguments(checkpoint, model_class) | kwargs
-            with without_random_values():
-                model = model_class(config, **kwargs)
-            coverage = _fill(model, tensors, allow_partial, True)
+        return load_open(
+            checkpoint,
+            model_class,
+            allow_partial=allow_partial,
+            max_position_embeddings=max_position_embeddings,
+            **kwargs,
+        )
+
+
+def load_open(
+    checkpoint: reader.Checkpoint,
+    model_class: type[Model],
+    *,
+    allow_partial: bool = False,
+    max_position_embeddings: int | None = None,
+    **kwargs: Any,
+) -> Model:
+    """Returns what `load` does, of an open checkpoint.
+
+    Args:
+        checkpoint: What `reader.open_checkpoint` yielded.
+        model_class, allow_partial, max_position_embeddings, **kwargs: As of
+            `load`.
+    """
+    config = checkpoint.config
+    if config is None:
+        raise ValueError(
+            f"{checkpoint.path}: must have a {config_json.CONFIG_FILE} or "
+            "bert_config.json beside its weights."
+        )
+    if max_position_embeddings is not None:
+        config = longer_config(config, max_position_embeddings)
+    with _TensorReader(checkpoint) as tensors:
+        # What every model has, while Keras makes the variables.
+        tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
+        model_folder.check_vocabulary(checkpoint.folder, config)
+        kwargs = _head_arguments(checkpoint, model_class) | kwargs
+        with without_random_values():
+            model = model_class(config, **kwargs)
+        coverage = _fill(model, tensors, allow_partial, True)
     model.coverage_report = coverage
     weights = {variable.path: variable for variable in model.weights}
     for path in coverage.names(report.NEW):

@@ -1,22 +1,26 @@
 """Exports: a model folder as a versioned SavedModel, whole or not at all."""
 
 import dataclasses
-import json
+import hashlib
 import os
 import tempfile
 
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf import formats
 from bert_tf.serving import publishing
 from bert_tf.serving import saved_model
 from bert_tf.serving.formats import warmup
 from bert_tf.serving.graph import signatures
-from bert_tf.serving.kinds import source as source_lib
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import FLOAT32
+from bert_tf.serving.options import IDS
+from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
+
+_DEFAULT = ExportOptions()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,24 +77,7 @@ class Export:
         return "\n".join(lines)
 
 
-def export(
-    model_dir,
-    export_dir,
-    *,
-    contents=saved_model.TEXT,
-    version=None,
-    max_seq_length=None,
-    text_features=None,
-    servable=None,
-    precision=source_lib.FLOAT32,
-    is_frozen=False,
-    bounds=None,
-    is_checked=True,
-    check_file=None,
-    timeout_seconds=None,
-    warmup_batch_sizes=(),
-    keep_versions=None,
-):
+def export(model_dir, export_dir, options=_DEFAULT):
     """Writes `export_dir/version/` from a model folder.
 
     Others may export into the same folder meanwhile: each gets a version.
@@ -99,24 +86,7 @@ def export(
         model_dir: A model folder: a fine-tuned one becomes what its task
             answers, any other an encoder.
         export_dir: The servable's folder, `.../<name>`.
-        contents: One of `saved_model.CONTENTS`: signatures of strings, ids
-            and Examples, or of ids only, which loads where tensorflow_text
-            is not linked.
-        version: A number from 0; the one after the highest there if None.
-        max_seq_length: Longest sequence; the folder's if None.
-        text_features, servable, precision, is_frozen, bounds: As of
-            `source.read`.
-        is_checked: Whether the SavedModel is loaded in a process of its own
-            before it gets its place, and its answers to the hard texts are
-            compared with the trained model's.
-        check_file: None, or a file of texts to compare on as well; see
-            `check.read_texts`.
-        timeout_seconds: Of the check, as of `caller.calling`;
-            `caller.TIMEOUT_SECONDS` if None.
-        warmup_batch_sizes: Batch sizes that the server warms up with, one
-            request a signature; needs tensorflow-serving-api.
-        keep_versions: How many versions stay, the newest ones by number and
-            the one written; None for all.
+        options: The `ExportOptions`.
 
     Returns:
         An `Export`.
@@ -125,12 +95,8 @@ def export(
         ValueError: If the folder cannot be exported, the version is there, or
             answers differ; nothing has been written then.
     """
-    if contents not in saved_model.CONTENTS:
-        raise ValueError(
-            f"`contents` must be one of {', '.join(saved_model.CONTENTS)}. "
-            f"Received: contents={contents!r}."
-        )
     export_dir = os.fspath(export_dir).rstrip("/")
+    version = options.version
     present = saved_model.versions(export_dir)
     # Where it is not given its number is found when it is whole.
     number = publishing.next_version(export_dir) if version is None else version
@@ -143,74 +109,65 @@ def export(
         )
     if version is not None:
         publishing.check_unclaimed(export_dir, version)
-    if keep_versions is not None and keep_versions < 1:
-        raise ValueError(
-            "`keep_versions` must be at least 1. "
-            f"Received: keep_versions={keep_versions}."
-        )
-    if check_file is not None and not is_checked:
-        raise ValueError(
-            "`check_file` must not be given without the check. "
-            f"Received: check_file={check_file}."
-        )
-    if timeout_seconds is not None and not is_checked:
-        raise ValueError(
-            "`timeout_seconds` must not be given without the check. "
-            f"Received: timeout_seconds={timeout_seconds}."
-        )
     publishing.warn_of_leftovers(export_dir)
-    source = source_lib.read(
-        model_dir,
-        max_seq_length,
-        text_features,
-        servable,
-        precision,
-        is_frozen,
-        bounds,
-    )
-    if contents == saved_model.IDS:
-        _check_bounds_of_ids(bounds or {}, source.servable)
-    texts = source.servable.hard_texts(len(source.text_features))
-    if check_file is not None:
-        texts = texts + check.read_texts(check_file, source)
+    servable = opening.open_folder(model_dir, options)
+    if not servable.takes_text:
+        _check_bounds_of_ids(options.bounds, servable)
+    texts = servable.hard_texts()
+    if options.check_file is not None:
+        texts = texts + servable.read_texts(options.check_file)
     with publishing.work_folder(export_dir) as temporary:
-        save(source, temporary, contents)
-        if warmup_batch_sizes:
+        save(servable, temporary)
+        if options.warmup_batch_sizes:
             warmup.write_requests(
                 temporary,
-                source,
-                warmup_batch_sizes,
+                servable,
+                options.warmup_batch_sizes,
                 os.path.basename(export_dir),
             )
         table = ""
-        if is_checked:
-            trained = source
-            if precision != source_lib.FLOAT32:
-                trained = check.source_of(temporary, model_dir)
-            release, comparisons = check.compare(
-                temporary,
-                trained,
-                texts,
-                timeout_seconds=timeout_seconds or caller.TIMEOUT_SECONDS,
-            )
-            table = report.comparisons_table(release, comparisons)
-            if not all(comparison.is_equal for comparison in comparisons):
-                raise ValueError(
-                    f"The SavedModel does not answer as {model_dir} does; "
-                    f"nothing was exported.\n{table}"
-                )
+        if options.is_checked:
+            table = _check(servable, temporary, texts, model_dir)
         exported = _describe(temporary, table)
         version = publishing.publish(temporary, export_dir, version)
     pruned = ()
-    if keep_versions is not None:
+    if options.keep_versions is not None:
         pruned = tuple(
             saved_model.prune(
-                export_dir, keep_versions, keep=version, among=present
+                export_dir, options.keep_versions, keep=version, among=present
             )
         )
     return dataclasses.replace(
         exported, path=f"{export_dir}/{version}", pruned=pruned
     )
+
+
+def _check(servable, folder, texts, model_dir):
+    """Compares a SavedModel with the trained model; keeps and returns how.
+
+    Raises:
+        ValueError: If answers differ.
+    """
+    trained = servable
+    if servable.options.precision != FLOAT32:
+        trained = check.trained_servable(folder, model_dir)
+    release, comparisons = check.compare(
+        folder,
+        trained,
+        texts,
+        timeout_seconds=servable.options.timeout_seconds
+        or caller.TIMEOUT_SECONDS,
+    )
+    table = report.comparisons_table(release, comparisons)
+    if not all(comparison.is_equal for comparison in comparisons):
+        raise ValueError(
+            f"The SavedModel does not answer as {model_dir} does; "
+            f"nothing was exported.\n{table}"
+        )
+    settings = saved_model.read_settings(folder)
+    settings["check"] = list(map(dataclasses.asdict, comparisons))
+    saved_model.write_settings(folder, settings)
+    return table
 
 
 def _check_bounds_of_ids(bounds, servable):
@@ -220,58 +177,44 @@ def _check_bounds_of_ids(bounds, servable):
         names = " and ".join(f"`{name}`" for name in unused)
         values = ", ".join(f"{name}={bounds[name]!r}" for name in unused)
         raise ValueError(
-            f"{names} must not be given with contents={saved_model.IDS}, which "
-            f"takes no text. Received: {values}."
+            f"{names} must not be given with contents={IDS}, which takes no "
+            f"text. Received: {values}."
         )
 
 
-def save(source, folder, contents=saved_model.TEXT):
+def save(servable, folder):
     """Writes a SavedModel into a local folder, which may be there already.
 
     Args:
-        source: A `Source`.
+        servable: A `Servable`.
         folder: The folder.
-        contents: As of `export`.
 
     Raises:
         ValueError: If it holds an operation that old servers do not have.
     """
     with tempfile.TemporaryDirectory() as vocab_folder:
         vocab_path = f"{vocab_folder}/vocab.txt"
-        files.write_text(vocab_path, source.preprocessor.vocabulary.to_text())
-        module = source.servable.make_module(
-            source, vocab_path, takes_text=contents == saved_model.TEXT
-        )
+        files.write_text(vocab_path, servable.preprocessor.vocabulary.to_text())
+        module = servable.make_module(vocab_path)
         module.trace()
         tf.saved_model.save(
             module,
             folder,
-            signatures=source.servable.make_signatures(module, source),
+            signatures=signatures.make_signatures(servable, module),
         )
     saved_model.set_method_names(folder, signatures.METHOD_NAMES)
-    saved_model.check_ops(folder, has_text=contents == saved_model.TEXT)
-    extra = f"{folder}/{saved_model.EXTRA_FOLDER}"
-    files.write_text(
-        f"{extra}/{saved_model.SETTINGS_FILE}",
-        json.dumps(
-            formats.stamped(
-                {
-                    "contents": contents,
-                    "kind": source.servable.KIND,
-                    "settings": source.servable.settings,
-                    "bounds": source.servable.bounds,
-                    "precision": source.precision,
-                    "is_frozen": source.is_frozen,
-                    "max_seq_length": source.preprocessor.max_seq_length,
-                    "text_features": list(source.text_features),
-                    "tensorflow": tf.__version__,
-                },
-                formats.EXPORT,
-            ),
-            indent=2,
-        )
-        + "\n",
-    )
+    saved_model.check_ops(folder, has_text=servable.takes_text)
+    settings = dataclasses.asdict(servable.options)
+    settings["tensorflow"] = tf.__version__
+    settings["weights_sha256"] = {
+        os.path.basename(path): _sha256(path) for path in servable.weight_files
+    }
+    saved_model.write_settings(folder, settings)
+
+
+def _sha256(path):
+    with files.open_bytes(path, decompress=False) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _describe(folder, check_table):

@@ -1,6 +1,7 @@
 """The files of a SavedModel: versions, signatures, operations."""
 
 import contextlib
+import json
 import os
 import time
 
@@ -12,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from bert_tf import files
 from bert_tf import formats
 from bert_tf.serving.graph import allowed_ops
+from bert_tf.serving.options import ExportOptions
 
 FILE = "saved_model.pb"
 # Servers read the number of a version into 64 bits.
@@ -19,11 +21,6 @@ MAX_VERSION = 2**63 - 1
 # Beside the graph: files that TensorFlow Serving looks for, and ours.
 EXTRA_FOLDER = "assets.extra"
 SETTINGS_FILE = "bert_tf.json"
-
-# What clients can send: strings, ids and Examples, or ids alone.
-TEXT = "text"
-IDS = "ids"
-CONTENTS = (TEXT, IDS)
 
 # Seconds between tries to remove a folder.
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 4.0)
@@ -118,6 +115,21 @@ def read_settings(folder):
     """
     path = f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}"
     return formats.unstamped(path, files.read_object(path), formats.EXPORT)
+
+
+def read_options(folder):
+    """Returns the `ExportOptions` that an export was made with.
+
+    Raises:
+        ValueError: As of `read_settings`.
+    """
+    return ExportOptions.from_dict(read_settings(folder))
+
+
+def write_settings(folder, settings):
+    """Writes what `read_settings` returns into a SavedModel."""
+    text = json.dumps(formats.stamped(settings, formats.EXPORT), indent=2)
+    files.write_text(f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}", f"{text}\n")
 
 
 def read_signatures(folder):

@@ -31,13 +31,18 @@ def load_model(path, dtype=None):
         ValueError: If it has no such head, or cannot be loaded.
     """
     with reader.open_checkpoint(path) as checkpoint:
-        found = checkpoint.found_parts
+        return load_open(checkpoint, dtype)
+
+
+def load_open(checkpoint, dtype=None):
+    """Returns what `load_model` does, of an open checkpoint."""
+    found = checkpoint.found_parts
     if parts.MASKED_LM not in found:
         raise ValueError(
-            f"{path}: must have a masked-LM head, as pre-trained models have. "
-            f"Its parts: {', '.join(found)}."
+            f"{checkpoint.path}: must have a masked-LM head, as pre-trained "
+            f"models have. Its parts: {', '.join(found)}."
         )
-    return checkpoints.load(path, BertPretrainer, dtype=dtype)
+    return checkpoints.load_open(checkpoint, BertPretrainer, dtype=dtype)
 
 
 def encode(texts, preprocessor):

@@ -20,14 +20,14 @@ _CLASSIFY = signatures.METHOD_NAMES[signatures.CLASSIFY]
 _REGRESS = signatures.METHOD_NAMES[signatures.REGRESS]
 
 
-def write_requests(folder, source, batch_sizes, model_name):
+def write_requests(folder, servable, batch_sizes, model_name):
     """Writes one request a signature and batch size into a SavedModel.
 
     The texts are as long as the model takes them: others are shorter.
 
     Args:
         folder: A local SavedModel of this library.
-        source: The `Source` that it was exported from.
+        servable: The `Servable` that it was exported from.
         batch_sizes: The server's `allowed_batch_sizes`.
         model_name: The server's name for the model.
 
@@ -51,18 +51,16 @@ def write_requests(folder, source, batch_sizes, model_name):
             f"{len(described)} signatures, {len(batch_sizes)} batch sizes."
         )
     prediction_log = _messages()
-    has_text = saved_model.read_settings(folder)["contents"] == saved_model.TEXT
     word = b"the "
-    row = (word * source.preprocessor.max_seq_length,) * len(
-        source.text_features
-    )
+    text = word * servable.preprocessor.max_seq_length
+    row = (text,) * len(servable.text_features)
     path = f"{folder}/{saved_model.EXTRA_FOLDER}/{FILE}"
     files.make_folder(f"{folder}/{saved_model.EXTRA_FOLDER}")
     with tf.io.TFRecordWriter(path) as writer:
         for name, signature in sorted(described.items()):
             for batch_size in batch_sizes:
                 inputs = requests.make_inputs(
-                    name, source, [row] * batch_size, has_text
+                    name, servable, [row] * batch_size
                 )
                 log = prediction_log()
                 request = _request(log, signature.method_name, inputs)
@@ -81,10 +79,10 @@ def _request(log, method_name, inputs):
         return request
     is_classify = method_name == _CLASSIFY
     request = (log.classify_log if is_classify else log.regress_log).request
-    for serialized in inputs[signatures.METHOD_INPUT]:
-        request.input.example_list.examples.append(
-            tf.train.Example.FromString(serialized)
-        )
+    (examples,) = inputs.values()
+    request.input.example_list.examples.extend(
+        map(tf.train.Example.FromString, examples)
+    )
     return request
 
 

@@ -7,7 +7,6 @@ the same attributes, without Keras and without this library.
 import keras
 import tensorflow as tf
 
-from bert_tf import features
 from bert_tf.serving.graph import inputs as inputs_lib
 
 
@@ -32,71 +31,50 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         preprocessor: a `TextModule`, unless only ids go in.
 
     Args:
-        model: A Keras model of this library, called with model inputs.
-        preprocessor: The `Preprocessor` that it was trained with.
+        servable: A `Servable`: model, preprocessor, and how they are called.
         vocab_path: The vocabulary, a local file.
-        takes_text: Whether the preprocessor goes into the SavedModel: it then
-            needs the operations of tensorflow_text to be loaded at all.
-        is_frozen: Whether the weights are constants.
-        parts: The Keras layers whose weights can be trained; all of the model
-            if None.
-        input_names: What the model inputs are called outside:
-            {name in `features.MODEL_INPUTS`: other name}.
-        encode: What makes model inputs of strings `[B]`; None for the
-            preprocessor, which takes pairs too.
-        max_text_bytes: How many bytes of a text are read.
     """
 
-    def __init__(
-        self,
-        model,
-        preprocessor,
-        vocab_path,
-        *,
-        max_text_bytes,
-        takes_text=True,
-        is_frozen=False,
-        parts=None,
-        input_names=None,
-        encode=None,
-    ):
+    def __init__(self, servable, vocab_path):
         super().__init__()
-        self._is_frozen = is_frozen
+        model, preprocessor = servable.kept_model, servable.preprocessor
+        self._is_frozen = servable.options.is_frozen
         # tf.saved_model.save knows tf.Variables and would otherwise walk
         # through Keras's own objects: it gets the former, and the model is
         # reached only by the functions, as a closure.
         self.variables = []
         self.trainable_variables = []
-        if not is_frozen:
+        if not self._is_frozen:
             self.variables = [variable.value for variable in model.variables]
             self.trainable_variables = [
                 variable.value
-                for part in parts or (model,)
+                for part in servable.trained_parts
                 for variable in part.trainable_variables
             ]
         self._weights = lambda: model.weights
         self.max_length = model.config.max_position_embeddings
         self.regularization_losses = []
-        self._call_model = lambda inputs, training: model(
-            inputs, training=training
+        self._call_model = lambda inputs, training: servable.call_model(
+            inputs, training
         )
         self.vocab_file = tf.saved_model.Asset(vocab_path)
         self.do_lower_case = tf.Variable(
             preprocessor.do_lower_case, trainable=False, name="do_lower_case"
         )
         self.preprocessor = (
-            TextModule(preprocessor, max_text_bytes, encode)
-            if takes_text
-            else None
+            TextModule(servable) if servable.takes_text else None
         )
-        self._input_names = input_names or {
-            name: name for name in features.MODEL_INPUTS
-        }
+        self._input_names = servable.input_names
+        # Of choices there is an axis before that of the positions.
+        self._ids_shape = [None, None] + [None] * bool(servable.num_choices)
 
     def ids_spec(self):
-        """Returns the specs of the inputs: {name outside: int32 [B, L]}."""
+        """Returns the specs of the inputs, {name outside: int32 [B, L]}.
+
+        With choices they are `[B, C, L]`.
+        """
         return {
-            name: tf.TensorSpec([None, None], tf.int32, name=name)
+            name: tf.TensorSpec(self._ids_shape, tf.int32, name=name)
             for name in self._input_names.values()
         }
 
@@ -152,24 +130,23 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
     """A preprocessor with its length fixed, as a SavedModel keeps it.
 
     Args:
-        preprocessor: A `Preprocessor`.
-        max_text_bytes, encode: As of `ServingModule`.
+        servable: A `Servable`.
 
     Call arguments:
-        texts: string `[B]`, or without `encode` a list of two of them.
+        texts: string `[B]`, or a list of two of them if it takes pairs.
 
     Returns:
         The model inputs, int32 `[B, max_seq_length]`.
     """
 
-    def __init__(self, preprocessor, max_text_bytes, encode=None):
+    def __init__(self, servable):
         super().__init__()
-        self.tokenizer = preprocessor.tokenizer
-        self._max_text_bytes = max_text_bytes
-        self._preprocess = encode or (lambda texts: preprocessor(texts))
+        self.tokenizer = servable.preprocessor.tokenizer
+        self._max_text_bytes = servable.bounds["max_text_bytes"]
+        self._preprocess = lambda texts: servable.preprocess(texts)
         strings = tf.TensorSpec([None], tf.string)
         self.__call__.get_concrete_function(strings)
-        if encode is None:
+        if servable.TAKES_PAIRS:
             self.__call__.get_concrete_function([strings, strings])
 
     @tf.function(autograph=False)

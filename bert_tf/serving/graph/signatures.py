@@ -15,172 +15,102 @@ answers have the batch as their first axis, which a server's batching needs.
 """
 
 import collections
-import functools
+import dataclasses
 import keyword
 import re
 
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import inputs as inputs_lib
-from bert_tf.text import packing
 
 DEFAULT = "serving_default"
-IDS = "ids"
 EXAMPLES = "examples"
 IDS_EXAMPLES = "ids_examples"
 CLASSIFY = "classify"
 REGRESS = "regress"
+# A signature, and what goes into it and into others.
+IDS = "ids"
+STRINGS = "strings"
 
 # TensorFlow Serving's names of its methods; all others are predict.
 METHOD_NAMES = {
     CLASSIFY: "tensorflow/serving/classify",
     REGRESS: "tensorflow/serving/regress",
 }
-# The input that the classify and regress methods prescribe.
-METHOD_INPUT = "inputs"
 
 
-def task_signatures(module, task):
-    """Returns the signatures of a fine-tuned model: {name: ConcreteFunction}.
-
-    The answers are `task.decode`'s. Of a classification also `classes` string
-    `[B, num_labels]`, the class names in the order of `probabilities`, and a
-    signature of the classify method; of a regression one of the regress
-    method. Both take serialized Examples as `inputs`.
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What is sent to a signature.
 
     Args:
-        module: A `ServingModule` whose model answers with logits.
-        task: The task, e.g. a `ClassificationTask`.
+        of: `STRINGS` or `IDS`.
+        examples: The name of the input if these come in serialized Examples;
+            None if each is an input.
     """
 
-    def decode(logits):
-        answers = task.decode(logits)
-        if task.labels:
-            answers["classes"] = _repeat(task.labels, tf.shape(logits)[0])
-        return answers
-
-    def answer_ids(inputs):
-        return decode(module(inputs, training=False))
-
-    def answer_packed(inputs):
-        return decode(chunks.call_module(module, inputs, [task.num_outputs]))
-
-    signatures = make_signatures(
-        module, answer_ids, task.text_features, answer_packed=answer_packed
-    )
-    answer = answer_ids if module.preprocessor is None else answer_packed
-    parse = functools.partial(
-        _parse_inputs, module, text_features=task.text_features
-    )
-
-    def classify(serialized):
-        answers = answer(parse(serialized))
-        return {
-            "classes": answers["classes"],
-            "scores": answers["probabilities"],
-        }
-
-    def regress(serialized):
-        return {"outputs": answer(parse(serialized))["scores"]}
-
-    method = CLASSIFY if task.labels else REGRESS
-    signatures[method] = _trace(
-        classify if task.labels else regress, _serialized_spec(METHOD_INPUT)
-    )
-    return signatures
+    of: str
+    examples: str | None = None
 
 
-def encoder_signatures(module, text_features):
-    """Returns the signatures of an encoder: {name: ConcreteFunction}.
-
-    The answers are those of the Hub's text API: `pooled_output` and `default`
-    (the same) `[B, hidden]`, `sequence_output` `[B, L, hidden]`, and
-    `encoder_outputs` `[B, layers, L, hidden]`, an axis where the callable has
-    a list; and `input_mask` int32 `[B, L]`, as L is the batch's longest text.
+def make_forms(takes_text):
+    """Returns {signature: its `Form`} of what every model has.
 
     Args:
-        module: A `HubEncoder`.
-        text_features: Names of the one or two strings.
+        takes_text: Whether strings go in, or ids only.
     """
-
-    def answer(inputs):
-        outputs = module(inputs, training=False)
-        return outputs | {
-            "encoder_outputs": tf.stack(outputs["encoder_outputs"], axis=1),
-            features.INPUT_MASK: tf.identity(inputs[features.INPUT_MASK]),
-        }
-
-    return make_signatures(module, answer, text_features)
-
-
-def make_signatures(module, answer, text_features, answer_packed=None):
-    """Returns the four signatures of a model: {name: ConcreteFunction}.
-
-    Args:
-        module: A `ServingModule`.
-        answer: A function from the module's inputs to {output: tensor}, each
-            with the batch as its first axis.
-        text_features: Names of the strings.
-        answer_packed: What computes the same of inputs that the preprocessor
-            packed: padded at their ends, so that rows may be cut. `answer` if
-            None.
-    """
-    answer_packed = answer_packed or answer
-
-    def answer_texts(texts):
-        return answer_packed(_preprocess(module, texts, text_features))
-
-    signatures = of_ids(module, answer)
-    if module.preprocessor is None:
-        return signatures
-    return signatures | of_strings(answer_texts, text_features)
-
-
-def of_ids(module, answer, num_choices=None):
-    """Returns the signatures of ids, and of Examples with ids.
-
-    They are `IDS` and `IDS_EXAMPLES`, or, where the module takes no strings,
-    `DEFAULT` and `EXAMPLES`.
-
-    Args:
-        module: A `ServingModule`.
-        answer: A function from the module's inputs to {output: tensor}.
-        num_choices: C, where the ids are `[B, C, L]`; None for `[B, L]`.
-    """
-
-    def answer_examples(serialized):
-        inputs = parse_ids(serialized, module.max_length, num_choices)
-        return answer(module.from_model_inputs(inputs))
-
-    takes_text = module.preprocessor is not None
+    if not takes_text:
+        return {DEFAULT: Form(IDS), EXAMPLES: Form(IDS, EXAMPLES)}
     return {
-        IDS if takes_text else DEFAULT: _trace(answer, module.ids_spec()),
-        IDS_EXAMPLES if takes_text else EXAMPLES: _trace(
-            answer_examples, _serialized_spec()
-        ),
+        DEFAULT: Form(STRINGS),
+        EXAMPLES: Form(STRINGS, EXAMPLES),
+        IDS: Form(IDS),
+        IDS_EXAMPLES: Form(IDS, EXAMPLES),
     }
 
 
-def of_strings(answer_texts, text_features):
-    """Returns the signatures of strings: `DEFAULT` and `EXAMPLES`.
+def make_signatures(servable, module):
+    """Returns {name: ConcreteFunction}, as the servable declares them.
 
     Args:
-        answer_texts: A function from {name: string [B]} to {output: tensor},
-            each with the batch as its first axis.
-        text_features: Names of the strings; the strings of a name that is
-            there C times are `[B, C]`.
+        servable: A `Servable`.
+        module: What its `make_module` returned.
     """
     return {
-        DEFAULT: _trace(answer_texts, strings_spec(text_features)),
-        EXAMPLES: _trace(
-            lambda serialized: answer_texts(
-                parse_texts(serialized, text_features)
-            ),
-            _serialized_spec(),
-        ),
+        name: _trace(servable, module, form, servable.outputs[name])
+        for name, form in servable.forms.items()
     }
+
+
+def _trace(servable, module, form, outputs):
+    """Returns a signature, which checks the shapes of its inputs."""
+    if form.of == IDS:
+        answer = servable.answer_ids
+        spec = module.ids_spec()
+
+        def parse(serialized):
+            return module.from_model_inputs(
+                parse_ids(serialized, module.max_length, servable.num_choices)
+            )
+
+    else:
+        answer = servable.answer_texts
+        spec = strings_spec(servable.text_features)
+
+        def parse(serialized):
+            return parse_texts(serialized, servable.text_features)
+
+    if form.examples:
+        spec = tf.TensorSpec([None], tf.string, name=form.examples)
+
+    @tf.function(autograph=False)
+    def signature(inputs):
+        inputs = inputs_lib.check_shapes(inputs, spec)
+        answers = answer(module, parse(inputs) if form.examples else inputs)
+        return {output.name: answers[output.name] for output in outputs}
+
+    return signature.get_concrete_function(spec)
 
 
 def strings_spec(text_features):
@@ -311,37 +241,3 @@ def _shapes(text_features):
     return {
         name: [] if count == 1 else [count] for name, count in counts.items()
     }
-
-
-def _trace(answer, spec):
-    """Returns a signature, which checks the shapes of its inputs."""
-
-    @tf.function(autograph=False)
-    def signature(inputs):
-        return answer(inputs_lib.check_shapes(inputs, spec))
-
-    return signature.get_concrete_function(spec)
-
-
-def _serialized_spec(name=EXAMPLES):
-    return tf.TensorSpec([None], tf.string, name=name)
-
-
-def _preprocess(module, texts, text_features):
-    texts = [texts[name] for name in text_features]
-    inputs = module.preprocessor(texts[0] if len(texts) == 1 else texts)
-    return module.from_model_inputs(packing.trim_padding(inputs))
-
-
-def _parse_inputs(module, serialized, text_features):
-    """Returns the module's inputs of serialized Examples."""
-    if module.preprocessor is None:
-        inputs = parse_ids(serialized, module.max_length)
-        return module.from_model_inputs(inputs)
-    texts = parse_texts(serialized, text_features)
-    return _preprocess(module, texts, text_features)
-
-
-def _repeat(names, batch_size):
-    names = tf.constant(names)
-    return tf.tile(names[tf.newaxis], [batch_size, 1])

@@ -3,67 +3,155 @@
 import dataclasses
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import parts
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
+from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
+
+# Tasks of GLUE whose files have a header that calls the texts otherwise.
+_UNNAMED = ("mrpc", "mnli")
+
+
+def _show_classes(answers):
+    classes = sorted(
+        zip(answers["probabilities"], answers["classes"]), reverse=True
+    )
+    return ", ".join(
+        f"{probability:.3f} {name.decode()}" for probability, name in classes
+    )
+
+
+_CLASSES = (
+    Output(
+        *("labels", "string", "", "the likeliest class"),
+        heading="label",
+        show=lambda answers: answers["labels"].decode(),
+    ),
+    Output(
+        *("probabilities", "float32", "classes"),
+        "the probability of each class",
+        heading="probabilities",
+        show=_show_classes,
+    ),
+    Output("classes", "string", "classes", "the names of the classes"),
+)
+_NUMBERS = (
+    Output(
+        *("scores", "float32", "", "the number of a regression"),
+        heading="scores",
+    ),
+)
 
 
 class Classification(Servable):
-    """Label names and probabilities, or scores.
+    """Label names and probabilities, or scores, of a `ClassificationTask`."""
 
-    Args:
-        task: The `ClassificationTask` that the model was tuned to.
-    """
+    outputs_of_strings = outputs_of_ids = _CLASSES + _NUMBERS
+    outputs_of_methods = {
+        signatures.CLASSIFY: (
+            Output("classes", "string", "classes", "the names of the classes"),
+            Output("scores", "float32", "classes", "their probabilities"),
+        ),
+        signatures.REGRESS: (
+            Output("outputs", "float32", "", "the number of a regression"),
+        ),
+    }
+    MODEL = BertClassifier
+    PART = parts.CLASSIFIER
 
-    KIND = "task"
+    @classmethod
+    def text_features_of(cls, task):
+        return task.text_features
 
-    def __init__(self, task):
-        self.task = task
-        self.text_features = task.text_features
-        self.outputs_of_ids = self.outputs_of_strings = (
-            ("labels", "probabilities", "classes")
-            if task.labels
-            else ("scores",)
+    @classmethod
+    def task_of(cls, checkpoint, text_features):
+        """Returns the task of a classifier that no program of ours tuned.
+
+        Args:
+            checkpoint: What `reader.open_checkpoint` yielded.
+            text_features: Names of the one or two strings.
+
+        Raises:
+            ValueError: If it gives several labels to a text, or its
+                config.json has names that are none.
+        """
+        config_values = checkpoint.config_values
+        if config_values.get("problem_type") == "multi_label_classification":
+            raise ValueError(
+                f"{checkpoint.path}: must be a model of one label a text. "
+                "Received: problem_type='multi_label_classification'."
+            )
+        num_labels = checkpoint.num_labels
+        labels = config_json.label_names(config_values, checkpoint.folder) or [
+            f"LABEL_{label}" for label in range(num_labels)
+        ]
+        try:
+            task = ClassificationTask(
+                name="classifier",
+                text_features=("text",),
+                labels=labels if num_labels > 1 else (),
+                metrics=("accuracy",) if num_labels > 1 else ("pearson",),
+            )
+        except ValueError as error:
+            path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
+            raise ValueError(f"{path}, id2label: {error}") from error
+        # Not the file's: an error of theirs must not name it.
+        return dataclasses.replace(
+            task, text_features=text_features or texts_lib.DEFAULT_FEATURES
         )
 
-    def load(self, model_dir, dtype=None):
-        return checkpoints.load(
-            model_dir,
-            BertClassifier,
-            num_labels=self.task.num_outputs,
-            dtype=dtype,
+    @classmethod
+    def load(cls, checkpoint, task, options):
+        return checkpoints.load_open(
+            checkpoint,
+            cls.MODEL,
+            num_labels=task.num_outputs,
+            dtype=options.dtype,
         )
 
-    def outputs(self, has_text):
-        method = (
-            {signatures.CLASSIFY: ("classes", "scores")}
-            if self.task.labels
-            else {signatures.REGRESS: ("outputs",)}
+    def __init__(self, model, preprocessor, task, options, weight_files=()):
+        super().__init__(model, preprocessor, task, options, weight_files)
+        self.outputs_of_strings = self.outputs_of_ids = (
+            _CLASSES if task.labels else _NUMBERS
         )
-        return super().outputs(has_text) | method
 
-    def make_signatures(self, module, source):
-        return signatures.task_signatures(module, self.task)
-
-    def trained_answers(self, source, inputs, texts):
-        answers = {
-            name: value.numpy()
-            for name, value in self.task.decode(source.model(inputs)).items()
+    @property
+    def forms(self):
+        method = signatures.CLASSIFY
+        if not self.task.labels:
+            method = signatures.REGRESS
+        forms = super().forms
+        return forms | {
+            # The name of the input that the methods prescribe.
+            method: dataclasses.replace(
+                forms[signatures.EXAMPLES], examples="inputs"
+            )
         }
+
+    @property
+    def row_shape(self):
+        return [self.task.num_outputs]
+
+    def decode(self, outputs):
+        answers = self.task.decode(outputs)
         if not self.task.labels:
             return answers | {"outputs": answers["scores"]}
-        names = [label.encode("utf-8") for label in self.task.labels]
+        classes = tf.constant(self.task.labels)[tf.newaxis]
         return answers | {
-            "classes": np.array([names] * len(texts), object),
+            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
             "scores": answers["probabilities"],
         }
 
-    def settle_ties(self, source, texts, trained, answers, tolerance):
+    def settle_ties(self, texts, trained, answers, tolerance):
         labels = answers.get("labels")
         if labels is None or labels.shape != trained["labels"].shape:
             return trained
@@ -80,37 +168,13 @@ class Classification(Servable):
             "labels": np.where(is_as_good, labels, trained["labels"])
         }
 
-
-def task_of_classifier(checkpoint, text_features):
-    """Returns the task of a classifier that no program of ours tuned.
-
-    Args:
-        checkpoint: What `reader.open_checkpoint` returned.
-        text_features: Names of the one or two strings.
-
-    Raises:
-        ValueError: If it gives several labels to a text, or its config.json
-            has names that are none.
-    """
-    config_values = checkpoint.config_values
-    if config_values.get("problem_type") == "multi_label_classification":
-        raise ValueError(
-            f"{checkpoint.path}: must be a model of one label a text. "
-            "Received: problem_type='multi_label_classification'."
+    def read_texts(self, path):
+        if self.task.name not in glue_files.GLUE_TASKS:
+            return super().read_texts(path)
+        dev = glue_files.glue_task(self.task.name).splits[glue_files.DEV]
+        return texts_lib.read_texts(
+            path,
+            self.text_features,
+            dev,
+            may_be_unnamed=self.task.name in _UNNAMED,
         )
-    num_labels = checkpoint.num_labels
-    labels = config_json.label_names(config_values, checkpoint.folder) or [
-        f"LABEL_{label}" for label in range(num_labels)
-    ]
-    try:
-        task = ClassificationTask(
-            name="classifier",
-            text_features=("text",),
-            labels=labels if num_labels > 1 else (),
-            metrics=("accuracy",) if num_labels > 1 else ("pearson",),
-        )
-    except ValueError as error:
-        path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
-        raise ValueError(f"{path}, id2label: {error}") from error
-    # Not the file's: an error of theirs must not name it.
-    return dataclasses.replace(task, text_features=text_features)

@@ -1,12 +1,10 @@
 """Embeddings as they are served: one vector a text."""
 
-from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.serving.graph import chunks
-from bert_tf.serving.graph import signatures
-from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds.hub import INPUT_NAMES
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.tasks.features.extraction import CLS
 from bert_tf.tasks.features.extraction import CONCATENATE
@@ -24,101 +22,77 @@ _EXTRACTIONS = {
 EMBEDDINGS = tuple(_EXTRACTIONS)
 
 
+def _extraction(embedding, normalize):
+    layers, pooling = _EXTRACTIONS[embedding]
+    return Extraction(
+        layers=layers,
+        combine=CONCATENATE,
+        pooling=pooling,
+        is_normalized=normalize,
+    )
+
+
 class Embedding(Servable):
     """A vector for a text, or for a pair.
 
-    Args:
-        embedding: "cls": the last layer's vector of [CLS]. "mean": the mean
-            of the last layer's vectors of all tokens, [CLS] and [SEP] among
-            them. "last_four": the same of the last four layers, one after the
-            other in one vector, the last one first.
-        normalize: Whether the vector is divided by its length.
+    Its settings are
+
+        embedding  "cls": the last layer's vector of [CLS]. "mean": the mean of
+                   the last layer's vectors of all tokens, [CLS] and [SEP]
+                   among them. "last_four": the same of the last four layers,
+                   one after the other in one vector, the last one first.
+        normalize  whether the vector is divided by its length.
     """
 
     KIND = "embedding"
-    SETTINGS = ("embedding", "normalize")
+    outputs_of_strings = outputs_of_ids = (
+        Output(
+            *(OUTPUT, "float32", "size", "the vector of the text"),
+            heading=OUTPUT,
+            show=lambda answers: show_vector(answers[OUTPUT]),
+        ),
+    )
+    MODEL = BertEncoder
+    SETTINGS = {"embedding": MEAN, "normalize": False}
     # The Hub's, so that its preprocessor may stand before.
     input_names = INPUT_NAMES
-    outputs_of_ids = outputs_of_strings = (OUTPUT,)
 
-    def __init__(self, embedding=MEAN, normalize=False):
+    def __init__(self, model, preprocessor, task, options, weight_files=()):
+        super().__init__(model, preprocessor, task, options, weight_files)
+        self._extraction = _extraction(**options.settings)
+
+    @classmethod
+    def resolve(cls, options, task):
+        options = super().resolve(options, task)
+        embedding = options.settings["embedding"]
         if embedding not in EMBEDDINGS:
             raise ValueError(
                 f"`embedding` must be one of {', '.join(EMBEDDINGS)}. "
                 f"Received: embedding={embedding!r}."
             )
-        self.embedding = embedding
-        self.normalize = normalize
-        layers, pooling = _EXTRACTIONS[embedding]
-        self._extraction = Extraction(
-            layers=layers,
-            combine=CONCATENATE,
-            pooling=pooling,
-            is_normalized=normalize,
-        )
+        return options
 
-    def load(self, model_dir, dtype=None):
-        model = checkpoints.load(model_dir, BertEncoder, dtype=dtype)
-        self._extraction.check_layers(model.config.num_hidden_layers)
+    @classmethod
+    def load(cls, checkpoint, task, options):
+        model = super().load(checkpoint, task, options)
+        extraction = _extraction(**options.settings)
+        extraction.check_layers(model.config.num_hidden_layers)
         return model
 
-    def make_module(self, source, vocab_path, takes_text):
-        return EmbeddingModule(
-            source,
-            vocab_path,
-            self._extraction,
-            takes_text=takes_text,
-            max_text_bytes=self.max_text_bytes,
-        )
+    @property
+    def trained_parts(self):
+        # The pooler has no part in it.
+        return (self.model.embeddings, *self.model.blocks)
 
-    def make_signatures(self, module, source):
-        size = source.model.config.hidden_size * len(self._extraction.layers)
-        return signatures.make_signatures(
-            module,
-            lambda inputs: {OUTPUT: module(inputs, training=False)},
-            source.text_features,
-            answer_packed=lambda inputs: {
-                OUTPUT: chunks.call_module(module, inputs, [size])
-            },
-        )
+    @property
+    def row_shape(self):
+        return [self.model.config.hidden_size * len(self._extraction.layers)]
 
-    def trained_answers(self, source, inputs, texts):
-        outputs = source.model(inputs)
-        vectors = self._extraction(
+    def call_model(self, inputs, training):
+        outputs = self.model(inputs, training=training)
+        return self._extraction(
             outputs["encoder_outputs"], inputs[features.INPUT_MASK]
         )
-        return {OUTPUT: vectors.numpy()}
 
-
-class EmbeddingModule(ServingModule):
-    """An encoder that answers one vector a row, float32 `[B, size]`.
-
-    Args:
-        source: A `Source` of a `BertEncoder`.
-        vocab_path, takes_text, max_text_bytes: As of `ServingModule`.
-        extraction: The `Extraction`.
-    """
-
-    def __init__(
-        self, source, vocab_path, extraction, *, takes_text, max_text_bytes
-    ):
-        encoder = source.model
-        super().__init__(
-            encoder,
-            source.preprocessor,
-            vocab_path,
-            takes_text=takes_text,
-            is_frozen=source.is_frozen,
-            max_text_bytes=max_text_bytes,
-            # The pooler has no part in it.
-            parts=(encoder.embeddings, *encoder.blocks),
-            input_names=INPUT_NAMES,
-        )
-
-        def call_model(inputs, training):
-            outputs = encoder(inputs, training=training)
-            return extraction(
-                outputs["encoder_outputs"], inputs[features.INPUT_MASK]
-            )
-
-        self._call_model = call_model
+    def decode(self, outputs):
+        return {OUTPUT: outputs}

@@ -3,11 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving.graph import chunks
-from bert_tf.serving.graph import inputs as inputs_lib
-from bert_tf.serving.graph import signatures
-from bert_tf.serving.graph.module import ServingModule
-from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import IS_CUT
+from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
@@ -19,58 +18,106 @@ _MASKS_OF_CHUNK = 64
 _TIE = 1e-5
 
 
+def _show_masks(answers):
+    return "; ".join(
+        ", ".join(
+            f"{token.decode()} {score:.3f}"
+            for token, score in zip(tokens, scores)
+        )
+        for tokens, scores in zip(
+            answers["tokens"][: answers["num_masks"]], answers["scores"]
+        )
+    )
+
+
 class FillMask(Servable):
     """Of each mask the likeliest tokens, and the text with each in its place.
 
-    The outputs are those of `fill_mask.decode`, and to strings `sequences` as
-    of `fill_mask.fill` and `is_cut` bool `[B]`: whether there are masks without
-    an answer, beyond `max_masks` or the longest sequence, or the text has an
-    end beyond `max_text_bytes`. M is the batch's largest number of masks.
-
-    Args:
-        top_k: K, tokens for each mask.
+    The answers are those of `fill_mask.decode` and `fill_mask.fill`. Its
+    setting `top_k` says how many tokens each mask gets.
     """
 
     KIND = "fill_mask"
-    SETTINGS = ("top_k",)
-    outputs_of_ids = ("tokens", "ids", "scores", "num_masks")
-    outputs_of_strings = (*outputs_of_ids, "sequences", "is_cut")
-    BOUNDS = ("max_text_bytes", "max_masks")
-    BOUNDS_OF_IDS = ("max_masks",)
+    outputs_of_ids = (
+        Output(
+            *("tokens", "string", "masks top_k", "the likeliest for each mask"),
+            missing=b"",
+            heading="masks",
+            show=_show_masks,
+        ),
+        Output("ids", "int32", "masks top_k", "their ids", missing="[PAD]'s"),
+        Output(
+            *("scores", "float32", "masks top_k", "their probabilities"),
+            missing=0.0,
+        ),
+        Output("num_masks", "int32", "", "how many masks are answered"),
+    )
+    outputs_of_strings = (
+        *outputs_of_ids,
+        Output(
+            *("sequences", "string", "masks top_k"),
+            "the text with the token in the place of the mask",
+            missing=b"",
+        ),
+        # Where there are masks without an answer, beyond `max_masks` or the
+        # longest sequence, or the text has an end beyond `max_text_bytes`.
+        IS_CUT,
+    )
+    MODEL = BertPretrainer
+    SETTINGS = {"top_k": 5}
     # `sequences` has the text once for each of K tokens of each mask.
-    max_text_bytes = 2**14
-    max_masks = 128
+    BOUNDS = {"max_text_bytes": 2**14, "max_masks": 128}
+    BOUNDS_OF_IDS = ("max_masks",)
+    TAKES_PAIRS = False
 
-    def __init__(self, top_k=5):
+    @classmethod
+    def resolve(cls, options, task):
+        options = super().resolve(options, task)
+        top_k = options.settings["top_k"]
         if top_k < 1:
             raise ValueError(
                 f"`top_k` must be at least 1. Received: top_k={top_k}."
             )
-        self.top_k = top_k
+        if len(options.text_features) != 1:
+            raise ValueError(
+                "`text_features` must be one name with the kind fill_mask. "
+                f"Received: text_features={','.join(options.text_features)}."
+            )
+        return options
 
-    def load(self, model_dir, dtype=None):
-        model = fill_mask.load_model(model_dir, dtype)
-        if self.top_k > model.config.vocab_size:
+    def __init__(self, model, preprocessor, task, options, weight_files=()):
+        super().__init__(model, preprocessor, task, options, weight_files)
+        self._top_k = options.settings["top_k"]
+        self._max_masks = options.bounds["max_masks"]
+
+    @classmethod
+    def load(cls, checkpoint, task, options):
+        model = fill_mask.load_open(checkpoint, options.dtype)
+        top_k = options.settings["top_k"]
+        if top_k > model.config.vocab_size:
             raise ValueError(
                 "`top_k` must be at most the size of the vocabulary, "
-                f"{model.config.vocab_size}. Received: top_k={self.top_k}."
+                f"{model.config.vocab_size}. Received: top_k={top_k}."
             )
         return model
 
-    def check_text_features(self, text_features):
-        if len(text_features) != 1:
-            raise ValueError(
-                "`text_features` must be one name with the kind fill_mask. "
-                f"Received: text_features={','.join(text_features)}."
-            )
+    @property
+    def trained_parts(self):
+        encoder = self.model.encoder
+        # The pooler and the next-sentence head have no part in it.
+        return (
+            encoder.embeddings,
+            *encoder.blocks,
+            self.model.masked_lm_head,
+        )
 
-    def encode(self, preprocessor, texts):
-        return fill_mask.encode(*self.columns(texts), preprocessor)
+    def preprocess(self, texts):
+        return fill_mask.encode(texts, self.preprocessor)
 
-    def hard_texts(self, num_strings):
+    def hard_texts(self):
         texts = [
             text
-            for (hard,) in texts_lib.hard_texts(num_strings)
+            for (hard,) in super().hard_texts()
             for text in (b"[MASK]" + hard, hard + b" [MASK].[MASK]")
         ]
         # With the last ones above a batch of the check: more masks than a chunk
@@ -80,56 +127,45 @@ class FillMask(Servable):
         ]
         return [(text,) for text in texts]
 
-    def make_module(self, source, vocab_path, takes_text):
-        return FillMaskModule(source, vocab_path, self, takes_text=takes_text)
-
-    def make_signatures(self, module, source):
-        (name,) = source.text_features
-        tokenizer = source.preprocessor.tokenizer.spec
-
-        def answer(inputs):
-            return module(inputs, training=False)
-
-        def answer_texts(texts):
-            strings, is_cut = inputs_lib.cut_texts(
-                texts[name], self.max_text_bytes
-            )
-            inputs = packing.trim_padding(module.preprocessor(strings))
-            answers = answer(module.from_model_inputs(inputs))
-            is_cut |= fill_mask.count_masks(strings) > answers["num_masks"]
-            return answers | {
-                "sequences": fill_mask.fill(strings, answers, tokenizer),
-                "is_cut": is_cut,
-            }
-
-        of_ids = signatures.of_ids(module, answer)
-        if module.preprocessor is None:
-            return of_ids
-        return of_ids | signatures.of_strings(
-            answer_texts, source.text_features
+    def call_model(self, inputs, training):
+        return _answer_masks(
+            inputs,
+            self.model,
+            self.preprocessor.vocabulary,
+            self._top_k,
+            self._max_masks,
+            training,
         )
 
-    def trained_answers(self, source, inputs, texts):
-        tokenizer = source.preprocessor.tokenizer.spec
-        vocabulary = tokenizer.vocabulary
+    def answer_texts(self, module, texts):
+        (strings,) = texts.values()
+        strings, is_cut = self.cut(strings)
+        inputs = packing.trim_padding(module.preprocessor(strings))
+        answers = self.answer_ids(module, module.from_model_inputs(inputs))
+        return self._with_sequences(strings, is_cut, answers)
+
+    def trained_answers(self, inputs, texts):
+        vocabulary = self.preprocessor.vocabulary
         probabilities, num_masks = fill_mask.predict(
-            inputs, source.model, vocabulary
+            inputs, self.model, vocabulary
         )
-        probabilities = probabilities[:, : self.max_masks]
-        num_masks = tf.minimum(num_masks, self.max_masks)
+        probabilities = probabilities[:, : self._max_masks]
+        num_masks = tf.minimum(num_masks, self._max_masks)
         answers = fill_mask.decode(
-            probabilities, num_masks, vocabulary, self.top_k
+            probabilities, num_masks, vocabulary, self._top_k
         )
-        (strings,) = self.columns(texts)
-        is_long = [len(text) > self.max_text_bytes for (text,) in texts]
-        answers["sequences"] = fill_mask.fill(strings, answers, tokenizer)
-        answers["is_cut"] = is_long | (
-            fill_mask.count_masks(strings) > num_masks
-        )
+        strings, is_cut = self.cut(tf.constant([text for (text,) in texts]))
+        answers = self._with_sequences(strings, is_cut, answers)
         answers["probabilities"] = probabilities
         return {name: value.numpy() for name, value in answers.items()}
 
-    def settle_ties(self, source, texts, trained, answers, tolerance):
+    def _with_sequences(self, strings, is_cut, answers):
+        is_cut |= fill_mask.count_masks(strings) > answers["num_masks"]
+        spec = self.preprocessor.tokenizer.spec
+        sequences = fill_mask.fill(strings, answers, spec)
+        return answers | {"sequences": sequences, "is_cut": is_cut}
+
+    def settle_ties(self, texts, trained, answers, tolerance):
         ids = answers["ids"]
         if ids.shape != trained["ids"].shape:
             return trained
@@ -144,7 +180,7 @@ class FillMask(Servable):
         is_as_good = np.abs(scores - trained["scores"]) <= tolerance
         is_row = np.all(is_as_good | ~is_mask, axis=(1, 2), keepdims=True)
         is_mask = is_mask & is_row
-        tokenizer = source.preprocessor.tokenizer.spec
+        tokenizer = self.preprocessor.tokenizer.spec
         tokens = tokenizer.vocabulary.tokens
         tokens = np.array([token.encode() for token in tokens])
         settled = trained | {
@@ -155,42 +191,6 @@ class FillMask(Servable):
         }
         filled = fill_mask.fill(*self.columns(texts), settled, tokenizer)
         return settled | {"sequences": filled.numpy()}
-
-
-class FillMaskModule(ServingModule):
-    """A pre-trained model that answers what its masked-LM head says.
-
-    `__call__` returns `fill_mask.decode`'s dictionary, of the first `max_masks`
-    of each row.
-
-    Args:
-        source: A `Source` of a `BertPretrainer`.
-        vocab_path, takes_text: As of `ServingModule`.
-        servable: The `FillMask`.
-    """
-
-    def __init__(self, source, vocab_path, servable, *, takes_text):
-        model, preprocessor = source.model, source.preprocessor
-        encoder = model.encoder
-        super().__init__(
-            model,
-            preprocessor,
-            vocab_path,
-            takes_text=takes_text,
-            is_frozen=source.is_frozen,
-            # The pooler and the next-sentence head have no part in it.
-            parts=(encoder.embeddings, *encoder.blocks, model.masked_lm_head),
-            encode=lambda texts: fill_mask.encode(texts, preprocessor),
-            max_text_bytes=servable.max_text_bytes,
-        )
-        self._call_model = lambda inputs, training: _answer_masks(
-            inputs,
-            model,
-            preprocessor.vocabulary,
-            servable.top_k,
-            servable.max_masks,
-            training,
-        )
 
 
 def _answer_masks(inputs, model, vocabulary, top_k, max_masks, training):

@@ -9,11 +9,11 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf.checkpoints import parts
-from bert_tf.checkpoints import reader
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
 
 # Our names to the Hub's.
@@ -28,50 +28,74 @@ class Encoder(Servable):
     """The vectors of the tokens and of the whole text, in every layer."""
 
     KIND = "encoder"
-    input_names = INPUT_NAMES
-    outputs_of_ids = outputs_of_strings = (
-        *("pooled_output", "default", "sequence_output", "encoder_outputs"),
-        features.INPUT_MASK,
+    outputs_of_strings = outputs_of_ids = (
+        Output(
+            *("pooled_output", "float32", "hidden", "the vector of the text"),
+            heading="pooled_output",
+            show=lambda answers: show_vector(answers["pooled_output"]),
+        ),
+        Output("default", "float32", "hidden", "the same again"),
+        Output(
+            *("sequence_output", "float32", "length hidden"),
+            "the vectors of the tokens",
+        ),
+        # An axis of layers, where the callable has a list.
+        Output(
+            *("encoder_outputs", "float32", "layers length hidden"),
+            "the vectors of the tokens in every layer",
+        ),
+        Output(
+            *(features.INPUT_MASK, "int32", "length"),
+            "1 where there is a token, 0 at padding",
+        ),
     )
+    MODEL = BertEncoder
+    input_names = INPUT_NAMES
 
-    def load(self, model_dir, dtype=None):
-        with reader.open_checkpoint(model_dir) as checkpoint:
-            found = checkpoint.found_parts
-        if parts.POOLER not in found:
-            raise ValueError(
-                f"{model_dir}: must have a pooler, which an encoder's "
-                f"`pooled_output` comes from. Its parts: {', '.join(found)}."
-            )
-        model_class = (
-            BertPretrainer if parts.MASKED_LM in found else BertEncoder
-        )
-        return checkpoints.load(model_dir, model_class, dtype=dtype)
-
-    def make_module(self, source, vocab_path, takes_text):
-        if source.is_frozen:
+    @classmethod
+    def resolve(cls, options, task):
+        if options.is_frozen:
             raise ValueError(
                 "`is_frozen` must be False with the kind encoder, whose API "
                 "has it trained. Received: is_frozen=True."
             )
-        return HubEncoder(
-            source.model,
-            source.preprocessor,
-            vocab_path,
-            takes_text=takes_text,
-            max_text_bytes=self.max_text_bytes,
+        return super().resolve(options, task)
+
+    @classmethod
+    def load(cls, checkpoint, task, options):
+        found = checkpoint.found_parts
+        if parts.POOLER not in found:
+            raise ValueError(
+                f"{checkpoint.path}: must have a pooler, which an encoder's "
+                f"`pooled_output` comes from. Its parts: {', '.join(found)}."
+            )
+        model_class = BertPretrainer if parts.MASKED_LM in found else cls.MODEL
+        return checkpoints.load_open(
+            checkpoint, model_class, dtype=options.dtype
         )
 
-    def make_signatures(self, module, source):
-        return signatures.encoder_signatures(module, source.text_features)
+    @property
+    def kept_model(self):
+        return getattr(self.model, "encoder", self.model)
 
-    def trained_answers(self, source, inputs, texts):
-        encoder = getattr(source.model, "encoder", source.model)
-        answers = _with_default(encoder(inputs))
-        answers["encoder_outputs"] = tf.stack(
-            answers["encoder_outputs"], axis=1
+    def make_module(self, vocab_path):
+        return HubEncoder(self, vocab_path)
+
+    def call_model(self, inputs, training):
+        # Clients get float32 in every precision.
+        outputs = tf.nest.map_structure(
+            lambda value: tf.cast(value, tf.float32),
+            self.kept_model(inputs, training=training),
         )
-        answers[features.INPUT_MASK] = inputs[features.INPUT_MASK]
-        return {name: value.numpy() for name, value in answers.items()}
+        return outputs | {"default": outputs["pooled_output"]}
+
+    def decode(self, outputs):
+        layers = tf.stack(outputs["encoder_outputs"], axis=1)
+        return outputs | {"encoder_outputs": layers}
+
+    def answer_ids(self, module, inputs):
+        mask = tf.identity(inputs[features.INPUT_MASK])
+        return super().answer_ids(module, inputs) | {features.INPUT_MASK: mask}
 
 
 class HubEncoder(ServingModule):
@@ -84,35 +108,14 @@ class HubEncoder(ServingModule):
     `[B, P]` and returns also `mlm_logits` `[B, P, vocab_size]`.
 
     Args:
-        model: A `BertEncoder` or a `BertPretrainer`.
-        preprocessor, vocab_path, takes_text, max_text_bytes: As of
-            `ServingModule`.
+        servable: An `Encoder`, of a `BertEncoder` or a `BertPretrainer`.
+        vocab_path: As of `ServingModule`.
     """
 
-    def __init__(
-        self,
-        model,
-        preprocessor,
-        vocab_path,
-        *,
-        max_text_bytes,
-        takes_text=True,
-    ):
-        pretrainer = model if hasattr(model, "masked_lm_head") else None
-        encoder = pretrainer.encoder if pretrainer else model
-        super().__init__(
-            encoder,
-            preprocessor,
-            vocab_path,
-            takes_text=takes_text,
-            input_names=INPUT_NAMES,
-            max_text_bytes=max_text_bytes,
-        )
-        self._call_model = lambda inputs, training: _with_default(
-            encoder(inputs, training=training)
-        )
-        if pretrainer:
-            self.mlm = _MaskedLM(pretrainer, self)
+    def __init__(self, servable, vocab_path):
+        super().__init__(servable, vocab_path)
+        if hasattr(servable.model, "masked_lm_head"):
+            self.mlm = _MaskedLM(servable.model, self)
 
     def trace(self):
         super().trace()
@@ -164,11 +167,3 @@ class _MaskedLM(tf.__internal__.tracking.AutoTrackable):
     @tf.function(autograph=False)
     def __call__(self, inputs, training=False):
         return self._call_model(inputs, training)
-
-
-def _with_default(outputs):
-    # Clients get float32 in every precision.
-    outputs = tf.nest.map_structure(
-        lambda value: tf.cast(value, tf.float32), outputs
-    )
-    return outputs | {"default": outputs["pooled_output"]}

@@ -10,50 +10,68 @@ import tensorflow as tf
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.hub import INPUT_NAMES
+from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.options import TEXT
 from bert_tf.text import packing
 
 AutoTrackable = tf.__internal__.tracking.AutoTrackable
+
+
+def _show_ids(answers):
+    ids = answers["input_word_ids"][answers["input_mask"] == 1]
+    return " ".join(map(str, ids))
 
 
 class Preprocessing(Servable):
     """The encoder's inputs, under the Hub's names, of one or two strings."""
 
     KIND = "preprocessor"
+    outputs_of_strings = (
+        Output(
+            *("input_word_ids", "int32", "max_seq_length", "the ids"),
+            heading="input_word_ids",
+            show=_show_ids,
+        ),
+        Output(
+            *("input_mask", "int32", "max_seq_length"),
+            "1 where there is a token, 0 at padding",
+        ),
+        Output(
+            *("input_type_ids", "int32", "max_seq_length"),
+            "which of the strings a token is of",
+        ),
+    )
     input_names = INPUT_NAMES
-    outputs_of_strings = tuple(INPUT_NAMES.values())
 
-    def outputs(self, has_text):
-        # Ids are what it makes.
-        return {
-            name: outputs
-            for name, outputs in super().outputs(has_text).items()
-            if name not in (signatures.IDS, signatures.IDS_EXAMPLES)
-        }
-
-    def load(self, model_dir, dtype=None):
-        return None
-
-    def make_module(self, source, vocab_path, takes_text):
-        if not takes_text:
+    @classmethod
+    def resolve(cls, options, task):
+        if options.contents != TEXT:
             raise ValueError(
                 "`contents` must be text with the kind preprocessor. "
-                "Received: contents='ids'."
+                f"Received: contents={options.contents!r}."
             )
+        return super().resolve(options, task)
+
+    @property
+    def forms(self):
+        # Ids are what it makes.
+        return {
+            name: form
+            for name, form in super().forms.items()
+            if form.of == signatures.STRINGS
+        }
+
+    def make_module(self, vocab_path):
         return HubPreprocessor(
-            source.preprocessor, vocab_path, self.max_text_bytes
+            self.preprocessor, vocab_path, self.bounds["max_text_bytes"]
         )
 
-    def make_signatures(self, module, source):
-        text_features = source.text_features
+    def answer_texts(self, module, texts):
+        texts = [texts[name] for name in self.text_features]
+        return module(texts[0] if len(texts) == 1 else texts)
 
-        def answer(texts):
-            texts = [texts[name] for name in text_features]
-            return module(texts[0] if len(texts) == 1 else texts)
-
-        return signatures.of_strings(answer, text_features)
-
-    def trained_answers(self, source, inputs, texts):
+    def trained_answers(self, inputs, texts):
         return {
             INPUT_NAMES[name]: value.numpy() for name, value in inputs.items()
         }

@@ -4,20 +4,24 @@ Question and text come as strings, of any length: the graph cuts windows,
 chooses among their spans and cites the text, by the rules of run_squad.
 """
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf.checkpoints import parts
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving.graph import chunks
-from bert_tf.serving.graph import inputs as inputs_lib
-from bert_tf.serving.graph import signatures
-from bert_tf.serving.kinds import answer_choice
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import IS_CUT
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.output import show_span
+from bert_tf.serving.kinds.output import show_text
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
+from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering import windows as squad_windows
 from bert_tf.text import packing
 
@@ -29,75 +33,97 @@ _NBEST = ("answers", "starts", "limits")
 _SCORES = "scores_of_spans"
 
 
+_ANSWER = (
+    Output(
+        *("answers", "string", "", "exactly the characters of the context"),
+        missing=b"",
+        heading="answer",
+        show=lambda answers: show_text(answers["answers"]),
+    ),
+    # Characters are Unicode code points.
+    Output(
+        *("starts", "int32", "", "its place in the context"),
+        missing=-1,
+        heading="characters",
+        show=lambda answers: show_span(answers["starts"], answers["limits"]),
+    ),
+    Output("limits", "int32", "", "the place after it", missing=-1),
+    Output(
+        *("scores", "float32", "", "its probability among the n best"),
+        missing=0.0,
+        is_of_choice=True,
+        heading="score",
+        show=lambda answers: f"{answers['scores']:.3f}",
+    ),
+)
+_NULL_ODDS = Output(
+    *("null_odds", "float32", ""),
+    "by how much no answer scores higher than the best one",
+    heading="null odds",
+    show=lambda answers: f"{answers['null_odds']:.3f}",
+)
+
+
 class QuestionAnswering(Servable):
     """The spans of texts that answer questions; of ids those of one window.
 
-    To strings `question` and `context`, `[B]`: `answers` string, exactly the
-    characters of the context; `starts` and `limits` int32, places in the
-    context in characters, which are Unicode code points: the first one and
-    that after the last; `scores` float32, the answer's probability among the
-    n best. Of those `nbest_answers`, `nbest_starts`, `nbest_limits` and
-    `nbest_scores` `[B, K]`. Where there is no answer, and beyond the last
-    entry, stand "", -1, -1 and, beyond, 0. Bytes that are not UTF-8 are no
-    characters. Of a task whose questions may have no answer also `null_odds`
-    float32 `[B]`: by how much no answer scores higher than the best one. And
-    `is_cut` bool `[B]`: whether the context has an end that was not read,
-    beyond `max_text_bytes` or `max_windows`.
-
-    To ids `start_logits` and `end_logits` `[B, L]`, and of the best span
-    `token_starts`, `token_ends` int32 `[B]`, its first and last token, and
-    `token_scores`, beside `null_scores`, those of no answer.
-
-    Args:
-        task: The `SquadTask` that the model was tuned to.
+    Bytes that are not UTF-8 are no characters. The model was tuned to a
+    `SquadTask`.
     """
 
-    KIND = "task"
-    BOUNDS = ("max_text_bytes", "max_windows")
-    max_windows = 256
-    text_features = (QUESTION, CONTEXT)
-    outputs_of_ids = (
-        *("start_logits", "end_logits", "token_starts", "token_ends"),
-        *("token_scores", "null_scores"),
+    outputs_of_strings = (
+        *_ANSWER,
+        *(
+            dataclasses.replace(
+                output, name=f"nbest_{output.name}", axes="n_best", heading=""
+            )
+            for output in _ANSWER
+        ),
+        _NULL_ODDS,
+        # Where the context has an end that was not read, beyond
+        # `max_text_bytes` or `max_windows`.
+        IS_CUT,
     )
-    SCORES_OF_CHOICES = ("scores", "nbest_scores")
+    outputs_of_ids = (
+        Output("start_logits", "float32", "length", "that it starts here"),
+        Output("end_logits", "float32", "length", "that it ends here"),
+        Output("token_starts", "int32", "", "the best span's first token"),
+        Output("token_ends", "int32", "", "its last token"),
+        Output("token_scores", "float32", "", "the sum of its two logits"),
+        Output("null_scores", "float32", "", "the same of no answer"),
+    )
+    MODEL = BertSpanPredictor
+    PART = parts.SPAN
+    BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
 
-    def __init__(self, task):
-        self.task = task
-        names = (*_NBEST, "scores")
-        self.outputs_of_strings = (
-            *names,
-            *(f"nbest_{name}" for name in names),
-            *(("null_odds",) if task.version_2_with_negative else ()),
-            "is_cut",
-        )
+    @classmethod
+    def text_features_of(cls, task):
+        return (QUESTION, CONTEXT)
 
-    def load(self, model_dir, dtype=None):
-        return checkpoints.load(model_dir, BertSpanPredictor, dtype=dtype)
+    @classmethod
+    def task_of(cls, checkpoint, text_features):
+        """Returns run_squad's own `SquadTask`, which such folders go by."""
+        return squad.SquadTask()
 
-    def make_signatures(self, module, source):
-        def answer_ids(inputs):
-            outputs = module(inputs, training=False)
-            return answer_choice.decode_ids(self.task, inputs, outputs)
-
-        of_ids = signatures.of_ids(module, answer_ids)
-        if module.preprocessor is None:
-            return of_ids
-        maker = self._maker(source)
-
-        def answer_texts(texts):
-            questions, _ = inputs_lib.cut_texts(
-                texts[QUESTION], self.max_text_bytes
+    def __init__(self, model, preprocessor, task, options, weight_files=()):
+        super().__init__(model, preprocessor, task, options, weight_files)
+        if not task.version_2_with_negative:
+            self.outputs_of_strings = tuple(
+                output
+                for output in self.outputs_of_strings
+                if output is not _NULL_ODDS
             )
-            contexts, is_cut = inputs_lib.cut_texts(
-                texts[CONTEXT], self.max_text_bytes
-            )
-            answers = find_answers(questions, contexts, maker, module)
-            return answers | {"is_cut": answers["is_cut"] | is_cut}
 
-        return of_ids | signatures.of_strings(answer_texts, self.text_features)
+    def answer_ids(self, module, inputs):
+        return self._of_windows(inputs, module(inputs, training=False))
 
-    def hard_texts(self, num_strings):
+    def answer_texts(self, module, texts):
+        questions, _ = self.cut(texts[QUESTION])
+        contexts, is_cut = self.cut(texts[CONTEXT])
+        answers = find_answers(questions, contexts, self._maker(), module)
+        return answers | {"is_cut": answers["is_cut"] | is_cut}
+
+    def hard_texts(self):
         # The question is the string before.
         hard = texts_lib.hard_uncut_texts()
         return list(zip(hard[-1:] + hard[:-1], hard))
@@ -111,56 +137,77 @@ class QuestionAnswering(Servable):
             for index, question in enumerate(examples.questions)
         ]
 
-    def trained_answers(self, source, inputs, texts):
-        outputs = source.model(inputs)
-        of_ids = answer_choice.decode_ids(self.task, inputs, outputs)
-        examples = _examples(*self.columns(texts))
-        maker = self._maker(source)
-        windows = squad_windows.WindowSource(examples=examples, maker=maker)
-        predict = squad_answers.stacked_outputs(
-            source.model, source.preprocessor.max_seq_length
-        )
-        logits = np.concatenate(
-            [
-                predict(batch, training=False)
-                for batch in windows.evaluation_batches(_BATCH_SIZE)
-            ]
-        )[: windows.num_examples]
-        found = squad_answers.find_answers(self.task, windows, logits)
+    def trained_answers(self, inputs, texts):
+        questions, contexts = map(_valid, self.columns(texts))
+        maker = self._maker()
+        windows = squad_answers.cut_windows(maker, questions, contexts)
+        logits = self._trained_logits(questions, contexts, maker)
+        answers = self._of_windows(inputs, self.model(inputs))
+        answers |= _answers(self.task, windows, logits)
+        _, is_cut = self.cut(tf.constant([context for _, context in texts]))
+        answers["is_cut"] |= is_cut
         return {
-            **{name: value.numpy() for name, value in of_ids.items()},
-            **_arrays(self.task, examples, found),
-            "is_cut": self._is_cut(texts, examples, maker),
+            **{name: value.numpy() for name, value in answers.items()},
             _SCORES: _scores_of_spans(self.task, windows, logits),
         }
 
-    def _maker(self, source):
+    def _maker(self):
         return squad_windows.WindowMaker(
-            source.preprocessor, self.task, self.max_windows
+            self.preprocessor, self.task, self.bounds["max_windows"]
         )
 
-    def _is_cut(self, texts, examples, maker):
-        """Returns which contexts are not read to their ends."""
-        is_long = [len(text) > self.max_text_bytes for _, text in texts]
-        is_cut = maker.is_cut(
-            maker.num_pieces(tf.constant(examples.questions)),
-            maker.num_pieces(tf.constant(examples.contexts)),
+    def _trained_logits(self, questions, contexts, maker):
+        """Returns the logits of windows as training's evaluation has them."""
+        nowhere = np.full(len(questions), -1, np.int32)
+        examples = squad_files.SquadExamples(
+            ids=tuple(map(str, range(len(questions)))),
+            questions=tuple(questions.numpy()),
+            contexts=tuple(contexts.numpy()),
+            context_indices=np.arange(len(questions), dtype=np.int32),
+            answer_starts=nowhere,
+            answer_limits=nowhere,
+            answers=None,
         )
-        return np.array(is_long) | is_cut.numpy()
+        windows = squad_windows.WindowSource(examples=examples, maker=maker)
+        predict = squad_answers.stacked_outputs(
+            self.model, self.preprocessor.max_seq_length
+        )
+        batches = windows.evaluation_batches(_BATCH_SIZE)
+        logits = [predict(batch, training=False) for batch in batches]
+        return np.concatenate(logits)[: windows.num_examples]
 
-    def settle_ties(self, source, texts, trained, answers, tolerance):
+    def _of_windows(self, inputs, outputs):
+        """Returns the answers to model inputs, one window a row."""
+        length_B1 = tf.reduce_sum(
+            inputs[features.INPUT_MASK], axis=1, keepdims=True
+        )
+        place_L = tf.range(tf.shape(inputs[features.INPUT_MASK])[1])
+        found = self.task.decode(
+            outputs,
+            tf.equal(inputs[features.SEGMENT_IDS], 1)
+            & (place_L < length_B1 - 1),
+        )
+        return {name: outputs[name] for name in squad.OUTPUTS} | {
+            "token_starts": found["starts"],
+            "token_ends": found["ends"],
+            # Of no candidate -inf, which JSON cannot hold.
+            "token_scores": tf.maximum(found["scores"], tf.float32.min),
+            "null_scores": found["null_scores"],
+        }
+
+    def settle_ties(self, texts, trained, answers, tolerance):
         if "nbest_answers" not in answers:
             return _settle_tokens(trained, answers, tolerance)
         settled = dict(trained)
         for name in _NBEST:
             settled[f"nbest_{name}"] = trained[f"nbest_{name}"].copy()
             settled[name] = trained[name].copy()
-        examples = _examples(*self.columns(texts))
+        _, contexts = map(_valid, self.columns(texts))
         for row, scores in enumerate(trained[_SCORES]):
             entries, wanted = (
                 _entries(found, row) for found in (answers, trained)
             )
-            context = examples.context(row)
+            context = contexts[row].numpy().decode()
             if entries == wanted or not _are_as_good(
                 entries, wanted, scores, context, tolerance
             ):
@@ -195,23 +242,12 @@ def find_answers(questions, contexts, maker, model):
         model: A `BertSpanPredictor`, or what is called as one.
 
     Returns:
-        The answers to strings; see `QuestionAnswering`.
+        The answers to strings, {output: tensor}.
     """
     contexts = _valid(contexts)
-    question, context, offsets = maker.tokenize(questions, contexts)
-    counts = [
-        tf.cast(pieces.row_lengths(), tf.int32)
-        for pieces in (question, context)
-    ]
-    num_windows = maker.num_windows(*counts)
-    row_of_window = tf.repeat(tf.range(tf.size(num_windows)), num_windows)
-    window = tf.range(tf.size(row_of_window)) - tf.gather(
-        tf.cumsum(num_windows, exclusive=True), row_of_window
-    )
-    windows = maker.pack(question, context, row_of_window, window)
-    trimmed = packing.trim_padding(windows)
+    windows = squad_answers.cut_windows(maker, questions, contexts)
+    trimmed = packing.trim_padding(windows.packed)
     length = tf.shape(trimmed[features.INPUT_IDS])[1]
-
     predict = squad_answers.stacked_outputs(model, length)
     logits = chunks.compute_in_chunks(
         trimmed,
@@ -219,10 +255,37 @@ def find_answers(questions, contexts, maker, model):
         chunks.CHUNK_SIZE,
         [None, 2],
     )
-    answers = answer_choice.choose(
-        maker.task, contexts, context, offsets, windows, row_of_window, logits
-    )
-    return answers | {"is_cut": maker.is_cut(*counts)}
+    return _answers(maker.task, windows, logits)
+
+
+def _answers(task, windows, logits):
+    """Returns the answers to strings.
+
+    Args:
+        task: The `SquadTask`.
+        windows: The questions' `Windows`.
+        logits: float32 `[N, L, 2]`, of them.
+    """
+    found = squad_answers.choose(task, windows, logits)
+    entries = {
+        "answers": found["texts"],
+        "starts": found["starts"],
+        "limits": found["limits"],
+        "scores": tf.cast(tf.nn.softmax(found["scores"]), tf.float32),
+    }
+    answers = {f"nbest_{name}": value for name, value in entries.items()}
+    place = found["best"]
+    if task.version_2_with_negative:
+        odds = found["null_odds"]
+        null_place = tf.argmax(
+            tf.equal(found["starts"], -1), axis=1, output_type=tf.int32
+        )
+        is_answered = odds <= task.null_score_diff_threshold
+        place = tf.where(is_answered, place, null_place)
+        answers["null_odds"] = tf.cast(odds, tf.float32)
+    for name, value in entries.items():
+        answers[name] = tf.gather(value, place, batch_dims=1)
+    return answers | {"is_cut": windows.is_cut}
 
 
 def _valid(texts):
@@ -232,89 +295,31 @@ def _valid(texts):
     )
 
 
-def _examples(questions, contexts):
-    """Returns strings `[B]` as `SquadExamples`."""
-    questions, contexts = (
-        tuple(text.decode() for text in _valid(column).numpy())
-        for column in (questions, contexts)
-    )
-    nowhere = np.full(len(questions), -1, np.int32)
-    return squad_files.SquadExamples(
-        ids=tuple(str(row) for row in range(len(questions))),
-        questions=questions,
-        contexts=contexts,
-        context_indices=np.arange(len(questions), dtype=np.int32),
-        answer_starts=nowhere,
-        answer_limits=nowhere,
-        answers=None,
-    )
-
-
-def _arrays(task, examples, found):
-    """Returns `SquadAnswers` as the answers to strings."""
-    shape = len(examples), answer_choice.num_entries(task)
-    nbest = {
-        "answers": np.full(shape, b"", object),
-        "starts": np.full(shape, -1, np.int32),
-        "limits": np.full(shape, -1, np.int32),
-        "scores": np.zeros(shape, np.float32),
-    }
-    places = np.zeros(len(examples), np.int32)
-    predictions = found.predictions(task)
-    for row, name in enumerate(examples.ids):
-        texts = [entry["text"] for entry in found.nbest[name]]
-        places[row] = texts.index(predictions[name])
-        for place, entry in enumerate(found.nbest[name]):
-            nbest["answers"][row, place] = entry["text"].encode()
-            nbest["scores"][row, place] = entry["probability"]
-            start, limit = found.spans[name][place]
-            nbest["starts"][row, place] = start
-            nbest["limits"][row, place] = limit
-    rows = np.arange(len(examples))
-    answers = {name: value[rows, places] for name, value in nbest.items()}
-    if task.version_2_with_negative:
-        answers["null_odds"] = np.array(
-            [found.null_odds[name] for name in examples.ids], np.float32
-        )
-    return answers | {f"nbest_{name}": nbest[name] for name in nbest}
-
-
 def _scores_of_spans(task, windows, logits):
     """Returns of each question {(start, limit): score}, for every span.
 
     No answer is the span (-1, -1).
 
     Args:
-        task: The `SquadTask`.
-        windows: A `WindowSource`.
-        logits: float32 `[N, L, 2]`, of its windows.
+        task, windows, logits: As of `_answers`.
     """
-    places = windows.places()
-    logits = iter(logits.astype(np.float64))
-    found = []
-    for count in windows.num_windows:
-        scores = {}
-        nulls = []
-        for _ in range(count):
-            window, (starts, ends) = next(places), next(logits).T
-            nulls.append(starts[0] + ends[0])
-            may_start = np.flatnonzero(window[squad_windows.IS_MAX_CONTEXT])
-            is_context = window[squad_windows.LIMITS] >= 0
-            for first in may_start:
-                for last in range(first, first + task.max_answer_length):
-                    if last >= len(ends) or not is_context[last]:
-                        break
-                    span = (
-                        int(window[squad_windows.STARTS][first]),
-                        int(window[squad_windows.LIMITS][last]),
-                    )
-                    scores[span] = max(
-                        starts[first] + ends[last],
-                        scores.get(span, -np.inf),
-                    )
-        if task.version_2_with_negative:
-            scores[-1, -1] = min(nulls)
-        found.append(scores)
+    # As many as there are starts and ends, and a task may have.
+    task = dataclasses.replace(task, n_best_size=min(logits.shape[1], 1000))
+    spans = squad_answers.find_spans(task, windows, logits)
+    starts = tf.gather(windows.offsets.starts.flat_values, spans.first)
+    limits = tf.gather(windows.offsets.limits.flat_values, spans.last)
+    scores = tf.reduce_sum(spans.logits, axis=1)
+    found = [{} for _ in windows.contexts]
+    for row, score, *span in zip(
+        *(values.numpy().tolist() for values in (spans.row, scores)),
+        *(values.numpy().tolist() for values in (starts, limits)),
+    ):
+        score = max(score, found[row].get(tuple(span), -np.inf))
+        found[row][tuple(span)] = score
+    if task.version_2_with_negative:
+        nulls = logits[:, 0].astype(np.float64).sum(axis=1)
+        for row, null in zip(windows.rows.numpy().tolist(), nulls):
+            found[row][-1, -1] = min(null, found[row].get((-1, -1), np.inf))
     return found
 
 

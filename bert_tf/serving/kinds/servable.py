@@ -1,77 +1,90 @@
 """What every kind of export says of itself.
 
 A class for each kind stands in a module beside this one (`classification`,
-`hub`, ...); `source` chooses one for a model folder. The exporter, the
-warm-up and the check know no more of a kind than is here.
+`hub`, ...); `opening` chooses one for a model folder. The exporter, the
+warm-up, the check and its tables know no more of a kind than is here.
 """
 
-import abc
+import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import checkpoints
+from bert_tf import features
+from bert_tf.serving import options as options_lib
+from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.text import packing
 
 
-class Servable(abc.ABC):
-    """One kind of answers to texts.
+class Servable:
+    """A trained model, and one kind of answers to texts.
 
-    Attributes:
-        KIND: Its name in the settings of an export.
-        text_features: Names of the strings that it is given; None where the
-            exporter's user names them.
-        input_names: What the model inputs are called outside, {name in
-            `features.MODEL_INPUTS`: other name}; {} where they keep theirs.
-        SETTINGS: Names of the arguments that an exporter's user can give,
-            which are attributes too.
-        BOUNDS: Names of the bounds of a request, which are attributes too. An
-            exporter's user can set them; what is beyond is cut.
+    Attributes of a kind:
+        KIND: Its name in the options of an export.
+        outputs_of_strings, outputs_of_ids: The `Output`s of the answers to
+            strings and to ids.
+        outputs_of_methods: {signature of a method: its `Output`s}.
+        MODEL: The class of its Keras model; None without one.
+        PART: The part of a model that tells that it was tuned to this, where
+            there is no task.json.
+        SETTINGS: {name: value} of the arguments that an exporter's user can
+            give, with their defaults.
+        BOUNDS: {name: value} of the bounds of a request, likewise.
         BOUNDS_OF_IDS: Those of them that bound a request of ids too.
-        max_text_bytes: How many bytes of a text are read.
-        MODULE: The class of the root object of the SavedModel.
-        outputs_of_ids: Names of what is answered to ids.
-        outputs_of_strings: Names of what is answered to strings.
-        SCORES_OF_CHOICES: Of the outputs the numbers that belong to the
-            strings and integers beside them: where another is chosen they
-            are another's.
+        TAKES_PAIRS: Whether the preprocessor in the SavedModel does.
+        input_names: What the model inputs are called outside, {name in
+            `features.MODEL_INPUTS`: other name}.
+
+    Args:
+        model: The Keras model; None where there is only text to preprocess.
+        preprocessor: The `Preprocessor` that it was trained with.
+        task: What the model was tuned to; None if to nothing.
+        options: The `ExportOptions`, as `resolve` returned them.
+        weight_files: The files that the weights were read from.
     """
 
-    KIND = None
-    MODULE = ServingModule
-    SETTINGS = ()
-    BOUNDS = ("max_text_bytes",)
+    KIND = "task"
+    outputs_of_strings = outputs_of_ids = ()
+    outputs_of_methods = {}
+    MODEL = None
+    PART = None
+    SETTINGS = {}
+    BOUNDS = {"max_text_bytes": 2**20}
     BOUNDS_OF_IDS = ()
-    max_text_bytes = 2**20
-    text_features = None
-    input_names = {}
-    outputs_of_ids = ()
-    outputs_of_strings = ()
-    SCORES_OF_CHOICES = ()
+    TAKES_PAIRS = True
+    input_names = {name: name for name in features.MODEL_INPUTS}
 
-    @property
-    def settings(self):
-        """The arguments that it was made with, for JSON."""
-        return {name: getattr(self, name) for name in self.SETTINGS}
+    def __init__(self, model, preprocessor, task, options, weight_files=()):
+        self.model = model
+        self.preprocessor = preprocessor
+        self.task = task
+        self.options = options
+        self.weight_files = weight_files
 
-    @property
-    def bounds(self):
-        """The bounds of a request, for JSON."""
-        return {name: getattr(self, name) for name in self.BOUNDS}
-
-    def set_bounds(self, bounds):
-        """Sets bounds of a request: {name in `BOUNDS`: integer}.
+    @classmethod
+    def resolve(cls, options, task):
+        """Returns the options with what the kind has where they say nothing.
 
         Raises:
-            ValueError: If the kind does not have one of them, or its value.
+            ValueError: If the kind does not take one of them, or its value.
         """
-        for name, value in bounds.items():
-            if name not in self.BOUNDS:
+        for name, value in options.settings.items():
+            if name not in cls.SETTINGS:
                 raise ValueError(
-                    f"`{name}` must not be given with the kind {self.KIND}, "
-                    f"which has {', '.join(self.BOUNDS)}. "
+                    f"`{name}` must not be given with the kind "
+                    f"{options.kind or Servable.KIND}. "
+                    f"Received: {name}={value!r}."
+                )
+        for name, value in options.bounds.items():
+            if name not in cls.BOUNDS:
+                raise ValueError(
+                    f"`{name}` must not be given with the kind {cls.KIND}, "
+                    f"which has {', '.join(cls.BOUNDS)}. "
                     f"Received: {name}={value!r}."
                 )
             # Places in a text are int32.
@@ -80,121 +93,221 @@ class Servable(abc.ABC):
                     f"`{name}` must be a positive integer less than 2^31 - 1. "
                     f"Received: {name}={value!r}."
                 )
-            setattr(self, name, value)
+        return dataclasses.replace(
+            options,
+            kind=cls.KIND,
+            settings=cls.SETTINGS | options.settings,
+            bounds=cls.BOUNDS | options.bounds,
+            text_features=cls._find_text_features(options.text_features, task),
+        )
 
-    def check_text_features(self, text_features):
-        """Raises `ValueError` unless the texts may be these, one or two."""
-        del text_features  # Most take any.
+    @classmethod
+    def _find_text_features(cls, given, task):
+        own = cls.text_features_of(task)
+        if own is None:
+            if len({*given}) != len(given) or given[2:]:
+                raise ValueError(
+                    "`text_features` must be one or two different names. "
+                    f"Received: text_features={','.join(given)}."
+                )
+            return given or texts_lib.DEFAULT_FEATURES
+        if given not in ((), own):
+            raise ValueError(
+                "`text_features` must be those of the model, "
+                f"{','.join(own)}. "
+                f"Received: text_features={','.join(given)}."
+            )
+        return own
 
-    @abc.abstractmethod
-    def load(self, model_dir, dtype=None):
+    @classmethod
+    def text_features_of(cls, task):
+        """Returns the names of the strings that a task has.
+
+        None where the exporter's user names them.
+        """
+        del task
+
+    @classmethod
+    def load(cls, checkpoint, task, options):
         """Returns the Keras model of a model folder.
 
         Args:
-            model_dir: The folder.
-            dtype: The Keras dtype policy, or its name.
+            checkpoint: What `reader.open_checkpoint` yielded.
+            task: What it was tuned to, or None.
+            options: As `resolve` returned them.
 
         Raises:
             ValueError: If it cannot be loaded, or is no model for this.
         """
+        del task
+        return checkpoints.load_open(checkpoint, cls.MODEL, dtype=options.dtype)
 
-    def make_module(self, source, vocab_path, takes_text):
-        """Returns the `ServingModule`, or what is saved in its stead.
+    @property
+    def text_features(self):
+        """Names of the strings that it is given."""
+        return self.options.text_features
 
-        Args:
-            source: The `Source`.
-            vocab_path: The vocabulary, a local file.
-            takes_text: Whether strings go in, or ids only.
-        """
-        return self.MODULE(
-            source.model,
-            source.preprocessor,
-            vocab_path,
-            takes_text=takes_text,
-            is_frozen=source.is_frozen,
-            max_text_bytes=self.max_text_bytes,
-        )
+    @property
+    def bounds(self):
+        """{name: value} of the bounds of a request."""
+        return self.options.bounds
 
-    @abc.abstractmethod
-    def make_signatures(self, module, source):
-        """Returns {name: ConcreteFunction} of what `make_module` returned."""
+    @property
+    def takes_text(self):
+        """Whether its signatures take strings, or ids only."""
+        return self.options.contents == options_lib.TEXT
 
-    def outputs(self, has_text):
-        """Returns what an export must have: {signature: names of outputs}.
+    @property
+    def num_choices(self):
+        """C where a row of ids is `[C, L]`, None where it is `[L]`."""
+        return None
 
-        Args:
-            has_text: Whether it takes strings, or ids only.
-        """
-        if not has_text:
-            return {
-                signatures.DEFAULT: self.outputs_of_ids,
-                signatures.EXAMPLES: self.outputs_of_ids,
-            }
-        return {
+    @property
+    def kept_model(self):
+        """The Keras model whose weights the SavedModel keeps."""
+        return self.model
+
+    @property
+    def trained_parts(self):
+        """The Keras layers whose weights can be trained in the SavedModel."""
+        return (self.kept_model,)
+
+    @property
+    def forms(self):
+        """{signature: its `Form`}."""
+        return signatures.make_forms(self.takes_text)
+
+    @property
+    def outputs(self):
+        """{signature: its `Output`s}."""
+        outputs = {
+            signatures.STRINGS: self.outputs_of_strings,
             signatures.IDS: self.outputs_of_ids,
-            signatures.IDS_EXAMPLES: self.outputs_of_ids,
-            signatures.DEFAULT: self.outputs_of_strings,
-            signatures.EXAMPLES: self.outputs_of_strings,
+        }
+        return {
+            name: self.outputs_of_methods.get(name, outputs[form.of])
+            for name, form in self.forms.items()
         }
 
-    @abc.abstractmethod
-    def trained_answers(self, source, inputs, texts):
+    def make_module(self, vocab_path):
+        """Returns the root object of the SavedModel, which is to be traced.
+
+        Args:
+            vocab_path: The vocabulary, a local file.
+        """
+        return ServingModule(self, vocab_path)
+
+    def preprocess(self, texts):
+        """Returns the model inputs of string `[B]`, or of a list of two."""
+        return self.preprocessor(texts)
+
+    def call_model(self, inputs, training):
+        """Returns what the SavedModel computes when it is called with ids.
+
+        Args:
+            inputs: The model inputs, int32 `[B, L]`.
+            training: Whether there is dropout.
+        """
+        return self.model(inputs, training=training)
+
+    def decode(self, outputs):
+        """Returns answers, {name: tensor}, of what `call_model` returned."""
+        return outputs
+
+    @property
+    def row_shape(self):
+        """Shape of a row of what `call_model` returns: rows are computed a few
+        at a time then. None where it is no one tensor, or has other axes.
+        """
+        return None
+
+    def answer_ids(self, module, inputs):
+        """Returns the answers to ids, {name: tensor [B, ...]}.
+
+        Args:
+            module: What `make_module` returned.
+            inputs: Its inputs.
+        """
+        return self.decode(module(inputs, training=False))
+
+    def answer_texts(self, module, texts):
+        """Returns the answers to strings, {name: tensor [B, ...]}.
+
+        Args:
+            module: What `make_module` returned.
+            texts: {name of a text feature: string [B]}.
+        """
+        columns = [texts[name] for name in self.text_features]
+        inputs = module.preprocessor(_one_or_all(columns))
+        inputs = module.from_model_inputs(packing.trim_padding(inputs))
+        if self.row_shape is None:
+            return self.answer_ids(module, inputs)
+        return self.decode(chunks.call_module(module, inputs, self.row_shape))
+
+    def trained_answers(self, inputs, texts):
         """Returns what the signatures must answer, by the name of the output.
 
         Args:
-            source: The `Source`.
             inputs: What `encode` returned.
             texts: Rows of one or two strings, bytes.
 
         Returns:
             {name: array}, of all outputs that any signature has.
         """
+        del texts
+        answers = self.decode(self.call_model(inputs, training=False))
+        return {name: value.numpy() for name, value in answers.items()}
 
-    def read_texts(self, path):
-        """Returns the texts of a file of the task's, None if it has no form.
-
-        Args:
-            path: The file.
-
-        Returns:
-            Rows of strings, bytes.
-
-        Raises:
-            ValueError: If the file is not of the task's form.
-        """
-        del path  # Most kinds have no files of their own.
-
-    def settle_ties(self, source, texts, trained, answers, tolerance):
+    def settle_ties(self, texts, trained, answers, tolerance):
         """Returns trained answers that choose as `answers` do between equals.
 
         Args:
-            source, texts: As of `trained_answers`.
+            texts: As of `trained_answers`.
             trained: What `trained_answers` returned.
             answers: What a signature answered, {name: array}.
             tolerance: The largest difference between equals.
         """
         return trained
 
-    def encode(self, preprocessor, texts):
+    def encode(self, texts):
         """Returns the model inputs: {name: int32 tensor [B, L]}.
 
         Args:
-            preprocessor: The trained model's.
             texts: Rows of one or two strings, bytes.
         """
-        columns = self.columns(texts)
-        return preprocessor(columns[0] if len(columns) == 1 else columns)
+        return self.preprocess(_one_or_all(self.columns(texts)))
 
     def columns(self, texts):
         """Returns what is read of rows of strings: a string `[B]` each."""
-        return [
-            inputs_lib.cut_texts(tf.constant(column), self.max_text_bytes)[0]
-            for column in zip(*texts)
-        ]
+        return [self.cut(tf.constant(column))[0] for column in zip(*texts)]
 
-    def hard_texts(self, num_strings):
+    def cut(self, texts):
+        """Returns what is read of strings, and which have more."""
+        return inputs_lib.cut_texts(texts, self.bounds["max_text_bytes"])
+
+    def read_texts(self, path):
+        """Reads the texts of a development set, as training read them.
+
+        Args:
+            path: A file of the model's task: SQuAD's JSON, CoNLL's columns,
+                those of `multiple_choice_files`, GLUE's; or a .tsv or .csv
+                with a header that has the text features. A file of any other
+                name has a text a line, the strings of several separated by
+                tabs.
+
+        Returns:
+            Rows of one or two strings, bytes.
+
+        Raises:
+            ValueError: If it is no such file, or by its name a TSV or CSV
+                whose columns of texts are not known; the message names file
+                and line.
+        """
+        return texts_lib.read_texts(path, self.text_features)
+
+    def hard_texts(self):
         """Returns rows of strings that would show a difference."""
-        return texts_lib.hard_texts(num_strings)
+        return texts_lib.hard_texts(len(self.text_features))
 
 
 def are_as_good(chosen, scores, tolerance):
@@ -210,3 +323,8 @@ def are_as_good(chosen, scores, tolerance):
     found = scores[rows, np.clip(chosen, 0, num_choices - 1)]
     is_choice = (chosen >= 0) & (chosen < num_choices)
     return is_choice & (scores.max(axis=1) - found <= tolerance)
+
+
+def _one_or_all(columns):
+    """Returns what a preprocessor takes: one string `[B]`, or a list."""
+    return columns[0] if len(columns) == 1 else columns

@@ -11,134 +11,155 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf.checkpoints import parts
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.graph import chunks
-from bert_tf.serving.graph import inputs as inputs_lib
-from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import IS_CUT
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.output import show_span
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
+from bert_tf.tasks.tagging import task as tagging
 from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.tasks.tagging.windows import TaggingSource
 from bert_tf.tasks.tagging.windows import WindowMaker
 from bert_tf.text import packing
 
-# Of ids: the probabilities of every token's tags, [B, L, num_labels].
-TOKEN_PROBABILITIES = "token_probabilities"
 _BATCH_SIZE = 64
-# What stands beyond the entities of a row.
-_BEYOND = {"labels": b"", "starts": -1, "limits": -1, "scores": 0.0}
+
+
+def _show_entities(answers):
+    entities = zip(
+        answers["labels"][: answers["num_entities"]],
+        answers["starts"],
+        answers["limits"],
+        answers["scores"],
+    )
+    return ", ".join(
+        f"{label.decode()} {show_span(*span)} {score:.3f}"
+        for label, *span, score in entities
+    )
+
+
+_OF_ENTITIES = (
+    Output(
+        *("labels", "string", "entities", "their types, in order"),
+        missing=b"",
+        heading="entities",
+        show=_show_entities,
+    ),
+    # Characters are Unicode code points.
+    Output(
+        "starts", "int32", "entities", "their places in the text", missing=-1
+    ),
+    Output(
+        *("limits", "int32", "entities", "the places after them"),
+        missing=-1,
+    ),
+    Output(
+        *("scores", "float32", "entities"),
+        "the least probability of the entity's tags",
+        missing=0.0,
+        is_of_choice=True,
+    ),
+)
 
 
 class Tagging(Servable):
     """Entities of strings, and the tags' probabilities of ids.
 
-    To strings: `num_entities` int32 `[B]`, and `[B, E]`,
-    E the most of a string of the batch: `labels` string, the types of the
-    entities in order; `starts` and `limits` int32, places in the string in
-    characters, which are Unicode code points: the first one and that after
-    the last; `scores` float32, the least probability of the entity's tags.
-    Beyond a string's entities stand "", -1, -1 and 0. And `is_cut` bool
-    `[B]`: whether the string has an end that was not read, beyond
-    `max_text_bytes` or `max_windows`.
-
-    To ids `token_probabilities` float32 `[B, L, num_labels]`, and the tags in
-    their order: `classes` string `[B, num_labels]`.
-
-    Args:
-        task: The `TaggingTask` that the model was tuned to.
+    The model was tuned to a `TaggingTask`.
     """
 
-    KIND = "task"
-    outputs_of_ids = (TOKEN_PROBABILITIES, "classes")
     outputs_of_strings = (
-        "num_entities",
-        "labels",
-        "starts",
-        "limits",
-        "scores",
-        "is_cut",
+        Output("num_entities", "int32", "", "how many entities there are"),
+        *_OF_ENTITIES,
+        # Where the text has an end that was not read, beyond `max_text_bytes`
+        # or `max_windows`.
+        IS_CUT,
     )
-    SCORES_OF_CHOICES = ("scores",)
-    BOUNDS = ("max_text_bytes", "max_windows")
-    max_windows = 256
+    outputs_of_ids = (
+        Output(
+            *("token_probabilities", "float32", "length tags"),
+            "the probabilities of every token's tags",
+        ),
+        Output("classes", "string", "tags", "the tags, in this order"),
+    )
+    MODEL = BertTokenClassifier
+    PART = parts.TOKEN_CLASSIFIER
+    BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
 
-    def __init__(self, task):
-        self.task = task
-
-    def check_text_features(self, text_features):
-        if len(text_features) != 1:
+    @classmethod
+    def resolve(cls, options, task):
+        options = super().resolve(options, task)
+        if len(options.text_features) != 1:
             raise ValueError(
                 "`text_features` must be one name for a tagger. "
-                f"Received: text_features={','.join(text_features)}."
+                f"Received: text_features={','.join(options.text_features)}."
             )
+        return options
 
-    def load(self, model_dir, dtype=None):
-        return checkpoints.load(
-            model_dir,
-            BertTokenClassifier,
-            num_labels=len(self.task.labels),
-            dtype=dtype,
+    @classmethod
+    def task_of(cls, checkpoint, text_features):
+        """Returns the `TaggingTask` of a folder without task.json."""
+        return tagging.tuned_task(checkpoint.folder)
+
+    @classmethod
+    def load(cls, checkpoint, task, options):
+        return checkpoints.load_open(
+            checkpoint,
+            cls.MODEL,
+            num_labels=len(task.labels),
+            dtype=options.dtype,
         )
 
-    def make_signatures(self, module, source):
-        def answer_ids(inputs):
-            probabilities = tf.nn.softmax(module(inputs, training=False))
-            classes = tf.constant(self.task.labels)[tf.newaxis]
-            batch_size = tf.shape(probabilities)[0]
-            return {
-                TOKEN_PROBABILITIES: probabilities,
-                "classes": tf.tile(classes, [batch_size, 1]),
-            }
+    def decode(self, outputs):
+        classes = tf.constant(self.task.labels)[tf.newaxis]
+        return {
+            "token_probabilities": tf.nn.softmax(outputs),
+            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
+        }
 
-        of_ids = signatures.of_ids(module, answer_ids)
-        if module.preprocessor is None:
-            return of_ids
-        (name,) = source.text_features
-        maker = WindowMaker(source.preprocessor, self.max_windows)
-
-        def answer_texts(texts):
-            strings, is_cut = inputs_lib.cut_texts(
-                texts[name], self.max_text_bytes
-            )
-            answers = find_entities(
-                strings,
-                maker,
-                self.task,
-                lambda inputs: module(
-                    module.from_model_inputs(inputs), training=False
-                ),
-            )
-            return answers | {"is_cut": answers["is_cut"] | is_cut}
-
-        return of_ids | signatures.of_strings(
-            answer_texts, source.text_features
+    def answer_texts(self, module, texts):
+        (strings,) = texts.values()
+        strings, is_cut = self.cut(strings)
+        answers = find_entities(
+            strings,
+            self._maker(),
+            self.task,
+            lambda inputs: module(
+                module.from_model_inputs(inputs), training=False
+            ),
         )
+        return answers | {"is_cut": answers["is_cut"] | is_cut}
 
-    def hard_texts(self, num_strings):
+    def hard_texts(self):
         return [(text,) for text in texts_lib.hard_uncut_texts()]
 
     def read_texts(self, path):
         if not tagging_files.is_column_file(path):
-            return None
+            return super().read_texts(path)
         examples = tagging_files.read_columns(path)
         return [
             (" ".join(words).encode(),)
             for words in examples.by_sentence(examples.words)
         ]
 
-    def trained_answers(self, source, inputs, texts):
-        probabilities = tf.nn.softmax(source.model(inputs))
-        classes = [label.encode("utf-8") for label in self.task.labels]
-        return {
-            TOKEN_PROBABILITIES: probabilities.numpy(),
-            "classes": np.array([classes] * len(texts), object),
-            features.INPUT_MASK: inputs[features.INPUT_MASK].numpy(),
-            **self._trained_entities(source, texts),
+    def trained_answers(self, inputs, texts):
+        strings, is_cut = self.cut(tf.constant([text for (text,) in texts]))
+        maker = self._maker()
+        _, offsets = maker.tokenizer.tokenize_with_offsets(strings)
+        num_pieces = offsets.starts.merge_dims(1, 2).row_lengths()
+        logits = self._trained_logits(strings, maker)
+        found = _entities_of_words(self.task, logits, offsets)
+        found["is_cut"] = is_cut | (num_pieces > maker.max_pieces)
+        return super().trained_answers(inputs, texts) | {
+            name: value.numpy() for name, value in found.items()
         }
 
-    def settle_ties(self, source, texts, trained, answers, tolerance):
+    def settle_ties(self, texts, trained, answers, tolerance):
         # Not ties, but room for as many entities as were answered: the rows
         # that have another number of them differ in that.
         if "num_entities" not in answers:
@@ -148,16 +169,46 @@ class Tagging(Servable):
             return trained
         after = [(0, 0), (0, max(0, most - trained["labels"].shape[1]))]
         return trained | {
-            name: np.pad(trained[name], after, constant_values=value)[:, :most]
-            for name, value in _BEYOND.items()
+            output.name: np.pad(
+                trained[output.name], after, constant_values=output.missing
+            )[:, :most]
+            for output in _OF_ENTITIES
         }
 
-    def _trained_entities(self, source, texts):
-        (strings,) = self.columns(texts)
-        maker = WindowMaker(source.preprocessor, self.max_windows)
-        answers = _trained_entities(source, maker, strings)
-        is_long = [len(text) > self.max_text_bytes for (text,) in texts]
-        return answers | {"is_cut": answers["is_cut"] | np.array(is_long)}
+    def _maker(self):
+        return WindowMaker(self.preprocessor, self.bounds["max_windows"])
+
+    def _trained_logits(self, texts, maker):
+        """Returns the logits of words as training's evaluation has them.
+
+        Args:
+            texts: string `[B]`.
+            maker: The `WindowMaker`.
+
+        Returns:
+            RaggedTensor float32 `[B, (words), num_labels]`.
+        """
+        words = maker.tokenizer.split_words(texts)
+        if not tf.size(words.flat_values):
+            return words.with_flat_values(tf.zeros([0, len(self.task.labels)]))
+        examples = TaggingExamples(
+            path="",
+            words=tuple(words.flat_values.numpy()),
+            tags=None,
+            row_lengths=words.row_lengths().numpy(),
+            lines=(),
+            line_indices=np.zeros(0, np.int32),
+            separator=" ",
+        )
+        windows = TaggingSource(
+            examples=examples, labels=self.task.labels, maker=maker
+        )
+        batches = windows.evaluation_batches(_BATCH_SIZE)
+        logits = np.concatenate([self.model(batch) for batch in batches])
+        logits_WK, is_read_W = windows.word_logits(logits)
+        return words.with_flat_values(
+            _outside_where(self.task, ~is_read_W, logits_WK)
+        )
 
 
 def find_entities(texts, maker, task, compute_logits):
@@ -171,7 +222,7 @@ def find_entities(texts, maker, task, compute_logits):
             logits float32 `[N, L, num_labels]`.
 
     Returns:
-        The answers to strings; see `Tagging`.
+        The answers to strings, {output: tensor}.
     """
     pieces_of_words, offsets = maker.tokenizer.tokenize_with_offsets(texts)
     pieces = pieces_of_words.merge_dims(1, 2)
@@ -203,40 +254,51 @@ def find_entities(texts, maker, task, compute_logits):
     window, place = maker.place(first, tf.gather(num_pieces, row_of_word))
     window += tf.gather(windows_before, row_of_word)
     # What is in no window is outside of all entities.
-    is_read = (first < maker.max_pieces)[:, tf.newaxis]
-    index = tf.where(is_read, tf.stack([window, place], axis=1), 0)
-    outside = task.labels.index(entity_tags.OUTSIDE)
-    logits_of_words = tf.where(
-        is_read,
-        tf.gather_nd(logits, index),
-        tf.one_hot(outside, len(task.labels)),
+    is_read = first < maker.max_pieces
+    index = tf.stack([window, place], axis=1)
+    logits_of_words = tf.gather_nd(
+        logits, tf.where(is_read[:, tf.newaxis], index, 0)
     )
-    found = task.decode(
-        tf.RaggedTensor.from_row_splits(
-            logits_of_words, pieces_of_words.row_splits, validate=False
-        )
+    logits_of_words = tf.RaggedTensor.from_row_splits(
+        _outside_where(task, ~is_read, logits_of_words),
+        pieces_of_words.row_splits,
+        validate=False,
     )
-
-    words_before = tf.cast(pieces_of_words.row_starts(), tf.int32)
-    words_before = words_before[:, tf.newaxis]
-    starts_of_words = _first_of_rows(offsets.starts)
-    limits_of_words = _last_of_rows(offsets.limits)
-    return {
-        "num_entities": found["num_entities"],
-        "labels": found["labels"],
-        "starts": _look_up(starts_of_words, words_before, found["first_words"]),
-        "limits": _look_up(limits_of_words, words_before, found["last_words"]),
-        "scores": found["scores"],
-        "is_cut": num_pieces > maker.max_pieces,
+    return _entities_of_words(task, logits_of_words, offsets) | {
+        "is_cut": num_pieces > maker.max_pieces
     }
 
 
-def _first_of_rows(values):
-    return tf.gather(values.flat_values, values.values.row_starts())
+def _outside_where(task, is_unread, logits):
+    """Returns logits `[W, num_labels]`, of words that were not read O's."""
+    outside = task.labels.index(entity_tags.OUTSIDE)
+    return tf.where(
+        is_unread[:, tf.newaxis],
+        tf.one_hot(outside, len(task.labels)),
+        logits,
+    )
 
 
-def _last_of_rows(values):
-    return tf.gather(values.flat_values, values.values.row_limits() - 1)
+def _entities_of_words(task, logits, offsets):
+    """Returns the answers to strings, but `is_cut`.
+
+    Args:
+        task: The `TaggingTask`.
+        logits: RaggedTensor float32 `[B, (words), num_labels]`.
+        offsets: `Offsets` of the pieces, `[B, (words), (pieces)]`.
+    """
+    found = task.decode(logits)
+    words_before = tf.cast(logits.row_starts(), tf.int32)[:, tf.newaxis]
+    starts, limits = offsets.starts, offsets.limits
+    starts = tf.gather(starts.flat_values, starts.values.row_starts())
+    limits = tf.gather(limits.flat_values, limits.values.row_limits() - 1)
+    return {
+        "num_entities": found["num_entities"],
+        "labels": found["labels"],
+        "starts": _look_up(starts, words_before, found["first_words"]),
+        "limits": _look_up(limits, words_before, found["last_words"]),
+        "scores": found["scores"],
+    }
 
 
 def _look_up(values, words_before, words):
@@ -246,81 +308,4 @@ def _look_up(values, words_before, words):
     nowhere = tf.size(values) - 1
     return tf.gather(
         values, tf.where(words >= 0, words_before + words, nowhere)
-    )
-
-
-def _trained_entities(source, maker, texts):
-    """Returns what strings are answered, found as training's evaluation does.
-
-    Args:
-        source: The `Source`.
-        maker: The `WindowMaker`.
-        texts: string `[B]`.
-    """
-    preprocessor = source.preprocessor
-    words = preprocessor.tokenizer.split_words(texts)
-    _, offsets = preprocessor.tokenizer.tokenize_with_offsets(texts)
-    starts, limits = offsets.starts.to_list(), offsets.limits.to_list()
-    tags, scores = _trained_tags(source, maker, words)
-    num_pieces = offsets.starts.merge_dims(1, 2).row_lengths().numpy()
-    rows = []
-    for row, tags_of_row in enumerate(tags):
-        rows.append(
-            [
-                (
-                    entity.type.encode("utf-8"),
-                    starts[row][entity.start][0],
-                    limits[row][entity.limit - 1][-1],
-                    min(scores[row][entity.start : entity.limit]),
-                )
-                for entity in entity_tags.find_entities(tags_of_row)
-            ]
-        )
-    most = max(map(len, rows))
-    dtypes = {"labels": object, "scores": np.float32}
-    answers = {
-        name: np.full((len(rows), most), value, dtypes.get(name, np.int32))
-        for name, value in _BEYOND.items()
-    } | {
-        "num_entities": np.array([len(row) for row in rows], np.int32),
-        "is_cut": num_pieces > maker.max_pieces,
-    }
-    for row, entities in enumerate(rows):
-        for index, entity in enumerate(entities):
-            for name, value in zip(_BEYOND, entity):
-                answers[name][row, index] = value
-    return answers
-
-
-def _trained_tags(source, maker, words):
-    """Returns of each row the tags of its words, and their probabilities.
-
-    Args:
-        source: The `Source`.
-        maker: The `WindowMaker`.
-        words: RaggedTensor string `[B, (words)]`.
-    """
-    if not tf.size(words.flat_values):
-        return ([[]] * words.shape[0],) * 2
-    examples = TaggingExamples(
-        path="",
-        words=tuple(words.flat_values.numpy()),
-        tags=None,
-        row_lengths=words.row_lengths().numpy(),
-        lines=(),
-        line_indices=np.zeros(0, np.int32),
-        separator=" ",
-    )
-    windows = TaggingSource(
-        examples=examples,
-        labels=source.task.labels,
-        maker=maker,
-    )
-    batches = windows.evaluation_batches(_BATCH_SIZE)
-    logits = np.concatenate([source.model(batch) for batch in batches])
-    logits_of_words, _ = windows.word_logits(logits)
-    probabilities = tf.nn.softmax(logits_of_words).numpy().max(axis=-1)
-    return (
-        examples.by_sentence(windows.predict(logits)),
-        examples.by_sentence(probabilities),
     )

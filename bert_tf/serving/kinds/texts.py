@@ -1,6 +1,11 @@
 """Texts to try a SavedModel on: hard ones, and those that users give."""
 
+import dataclasses
+
 from bert_tf import files
+from bert_tf.tasks import tsv
+
+DEFAULT_FEATURES = ("text",)
 
 # Where a tokenizer, a cut or a copy of either would show: each is one text.
 HARD_STRINGS = (
@@ -72,7 +77,7 @@ def parse_texts(lines, num_strings, source):
     return rows
 
 
-def read_texts(path, num_strings):
+def read_lines(path, num_strings):
     """Reads a file of one text a line; it need not be valid UTF-8.
 
     Raises:
@@ -83,3 +88,69 @@ def read_texts(path, num_strings):
         lines.pop()
     lines = [line.removesuffix(b"\r") for line in lines]
     return parse_texts(lines, num_strings, path)
+
+
+def read_texts(path, text_features, dev=None, may_be_unnamed=False):
+    """Reads the texts of a file: of a table its columns, or a text a line.
+
+    Args:
+        path: The file; lines need not be valid UTF-8.
+        text_features: Names of the strings that a model is given.
+        dev: The `tsv.TsvFile` of the development set of the model's task,
+            where that has files of its own form; or None.
+        may_be_unnamed: Whether its header calls the texts otherwise.
+
+    Returns:
+        Rows of strings, bytes.
+
+    Raises:
+        ValueError: If a line is not that many strings, or there is none; by
+            its name it is a TSV or CSV whose columns of texts are not known;
+            or there is no such file.
+    """
+    path = str(path)
+    is_table = path.lower().endswith((".tsv", ".csv"))
+    if is_table or dev is not None:
+        tsv_file = _table(path, is_table, text_features, dev, may_be_unnamed)
+        if tsv_file is not None:
+            columns = tsv.read_tsv(path, tsv_file, task=None).texts
+            return [
+                tuple(text.encode() for text in row) for row in zip(*columns)
+            ]
+    return read_lines(path, len(text_features))
+
+
+def _table(path, is_table, text_features, dev, may_be_unnamed):
+    """Returns where the file has the texts, None if it is a text a line."""
+    names = _first_row(path)
+    if {*text_features} <= {*names} and (is_table or len(names) > 1):
+        return tsv.TsvFile(
+            name=path,
+            text_columns=text_features,
+            skip_bad_rows=dev is not None and dev.skip_bad_rows,
+        )
+    if dev is not None and (
+        len(names) == dev.num_columns
+        if dev.num_columns
+        else may_be_unnamed and len(names) > max(dev.text_columns)
+    ):
+        return dataclasses.replace(dev, label_column=None)
+    if is_table:
+        columns = ", ".join(dict.fromkeys(text_features))
+        raise ValueError(
+            f"{path}, line 1: the header must have the columns {columns}: so "
+            "the strings of the model are called, which --text_features of the "
+            "export names where its task does not. (A file of a text a line "
+            "must not be called .tsv or .csv.) "
+            f"Received: {', '.join(names)[:100]}."
+        )
+    return None
+
+
+def _first_row(path):
+    if tsv.is_csv(path):
+        _, fields = next(tsv.csv_rows(path), (1, []))
+        return fields
+    # Texts need not be valid UTF-8.
+    line = files.read_bytes(path).split(b"\n", 1)[0].decode(errors="replace")
+    return line.removeprefix("\ufeff").removesuffix("\r").split("\t")

@@ -13,17 +13,16 @@ import dataclasses
 import numpy as np
 
 from bert_tf import features
-from bert_tf import files
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import signatures
-from bert_tf.serving.kinds import source as source_lib
-from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.output import LENGTH
+from bert_tf.serving.options import FLOAT32
+from bert_tf.serving.options import TEXT
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import progress as progress_lib
 from bert_tf.serving.proof import requests
-from bert_tf.tasks import tsv
-from bert_tf.tasks.classification import glue_files
 
 TOLERANCE = 1e-5
 # An arithmetic of 8 bits has its price; a wrong input would cost more.
@@ -33,17 +32,6 @@ MOST_CHANGED = 0.1
 # More than a chunk, and no multiple: what is computed in chunks is put together
 # again, the last one being shorter.
 _BATCH_SIZE = chunks.CHUNK_SIZE + 4
-# Tasks of GLUE whose files have a header that calls the texts otherwise.
-_UNNAMED = ("mrpc", "mnli")
-# Outputs with an axis of positions, which is cut to the longest text; values
-# at padding mean nothing. The number is that of the axis.
-_POSITION_AXES = {
-    "sequence_output": 1,
-    "encoder_outputs": 2,
-    "token_probabilities": 1,
-    "start_logits": 1,
-    "end_logits": 1,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,8 +69,8 @@ class Comparison:
         )
 
 
-def source_of(path, model_dir):
-    """Returns the `Source` of a SavedModel, read as its exporter did.
+def trained_servable(path, model_dir):
+    """Returns the `Servable` of a SavedModel, as in training: in float32.
 
     Args:
         path: The SavedModel.
@@ -92,20 +80,15 @@ def source_of(path, model_dir):
         ValueError: If the SavedModel is not of this library, or the model
             folder is no such model's.
     """
-    settings = saved_model.read_settings(path)
-    return source_lib.read(
-        model_dir,
-        settings["max_seq_length"],
-        settings["text_features"],
-        source_lib.make_servable(settings["kind"], settings["settings"]),
-        # Exports of older releases have none.
-        bounds=settings.get("bounds"),
+    options = dataclasses.replace(
+        saved_model.read_options(path), precision=FLOAT32, is_frozen=False
     )
+    return opening.open_folder(model_dir, options)
 
 
 def compare(
     path,
-    source,
+    servable,
     texts=None,
     python=None,
     timeout_seconds=caller.TIMEOUT_SECONDS,
@@ -117,7 +100,7 @@ def compare(
 
     Args:
         path: A SavedModel of this library.
-        source: The `Source`, in float32, that it was exported from.
+        servable: What `trained_servable` returns.
         texts: Rows of one or two strings, bytes; the hard ones if None.
         python, timeout_seconds: As of `caller.calling`.
 
@@ -128,35 +111,33 @@ def compare(
     Raises:
         ValueError: If the SavedModel cannot be loaded or called.
     """
-    settings = saved_model.read_settings(path)
-    has_text = settings["contents"] == saved_model.TEXT
-    is_exact = settings["precision"] == source_lib.FLOAT32
+    is_exact = saved_model.read_options(path).precision == FLOAT32
     tolerance = TOLERANCE if is_exact else BFLOAT16_TOLERANCE
-    texts = texts or source.servable.hard_texts(len(source.text_features))
+    texts = texts or servable.hard_texts()
     batches = make_batches(texts)
     names = sorted(saved_model.read_signatures(path))
-    outputs = source.servable.outputs(has_text)
+    outputs = servable.outputs
     found = {name: [] for name in names}
     with caller.calling(
         path,
         (
-            (name, requests.make_inputs(name, source, batch, has_text))
+            (name, requests.make_inputs(name, servable, batch))
             for batch in _noted("Preparing the check", batches)
             for name in names
         ),
         python,
-        with_text=has_text,
+        with_text=servable.takes_text,
         timeout_seconds=timeout_seconds,
     ) as (version, answers):
         for batch in _noted("Comparing answers", batches):
-            inputs = source.servable.encode(source.preprocessor, batch)
-            trained = source.servable.trained_answers(source, inputs, batch)
+            inputs = servable.encode(batch)
+            trained = servable.trained_answers(inputs, batch)
             trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
             for name in names:
                 answer = next(answers)
                 found[name].append(
                     _compare_batch(
-                        source,
+                        servable,
                         batch,
                         trained,
                         answer,
@@ -198,21 +179,19 @@ def _noted(message, batches):
         progress.note(f"{message}: text %d of %d", num_done, num_texts)
 
 
-def _compare_batch(source, batch, trained, answer, outputs, tolerance):
+def _compare_batch(servable, batch, trained, answer, outputs, tolerance):
     """Returns `_difference`'s of one answer, and how many texts changed."""
-    missing = sorted({*outputs} - answer.keys())
+    declared = {output.name: output for output in outputs}
+    missing = sorted(declared.keys() - answer.keys())
     if missing:
         return np.inf, f"{', '.join(missing)}: missing", 0, 0
-    expected = source.servable.settle_ties(
-        source, batch, trained, answer, tolerance
-    )
+    expected = servable.settle_ties(batch, trained, answer, tolerance)
     is_exact = tolerance == TOLERANCE
-    of_choices = () if is_exact else source.servable.SCORES_OF_CHOICES
-    found = _difference(answer, expected, batch, is_exact, of_choices)
+    found = _difference(answer, expected, batch, declared, is_exact)
     num_changed = found[-1]
     if expected is not trained and not is_exact:
-        unsettled = _difference(answer, trained, batch, is_exact)[-1]
-        num_changed = max(num_changed, unsettled)
+        unsettled = _difference(answer, trained, batch, declared, is_exact)
+        num_changed = max(num_changed, unsettled[-1])
     return *found, num_changed
 
 
@@ -233,78 +212,6 @@ def _summarize(name, found, num_texts, tolerance):
     )
 
 
-def read_texts(path, source):
-    """Reads the texts of a development set, as training read them.
-
-    Args:
-        path: A file of the model's task: SQuAD's JSON, CoNLL's columns, those
-            of `multiple_choice_files`, GLUE's; or a .tsv or .csv with a header
-            that has the text features. A file of any other name has a text a
-            line, the strings of several separated by tabs.
-        source: The model's `Source`.
-
-    Returns:
-        Rows of one or two strings, bytes.
-
-    Raises:
-        ValueError: If it is no such file, or by its name a TSV or CSV whose
-            columns of texts are not known; the message names file and line.
-    """
-    path = str(path)
-    texts = source.servable.read_texts(path)
-    if texts is not None:
-        return texts
-    tsv_file = _tsv_file(path, source)
-    if tsv_file is None:
-        return texts_lib.read_texts(path, len(source.text_features))
-    columns = tsv.read_tsv(path, tsv_file, source.task).texts
-    return [tuple(text.encode() for text in row) for row in zip(*columns)]
-
-
-def _tsv_file(path, source):
-    """Returns where the file has the texts, None if it is a text a line."""
-    is_table = path.lower().endswith((".tsv", ".csv"))
-    task_name = getattr(source.task, "name", None)
-    dev = None
-    if task_name in glue_files.GLUE_TASKS:
-        dev = glue_files.glue_task(task_name).splits[glue_files.DEV]
-    if not is_table and dev is None:
-        return None
-    names = _first_row(path, tsv.is_csv(path))
-    text_features = source.text_features
-    if {*text_features} <= {*names} and (is_table or len(names) > 1):
-        return tsv.TsvFile(
-            name=path,
-            text_columns=text_features,
-            skip_bad_rows=dev is not None and dev.skip_bad_rows,
-        )
-    if (
-        len(names) == dev.num_columns
-        if dev and dev.num_columns
-        else task_name in _UNNAMED and len(names) > max(dev.text_columns)
-    ):
-        return dataclasses.replace(dev, label_column=None)
-    if is_table:
-        columns = ", ".join(dict.fromkeys(text_features))
-        raise ValueError(
-            f"{path}, line 1: the header must have the columns {columns}: so "
-            "the strings of the model are called, which --text_features of the "
-            "export names where its task does not. (A file of a text a line "
-            "must not be called .tsv or .csv.) "
-            f"Received: {', '.join(names)[:100]}."
-        )
-    return None
-
-
-def _first_row(path, is_csv):
-    if is_csv:
-        _, fields = next(tsv.csv_rows(path), (1, []))
-        return fields
-    # Texts need not be valid UTF-8.
-    line = files.read_bytes(path).split(b"\n", 1)[0].decode(errors="replace")
-    return line.removeprefix("\ufeff").removesuffix("\r").split("\t")
-
-
 def answer_texts(
     path, texts, python=None, timeout_seconds=caller.TIMEOUT_SECONDS
 ):
@@ -317,15 +224,15 @@ def answer_texts(
     Raises:
         ValueError: If it takes no text, or cannot be loaded and called.
     """
-    settings = saved_model.read_settings(path)
-    if settings["contents"] != saved_model.TEXT:
+    options = saved_model.read_options(path)
+    if options.contents != TEXT:
         raise ValueError(f"{path}: takes ids only, no text.")
     _, answers = caller.call(
         path,
         [
             (
                 signatures.DEFAULT,
-                requests.strings(settings["text_features"], texts),
+                requests.strings(options.text_features, texts),
             )
         ],
         python,
@@ -336,37 +243,40 @@ def answer_texts(
 
 def num_strings(path):
     """Returns how many strings a SavedModel of this library is given."""
-    return len(saved_model.read_settings(path)["text_features"])
+    return len(saved_model.read_options(path).text_features)
 
 
-def _difference(answer, expected, batch, is_exact=True, of_choices=()):
+def _difference(answer, expected, batch, declared, is_exact=True):
     """Returns what differs: the most, a line that says where, changed texts.
 
     Args:
         answer: A signature's, {output: array}.
         expected: The trained model's.
         batch: Rows of one or two strings, bytes.
+        declared: {output: its `Output`} of the signature.
         is_exact: Whether another string or integer is an infinite
-            difference, or only counted.
-        of_choices: Outputs whose numbers are not compared where what is only
-            counted differs.
+            difference, or only counted. Where it is counted, numbers that
+            belong to it are not compared.
     """
+    unknown = sorted(answer.keys() - declared.keys())
+    if unknown:
+        return np.inf, f"{unknown[0]}: no such output is known", 0
     largest, where = -1.0, ""
     is_changed = np.zeros(len(batch), bool)
     # Strings and integers first: numbers may belong to them.
-    for name, value in sorted(
-        answer.items(), key=lambda item: item[1].dtype.kind == "f"
-    ):
-        if name not in expected:
-            return np.inf, f"{name}: no such output is known", 0
-        wanted = expected[name]
-        if name in _POSITION_AXES or name == features.INPUT_MASK:
-            value, wanted = _without_padding(name, value, wanted, expected)
+    for name in sorted(answer, key=lambda name: not declared[name].is_exact):
+        output, value, wanted = declared[name], answer[name], expected[name]
+        if LENGTH in output.axes.split():
+            mask = expected[features.INPUT_MASK]
+            value, wanted = (
+                _without_padding(output, array, mask)
+                for array in (value, wanted)
+            )
         if value.shape != wanted.shape:
             return np.inf, f"{name}: {value.shape} for {wanted.shape}", 0
         if (value.dtype == object) != (wanted.dtype == object):
             return np.inf, f"{name}: {value.dtype} for {wanted.dtype}", 0
-        if value.dtype.kind != "f":
+        if output.is_exact:
             differs = (value != wanted).reshape(len(batch), -1).any(axis=1)
             is_changed |= differs
             rows = np.where(differs & is_exact, np.inf, 0.0)
@@ -376,7 +286,7 @@ def _difference(answer, expected, batch, is_exact=True, of_choices=()):
             # NaN would compare as no difference at all.
             rows = np.where(np.isnan(rows), np.inf, rows)
         rows = rows.reshape(len(batch), -1)
-        if name in of_choices:
+        if output.is_of_choice and not is_exact:
             rows = np.where(is_changed[:, np.newaxis], 0.0, rows)
         # Of no entities there are no numbers.
         rows = rows.max(axis=1, initial=0.0)
@@ -387,18 +297,15 @@ def _difference(answer, expected, batch, is_exact=True, of_choices=()):
     return largest, where, 0 if is_exact else int(is_changed.sum())
 
 
-def _without_padding(name, value, wanted, expected):
-    """Returns both with the positions cut to the longest text."""
-    mask = expected[features.INPUT_MASK]
-    longest = mask.sum(axis=1).max()
-    if name == features.INPUT_MASK:
-        return value[:, :longest], wanted[:, :longest]
-    axis = _POSITION_AXES[name]
-    mask = mask[:, :longest]
-    others = set(range(1, value.ndim)) - {axis}
-    mask = np.expand_dims(mask, sorted(others))
-    cut = (slice(None),) * axis + (slice(longest),)
-    return value[cut] * mask, wanted[cut] * mask
+def _without_padding(output, values, mask):
+    """Returns values cut to the longest text, numbers at padding as 0."""
+    mask = mask[:, : mask.sum(axis=1).max()]
+    axis = 1 + output.axes.split().index(LENGTH)
+    values = values[(slice(None),) * axis + (slice(mask.shape[1]),)]
+    if output.is_exact:
+        return values
+    others = set(range(1, values.ndim)) - {axis}
+    return values * np.expand_dims(mask, sorted(others))
 
 
 def _shorten(row, length=40):

@@ -7,40 +7,30 @@ from bert_tf import features
 from bert_tf.serving.graph import signatures
 
 
-def make_inputs(signature, source, texts, has_text):
+def make_inputs(signature, servable, texts):
     """Returns the inputs of a signature for a batch: {name: array}.
 
     Args:
-        signature: Its name, of those in `signatures`.
-        source: The model's `Source`.
+        signature: Its name.
+        servable: The `Servable`.
         texts: Rows of one or two strings, bytes.
-        has_text: Whether the SavedModel takes strings, or ids only.
     """
-    takes_ids = not has_text or signature in (
-        signatures.IDS,
-        signatures.IDS_EXAMPLES,
-    )
-    if signature in (signatures.DEFAULT, signatures.IDS):
-        if not takes_ids:
-            return strings(source.text_features, texts)
-        names = source.servable.input_names
-        return {
-            names.get(name, name): value
-            for name, value in _model_inputs(source, texts).items()
-        }
-    is_method = signature in signatures.METHOD_NAMES
-    name = signatures.METHOD_INPUT if is_method else signatures.EXAMPLES
-    if takes_ids:
-        rows = _rows_of_ids(_model_inputs(source, texts))
+    form = servable.forms[signature]
+    if form.of == signatures.IDS:
+        inputs = servable.encode(texts)
+        inputs = {name: value.numpy() for name, value in inputs.items()}
+        if not form.examples:
+            return {
+                outside: inputs[name]
+                for name, outside in servable.input_names.items()
+            }
+        rows = _rows_of_ids(inputs)
     else:
-        columns = _columns(source.text_features, texts)
+        if not form.examples:
+            return strings(servable.text_features, texts)
+        columns = _columns(servable.text_features, texts)
         rows = (dict(zip(columns, row)) for row in zip(*columns.values()))
-    return {name: np.array([_example(row) for row in rows], object)}
-
-
-def _model_inputs(source, texts):
-    inputs = source.servable.encode(source.preprocessor, texts)
-    return {name: value.numpy() for name, value in inputs.items()}
+    return {form.examples: np.array([_example(row) for row in rows], object)}
 
 
 def _rows_of_ids(inputs):

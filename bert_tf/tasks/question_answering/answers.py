@@ -1,23 +1,40 @@
-"""Answers from the logits of windows: candidates, ranked, cited.
+"""Answers from the logits of windows: spans, ranked, cited.
 
-The rules are google-research/bert's, but for the text of an answer: that is
-the characters of the original that its pieces were made from, where the
-original aligns words by their letters and sometimes gives whole words.
+TensorFlow's operations: evaluation, the files of predictions and exported
+models choose alike. The rules are google-research/bert's, but for the text of
+an answer: that is the characters of the original that its pieces were made
+from, where the original aligns words by their letters and sometimes gives
+whole words.
+
+Letters: B questions, N windows of all questions, L sequence length, C
+candidates, S spans of all questions, T different texts of them, K entries of
+an n-best list.
 """
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
 from bert_tf.tasks.question_answering import windows as squad_windows
+from bert_tf.text.offsets import Offsets
 
 # The score of no answer less that of the best, where there is no other.
 NO_ANSWER_AT_ALL = 1_000_000.0
 # Logits of padding.
 _PADDING_LOGIT = -1e9
+# Questions are answered together that have about so many windows.
+_MOST_WINDOWS = 256
+
+# Texts are told apart by a polynomial of their characters, modulo 2^64: spans
+# may be many and long, and only the chosen ones are spelled out.
+_BASE = 0x9E3779B97F4A7C15
+_INVERSE = pow(_BASE, -1, 2**64)
+_OF_ROW = 0xC2B2AE3D27D4EB4F
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +66,51 @@ class SquadAnswers:
             else text
             for name, text in self.texts.items()
         }
+
+
+class Windows(NamedTuple):
+    """The windows of some questions, N in all.
+
+    Attributes:
+        contexts: string `[B]`.
+        offsets: `Offsets` of their pieces, `[B, (pieces)]`.
+        packed: What `WindowMaker.pack` returned.
+        rows: int32 `[N]`: each window's question, ascending.
+        is_cut: bool `[B]`: whether there are too many windows.
+    """
+
+    contexts: tf.Tensor
+    offsets: Offsets
+    packed: dict[str, tf.Tensor]
+    rows: tf.Tensor
+    is_cut: tf.Tensor
+
+
+def cut_windows(maker, questions, contexts):
+    """Returns all `Windows` of questions.
+
+    Args:
+        maker: A `WindowMaker`.
+        questions: string `[B]`.
+        contexts: string `[B]`, valid UTF-8.
+    """
+    question, context, offsets = maker.tokenize(questions, contexts)
+    counts = [
+        tf.cast(pieces.row_lengths(), tf.int32)
+        for pieces in (question, context)
+    ]
+    num_windows = maker.num_windows(*counts)
+    rows = tf.repeat(tf.range(tf.size(num_windows)), num_windows)
+    number = tf.range(tf.size(rows)) - tf.gather(
+        tf.cumsum(num_windows, exclusive=True), rows
+    )
+    return Windows(
+        contexts=contexts,
+        offsets=offsets,
+        packed=maker.pack(question, context, rows, number),
+        rows=rows,
+        is_cut=maker.is_cut(*counts),
+    )
 
 
 def stacked_outputs(model, max_seq_length):
@@ -97,115 +159,300 @@ def find_answers(task, source, logits):
         `SquadAnswers`.
     """
     examples = source.examples
-    texts, nbest, cited, null_odds = {}, {}, {}, {}
-    places = source.places()
-    row = 0
-    for index, name in enumerate(examples.ids):
-        windows = []
-        for _ in range(source.num_windows[index]):
-            windows.append((logits[row], next(places)))
-            row += 1
-        spans = _ranked_spans(task, windows)
-        entries, cited[name] = _cited(task, spans, examples.context(index))
-        nbest[name] = entries
-        best = next((entry for entry in entries if entry["text"]), None)
-        texts[name] = best["text"] if best else ""
-        if task.version_2_with_negative:
-            if best is None:
-                null_odds[name] = NO_ANSWER_AT_ALL
-            else:
-                # Of the windows, that which is surest that there is one.
-                null_odds[name] = (
-                    min(_null_logits(*window)[0] for window in windows)
-                    - best["start_logit"]
-                    - best["end_logit"]
-                )
-    return SquadAnswers(
-        texts=texts, nbest=nbest, spans=cited, null_odds=null_odds
+    strings = tf.TensorSpec([None], tf.string)
+
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            strings,
+            strings,
+            tf.TensorSpec([None, logits.shape[1], 2], tf.float32),
+        ],
     )
+    def choose_some(questions, contexts, logits):
+        windows = cut_windows(source.maker, questions, contexts)
+        return choose(task, windows, logits)
 
-
-def _null_logits(logits, places):
-    start, end = float(logits[0, 0]), float(logits[0, 1])
-    return start + end, start, end, None, None
-
-
-def _ranked_spans(task, windows):
-    """Returns (score, start logit, end logit, start, limit), best first.
-
-    The start and limit are places in the text, None for no answer.
-    """
-    spans = []
-    for logits, places in windows:
-        spans += _spans_of_window(task, logits, places)
-    if task.version_2_with_negative:
-        nulls = [_null_logits(*window) for window in windows]
-        spans.append(min(nulls, key=lambda null: null[0]))
-    # The sort is stable: of equals the first window's comes first.
-    return sorted(spans, key=lambda span: -span[0])
-
-
-def _spans_of_window(task, logits, places):
-    # Sums are in float64, as the original's.
-    logits = logits.astype(np.float64)
-    starts, ends = (
-        np.argsort(-logits[:, column], kind="stable")[: task.n_best_size]
-        for column in (0, 1)
-    )
-    is_context = places[squad_windows.STARTS] >= 0
-    fits = (
-        places[squad_windows.IS_MAX_CONTEXT][starts][:, None]
-        & is_context[ends][None, :]
-        & (ends[None, :] >= starts[:, None])
-        & (ends[None, :] - starts[:, None] < task.max_answer_length)
-    )
-    return [
-        (
-            float(logits[starts[i], 0] + logits[ends[j], 1]),
-            float(logits[starts[i], 0]),
-            float(logits[ends[j], 1]),
-            int(places[squad_windows.STARTS][starts[i]]),
-            int(places[squad_windows.LIMITS][ends[j]]),
+    texts, nbest, spans, null_odds = {}, {}, {}, {}
+    limits = np.cumsum(source.num_windows)
+    first = first_window = 0
+    while first < len(examples):
+        # One question may have more.
+        last = np.searchsorted(limits, first_window + _MOST_WINDOWS)
+        last = min(max(last, first + 1), len(examples))
+        found = choose_some(
+            examples.questions[first:last],
+            [examples.context(index) for index in range(first, last)],
+            logits[first_window : limits[last - 1]],
         )
-        for i, j in np.argwhere(fits)
+        found = {name: value.numpy() for name, value in found.items()}
+        for row, name in enumerate(examples.ids[first:last]):
+            nbest[name], spans[name] = _entries(found, row)
+            # No answer, which is "", where there is no other.
+            texts[name] = nbest[name][found["best"][row]]["text"]
+            if task.version_2_with_negative:
+                null_odds[name] = float(found["null_odds"][row])
+        first, first_window = last, limits[last - 1]
+    return SquadAnswers(
+        texts=texts, nbest=nbest, spans=spans, null_odds=null_odds
+    )
+
+
+def _entries(found, row):
+    """Returns a question's entries of nbest, and a list of (start, limit)."""
+    count = np.count_nonzero(np.isfinite(found["scores"][row]))
+    columns = [
+        found[name][row, :count].tolist()
+        for name in ("texts", "start_logits", "end_logits", "starts", "limits")
     ]
-
-
-def _cited(task, spans, context):
-    """Returns the first spans of different texts, and where they stand.
-
-    Returns:
-        The entries of nbest, and a list of (start, limit).
-    """
-    chosen = {}
-    null = None
-    for span in spans:
-        start, limit = span[3:]
-        text = "" if start is None else context[start:limit]
-        if start is None:
-            null = span
-        if len(chosen) < task.n_best_size and text not in chosen:
-            chosen[text] = span
-    if null is not None:
-        chosen.setdefault("", null)
-    if not chosen:
-        chosen[""] = (0.0, 0.0, 0.0, None, None)
-    scores = np.array([score for score, *_ in chosen.values()])
+    scores = found["scores"][row, :count]
     probabilities = np.exp(scores - np.max(scores))
     probabilities /= np.sum(probabilities)
     entries = [
         {
-            "text": text,
-            "probability": float(probability),
+            "text": text.decode(),
+            "probability": probability,
             "start_logit": start_logit,
             "end_logit": end_logit,
         }
-        for (text, (_, start_logit, end_logit, *_)), probability in zip(
-            chosen.items(), probabilities
+        for probability, text, start_logit, end_logit, _, _ in zip(
+            probabilities.tolist(), *columns
         )
     ]
-    places = [
-        (-1, -1) if start is None else (start, limit)
-        for *_, start, limit in chosen.values()
-    ]
-    return entries, places
+    return entries, list(zip(*columns[3:]))
+
+
+def num_entries(task):
+    """Returns K: no answer may come after the n best."""
+    return task.n_best_size + task.version_2_with_negative
+
+
+def choose(task, windows, logits):
+    """Chooses the n best answers to questions, and among them no answer.
+
+    Args:
+        task: A `SquadTask`.
+        windows: Their `Windows`.
+        logits: float32 `[N, L, 2]`, of starts and ends.
+
+    Returns:
+        A dictionary. Of different texts, the best first, `[B, K]`: `texts`
+        string; `starts` and `limits` int32, places in the context in
+        characters; `start_logits` and `end_logits` float32, and `scores`
+        float64, their sum. No answer is "", -1, -1; beyond the last entry
+        scores are -inf. And `[B]`: `best` int32, the first entry that is an
+        answer; with `version_2_with_negative` `null_odds` float64, by how much
+        no answer scores higher than it.
+    """
+    num_rows = tf.size(windows.contexts)
+    offsets = windows.offsets
+    nothing = tf.size(offsets.starts.flat_values)
+    spans = find_spans(task, windows, logits)
+    nulls = _null_logits(task, windows, logits)
+    # No answer stands last in each row, so that it is the last of equals.
+    row = tf.concat([spans.row, tf.range(num_rows)], axis=0)
+    first = tf.concat([spans.first, tf.fill([num_rows], nothing)], axis=0)
+    last = tf.concat([spans.last, tf.fill([num_rows], nothing)], axis=0)
+    logits = tf.concat([spans.logits, nulls], axis=0)
+    score = tf.reduce_sum(logits, axis=1)
+
+    order = tf.argsort(score, direction="DESCENDING", stable=True)
+    order = tf.gather(order, tf.argsort(tf.gather(row, order), stable=True))
+    key = _keys_of_texts(windows, row, first, last)
+    _, index = tf.unique(tf.gather(key, order))
+    num_texts = tf.reduce_max(tf.concat([[-1], index], axis=0)) + 1
+    chosen = tf.gather(
+        order,
+        tf.math.unsorted_segment_min(
+            tf.range(tf.size(order)), index, num_texts
+        ),
+    )
+    chosen = _first_of_rows(
+        task, chosen, row, tf.gather(first, chosen) == nothing, num_rows
+    )
+
+    # From here on [B, K]; what is no entry is span S.
+    is_entry = chosen < tf.size(row)
+    first, last = (
+        tf.gather(tf.concat([pieces, [nothing]], axis=0), chosen)
+        for pieces in (first, last)
+    )
+    logits = tf.gather(
+        tf.concat([logits, tf.zeros([1, 2], tf.float64)], axis=0), chosen
+    )
+    is_null = is_entry & tf.equal(first, nothing)
+    if not task.version_2_with_negative:
+        # The only entry: there was no span.
+        logits = tf.where(
+            is_null[:, :, tf.newaxis], tf.zeros_like(logits), logits
+        )
+    byte_starts = _look_up(offsets.byte_starts, first, 0)
+    byte_limits = _look_up(offsets.byte_limits, last, 0)
+    is_answer = is_entry & ~is_null
+    best = tf.argmax(is_answer, axis=1, output_type=tf.int32)
+    found = {
+        "texts": tf.strings.substr(
+            windows.contexts[:, tf.newaxis],
+            byte_starts,
+            byte_limits - byte_starts,
+        ),
+        "starts": _look_up(offsets.starts, first, -1),
+        "limits": _look_up(offsets.limits, last, -1),
+        "start_logits": logits[:, :, 0],
+        "end_logits": logits[:, :, 1],
+        "scores": tf.where(is_entry, tf.reduce_sum(logits, axis=2), -math.inf),
+        "best": best,
+    }
+    if task.version_2_with_negative:
+        best_logits = tf.gather(logits, best, batch_dims=1)
+        odds = tf.reduce_sum(nulls, axis=1) - best_logits[:, 0]
+        found["null_odds"] = tf.where(
+            tf.gather(is_answer, best, batch_dims=1),
+            odds - best_logits[:, 1],
+            tf.constant(NO_ANSWER_AT_ALL, tf.float64),
+        )
+    return found
+
+
+class Spans(NamedTuple):
+    """The spans that may be answers, S in all.
+
+    Attributes:
+        row: int32 `[S]`: the question's number, not sorted.
+        logits: float64 `[S, 2]`, of start and end: sums are then the
+            original's.
+        first, last: int32 `[S]`: values of the contexts' pieces.
+    """
+
+    row: tf.Tensor
+    logits: tf.Tensor
+    first: tf.Tensor
+    last: tf.Tensor
+
+
+def find_spans(task, windows, logits):
+    """Returns the `Spans` of the likeliest starts and ends of each window.
+
+    Args:
+        task, windows, logits: As of `choose`.
+    """
+    nothing = tf.size(windows.offsets.starts.flat_values)
+    count = tf.minimum(task.n_best_size, tf.shape(logits)[1])
+    start_logits_NC, starts_NC = tf.math.top_k(logits[:, :, 0], count)
+    end_logits_NC, ends_NC = tf.math.top_k(logits[:, :, 1], count)
+    pieces_NL = windows.packed[squad_windows.PIECES]
+    first_NC = tf.gather(pieces_NL, starts_NC, batch_dims=1)
+    last_NC = tf.gather(pieces_NL, ends_NC, batch_dims=1)
+    may_start_NC = tf.gather(
+        windows.packed[squad_windows.IS_MAX_CONTEXT], starts_NC, batch_dims=1
+    )
+    distance_NCC = ends_NC[:, tf.newaxis, :] - starts_NC[:, :, tf.newaxis]
+    fits_NCC = (
+        may_start_NC[:, :, tf.newaxis]
+        & (last_NC < nothing)[:, tf.newaxis, :]
+        & (distance_NCC >= 0)
+        & (distance_NCC < task.max_answer_length)
+    )
+    places = tf.where(fits_NCC)
+    start_S = places[:, :2]
+    end_S = tf.gather(places, [0, 2], axis=1)
+    logits_S2 = tf.stack(
+        [
+            tf.gather_nd(start_logits_NC, start_S),
+            tf.gather_nd(end_logits_NC, end_S),
+        ],
+        axis=1,
+    )
+    return Spans(
+        row=tf.gather(windows.rows, places[:, 0]),
+        logits=tf.cast(logits_S2, tf.float64),
+        first=tf.gather_nd(first_NC, start_S),
+        last=tf.gather_nd(last_NC, end_S),
+    )
+
+
+def _null_logits(task, windows, logits):
+    """Returns the logits of no answer, float64 [B, 2]: -inf where it is none.
+
+    Of the windows it is the first of those that are surest of an answer.
+    """
+    num_rows = tf.size(windows.contexts)
+    if not task.version_2_with_negative:
+        return tf.fill([num_rows, 2], tf.constant(-math.inf, tf.float64))
+    logits_N2 = tf.cast(logits[:, 0], tf.float64)
+    score_N = tf.reduce_sum(logits_N2, axis=1)
+    least_B = tf.math.unsorted_segment_min(score_N, windows.rows, num_rows)
+    is_least_N = tf.equal(score_N, tf.gather(least_B, windows.rows))
+    number_N = tf.range(tf.size(score_N))
+    first_B = tf.math.unsorted_segment_min(
+        tf.where(is_least_N, number_N, tf.size(score_N)),
+        windows.rows,
+        num_rows,
+    )
+    return tf.gather(logits_N2, first_B)
+
+
+def _keys_of_texts(windows, row, first, last):
+    """Returns int64 `[S]`, the same for the same text in the same row."""
+    characters = tf.strings.unicode_decode(windows.contexts, "UTF-8")
+    powers = tf.pow(
+        _int64(_BASE), tf.range(tf.size(characters.flat_values, tf.int64))
+    )
+    sums = tf.cumsum(tf.cast(characters.flat_values + 1, tf.int64) * powers)
+    sums = tf.concat([tf.zeros([1], tf.int64), sums], axis=0)
+    row_start = tf.gather(characters.row_starts(), row)
+    start, limit = (
+        row_start + tf.cast(_look_up(values, pieces, 0), tf.int64)
+        for values, pieces in (
+            (windows.offsets.starts, first),
+            (windows.offsets.limits, last),
+        )
+    )
+    key = tf.gather(sums, limit) - tf.gather(sums, start)
+    # The text's place is divided out.
+    key *= tf.pow(_int64(_INVERSE), start)
+    return key + _int64(_OF_ROW) * tf.cast(row, tf.int64)
+
+
+def _first_of_rows(task, chosen, row, is_null, num_rows):
+    """Returns int32 [B, K]: of each row the first spans, then their number.
+
+    Args:
+        task: The `SquadTask`.
+        chosen: int32 `[T]`: spans of different texts, by row, best first.
+        row: int32 `[S]`: the rows of all spans.
+        is_null: bool `[T]`: which of those chosen are no answer.
+        num_rows: B.
+    """
+    row_of_text = tf.gather(row, chosen)
+    ones = tf.ones_like(row_of_text)
+    count = tf.math.unsorted_segment_sum(ones, row_of_text, num_rows)
+    rank = tf.range(tf.size(chosen)) - tf.gather(
+        tf.cumsum(count, exclusive=True), row_of_text
+    )
+    stays = rank < task.n_best_size
+    if task.version_2_with_negative:
+        stays |= is_null
+    else:
+        stays &= ~is_null | tf.equal(rank, 0)
+    count = tf.math.unsorted_segment_sum(
+        tf.cast(stays, tf.int32), row_of_text, num_rows
+    )
+    entries = tf.RaggedTensor.from_row_lengths(
+        tf.boolean_mask(chosen, stays), count, validate=False
+    )
+    return entries.to_tensor(
+        default_value=tf.size(row), shape=[None, num_entries(task)]
+    )
+
+
+def _look_up(values, pieces, of_nothing):
+    """Returns the values of pieces; of the number after the last another."""
+    return tf.gather(
+        tf.concat([values.flat_values, [of_nothing]], axis=0), pieces
+    )
+
+
+def _int64(value):
+    """Returns an unsigned number of 64 bits as one with a sign."""
+    return tf.constant(value - (value >> 63 << 64), tf.int64)

@@ -30,13 +30,14 @@ def score_tags(predicted, wanted):
         collections.Counter() for _ in range(3)
     )
     num_words = num_hits = 0
-    for tags, right_tags in zip(predicted, wanted, strict=True):
+    entities_of = map(entity_tags.find_entities, (predicted, wanted))
+    for tags, right_tags, entities, right_entities in zip(
+        predicted, wanted, *entities_of, strict=True
+    ):
         num_words += len(right_tags)
         num_hits += sum(
             tag == right for tag, right in zip(tags, right_tags, strict=True)
         )
-        entities = entity_tags.find_entities(tags)
-        right_entities = entity_tags.find_entities(right_tags)
         num_predicted.update(entity.type for entity in entities)
         num_wanted.update(entity.type for entity in right_entities)
         num_right.update(

@@ -12,7 +12,11 @@ In iob1, the form of CoNLL-2003's files, B- parts an entity from one of the same
 type right before it.
 """
 
+import itertools
 from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
 
 OUTSIDE = "O"
 
@@ -43,44 +47,89 @@ def type_of(tag):
     return tag[2:]
 
 
-def continues(previous, tag):
-    """Returns whether a word belongs to the entity of the word before it.
+def locate_entities(tags, labels):
+    """Finds the entities of every row, in TensorFlow's own operations.
 
     The rule is conlleval's, for tags of all schemes, also where they do not
     follow theirs: an I- after O, or of another type than the word before,
-    begins an entity.
+    begins an entity. W are the words of all rows, E their entities, K labels.
+
+    Args:
+        tags: RaggedTensor int32 `[B, (words)]`: numbers of the tags.
+        labels: The tags by their numbers.
+
+    Returns:
+        A dictionary: `counts` int32 `[B]`, the entities of each row; `types`
+        string `[E]`; `first_words` and `last_words` int32 `[E]`, numbers in
+        the row; `entities` int32 `[W]`, that which a word is of, or -1.
     """
-    return (
-        may_continue(tag)
-        and may_be_continued(previous)
-        and type_of(tag) == type_of(previous)
+    may_continue_K = np.array([tag[0] in "IE" for tag in labels], bool)
+    # Such a tag leaves its entity open for the next word.
+    may_be_continued_K = np.array([tag[0] in "BI" for tag in labels], bool)
+    is_entity_K = np.array([tag != OUTSIDE for tag in labels], bool)
+    types_K = [type_of(tag) for tag in labels]
+    # Numbers, not a table of all pairs of tags, which may be many.
+    _, type_ids_K = np.unique(types_K, return_inverse=True)
+    tag_W = tags.flat_values
+    place_W = tf.cast(tf.ragged.range(tags.row_lengths()).flat_values, tf.int32)
+    before_W = tf.concat([tf.zeros([1], tf.int32), tag_W[:-1]], axis=0)
+    # An empty batch has one value there.
+    before_W = before_W[: tf.size(tag_W)]
+    # Row starts continue nothing, whatever the row before ends with.
+    continues_W = (
+        (place_W > 0)
+        & tf.gather(may_continue_K, tag_W)
+        & tf.gather(may_be_continued_K, before_W)
+        & tf.equal(
+            tf.gather(type_ids_K, tag_W), tf.gather(type_ids_K, before_W)
+        )
     )
+    is_entity_W = tf.gather(is_entity_K, tag_W)
+    is_start_W = is_entity_W & ~continues_W
+    continues_next_W = tf.concat([continues_W[1:], [False]], axis=0)
+    is_end_W = is_entity_W & ~continues_next_W[: tf.size(tag_W)]
+    starts = tags.with_flat_values(tf.cast(is_start_W, tf.int32))
+    return {
+        "counts": tf.reduce_sum(starts, axis=1),
+        "types": tf.gather(
+            tf.constant(types_K, tf.string), tf.boolean_mask(tag_W, is_start_W)
+        ),
+        "first_words": tf.boolean_mask(place_W, is_start_W),
+        "last_words": tf.boolean_mask(place_W, is_end_W),
+        "entities": tf.where(
+            is_entity_W, tf.cumsum(starts.flat_values) - 1, -1
+        ),
+    }
 
 
-def may_continue(tag):
-    """Returns whether a tag continues an entity of its type before it."""
-    return tag[0] in "IE"
+def find_entities(sentences):
+    """Returns the entities of sentences: of each a list of `Entity`, in order.
 
-
-def may_be_continued(tag):
-    """Returns whether a tag leaves its entity open for the next word."""
-    return tag[0] in "BI"
-
-
-def find_entities(tags):
-    """Returns the entities of one sentence, a list of `Entity`, in order."""
-    starts, limits = [], []
-    previous = OUTSIDE
-    for index, tag in enumerate([*tags, OUTSIDE]):
-        if not continues(previous, tag):
-            if previous != OUTSIDE:
-                limits.append(index)
-            if tag != OUTSIDE:
-                starts.append(index)
-        previous = tag
+    Args:
+        sentences: Lists of tags.
+    """
+    labels = sorted({tag for tags in sentences for tag in tags})
+    numbers = {tag: number for number, tag in enumerate(labels)}
+    found = locate_entities(
+        tf.RaggedTensor.from_row_lengths(
+            np.array(
+                [numbers[tag] for tags in sentences for tag in tags], np.int32
+            ),
+            [len(tags) for tags in sentences],
+        ),
+        labels,
+    )
+    entities = (
+        Entity(type_.decode(), first, last + 1)
+        for type_, first, last in zip(
+            found["types"].numpy().tolist(),
+            found["first_words"].numpy().tolist(),
+            found["last_words"].numpy().tolist(),
+        )
+    )
     return [
-        Entity(type_of(tags[start]), start, limit)
-        for start, limit in zip(starts, limits)
+        list(itertools.islice(entities, count))
+        for count in found["counts"].numpy().tolist()
     ]
 
 
@@ -105,9 +154,17 @@ def make_tags(entities, num_words, scheme):
     return tags
 
 
-def breaches(tags, scheme):
-    """Returns the numbers of the words whose tags the scheme has not there."""
-    wanted = make_tags(find_entities(tags), len(tags), scheme)
+def breaches(sentences, scheme):
+    """Returns the numbers of the words whose tags the scheme has not there.
+
+    They are counted over all sentences, which are lists of tags.
+    """
+    wanted = [
+        tag
+        for tags, entities in zip(sentences, find_entities(sentences))
+        for tag in make_tags(entities, len(tags), scheme)
+    ]
+    tags = itertools.chain.from_iterable(sentences)
     return [index for index, tag in enumerate(tags) if tag != wanted[index]]
 
 
@@ -123,12 +180,7 @@ def detect_scheme(sentences):
     letters = {tag[0] for tags in sentences for tag in tags}
     if letters & {"E", "S"}:
         return BIOES
-    return min(
-        (BIO, IOB1),
-        key=lambda scheme: sum(
-            len(breaches(tags, scheme)) for tags in sentences
-        ),
-    )
+    return min((BIO, IOB1), key=lambda scheme: len(breaches(sentences, scheme)))
 
 
 def make_labels(sentences, scheme):

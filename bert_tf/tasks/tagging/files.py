@@ -79,13 +79,7 @@ class TaggingExamples:
 
     def warn_of_breaches(self, scheme):
         """Logs how many tags are not as the scheme has them, and the first."""
-        found = []
-        first = 0
-        for tags in self.by_sentence(self.tags):
-            found += [
-                first + index for index in entity_tags.breaches(tags, scheme)
-            ]
-            first += len(tags)
+        found = entity_tags.breaches(self.by_sentence(self.tags), scheme)
         if found:
             logging.warning(
                 "%s: %d tags are not as %s has them there, the first in line "

@@ -32,8 +32,13 @@ def sections(task, examples, tags):
     sentences = list(zip(*map(examples.by_sentence, (tags, examples.tags))))
     num_found, num_wanted = collections.Counter(), collections.Counter()
     num_wrong = []
-    for sentence in sentences:
-        found, wanted = _entities(sentence)
+    entities = [
+        (set(found), set(wanted))
+        for found, wanted in zip(
+            *map(entity_tags.find_entities, zip(*sentences))
+        )
+    ]
+    for found, wanted in entities:
         num_found.update(entity.type for entity in found)
         num_wanted.update(entity.type for entity in wanted)
         num_wrong.append(len(found ^ wanted))
@@ -41,13 +46,8 @@ def sections(task, examples, tags):
     return [
         ("Entities", _types(num_wanted, num_found, scores)),
         ("Confusion of words", _confusion(task, examples, tags)),
-        ("Worst errors", _worst(examples, sentences, np.array(num_wrong))),
+        ("Worst errors", _worst(examples, entities, np.array(num_wrong))),
     ]
-
-
-def _entities(sentence):
-    """Returns the sets of the predicted and of the right `Entity`."""
-    return (set(entity_tags.find_entities(tags)) for tags in sentence)
 
 
 def _types(num_wanted, num_found, scores):
@@ -85,12 +85,12 @@ def _confusion(task, examples, tags):
     return tables.confusion_table(names, counts)
 
 
-def _worst(examples, sentences, num_wrong):
+def _worst(examples, entities, num_wrong):
     words_of = examples.by_sentence(examples.words)
     rows = []
     for index in tables.worst(num_wrong, num_wrong > 0):
         words = words_of[index]
-        found, wanted = _entities(sentences[index])
+        found, wanted = entities[index]
         rows.append(
             (
                 index + 1,

@@ -7,7 +7,6 @@ its first piece, without any rule of which tag may follow which.
 import dataclasses
 import os
 
-import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -132,7 +131,7 @@ class TaggingTask(Task):
     def decode(self, logits):
         """Finds the entities of every row, in TensorFlow's own operations.
 
-        What begins and what continues an entity is `entity_tags.continues`.
+        What is an entity is `entity_tags.locate_entities`'s to say.
 
         Args:
             logits: RaggedTensor float32 `[B, (words), num_labels]`: those of
@@ -146,64 +145,26 @@ class TaggingTask(Task):
             of the entity's tags (0 beyond).
         """
         tag_W = tf.argmax(logits.flat_values, axis=-1, output_type=tf.int32)
-        score_W = tf.reduce_max(tf.nn.softmax(logits.flat_values), axis=-1)
-        may_continue_K = np.array(
-            [entity_tags.may_continue(tag) for tag in self.labels]
+        found = entity_tags.locate_entities(
+            logits.with_flat_values(tag_W), self.labels
         )
-        may_be_continued_K = np.array(
-            [entity_tags.may_be_continued(tag) for tag in self.labels]
-        )
-        types_K = [entity_tags.type_of(tag) for tag in self.labels]
-        # Numbers, not a table of all pairs of tags, which may be many.
-        _, type_ids_K = np.unique(types_K, return_inverse=True)
-        is_entity_K = np.array(
-            [tag != entity_tags.OUTSIDE for tag in self.labels]
-        )
-        place_W = tf.cast(
-            tf.ragged.range(logits.row_lengths()).flat_values, tf.int32
-        )
-        before_W = tf.concat([tf.zeros([1], tf.int32), tag_W[:-1]], axis=0)
-        # An empty batch has one value there.
-        before_W = before_W[: tf.size(tag_W)]
-        # Row starts continue nothing, whatever the row before ends with.
-        continues_W = (
-            (place_W > 0)
-            & tf.gather(tf.constant(may_continue_K), tag_W)
-            & tf.gather(tf.constant(may_be_continued_K), before_W)
-            & tf.equal(
-                tf.gather(tf.constant(type_ids_K), tag_W),
-                tf.gather(tf.constant(type_ids_K), before_W),
-            )
-        )
-        is_entity_W = tf.gather(tf.constant(is_entity_K), tag_W)
-        is_start_W = is_entity_W & ~continues_W
-        continues_next_W = tf.concat([continues_W[1:], [False]], axis=0)
-        is_end_W = is_entity_W & ~continues_next_W[: tf.size(tag_W)]
-
-        entity_of_word = tf.cumsum(tf.cast(is_start_W, tf.int32)) - 1
-        num_entities = tf.reduce_sum(tf.cast(is_start_W, tf.int32))
         scores_E = tf.math.unsorted_segment_min(
-            score_W, tf.where(is_entity_W, entity_of_word, -1), num_entities
+            tf.reduce_max(tf.nn.softmax(logits.flat_values), axis=-1),
+            found["entities"],
+            tf.size(found["first_words"]),
         )
-        is_start = logits.with_flat_values(tf.cast(is_start_W, tf.int32))
-        counts = tf.reduce_sum(is_start, axis=1)
 
         def as_rows(values, beyond):
             rows = tf.RaggedTensor.from_row_lengths(
-                values, counts, validate=False
+                values, found["counts"], validate=False
             )
             return rows.to_tensor(beyond)
 
         return {
-            "num_entities": counts,
-            "labels": as_rows(
-                tf.gather(
-                    tf.constant(types_K), tf.boolean_mask(tag_W, is_start_W)
-                ),
-                "",
-            ),
-            "first_words": as_rows(tf.boolean_mask(place_W, is_start_W), -1),
-            "last_words": as_rows(tf.boolean_mask(place_W, is_end_W), -1),
+            "num_entities": found["counts"],
+            "labels": as_rows(found["types"], ""),
+            "first_words": as_rows(found["first_words"], -1),
+            "last_words": as_rows(found["last_words"], -1),
             "scores": as_rows(scores_E, 0.0),
         }
 

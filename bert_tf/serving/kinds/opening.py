@@ -1,0 +1,178 @@
+"""A model folder opened to be served: what it answers, and its parts."""
+
+import dataclasses
+import math
+import os
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import reader
+from bert_tf.serving.kinds.classification import Classification
+from bert_tf.serving.kinds.embedding import Embedding
+from bert_tf.serving.kinds.fill_mask import FillMask
+from bert_tf.serving.kinds.hub import Encoder
+from bert_tf.serving.kinds.hub_preprocessor import Preprocessing
+from bert_tf.serving.kinds.multiple_choice import MultipleChoice
+from bert_tf.serving.kinds.question_answering import QuestionAnswering
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.tagging import Tagging
+from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks.classification import task as glue
+from bert_tf.tasks.multiple_choice import task as multiple_choice
+from bert_tf.tasks.question_answering import task as squad
+from bert_tf.tasks.tagging import task as tagging
+from bert_tf.text.preprocessor import Preprocessor
+
+_DEFAULT = ExportOptions()
+# A server's memory grows by 10 to 25 times as much.
+MOST_FROZEN_BYTES = 2**28
+
+# What an exporter's user can ask for. Where nothing is asked, it is what the
+# model was tuned to, or else an encoder.
+KINDS = {
+    kind.KIND: kind for kind in (Encoder, Embedding, FillMask, Preprocessing)
+}
+
+# Tasks and what serves them, by the family in task.json.
+FAMILIES = {
+    glue.FAMILY: (glue.ClassificationTask, Classification),
+    tagging.FAMILY: (tagging.TaggingTask, Tagging),
+    multiple_choice.FAMILY: (
+        multiple_choice.MultipleChoiceTask,
+        MultipleChoice,
+    ),
+    squad.FAMILY: (squad.SquadTask, QuestionAnswering),
+}
+
+
+def open_folder(model_dir, options=_DEFAULT):
+    """Opens a model folder to be served.
+
+    A classifier without task.json, as transformers writes them, gets its
+    label names from config.json.
+
+    Args:
+        model_dir: The folder, of bert_tf or Hugging Face.
+        options: The `ExportOptions`.
+
+    Returns:
+        A `Servable`.
+
+    Raises:
+        ValueError: If it is no model folder, or one that cannot be served, or
+            not with these options.
+    """
+    kind, task = KINDS.get(options.kind), None
+    if kind is None:
+        kind, task = _stored_kind(model_dir, options)
+    model, weight_files = None, ()
+    # What needs no model takes a folder without one.
+    if kind is None or kind.MODEL is not None:
+        with reader.open_checkpoint(model_dir) as checkpoint:
+            if kind is None:
+                kind, task = _found_kind(checkpoint, options)
+            options = kind.resolve(options, task)
+            model = kind.load(checkpoint, task, options)
+            weight_files = _weight_files(checkpoint.container)
+    else:
+        options = kind.resolve(options, task)
+    preprocessor = Preprocessor.from_folder(model_dir, options.max_seq_length)
+    if model is not None:
+        _check_length(model, preprocessor)
+        if options.is_frozen:
+            _check_size(model)
+    options = dataclasses.replace(
+        options, max_seq_length=preprocessor.max_seq_length
+    )
+    return kind(model, preprocessor, task, options, weight_files)
+
+
+def kind_of_outputs(names):
+    """Returns the kind that answers under some names.
+
+    Exports do not tell the family of their task.
+
+    Args:
+        names: Those of what one signature answers, or of some of it.
+    """
+    kinds = (*KINDS.values(), *(kind for _, kind in FAMILIES.values()))
+    declared = {
+        kind: {
+            output.name
+            for output in kind.outputs_of_strings + kind.outputs_of_ids
+        }
+        for kind in kinds
+    }
+    found = [kind for kind in kinds if {*names} <= declared[kind]]
+    return min(found, key=lambda kind: len(declared[kind]))
+
+
+def _stored_kind(model_dir, options):
+    """Returns the kind and the task of task.json, None where there is none."""
+    if options.kind not in (None, Servable.KIND):
+        raise ValueError(
+            f"`kind` must be one of {Servable.KIND}, {', '.join(KINDS)}. "
+            f"Received: kind={options.kind!r}."
+        )
+    values = model_folder.read_task(model_dir)
+    if values is None:
+        return None, None
+    family = values.get("family")
+    try:
+        if not isinstance(family, str) or family not in FAMILIES:
+            raise ValueError(
+                f"`family` must be one of {', '.join(FAMILIES)}. "
+                f"Received: family={files.shortened(family)}."
+            )
+        task_class, kind = FAMILIES[family]
+        return kind, task_class.from_dict(values)
+    except ValueError as error:
+        path = f"{model_dir}/{model_folder.TASK_FILE}"
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _found_kind(checkpoint, options):
+    """Returns the kind and the task of a folder that has no task.json."""
+    for _, kind in FAMILIES.values():
+        if kind.PART in checkpoint.found_parts:
+            return kind, kind.task_of(checkpoint, options.text_features)
+    return Encoder, None
+
+
+def _weight_files(container):
+    """Returns the paths of the files that hold the tensors, sorted."""
+    paths = {container.file_of(name) for name in container.shapes}
+    # A TF1 checkpoint has a prefix, whose files hold numbers and names.
+    return sorted(
+        f"{os.path.dirname(path)}/{name}"
+        for path in paths
+        for name in files.list_folder(os.path.dirname(path))
+        if name == os.path.basename(path)
+        or name.startswith(f"{os.path.basename(path)}.data-")
+    )
+
+
+def _check_length(model, preprocessor):
+    longest = model.config.max_position_embeddings
+    if preprocessor.max_seq_length > longest:
+        raise ValueError(
+            "`max_seq_length` must not exceed the model's "
+            f"max_position_embeddings={longest}. "
+            f"Received: max_seq_length={preprocessor.max_seq_length}."
+        )
+
+
+def _check_size(model):
+    """Raises `ValueError` unless a graph may hold the weights."""
+    size = sum(
+        math.prod(weight.shape) * tf.as_dtype(weight.dtype).size
+        for weight in model.weights
+    )
+    if size > MOST_FROZEN_BYTES:
+        raise ValueError(
+            "`is_frozen` must be False for a model of more than "
+            f"{MOST_FROZEN_BYTES:,} bytes of weights: TensorFlow copies what a "
+            f"graph holds many times. Received: {size:,} bytes."
+        )

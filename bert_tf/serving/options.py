@@ -1,0 +1,110 @@
+"""What the exporter is told, and what stands of it in the export."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+# What clients can send: strings, ids and Examples, or ids alone.
+TEXT = "text"
+IDS = "ids"
+CONTENTS = (TEXT, IDS)
+
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
+PRECISIONS = (FLOAT32, BFLOAT16)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """How a model folder becomes a version of a servable.
+
+    Args:
+        contents: One of `CONTENTS`: signatures of strings, ids and Examples,
+            or of ids only, which loads where tensorflow_text is not linked.
+        kind: What is served: a key of `opening.KINDS`; None for what the
+            model was tuned to, or else an encoder.
+        settings: {name: value} of arguments that the kind takes.
+        bounds: {name: integer} of bounds of a request that the kind has; what
+            is beyond is cut.
+        max_seq_length: Longest sequence; the folder's if None.
+        text_features: Names of one or two strings, where no task.json has
+            them: ("text",) if not given.
+        precision: One of `PRECISIONS`: the arithmetic of the model's layers,
+            and the form of their weights.
+        is_frozen: Whether the SavedModel keeps the weights as constants of the
+            graph, with which it answers faster, and not as variables, which
+            can be trained on.
+        is_checked: Whether the SavedModel is loaded in a process of its own
+            before it gets its place, and its answers to the hard texts are
+            compared with the trained model's.
+        check_file: None, or a file of texts to compare on as well; see
+            `Servable.read_texts`.
+        timeout_seconds: Of the check, as of `caller.calling`;
+            `caller.TIMEOUT_SECONDS` if None.
+        warmup_batch_sizes: Batch sizes that the server warms up with, one
+            request a signature; needs tensorflow-serving-api.
+        version: A number from 0; the one after the highest there if None.
+        keep_versions: How many versions stay, the newest ones by number and
+            the one written; None for all.
+
+    Raises:
+        ValueError: If a value is out of its range, or does not go together
+            with another.
+    """
+
+    contents: str = TEXT
+    kind: str | None = None
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    max_seq_length: int | None = None
+    text_features: tuple[str, ...] = ()
+    precision: str = FLOAT32
+    is_frozen: bool = False
+    is_checked: bool = True
+    check_file: str | None = None
+    timeout_seconds: float | None = None
+    warmup_batch_sizes: tuple[int, ...] = ()
+    version: int | None = None
+    keep_versions: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, values in (
+            ("contents", CONTENTS),
+            ("precision", PRECISIONS),
+        ):
+            value = getattr(self, name)
+            if value not in values:
+                raise ValueError(
+                    f"`{name}` must be one of {', '.join(values)}. "
+                    f"Received: {name}={value!r}."
+                )
+        if self.keep_versions is not None and self.keep_versions < 1:
+            raise ValueError(
+                "`keep_versions` must be at least 1. "
+                f"Received: keep_versions={self.keep_versions}."
+            )
+        for name in ("check_file", "timeout_seconds"):
+            value = getattr(self, name)
+            if value is not None and not self.is_checked:
+                raise ValueError(
+                    f"`{name}` must not be given without the check. "
+                    f"Received: {name}={value}."
+                )
+
+        for name in ("text_features", "warmup_batch_sizes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def dtype(self) -> str | None:
+        """The Keras dtype policy of the model; None for its own."""
+        return None if self.precision == FLOAT32 else self.precision
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "ExportOptions":
+        """Returns what an export was made with.
+
+        Args:
+            values: What it holds of it; exports of older releases do not have
+                all of the fields.
+        """
+        fields = (field.name for field in dataclasses.fields(cls))
+        return cls(**{name: values[name] for name in fields if name in values})
