@@ -22,6 +22,9 @@ from absl import flags
 
 from bert_tf import program
 from bert_tf.checkpoints import starting_point
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import files as tagging_files
 
@@ -52,7 +55,7 @@ _DROPOUT = flags.DEFINE_float(
 _SEED = flags.DEFINE_integer("seed", 0, "Of weights, order and dropout.")
 
 _MAX_SEQ_LENGTH = 128
-_SPLITS = (tagging_files.TRAIN, tagging_files.DEV, tagging_files.TEST)
+_SPLITS = (TRAIN, DEV, TEST)
 
 
 def main(_):
@@ -66,7 +69,7 @@ def main(_):
         )
         for split in _SPLITS
     }
-    labels = sorted(set(examples[tagging_files.TRAIN].tags))
+    labels = sorted(set(examples[TRAIN].tags))
     start = time.monotonic()
     features = {split: extract(examples[split]) for split in _SPLITS}
     print(f"features: {time.monotonic() - start:.0f} s")
@@ -77,8 +80,8 @@ def main(_):
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     train = batches(
-        features[tagging_files.TRAIN],
-        examples[tagging_files.TRAIN],
+        features[TRAIN],
+        examples[TRAIN],
         labels,
         is_training=True,
     )
@@ -87,7 +90,7 @@ def main(_):
         start = time.monotonic()
         loss = model.fit(train, shuffle=False, verbose=0).history["loss"][0]
         seconds = time.monotonic() - start
-        f1 = score(model, features, examples, labels, tagging_files.DEV)["f1"]
+        f1 = score(model, features, examples, labels, DEV)["f1"]
         print(
             f"epoch {epoch + 1}  loss {loss:.4f}  dev F1 {100 * f1:.2f}  "
             f"{seconds:.0f} s",

@@ -29,6 +29,8 @@ from bert_tf.tasks import metrics
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import files as tagging_files
 
@@ -120,7 +122,7 @@ class Tagging:
         folder = pathlib.Path(_DATA_DIR.value, "ner", "wnut17")
         self.train_file, self.dev_file = (
             pathlib.Path(tagging_files.find_file(str(folder), split))
-            for split in (tagging_files.TRAIN, tagging_files.DEV)
+            for split in (TRAIN, DEV)
         )
 
     def prepare(self, folder):

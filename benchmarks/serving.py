@@ -31,7 +31,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import exporter
 from bert_tf.serving import options
 from bert_tf.serving.options import ExportOptions
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 
 _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "A model folder.", required=True
@@ -59,7 +59,7 @@ _FREEZE = flags.DEFINE_bool(
 )
 _IN_FLIGHT = flags.DEFINE_list("in_flight", ["1", "8", "32"], "Batch sizes.")
 
-_TASK = GlueTask(
+_TASK = ClassificationTask(
     name="sst-2",
     text_features=("sentence",),
     labels=("negative", "positive"),

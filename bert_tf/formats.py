@@ -5,8 +5,9 @@ Every kind of file counts its own versions. They stand under the key
 reads all versions up to its own, and refuses later ones by name: what it does
 not know in them it might answer wrongly without. So a version goes up with
 every key that is added, renamed or given another meaning; no reader passes
-over a key that it does not know. A training's other files are read by the
-version in its train/model.json.
+over a key that it does not know. A file that needs none of what a version added
+is written in the version before, for earlier releases. A training's other files
+are read by the version in its train/model.json.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ KEY = "format_version"
 
 # By kind; the records' manifest has a version of its own.
 TASK = 1
-TRAINING = 1
+# Version 2 describes the tokenizer, of another kind than BERT's.
+TRAINING = 2
 EXPORT = 1
 
 

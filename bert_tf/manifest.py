@@ -20,7 +20,9 @@ from bert_tf import files
 _PREFIX = "manifest-"
 _SUFFIX = ".json"
 _FORMAT = "bert_tf pre-training records"
-_VERSION = 1
+# Version 2 has the tokenizer. Without one a manifest is of version 1, so that
+# earlier releases read it too.
+_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,7 @@ class Manifest:
         vocab_size: Number of entries of their vocabulary.
         vocab_sha256: `text_sha256` of the vocabulary file's text.
         do_lower_case: Whether the text was lower-cased.
+        tokenizer: What else tells of their tokenizer; None of BERT's.
         settings: Everything else that the examples are a function of:
             seed, probabilities and so on, by the names of their flags.
         inputs: The text files in order: `{"name", "bytes", "sha256"}` each.
@@ -50,6 +53,14 @@ class Manifest:
     inputs: list[dict[str, Any]]
     counts: dict[str, int]
     records: dict[str, dict[str, int]]
+    tokenizer: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns {name of an argument: its value}, what is None left out."""
+        values = dataclasses.asdict(self)
+        if self.tokenizer is None:
+            del values["tokenizer"]
+        return values
 
 
 def text_sha256(text: str) -> str:
@@ -70,8 +81,8 @@ def write(manifest: Manifest, path: files.AnyPath) -> None:
 
 def to_text(manifest: Manifest) -> str:
     """Returns what is in the manifest's file."""
-    values = {"format": _FORMAT, "version": _VERSION}
-    values |= dataclasses.asdict(manifest)
+    version = 1 if manifest.tokenizer is None else _VERSION
+    values = {"format": _FORMAT, "version": version} | manifest.to_dict()
     return json.dumps(values, indent=2) + "\n"
 
 
@@ -85,12 +96,14 @@ def read(path: files.AnyPath) -> Manifest:
     if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
         raise ValueError(f"{path}: not a manifest of pre-training records.")
     version = values.pop("version", None)
-    if version != _VERSION:
+    if type(version) is not int or not 1 <= version <= _VERSION:
         raise ValueError(
-            f"{path}: the manifest's version must be {_VERSION}. "
-            f"Received: version={version!r}."
+            f"{path}: the manifest's version must be at most {_VERSION}. "
+            f"Received: version={files.shortened(version)}."
         )
     names = {field.name for field in dataclasses.fields(Manifest)}
+    if version == 1:
+        names.remove("tokenizer")
     if set(values) != names:
         raise ValueError(
             f"{path}: these keys are missing or unknown: "

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import sys
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -51,19 +52,22 @@ def define_flags(dataclass: Any, **names: str) -> dict[str, flags.FlagHolder]:
     """Defines a flag for each field of a dataclass, and returns them by field.
 
     Args:
-        dataclass: Its class. Every field has a default, and as metadata
-            "help", and "choices" or None.
+        dataclass: Its class. Every field has as metadata "help", and
+            "choices" or None. A flag of one without a default has None.
         **names: Of the flags that have not their fields' names.
     """
     holders = {}
     for field in dataclasses.fields(dataclass):
         name = names.get(field.name, field.name)
-        default: Any = field.default
+        has_default = field.default is not dataclasses.MISSING
+        default: Any = field.default if has_default else None
         choices, told = field.metadata["choices"], field.metadata["help"]
+        # Of `int | None`, int.
+        kind = (*typing.get_args(field.type), field.type)[0]
         holders[field.name] = (
             flags.DEFINE_enum(name, default, choices, told)
             if choices
-            else _DEFINE[field.type](name, default, told)
+            else _DEFINE[kind](name, default, told)
         )
     return holders
 

@@ -31,24 +31,18 @@ Rerun the same command to resume after a stop, or after the end with more
 import dataclasses
 import os
 
-import keras
 from absl import flags
 from absl import logging
 
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.input import prepared_sets
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import class_weights
 from bert_tf.tasks.classification import glue_files
-from bert_tf.tasks.classification import report as glue_report
-from bert_tf.tasks.classification import task as glue
+from bert_tf.tasks.classification import task as classification
 from bert_tf.tasks.classification import tfds_examples
-from bert_tf.tasks.text_source import TextSource
-from bert_tf.training import strategy as strategies
-from bert_tf.tuning import fit as fine_tuning
-from bert_tf.tuning import run as tuning
+from bert_tf.tuning import tuning_run
 
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -101,103 +95,30 @@ def main(argv):
     config = fine_tuning_flags.make_config()
     builder = _find_data_set()
     strategy = training_flags.make_strategy()
-    policy = training_flags.dtype_policy(strategy)
-    is_chief = strategies.is_chief(strategy)
-    keras.utils.set_random_seed(config.random_seed)
-
-    # Data.
-    folder = fine_tuning_flags.tuned_folder(config)
-    task_files = _find_task(config, folder, builder)
-    task = task_files.task
+    task_files = _find_task(config, tuning_run.tuned_folder(config), builder)
     examples = {
         split: _read(task_files, split, builder)
         for split in _wanted_splits(config, task_files)
     }
-    settings = {}
-    if _CLASS_WEIGHTS.value is not None:
-        if not config.do_train:
-            raise ValueError("--class_weights must be given with --do_train.")
-        weights = class_weights.parse(
-            _CLASS_WEIGHTS.value, task.labels, examples[glue_files.TRAIN].labels
-        )
-        task = dataclasses.replace(task, class_weights=weights)
-        settings["class_weights"] = weights
-    start = tuning.find_start(config, folder)
-    preprocessor = start.preprocessor(config.max_seq_length)
-    sources = {
-        split: TextSource(
-            examples=examples[split],
-            preprocessor=preprocessor,
-            seed=config.random_seed,
-            is_trimmed=not strategies.is_tpu(strategy),
-        )
-        for split in examples
-    }
-
-    # Model.
-    model = fine_tuning_flags.make_model(start, task, config, strategy, policy)
-    predictor = fine_tuning.Predictor(model, strategy)
-    logits = {}
-
-    def evaluate():
-        """Returns results under google-research/bert's names, and others."""
-        results = {}
-        for split in glue_files.DEVELOPMENT:
-            if split not in sources:
-                continue
-            logits[split] = predictor(sources[split], config.eval_batch_size)
-            new = fine_tuning.evaluate(
-                task, logits[split], examples[split].labels
-            )
-            if split == glue_files.DEV_MISMATCHED:
-                new = {
-                    name.replace("eval", "eval_mismatched", 1): new[name]
-                    for name in new
-                }
-            results |= new
-        return results | {"loss": results["eval_loss"]}
-
-    results = fine_tuning_flags.tune_or_evaluate(
-        model,
-        task,
-        sources.get(glue_files.TRAIN),
-        config,
-        start,
-        strategy,
-        folder,
-        evaluate,
-        settings=settings,
-    )
-    if config.do_eval and is_chief:
-        fine_tuning_flags.report_results(
-            config,
-            task,
-            folder,
-            results,
-            glue_report.sections(
-                task, examples[glue_files.DEV], logits[glue_files.DEV]
-            ),
-            settings=settings,
-        )
-    for split in glue_files.TESTS:
-        if split in sources:
-            answers = predictor(sources[split], config.predict_batch_size)
-            if is_chief:
-                _write_predictions(config, task_files, split, answers)
+    task = _weighted(task_files.task, config, examples)
+    run = fine_tuning_flags.execute(config, task, examples, strategy)
+    for split, name in task_files.submissions.items():
+        if run.is_chief and split in run.answers:
+            path = os.path.join(config.output_dir, name)
+            glue_files.write_submission(path, task, run.answers[split])
+            print(f"For GLUE's leaderboard: {path}")
 
 
 def _find_data_set():
     """Returns the builder of --tfds_name, or None; checks the flags of data."""
-    if _TFDS_NAME.value is None:
-        if _TFDS_DATA_DIR.value is not None:
-            raise ValueError("--tfds_data_dir must be given with --tfds_name.")
+    builder = fine_tuning_flags.open_data_set(
+        _TFDS_NAME.value, _TFDS_DATA_DIR.value, data_dir=_DATA_DIR.value
+    )
+    if builder is None:
         program.require(data_dir=_DATA_DIR.value, task_name=_TASK_NAME.value)
-        return None
-    if _DATA_DIR.value is not None:
-        raise ValueError("--data_dir must not be given with --tfds_name.")
-    if not _TFDS_NAME.value.startswith("glue/"):
+    elif not _TFDS_NAME.value.startswith("glue/"):
         program.require(task_name=_TASK_NAME.value)
-    return prepared_sets.open_builder(_TFDS_NAME.value, _TFDS_DATA_DIR.value)
+    return builder
 
 
 def _task_name():
@@ -233,18 +154,16 @@ def _read(task_files, split, builder):
     return tfds_examples.read(builder, split, task_files.task, label)
 
 
-def _write_predictions(config, task_files, split, logits):
-    path = _output(config, f"{split}_results.tsv")
-    fine_tuning.write_predictions(path, task_files.task, logits)
-    print(f"{len(logits)} predictions in {path}")
-    if split in task_files.submissions:
-        path = _output(config, task_files.submissions[split])
-        glue_files.write_submission(path, task_files.task, logits)
-        print(f"For GLUE's leaderboard: {path}")
-
-
-def _output(config, name):
-    return os.path.join(config.output_dir, name)
+def _weighted(task, config, examples):
+    """Returns the task with the weights of --class_weights, if given."""
+    if _CLASS_WEIGHTS.value is None:
+        return task
+    if not config.do_train:
+        raise ValueError("--class_weights must be given with --do_train.")
+    weights = class_weights.parse(
+        _CLASS_WEIGHTS.value, task.labels, examples[glue_files.TRAIN].labels
+    )
+    return dataclasses.replace(task, class_weights=weights)
 
 
 def _find_task(config, folder, builder):
@@ -259,13 +178,13 @@ def _find_task(config, folder, builder):
         found = glue_files.glue_task(_task_name())
         if folder is None:
             return found
-        task = glue.tuned_task(folder, found.task)
+        task = classification.tuned_task(folder, found.task)
         return dataclasses.replace(found, task=task)
 
     if config.do_train or config.do_eval:
         program.require(label_column=_LABEL_COLUMN.value)
     if folder is not None:
-        task = glue.tuned_task(folder)
+        task = classification.tuned_task(folder)
         return glue_files.TaskFiles(
             task=task,
             splits=glue_files.named_columns(

@@ -20,28 +20,19 @@ Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
 """
 
-import os
-
-import keras
 from absl import flags
 from absl import logging
 
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.input import prepared_sets
+from bert_tf.tasks import source
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
-from bert_tf.tasks.tagging import report as tagging_report
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.tasks.tagging import tfds as tagging_tfds
-from bert_tf.tasks.tagging import windows as tagging_windows
 from bert_tf.tasks.tagging.task import TaggingTask
-from bert_tf.tasks.tagging.windows import TaggingSource
-from bert_tf.tasks.tagging.windows import WindowMaker
-from bert_tf.training import strategy as strategies
-from bert_tf.tuning import fit as fine_tuning
-from bert_tf.tuning import run as tuning
+from bert_tf.tuning import tuning_run
 
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -50,13 +41,13 @@ _DATA_DIR = flags.DEFINE_string(
     ".tsv or nothing after it.",
 )
 _FILES = {
-    tagging_files.TRAIN: flags.DEFINE_string(
+    source.TRAIN: flags.DEFINE_string(
         "train_file", None, "The column file to train on, instead."
     ),
-    tagging_files.DEV: flags.DEFINE_string(
+    source.DEV: flags.DEFINE_string(
         "eval_file", None, "The column file for --do_eval, instead."
     ),
-    tagging_files.TEST: flags.DEFINE_string(
+    source.TEST: flags.DEFINE_string(
         "test_file",
         None,
         "The column file for --do_predict, instead; it needs no tags.",
@@ -98,104 +89,28 @@ def main(argv):
     logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
     strategy = training_flags.make_strategy()
-    policy = training_flags.dtype_policy(strategy)
-    is_chief = strategies.is_chief(strategy)
-    keras.utils.set_random_seed(config.random_seed)
-
-    # Data.
-    folder = fine_tuning_flags.tuned_folder(config)
+    folder = tuning_run.tuned_folder(config)
+    builder = fine_tuning_flags.open_data_set(
+        _TFDS_NAME.value,
+        _TFDS_DATA_DIR.value,
+        data_dir=_DATA_DIR.value,
+        **{flag.name: flag.value for flag in _FILES.values()},
+    )
     wanted = {
-        tagging_files.TRAIN: config.do_train,
-        tagging_files.DEV: config.do_eval,
-        tagging_files.TEST: config.do_predict,
+        source.TRAIN: config.do_train,
+        source.DEV: config.do_eval,
+        source.TEST: config.do_predict,
     }
-    builder = _find_data_set()
     examples = {
         split: _read(split, builder) for split in wanted if wanted[split]
     }
     task = _find_task(folder, examples)
-    start = tuning.find_start(config, folder)
-    maker = WindowMaker(start.preprocessor(config.max_seq_length))
-    sources = {
-        split: TaggingSource(
-            examples=examples[split],
-            labels=task.labels,
-            maker=maker,
-            seed=config.random_seed,
-            is_trimmed=not strategies.is_tpu(strategy),
-        )
-        for split in examples
-    }
-
-    # Model.
-    model = fine_tuning_flags.make_model(start, task, config, strategy, policy)
-    predictor = fine_tuning.Predictor(
-        tagging_windows.padded_outputs(model, config.max_seq_length), strategy
-    )
-
-    dev_tags = None
-
-    def evaluate():
-        nonlocal dev_tags
-        source = sources[tagging_files.DEV]
-        logits = predictor(source, config.eval_batch_size)
-        dev_tags = source.predict(logits)
-        predicted, right = (
-            source.examples.by_sentence(tags)
-            for tags in (dev_tags, source.examples.tags)
-        )
-        results = {"loss": source.loss(logits)}
-        results |= task.scores(predicted, right)
-        return {f"eval_{name}": value for name, value in results.items()}
-
-    results = fine_tuning_flags.tune_or_evaluate(
-        model,
-        task,
-        sources.get(tagging_files.TRAIN),
-        config,
-        start,
-        strategy,
-        folder,
-        evaluate,
-    )
-    if config.do_eval and is_chief:
-        fine_tuning_flags.report_results(
-            config,
-            task,
-            folder,
-            results,
-            tagging_report.sections(
-                task, examples[tagging_files.DEV], dev_tags
-            ),
-            scores=tagging_report.SCORES,
-        )
-    if config.do_predict:
-        source = sources[tagging_files.TEST]
-        logits = predictor(source, config.predict_batch_size)
-        if is_chief:
-            path = os.path.join(config.output_dir, "test_predictions.txt")
-            tags = source.predict(logits)
-            tagging_files.write_predictions(path, source.examples, tags)
-            print(f"{len(tags)} tags in {path}")
-
-
-def _find_data_set():
-    """Returns the builder of --tfds_name, or None; checks the flags of data."""
-    if _TFDS_NAME.value is None:
-        if _TFDS_DATA_DIR.value is not None:
-            raise ValueError("--tfds_data_dir must be given with --tfds_name.")
-        return None
-    for flag in (_DATA_DIR, *_FILES.values()):
-        if flag.value is not None:
-            raise ValueError(
-                f"--{flag.name} must not be given with --tfds_name."
-            )
-    return prepared_sets.open_builder(_TFDS_NAME.value, _TFDS_DATA_DIR.value)
+    fine_tuning_flags.execute(config, task, examples, strategy)
 
 
 def _read(split, builder):
     """Returns the `TaggingExamples` of a split; of the test set no tags."""
-    has_tags = split != tagging_files.TEST
+    has_tags = split != source.TEST
     if builder is not None:
         return tagging_tfds.read(
             builder, split, _TOKEN_COLUMN.value, _TAG_COLUMN.value, has_tags
@@ -228,7 +143,7 @@ def _find_task(folder, examples):
             raise ValueError("--scheme must be given with --do_train.")
         task = tagging.tuned_task(folder)
     else:
-        training = examples[tagging_files.TRAIN]
+        training = examples[source.TRAIN]
         sentences = training.by_sentence(training.tags)
         scheme = _SCHEME.value or entity_tags.detect_scheme(sentences)
         labels = entity_tags.make_labels(sentences, scheme)

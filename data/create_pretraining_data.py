@@ -25,8 +25,7 @@ from bert_tf.pretraining import run_local
 from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import tfds_text
-from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
-from bert_tf.text.vocabulary import load_vocabulary
+from bert_tf.text.tokenizers import files as tokenizer_files
 
 _SETTINGS = program.define_flags(Settings, masking_mode="masking")
 _INPUT_FILE = flags.DEFINE_string(
@@ -113,8 +112,8 @@ def main(argv):
     if _TFDS_NAME.value:
         values["input_format"] = "tfds"
     settings = Settings(**values)
-    tokenizer = WordpieceSpec(
-        load_vocabulary(_VOCAB_FILE.value), _DO_LOWER_CASE.value
+    tokenizer = tokenizer_files.from_vocabulary_file(
+        _VOCAB_FILE.value, _DO_LOWER_CASE.value
     )
     if _BEAM_RUNNER.value:
         _run_pipeline(source, tokenizer, settings)

@@ -29,7 +29,7 @@ from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import requests
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.tagging.task import TaggingTask
@@ -56,13 +56,13 @@ CONFIG = BertConfig(
     max_position_embeddings=23,
 )
 # Names that are no Python parameters, and a label that is not ASCII.
-PAIR_TASK = GlueTask(
+PAIR_TASK = ClassificationTask(
     name="pair",
     text_features=("sentence 1", "class"),
     labels=("nein", "ja", "vielleicht¿"),
     metrics=("accuracy",),
 )
-REGRESSION_TASK = GlueTask(
+REGRESSION_TASK = ClassificationTask(
     name="regression", text_features=("sentence",), metrics=("pearson",)
 )
 TAGGING_TASK = TaggingTask(

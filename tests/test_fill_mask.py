@@ -144,6 +144,17 @@ def test_likeliest_words_first_and_nothing_where_no_mask_is():
     np.testing.assert_array_equal(answers["num_masks"], [2, 1])
 
 
+def test_mark_of_continuation_alone_is_filled_in_as_it_is():
+    answers = {
+        "tokens": tf.constant([[["##", "##x"]]]),
+        "num_masks": tf.constant([1]),
+    }
+    filled = fill_mask.fill(
+        tf.constant([b"so [MASK]"]), answers, WordpieceSpec(VOCABULARY)
+    )
+    assert filled.numpy().tolist() == [[[b"so ##", b"sox"]]]
+
+
 def test_texts_are_filled_in():
     words = [["the", "##x"], ["a", "##b"], ["c", "#"]]
     texts = [

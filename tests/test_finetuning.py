@@ -17,7 +17,7 @@ from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.classification import task as glue
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.preprocessor import Preprocessor
@@ -31,6 +31,7 @@ from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.predictor import Predictor
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS, "##s"))
@@ -45,7 +46,7 @@ CONFIG = BertConfig(
 NO_DROPOUT = dataclasses.replace(
     CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
 )
-COLOUR = GlueTask(
+COLOUR = ClassificationTask(
     name="colour",
     text_features=("first", "second"),
     labels=("no", "yes", "perhaps"),
@@ -54,7 +55,7 @@ COLOUR = GlueTask(
 WEIGHTED = dataclasses.replace(
     COLOUR, name="weighted", class_weights=(0.5, 3.0, 1.0)
 )
-WARMTH = GlueTask(
+WARMTH = ClassificationTask(
     name="warmth", text_features=("text",), metrics=("pearson", "spearman")
 )
 
@@ -204,9 +205,9 @@ def test_two_mirrored_devices_make_the_steps_of_one(tmp_path):
     fine_tuning.fit(two, COLOUR, source, config, strategy)
     assert_equal_weights(one, two, atol=1e-5)
 
-    logits = fine_tuning.Predictor(one.model, one_device())(source, 4)
+    logits = Predictor(one.model, one_device())(source, 4)
     np.testing.assert_allclose(
-        fine_tuning.Predictor(two.model, strategy)(source, 4),
+        Predictor(two.model, strategy)(source, 4),
         logits,
         atol=1e-4,
     )
@@ -288,7 +289,7 @@ def test_trimmed_batches_make_the_same_steps(tmp_path):
     fine_tuning.fit(states[0], WARMTH, source, config, one_device())
     fine_tuning.fit(states[1], WARMTH, trimmed, config, one_device())
     assert_equal_weights(*states)
-    predictor = fine_tuning.Predictor(states[0].model, one_device())
+    predictor = Predictor(states[0].model, one_device())
     np.testing.assert_allclose(
         predictor(source, 4), predictor(trimmed, 4), atol=1e-6
     )
@@ -328,9 +329,7 @@ def test_predictor_leaves_out_what_fills_the_batch():
         examples=dataclasses.replace(source.examples, labels=None),
     )
     model = BertClassifier(CONFIG, 3)
-    logits = fine_tuning.Predictor(model, tf.distribute.get_strategy())(
-        unlabelled, 3
-    )
+    logits = Predictor(model, tf.distribute.get_strategy())(unlabelled, 3)
     expected = model(source.preprocessor(source.examples.texts))
     assert logits.shape == (7, 3)
     np.testing.assert_allclose(logits, expected, atol=1e-6)
@@ -338,16 +337,14 @@ def test_predictor_leaves_out_what_fills_the_batch():
 
 def test_results_of_an_evaluation():
     logits = np.log(np.float32([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1]]))
-    results = fine_tuning.evaluate(COLOUR, logits, np.int32([0, 1]))
+    results = COLOUR.results(logits, np.int32([0, 1]))
     assert results == pytest.approx(
         {
             "eval_loss": -(np.log(0.7) + np.log(0.3)) / 2,
             "eval_accuracy": 0.5,
         }
     )
-    results = fine_tuning.evaluate(
-        WARMTH, np.float32([[1], [2], [4]]), np.float32([1, 2, 3])
-    )
+    results = WARMTH.results(np.float32([[1], [2], [4]]), np.float32([1, 2, 3]))
     assert results["eval_loss"] == pytest.approx(1 / 3)
     assert sorted(results) == ["eval_loss", "eval_pearson", "eval_spearman"]
 
@@ -357,12 +354,15 @@ def test_result_and_prediction_files(tmp_path):
     evaluation.write_results(path, {"loss": 0.5, "global_step": 7})
     assert path.read_text() == "global_step = 7\nloss = 0.5\n"
     logits = np.log(np.float32([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]]))
-    fine_tuning.write_predictions(path, COLOUR, logits)
+    COLOUR.write_predictions(tmp_path, "test", None, logits)
+    path = tmp_path / "test_results.tsv"
     rows = [line.split("\t") for line in path.read_text().splitlines()]
     np.testing.assert_allclose(
         np.array(rows, np.float32), np.exp(logits), rtol=1e-6
     )
-    fine_tuning.write_predictions(path, WARMTH, np.float32([[1.5], [-2]]))
+    logits = np.float32([[1.5], [-2]])
+    line = WARMTH.write_predictions(tmp_path, "test", None, logits)
+    assert line == f"2 predictions in {path}"
     assert path.read_text() == "1.5\n-2.0\n"
 
 

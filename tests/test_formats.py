@@ -165,23 +165,28 @@ def read_export(folder):
     return saved_model.read_settings(folder / "export" / "1")
 
 
+def read_task(folder):
+    return model_folder.read_task(folder / "tuned")
+
+
 @pytest.mark.parametrize(
-    ("name", "read"),
+    ("name", "read", "latest"),
     [
-        ("tuned/task.json", lambda f: model_folder.read_task(f / "tuned")),
-        ("tuned/train/model.json", read_training),
-        ("export/1/assets.extra/bert_tf.json", read_export),
+        ("tuned/task.json", read_task, 1),
+        ("tuned/train/model.json", read_training, 2),
+        ("export/1/assets.extra/bert_tf.json", read_export, 1),
     ],
 )
-def test_versions(folder, tmp_path, name, read):
+def test_versions(folder, tmp_path, name, read, latest):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     path = tmp_path / name
     values = json.loads(path.read_text("utf-8"))
     assert formats.KEY not in values
     assert read(tmp_path) == values
-    path.write_text(json.dumps(formats.stamped(values, 1)))
-    assert read(tmp_path) == values
-    for version in (2, 0, "1", None, True):
+    for version in range(1, latest + 1):
+        path.write_text(json.dumps(formats.stamped(values, version)))
+        assert read(tmp_path) == values
+    for version in (latest + 1, 0, "1", None, True):
         path.write_text(json.dumps(formats.stamped(values, version)))
         with pytest.raises(ValueError, match=f"{name}: `format_version` must"):
             read(tmp_path)

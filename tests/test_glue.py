@@ -12,19 +12,19 @@ import tensorflow as tf
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification import report as glue_report
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 
-PAIR = GlueTask(
+PAIR = ClassificationTask(
     name="pair",
     text_features=("a", "b"),
     labels=("no", "yes", "perhaps"),
     metrics=("accuracy",),
 )
-SCORE = GlueTask(
+SCORE = ClassificationTask(
     name="score", text_features=("text",), metrics=("pearson", "spearman")
 )
 
-YES_NO = GlueTask(
+YES_NO = ClassificationTask(
     name="t",
     text_features=("text",),
     labels=("no", "yes"),
@@ -202,7 +202,7 @@ def test_quotes_line_ends_and_byte_order_mark(tmp_path):
     tsv_file = tsv.TsvFile(
         name="dev.tsv", text_columns=("text",), label_column="class"
     )
-    task = GlueTask(
+    task = ClassificationTask(
         name="t",
         text_features=("text",),
         labels=("no", "yes"),
@@ -335,7 +335,7 @@ def test_bad_rows_name_file_and_line(tmp_path, lines, message):
     tsv_file = tsv.TsvFile(
         name="train.tsv", text_columns=("a",), label_column="label"
     )
-    task = GlueTask(
+    task = ClassificationTask(
         name="t",
         text_features=("a",),
         labels=("no", "yes"),
@@ -439,7 +439,10 @@ def test_labels_of_a_tsv_task_must_make_classes(tmp_path):
     ids=lambda task: task.name,
 )
 def test_task_json_round_trip(task):
-    assert GlueTask.from_dict(json.loads(json.dumps(task.to_dict()))) == task
+    assert (
+        ClassificationTask.from_dict(json.loads(json.dumps(task.to_dict())))
+        == task
+    )
 
 
 def test_task_json_of_mrpc():
@@ -471,7 +474,7 @@ def test_task_json_of_mrpc():
 )
 def test_bad_task_json(change, message):
     with pytest.raises(ValueError, match=message):
-        GlueTask.from_dict(PAIR.to_dict() | change)
+        ClassificationTask.from_dict(PAIR.to_dict() | change)
 
 
 def test_decode_of_a_classification():

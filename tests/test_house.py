@@ -134,6 +134,35 @@ def test_layers_and_models_know_no_tensorflow(path):
         assert not name.startswith("tensorflow"), f"{path} imports {name}"
 
 
+# Where it may be known of what kind a tokenizer is.
+KNOWS_WORDPIECE = re.compile(
+    r"bert_tf/text/(tokenizers/|learners/|vocabulary\.py)"
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SOURCES if not KNOWS_WORDPIECE.match(str(path))],
+    ids=str,
+)
+def test_only_tokenizers_know_of_what_kind_they_are(path):
+    for name in imports_of(path):
+        # A program learns a vocabulary of one kind.
+        assert "wordpiece" not in name or name.startswith(
+            "bert_tf.text.learners."
+        ), f"{path} imports {name}"
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    for node in ast.walk(tree):
+        name = getattr(node, "attr", getattr(node, "id", ""))
+        assert not re.search("Wordpiece|CONTINUATION", name), f"{path}: {name}"
+        value = str(getattr(node, "value", ""))
+        # The mark alone or in a regular expression; in a text it is text, and
+        # with a space behind it a heading.
+        assert not re.fullmatch(r"(b')?\W*##(?! )\W*", value), (
+            f"{path}: {value}"
+        )
+
+
 def test_nothing_is_imported_eagerly():
     assert list(imports_of(pathlib.Path("bert_tf/__init__.py"))) == []
 

@@ -81,7 +81,11 @@ def test_record_file_of_another_size_is_refused(tmp_path):
     "changes, reason",
     [
         ({"format": "other"}, "not a manifest"),
-        ({"version": 2}, "version=2"),
+        ({"version": 3}, "version=3"),
+        ({"version": 0}, "version=0"),
+        ({"version": "1"}, "version='1'"),
+        ({"version": 2}, "missing or unknown: tokenizer"),
+        ({"tokenizer": None}, "missing or unknown: tokenizer"),
         ({"more": 1}, "missing or unknown: more"),
     ],
 )
@@ -96,7 +100,19 @@ def test_other_files_are_refused(tmp_path, changes, reason):
 
 def test_every_field_is_written(tmp_path):
     path = tmp_path / "manifest-a.json"
-    manifests.write(make_manifest(a=3), str(path))
-    assert set(json.loads(path.read_text())) == {"format", "version"} | {
+    names = {"format", "version"} | {
         field.name for field in dataclasses.fields(manifests.Manifest)
     }
+    manifest = make_manifest(a=3)
+    manifests.write(manifest, str(path))
+    written = json.loads(path.read_text())
+    # As releases read it that know of one tokenizer.
+    assert written["version"] == 1
+    assert set(written) == names - {"tokenizer"}
+    tokenizer = {"tokenizer_class": "ToyTokenizer", "settings": {"mark": "^"}}
+    manifest = dataclasses.replace(manifest, tokenizer=tokenizer)
+    manifests.write(manifest, str(path))
+    written = json.loads(path.read_text())
+    assert written["version"] == 2
+    assert set(written) == names
+    assert manifests.read(str(path)) == manifest

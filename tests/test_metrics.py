@@ -32,6 +32,36 @@ def test_correlations_worked_out_by_hand():
     ) == pytest.approx(3 / 22.5**0.5)
 
 
+def test_scores_of_classes_worked_out_by_hand():
+    # Of class 0: TP 4, FP 2, FN 1.
+    f1_of_0 = 8 / 11
+    assert metrics.f1(PREDICTIONS, LABELS, positive=0) == pytest.approx(f1_of_0)
+    assert metrics.macro_f1(PREDICTIONS, LABELS) == pytest.approx(
+        (2 / 3 + f1_of_0) / 2
+    )
+    # Of the pairs 2 > 1, 2 = 2 (half), 0 < 1 and 0 < 2.
+    assert metrics.auc([2.0, 0.0, 1.0, 2.0], [1, 1, 0, 0]) == 1.5 / 4
+    assert metrics.auc([1.0, 2.0], [1, 1]) == 0
+
+
+def test_area_under_the_curve_equals_the_share_of_pairs():
+    generator = np.random.default_rng(4)
+    logits = generator.normal(size=(40, 3)).round(1)
+    labels = generator.integers(0, 3, 40)
+    probabilities = np.exp(logits)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    areas = []
+    for k in range(3):
+        scores = probabilities[:, k]
+        pairs = [
+            (a > b) + 0.5 * (a == b)
+            for a in scores[labels == k]
+            for b in scores[labels != k]
+        ]
+        areas.append(np.mean(pairs))
+    assert metrics.mean_auc(logits, labels) == pytest.approx(np.mean(areas))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_scores_of_two_classes_equal_the_loops(seed):
     generator = np.random.default_rng(seed)

@@ -22,6 +22,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.predictor import Predictor
 
 TASK = MultipleChoiceTask(num_choices=3)
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh")
@@ -177,7 +178,7 @@ def test_losses_scores_and_answers(tmp_path):
         TASK.example_losses(logits, labels), losses, rtol=1e-5
     )
     assert float(TASK.loss()(labels, logits)) == pytest.approx(losses.mean())
-    assert fine_tuning.evaluate(TASK, logits, labels) == pytest.approx(
+    assert TASK.results(logits, labels) == pytest.approx(
         {"eval_loss": losses.mean(), "eval_accuracy": 0.5}
     )
     objective = TASK.objective()
@@ -330,5 +331,5 @@ def test_fit_and_loop_give_equal_weights(tmp_path):
         np.testing.assert_allclose(
             np.array(ours), np.array(theirs), atol=5e-6, err_msg=ours.path
         )
-    logits = fine_tuning.Predictor(states[0].model, strategy)(source, 5)
+    logits = Predictor(states[0].model, strategy)(source, 5)
     assert logits.shape == (13, 3)

@@ -253,3 +253,14 @@ def test_detokenized_piece_that_continues_nothing():
     texts = tokenizer.detokenize(tf.ragged.constant([[6, 5, 6, 5], []]))
 
     assert texts.numpy().tolist() == [b"aff unaff un", b""]
+
+
+def test_detokenized_mark_of_continuation_is_nothing():
+    tokens = (*SPECIAL, "un", "##", "##aff")
+    tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
+
+    texts = tokenizer.detokenize(
+        tf.ragged.constant([[5, 6, 7], [6], [6, 6, 5], [6, 7, 5]])
+    )
+
+    assert texts.numpy().tolist() == [b"unaff", b"", b"un", b"aff un"]

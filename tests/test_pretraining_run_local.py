@@ -327,6 +327,38 @@ def test_work_of_other_text_is_not_gone_on_with(
     assert not work.exists()
 
 
+def test_work_of_another_tokenizer_is_not_gone_on_with(
+    tmp_path, tokenizer, monkeypatch
+):
+    # A fast one takes "ª" for an "a".
+    documents = [[["a", "ª", "b"], ["ª", "b"]], [["b", "ª"], ["ª", "a"]]]
+    text = write_text(tmp_path / "a.txt", documents)
+    fast = dataclasses.replace(tokenizer, fast=True)
+
+    def build(name, spec):
+        run_local.build(
+            text, f"{tmp_path}/{name}", spec, SETTINGS, work_dir=str(work)
+        )
+        return (tmp_path / name).read_bytes()
+
+    work = tmp_path / "work"
+    with monkeypatch.context() as patch:
+        stop_before(patch, "write_range")
+        with pytest.raises(KeyboardInterrupt):
+            build("x", fast)
+    told = json.loads((work / "work.json").read_text())
+    assert told["fast"] is True
+    # What earlier releases have written too.
+    names = {field.name for field in dataclasses.fields(manifests.Manifest)}
+    assert told.keys() == names - {"tokenizer"} | {
+        "fast",
+        "version",
+        "output_paths",
+    }
+    assert build("x", tokenizer) == build("y", tokenizer)
+    assert build("z", fast) != build("y", tokenizer)
+
+
 def test_folder_of_others_is_no_work_folder(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(3, seed=6))
     (tmp_path / "home").mkdir()

@@ -21,7 +21,7 @@ from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
 from bert_tf.tasks import fill_mask
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.features.extraction import Extraction
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -471,7 +471,7 @@ def test_a_version_that_cannot_be_removed_is_named(
 def read_texts(path, kind, task_name=None, text_features=("text",)):
     task = serving_models.PAIR_TASK if kind == "pair" else None
     if task_name:
-        task = GlueTask(
+        task = ClassificationTask(
             name=task_name,
             text_features=text_features,
             labels=("0", "1"),

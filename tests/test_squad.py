@@ -128,7 +128,7 @@ def test_loss_is_the_mean_of_start_and_end_over_the_windows():
 
     objective = TASK.objective()
     batch = {features.INPUT_IDS: np.zeros((3, 5)), features.LABELS: labels}
-    weighted = batch | {features.EXAMPLE_WEIGHTS: np.array([1.0, 0.0, 1.0])}
+    weighted = batch | {features.EXAMPLE_WEIGHTS: np.float32([1, 0, 1])}
 
     assert float(objective.weights(batch)["loss"]) == 3
     assert float(objective.losses(outputs, batch)["loss"]) == pytest.approx(

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from absl import logging
 
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import files as tagging_files
 
 
@@ -176,7 +177,7 @@ def test_files_of_a_folder_are_found(tmp_path):
     (tmp_path / "train.conll").write_text("a O\n")
     (tmp_path / "dev").write_text("a O\n")
     (tmp_path / "dev.txt").write_text("a O\n")
-    path = tagging_files.find_file(tmp_path, tagging_files.TRAIN)
+    path = tagging_files.find_file(tmp_path, TRAIN)
     assert path == str(tmp_path / "train.conll")
     for split, received in (("dev", "dev.txt, dev"), ("test", "none of them")):
         with pytest.raises(ValueError, match=f"Received: {received}"):

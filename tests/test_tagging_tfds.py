@@ -6,6 +6,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf.input import prepared_sets
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging import tfds as tagging_tfds
 
@@ -62,7 +65,7 @@ def read(name, folder, *arguments, **options):
 @pytest.mark.parametrize("name", ["classes", "strings", "blanks"])
 def test_stored_set_is_read(stored, tmp_path, name, caplog):
     with caplog.at_level("WARNING", logger="absl"):
-        examples = read(name, stored, tagging_files.TRAIN)
+        examples = read(name, stored, TRAIN)
     told = "train: took off the blanks around 4 of the labels" in caplog.text
     assert told == (name == "blanks")
     assert examples.words == ("a", "b\tc", "é", "d")
@@ -73,9 +76,7 @@ def test_stored_set_is_read(stored, tmp_path, name, caplog):
     assert path.read_text("utf-8") == (
         "a\tO\tO\nb c\tB-x\tO\né\tI-x\tB-x\n\nd\tB-x\tI-x\n\n"
     )
-    dev = read(
-        name, stored, tagging_files.DEV, "tokens", "tags", has_tags=False
-    )
+    dev = read(name, stored, DEV, "tokens", "tags", has_tags=False)
     assert dev.words == ("e", "f")
     assert dev.tags is None
 
@@ -83,9 +84,9 @@ def test_stored_set_is_read(stored, tmp_path, name, caplog):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("classes", tagging_files.TEST), "must have a split test"),
-        (("classes", tagging_files.TRAIN, "words"), "a feature words"),
-        (("classes", tagging_files.TRAIN, None, "pos"), "a feature pos"),
+        (("classes", TEST), "must have a split test"),
+        (("classes", TRAIN, "words"), "a feature words"),
+        (("classes", TRAIN, None, "pos"), "a feature pos"),
     ],
 )
 def test_what_is_not_there_is_told(stored, arguments, message):
@@ -101,7 +102,7 @@ def test_conll_2003_as_the_library_describes_it(tmp_path):
         builder.info.set_splits(tfds.core.splits.SplitDict([info]))
         # What is made up has rows of other numbers of tags than of words.
         with pytest.raises(ValueError, match="row 0: must have as many tags"):
-            tagging_tfds.read(builder, tagging_files.DEV)
+            tagging_tfds.read(builder, DEV)
         rows = tf.data.Dataset.from_tensors(
             {
                 "tokens": ["EU", "says", "So", "So"],
@@ -109,6 +110,6 @@ def test_conll_2003_as_the_library_describes_it(tmp_path):
             }
         )
         builder.as_dataset = lambda split, **options: rows
-        examples = tagging_tfds.read(builder, tagging_files.DEV)
+        examples = tagging_tfds.read(builder, DEV)
     assert examples.words == ("EU", "says", "So", "So")
     assert examples.tags == ("B-ORG", "O", "B-MISC", "I-MISC")

@@ -27,6 +27,7 @@ from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.predictor import Predictor
 
 TOKENS = (*SPECIAL_TOKENS, *"abc.,'", "##a", "##b", "ab", "e", "x")
 VOCABULARY = Vocabulary(tokens=TOKENS)
@@ -251,7 +252,7 @@ def test_fit_and_loop_make_the_same_steps_and_trimming_changes_none(tmp_path):
     # And so does evaluation: shorter batches are filled up.
     predicted = [
         source.predict(
-            fine_tuning.Predictor(
+            Predictor(
                 tagging_windows.padded_outputs(states[0].model, 9), one_device
             )(source, 8)
         )

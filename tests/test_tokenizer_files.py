@@ -6,7 +6,12 @@ That the settings reach the preprocessor: tests/test_preprocessor.py.
 import json
 
 import pytest
+import reference_checkpoints as peer
 
+from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s")
@@ -116,3 +121,80 @@ def test_a_normalizer_of_another_kind_is_refused(write, normalizer):
     folder = write(normalizer=normalizer)
     with pytest.raises(ValueError, match="tokenizer.json: `normalizer` must"):
         tokenizer_files.read_settings(folder)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Returns a function that makes a model folder with these settings."""
+
+    def make(**settings):
+        peer.write_folder(tmp_path / "model", "BertModel")
+        path = tmp_path / "model/tokenizer_config.json"
+        path.write_text(json.dumps(settings))
+        return str(tmp_path / "model")
+
+    return make
+
+
+READERS = {
+    "preprocessor": Preprocessor.from_folder,
+    "starting point": starting_point.find,
+    "starting point, another vocabulary": lambda folder: starting_point.find(
+        folder, vocab_file=f"{folder}/vocab.txt"
+    ),
+    "weights": lambda folder: checkpoints.load(folder, BertEncoder),
+    "conversion": lambda folder: checkpoints.convert(
+        folder, f"{folder}/../converted", "bert_tf"
+    ),
+    "conversion to Google's form": lambda folder: checkpoints.convert(
+        folder, f"{folder}/../converted", "google"
+    ),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("has_case", [True, False])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("strip_accents", False),
+        ("tokenize_chinese_chars", False),
+        ("do_basic_tokenize", False),
+        ("tokenizer_class", "RobertaTokenizer"),
+        ("tokenizer_class", "BertJapaneseTokenizer"),
+        ("tokenizer_class", ["BertTokenizer"]),
+    ],
+)
+def test_whatever_reads_a_folder_refuses_another_tokenizer(
+    model, read, has_case, name, value
+):
+    case = {"do_lower_case": True} if has_case else {}
+    folder = model(**{name: value}, **case)
+    with pytest.raises(ValueError, match=f"tokenizer_config.json: .*`{name}`"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        None,
+        "BertTokenizer",
+        "BertTokenizerFast",
+        "DistilBertTokenizerFast",
+        "PreTrainedTokenizerFast",
+        "TokenizersBackend",
+    ],
+)
+def test_names_of_wordpiece(model, name):
+    folder = model(tokenizer_class=name)
+    spec = tokenizer_files.read(folder)
+    assert starting_point.find(folder).tokenizer == spec
+    assert spec.vocabulary.tokens == peer.TOKENS
+    assert spec.tokenizer_class == "BertTokenizer"
+
+
+def test_a_vocabulary_file_makes_a_tokenizer(model):
+    folder = model(do_lower_case=False)
+    path = f"{folder}/vocab.txt"
+    spec = tokenizer_files.from_vocabulary_file(path, do_lower_case=False)
+    assert spec == tokenizer_files.read(folder)

@@ -7,6 +7,7 @@ starts one.
 """
 
 import dataclasses
+import json
 import pickle
 import re
 
@@ -15,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf import manifest
 from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.input import pretraining
@@ -25,15 +27,17 @@ from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.settings import Settings
 from bert_tf.serving import exporter
 from bert_tf.tasks import fill_mask
-from bert_tf.tasks import task_folder
-from bert_tf.tasks.classification.task import GlueTask
-from bert_tf.tasks.text_source import TextSource
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text import dynamic_masking
 from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.tuning import run as tuning
+from bert_tf.training import pretraining_run
+from bert_tf.training.phases import Phase
+from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
 
 FIRST, HYPHEN = "^", "-"
@@ -116,6 +120,7 @@ class ToyTokenizer(tf.Module):
 
 
 SPEC = ToySpec(VOCABULARY)
+WORDPIECE = WordpieceSpec(VOCABULARY)
 
 
 def ids_of(text):
@@ -216,6 +221,138 @@ def test_records_are_masked_by_its_words(tmp_path, masking_mode, rule):
     assert places[VOCABULARY.index("^cat")] == {False}
 
 
+def build_records(folder, spec, masking_mode):
+    """Returns the path of records of some texts."""
+    sentences = make_texts(40, 5, seed=3)
+    documents = ["\n".join(sentences[n : n + 4]) for n in range(0, 40, 4)]
+    (folder / "a.txt").write_text("\n\n".join(documents))
+    settings = Settings(
+        max_seq_length=13,
+        max_predictions_per_seq=3,
+        dupe_factor=1,
+        masking_mode=masking_mode,
+    )
+    path = f"{folder}/x"
+    run_local.build(f"{folder}/a.txt", path, spec, settings)
+    return path
+
+
+@pytest.mark.parametrize("masking_mode", ["static", "dynamic"])
+@pytest.mark.parametrize(
+    ("spec", "other"), [(SPEC, WORDPIECE), (WORDPIECE, SPEC)]
+)
+def test_records_are_of_one_tokenizer(tmp_path, masking_mode, spec, other):
+    path = build_records(tmp_path, spec, masking_mode)
+    told = manifest.find([path])[path]
+    assert told.tokenizer == tokenizer_files.describe(spec)
+    assert pretraining.pretraining_records(path, CONFIG, spec).num_examples
+    with pytest.raises(ValueError, match="made with tokenizer=.*ToyTokenizer"):
+        pretraining.pretraining_records(path, CONFIG, other)
+
+
+def test_a_setting_tells_a_tokenizer_from_another(tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class OtherSpec(ToySpec):
+        settings = {"mark": "*"}
+
+    path = build_records(tmp_path, SPEC, "static")
+    with pytest.raises(ValueError, match=r"\{'mark': '\^'\}.*\{'mark': '\*'\}"):
+        pretraining.pretraining_records(path, CONFIG, OtherSpec(VOCABULARY))
+
+
+def test_a_work_folder_is_of_one_tokenizer(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(run_local, "_publish", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build_records(tmp_path, SPEC, "static")
+    (work,) = tmp_path.glob(".*/work.json")
+    told = json.loads(work.read_text())
+    assert told["tokenizer"] == {
+        "tokenizer_class": "ToyTokenizer",
+        "settings": {"mark": FIRST},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "other", "version"), [(SPEC, WORDPIECE, 2), (WORDPIECE, SPEC, 1)]
+)
+def test_a_training_is_of_one_tokenizer(tmp_path, spec, other, version):
+    records = build_records(tmp_path, SPEC, "static")
+    # As google-research/bert writes them: nothing tells their tokenizer.
+    for path in tmp_path.glob("manifest-*"):
+        path.unlink()
+
+    def train(tokenizer, num_steps):
+        options = pretraining_run.Options(
+            phases=(
+                Phase(
+                    max_seq_length=13, num_steps=num_steps, train_batch_size=2
+                ),
+            ),
+            input_files=(records,),
+            profile_steps=None,
+            eval_input_file=None,
+            output_dir=f"{tmp_path}/out",
+            init_checkpoint=None,
+            attention=None,
+            input_shares=None,
+            tf_data_service=[],
+            max_predictions_per_seq=3,
+            do_train=True,
+            do_eval=False,
+            gradient_accumulation_steps=1,
+            rematerialize=False,
+            eval_batch_size=2,
+            learning_rate=1e-3,
+            num_warmup_steps=0,
+            learning_rate_decay="linear",
+            learning_rate_power=None,
+            learning_rate_drop=True,
+            optimizer="bert",
+            layerwise_learning_rate_decay=1.0,
+            save_checkpoints_steps=1,
+            keep_checkpoint_max=2,
+            keep_best=False,
+            iterations_per_loop=1,
+            max_eval_steps=1,
+            skip_nonfinite_steps=0,
+            peak_tflops=None,
+            random_seed=1,
+        )
+        start = starting_point.StartingPoint(
+            init_checkpoint=None, config=CONFIG, tokenizer=tokenizer
+        )
+        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+        pretraining_run.run(options, start, strategy, "float32")
+
+    train(spec, 1)
+    written = json.loads((tmp_path / "out/train/model.json").read_text())
+    assert written["format_version"] == version
+    with pytest.raises(ValueError, match="another model: tokenizer is "):
+        train(other, 1)
+    train(spec, 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "other"), [(SPEC, WORDPIECE), (WORDPIECE, SPEC)]
+)
+def test_a_model_folder_is_of_one_tokenizer(tmp_path, spec, other):
+    encoder = BertEncoder(CONFIG)
+    path = tmp_path / "tokenizer_config.json"
+    checkpoints.save(tmp_path, encoder, spec, 13)
+    written = path.read_text()
+    with pytest.raises(ValueError, match="another model: its `tokenizer_class"):
+        checkpoints.save(tmp_path, encoder, other, 13)
+    assert path.read_text() == written
+    checkpoints.save(tmp_path, encoder, spec, 11)
+    # An older folder, or one of transformers.
+    for name in ("BertTokenizerFast", None) if spec == WORDPIECE else ():
+        values = json.loads(written) | {"tokenizer_class": name}
+        path.write_text(json.dumps(values | {"pad_token": {"content": "x"}}))
+        checkpoints.save(tmp_path, encoder, spec, 13)
+        assert path.read_text() == written
+
+
 def test_a_mask_is_filled_as_it_joins_words():
     answers = {
         "tokens": tf.constant([[["cat", "^cat", HYPHEN]]]),
@@ -230,28 +367,25 @@ def test_a_tuned_model_is_served(tmp_path, monkeypatch):
     checkpoints.save(tmp_path / "encoder", BertEncoder(CONFIG), SPEC, 13)
     start = starting_point.find(tmp_path / "encoder")
     assert start.tokenizer == SPEC
-    task = GlueTask(
+    task = ClassificationTask(
         name="colour",
         text_features=("text",),
         labels=("no", "yes"),
         metrics=("accuracy",),
     )
     texts = make_texts(8, 4, seed=7)
-    source = TextSource(
-        examples=Examples(texts=(texts,), labels=np.int32([0, 1] * 4)),
-        preprocessor=start.preprocessor(13),
-    )
+    examples = Examples(texts=(texts,), labels=np.int32([0, 1] * 4))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    with strategy.scope():
-        model = task_folder.new_model(start, task)
     config = FineTuningConfig(
         output_dir=str(tmp_path / "tuned"),
+        init_checkpoint=str(tmp_path / "encoder"),
         do_train=True,
         train_batch_size=4,
         learning_rate=1e-2,
         max_seq_length=13,
     )
-    tuning.tune(model, task, source, config, start, strategy)
+    run = tuning_run.Run(config, task, {TRAIN: examples}, strategy)
+    run.tune()
     assert starting_point.find(tmp_path / "tuned").tokenizer == SPEC
 
     # The export itself is checked with strings that are hard to read.
@@ -272,6 +406,6 @@ def test_a_tuned_model_is_served(tmp_path, monkeypatch):
     }
     np.testing.assert_allclose(
         answer(text=tf.constant(texts))["probabilities"],
-        task.decode(model(inputs))["probabilities"],
+        task.decode(run.model(inputs))["probabilities"],
         atol=1e-5,
     )

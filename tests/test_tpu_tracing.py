@@ -22,7 +22,7 @@ from bert_tf import features
 from bert_tf.input import array_source
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.tasks.question_answering.task import SquadTask
@@ -30,7 +30,7 @@ from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
-from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.predictor import Predictor
 
 pytestmark = pytest.mark.skipif(
     not tf.__version__.startswith(("2.20.", "2.21.")),
@@ -104,7 +104,7 @@ def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):
 
 
 def glue(labels):
-    return GlueTask(
+    return ClassificationTask(
         name="made",
         text_features=("sentence",),
         labels=labels,
@@ -279,7 +279,7 @@ def test_predictions_of_eight_cores_are_gathered(cores):
     task = glue(("a", "b", "c"))
     with cores.scope():
         model = task.make_model(reference.tiny_config(), dtype="mixed_bfloat16")
-    predictor = fine_tuning.Predictor(model, cores)
+    predictor = Predictor(model, cores)
     inputs = {
         name: np.ones((21, reference.LENGTH), "int32")
         for name in features.MODEL_INPUTS

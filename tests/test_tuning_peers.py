@@ -22,13 +22,15 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.question_answering import task as squad
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.tuning import run as tuning
+from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
+from bert_tf.tuning.record import EpochRecord
 
 pytestmark = pytest.mark.peers
 
@@ -43,7 +45,7 @@ CONFIG = families.parse_config(
 # `make_model` has some before the head, whatever the configuration says.
 TASKS = {
     "BertForSequenceClassification": (
-        GlueTask(
+        ClassificationTask(
             name="kind",
             text_features=("text",),
             labels=("a", "b", "c"),
@@ -56,7 +58,7 @@ TASKS = {
         lambda: BertTokenClassifier(CONFIG, 3, dropout=0.0),
     ),
     "BertForQuestionAnswering": (
-        squad.SquadTask(),
+        squad.SquadTask(max_query_length=4),
         lambda: BertSpanPredictor(CONFIG),
     ),
 }
@@ -66,6 +68,7 @@ class GivenBatches:
     """A source of batches that are there already."""
 
     num_examples = NUM_STEPS * BATCH_SIZE
+    examples = range(num_examples)
 
     def __init__(self, batches):
         self._batches = batches
@@ -185,15 +188,13 @@ def test_every_step_has_the_same_loss(tmp_path, architecture):
         bias_correction=True,
         iterations_per_loop=1,
     )
-    tuning.tune(
-        model,
-        task,
-        GivenBatches({**inputs, features.LABELS: labels}),
-        config,
-        tuning.find_start(config),
-        tf.distribute.get_strategy(),
+    run = tuning_run.Run(config, task, {}, tf.distribute.get_strategy())
+    run.model = model
+    run.sources[TRAIN] = GivenBatches({**inputs, features.LABELS: labels})
+    run.tune()
+    record = EpochRecord(
+        f"{config.output_dir}/train", task.main_metric, NUM_STEPS
     )
-    record = tuning.read_record(config.output_dir, task)
     ours = [report["loss"] for report in record.training]
 
     print(f"{architecture}: {np.abs(ours - theirs).max()}")

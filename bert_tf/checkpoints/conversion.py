@@ -84,12 +84,9 @@ def convert(
         vocabulary = model_folder.check_vocabulary(checkpoint.folder, config)
         if vocabulary is None:
             raise ValueError(f"{checkpoint.folder}: must have a vocab.txt.")
-        settings = model_folder.read_tokenizer_config(checkpoint.folder)
-        if do_lower_case is None:
-            do_lower_case = settings.get(
-                "do_lower_case", not vocabulary.is_cased
-            )
-        tokenizer = tokenizer_files.make(settings, vocabulary, do_lower_case)
+        tokenizer = tokenizer_files.read(
+            checkpoint.folder, vocabulary, do_lower_case
+        )
         if max_position_embeddings is not None:
             config = loading.longer_config(config, max_position_embeddings)
         if hidden_act is not None:
@@ -119,9 +116,7 @@ def convert(
                 family.file_name(name, architecture): array
                 for name, array in tensors.items()
             }
-            texts = _texts(
-                checkpoint, config, architecture, tokenizer, settings
-            )
+            texts = _texts(checkpoint, config, architecture, tokenizer)
             if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
             model_folder.write(target, tensors, texts, slots)
@@ -213,7 +208,7 @@ def _write_release(folder, tensors, texts):
         tf1_checkpoint.write(f"{temporary}/{prefix}", tensors)
 
 
-def _texts(checkpoint, config, architecture, tokenizer, settings):
+def _texts(checkpoint, config, architecture, tokenizer):
     num_labels = labels = None
     its_parts = checkpoint.family.architectures[architecture]
     if set(parts.CLASSIFIERS) & set(its_parts):
@@ -231,6 +226,7 @@ def _texts(checkpoint, config, architecture, tokenizer, settings):
         classifier_dropout=checkpoint.classifier_dropout,
     )
     # transformers writes 10 ** 30, or nothing, where nobody told the length.
+    settings = model_folder.read_tokenizer_config(checkpoint.folder)
     longest = config.max_position_embeddings
     length = min(settings.get("model_max_length", longest), longest)
     task = model_folder.read_task(checkpoint.folder)

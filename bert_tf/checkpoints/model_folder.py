@@ -39,6 +39,18 @@ TASK_FILE = "task.json"
 read_vocabulary = tokenizer_files.read_vocabulary
 read_tokenizer_config = tokenizer_files.read_settings
 
+_MAX_LENGTH = "model_max_length"
+_SPECIAL_TOKENS = {
+    "pad_token": vocabulary_lib.PAD_TOKEN,
+    "unk_token": vocabulary_lib.UNK_TOKEN,
+    "cls_token": vocabulary_lib.CLS_TOKEN,
+    "sep_token": vocabulary_lib.SEP_TOKEN,
+    "mask_token": vocabulary_lib.MASK_TOKEN,
+}
+# What in tokenizer_config.json may be other words, or another length, of one
+# and the same model.
+_NOT_THE_TOKENIZER = (_MAX_LENGTH, *_SPECIAL_TOKENS)
+
 # What tells two models apart where the shapes of the weights may not. The
 # dropouts and the initial deviation are of the training, not of the model.
 ARCHITECTURE_FIELDS = (
@@ -194,13 +206,9 @@ def make_texts(
     tokenizer_config = {
         "tokenizer_class": tokenizer.tokenizer_class,
         "do_lower_case": bool(tokenizer.do_lower_case),
-        "model_max_length": max_seq_length,
+        _MAX_LENGTH: max_seq_length,
         **tokenizer.folder_settings,
-        "pad_token": vocabulary_lib.PAD_TOKEN,
-        "unk_token": vocabulary_lib.UNK_TOKEN,
-        "cls_token": vocabulary_lib.CLS_TOKEN,
-        "sep_token": vocabulary_lib.SEP_TOKEN,
-        "mask_token": vocabulary_lib.MASK_TOKEN,
+        **_SPECIAL_TOKENS,
     }
     stamped = None if task is None else formats.stamped(task, formats.TASK)
     return {
@@ -243,8 +251,8 @@ def check_vocabulary(
         The `Vocabulary`, or None.
 
     Raises:
-        ValueError: If its size is not the configuration's, or its case not
-            what tokenizer_config.json says.
+        ValueError: If its size is not the configuration's, its case not what
+            tokenizer_config.json says, or the tokenizer not BERT's.
     """
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
@@ -256,11 +264,7 @@ def check_vocabulary(
             f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
             "entries."
         )
-    settings = read_tokenizer_config(folder)
-    do_lower_case = settings.get("do_lower_case")
-    if do_lower_case is not None:
-        with files.errors_named(f"{folder}/{TOKENIZER_FILE}"):
-            tokenizer_files.make(settings, vocabulary, do_lower_case)
+    tokenizer_files.read(folder, vocabulary)
     return vocabulary
 
 
@@ -326,9 +330,15 @@ def _check_same_model(folder, texts):
     new = _identity(json.loads(texts[CONFIG_FILE]))
     for key in old:
         _check_same(path, key, old[key], new[key])
-    new = json.loads(texts[TOKENIZER_FILE])["do_lower_case"]
-    old = read_tokenizer_config(folder).get("do_lower_case", new)
-    _check_same(f"{folder}/{TOKENIZER_FILE}", "do_lower_case", old, new)
+    settings = read_tokenizer_config(folder)
+    if not settings:
+        return
+    # Of a kind's many names one.
+    settings["tokenizer_class"] = tokenizer_files.class_name(settings)
+    path = f"{folder}/{TOKENIZER_FILE}"
+    for key, new in json.loads(texts[TOKENIZER_FILE]).items():
+        if key not in _NOT_THE_TOKENIZER:
+            _check_same(path, key, settings.get(key, new), new)
 
 
 def _check_same(path, key, old, new):

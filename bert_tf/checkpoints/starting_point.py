@@ -92,7 +92,7 @@ def find(
     Raises:
         ValueError: If a file is missing, or two contradict each other.
     """
-    config, vocabulary, settings = None, None, {}
+    config, folder, settings = None, None, {}
     if init_checkpoint is not None:
         init_checkpoint = str(init_checkpoint).rstrip("/")
         with reader.open_checkpoint(
@@ -102,9 +102,6 @@ def find(
         folder = init_checkpoint
         if not files.is_folder(folder):
             folder = os.path.dirname(folder) or "."
-        if vocab_file is None:
-            vocabulary = model_folder.read_vocabulary(folder)
-            vocab_file = f"{folder}/{model_folder.VOCABULARY_FILE}"
         settings = model_folder.read_tokenizer_config(folder)
     if bert_config_file is not None:
         config = families.read_config(bert_config_file)
@@ -115,11 +112,6 @@ def find(
         )
     if max_position_embeddings is not None:
         config = loading.longer_config(config, max_position_embeddings)
-    if vocab_file is None:
-        raise ValueError(
-            "`vocab_file` must be given without a checkpoint. "
-            "Received: init_checkpoint=None."
-        )
     if do_lower_case is None:
         do_lower_case = settings.get("do_lower_case", True)
     elif settings.get("do_lower_case", do_lower_case) != do_lower_case:
@@ -128,11 +120,24 @@ def find(
             f"tokenizer_config.json of {init_checkpoint} says. Received: "
             f"do_lower_case={do_lower_case}."
         )
-    vocabulary = vocabulary or vocabulary_lib.load_vocabulary(vocab_file)
+    if folder is not None:
+        vocabulary = None
+        if vocab_file is not None:
+            vocabulary = vocabulary_lib.load_vocabulary(vocab_file)
+        tokenizer = tokenizer_files.read(folder, vocabulary, do_lower_case)
+    elif vocab_file is not None:
+        tokenizer = tokenizer_files.from_vocabulary_file(
+            vocab_file, do_lower_case
+        )
+    else:
+        raise ValueError(
+            "`vocab_file` must be given without a checkpoint. "
+            "Received: init_checkpoint=None."
+        )
     return StartingPoint(
         init_checkpoint=init_checkpoint,
         config=config,
-        tokenizer=tokenizer_files.make(settings, vocabulary, do_lower_case),
+        tokenizer=tokenizer,
         allow_partial=allow_partial,
         extend_positions=max_position_embeddings is not None,
     )

@@ -17,6 +17,7 @@ from bert_tf.input import errors
 from bert_tf.input.record_source import RecordSource
 from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
 # What a manifest's settings tell of the kind of its records, and what records
@@ -85,6 +86,7 @@ def pretraining_records(
         "vocab_size": config.vocab_size,
         "vocab_sha256": manifest.text_sha256(tokenizer.vocabulary.to_text()),
         "do_lower_case": tokenizer.do_lower_case,
+        "tokenizer": tokenizer_files.describe(tokenizer),
     }
     for path, told in manifests.items():
         for name, value in wanted.items():

@@ -119,14 +119,15 @@ def example_weights(batch: Batch) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Returns every example's cross-entropy in nats, float32 `[B]`.
+    """Returns every element's cross-entropy in nats, float32 `[...]`.
 
     Args:
-        logits: float32 `[B, K]`, a tensor or an array.
-        labels: int32 `[B]`, class ids.
+        logits: float32 `[..., K]`, a tensor or an array.
+        labels: `[...]`, class ids.
     """
-    picked = ops.take_along_axis(logits, labels[:, None], axis=-1)
-    return ops.logsumexp(logits, axis=-1) - picked[:, 0]
+    labels = ops.cast(labels, "int32")[..., None]
+    picked = ops.take_along_axis(logits, labels, axis=-1)
+    return ops.logsumexp(logits, axis=-1) - picked[..., 0]
 
 
 def _accuracy(logits, labels, weights):

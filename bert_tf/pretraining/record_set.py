@@ -16,6 +16,7 @@ from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.plan import Plan
 from bert_tf.pretraining.settings import Settings
 from bert_tf.text import bad_lines
+from bert_tf.text.tokenizers import files as tokenizer_files
 
 _logger = logging.getLogger(__name__)
 
@@ -238,6 +239,7 @@ def make_manifest(plan: Plan, inputs: list[dict]) -> manifests.Manifest:
         vocab_size=len(vocabulary),
         vocab_sha256=manifests.text_sha256(vocabulary.to_text()),
         do_lower_case=plan.tokenizer.do_lower_case,
+        tokenizer=tokenizer_files.describe(plan.tokenizer),
         settings=settings | plan.source.settings,
         inputs=inputs,
         counts={},

@@ -8,7 +8,6 @@ what is held in memory depends on neither.
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import functools
 import glob
 import json
@@ -198,11 +197,9 @@ def build(
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
         inputs = list(pool.map(text_files.describe, source.paths))
     manifest = record_set.make_manifest(plan, inputs)
-    work = dataclasses.asdict(manifest) | {
-        "version": _WORK_VERSION,
-        **tokenizer.settings,
-        "output_paths": output_paths,
-    }
+    # No model's concern, but other text: whether a tokenizer is fast.
+    work = tokenizer.settings | manifest.to_dict()
+    work |= {"version": _WORK_VERSION, "output_paths": output_paths}
     with work_folder.local(work_dir, output_paths, work, plan.parts) as folder:
         tasks = Tasks(plan, folder)
         with workers.pool(tasks, num_workers) as run:

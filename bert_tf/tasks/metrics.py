@@ -20,18 +20,67 @@ def accuracy(predictions, labels):
     return float(np.mean(predictions == labels))
 
 
-def f1(predictions, labels):
-    """Returns the F1 of class 1: 2 TP / (2 TP + FP + FN).
+def f1(predictions, labels, positive=1):
+    """Returns the F1 of a class: 2 TP / (2 TP + FP + FN).
 
     Args:
-        predictions: int `[N]`; class 1 is the positive one, every other is
-            negative.
+        predictions: int `[N]`.
+        labels: int `[N]`.
+        positive: The class; every other is negative.
+    """
+    predictions, labels = _pairs(predictions, labels)
+    is_predicted, is_true = predictions == positive, labels == positive
+    total = np.sum(is_predicted) + np.sum(is_true)
+    return float(2 * np.sum(is_predicted & is_true) / total) if total else 0.0
+
+
+def macro_f1(predictions, labels):
+    """Returns the mean of the F1s of all classes that occur.
+
+    Args:
+        predictions: int `[N]`.
         labels: int `[N]`.
     """
     predictions, labels = _pairs(predictions, labels)
-    true_positives = np.sum((predictions == 1) & (labels == 1))
-    total = np.sum(predictions == 1) + np.sum(labels == 1)
-    return float(2 * true_positives / total) if total else 0.0
+    classes = np.union1d(predictions, labels)
+    return float(np.mean([f1(predictions, labels, k) for k in classes]))
+
+
+def auc(scores, is_positive):
+    """Returns the area under the ROC curve.
+
+    That is the share of pairs, of a positive and a negative example, in which
+    the positive one has the higher score; equal scores count half. Without
+    such pairs it is 0.
+
+    Args:
+        scores: float `[N]`.
+        is_positive: bool `[N]`.
+    """
+    is_positive = np.asarray(is_positive, bool)
+    num_positive = int(is_positive.sum())
+    num_pairs = num_positive * (len(is_positive) - num_positive)
+    if not num_pairs:
+        return 0.0
+    ranks = _ranks(np.asarray(scores, np.float64))[is_positive]
+    least = num_positive * (num_positive + 1) / 2
+    return float((ranks.sum() - least) / num_pairs)
+
+
+def mean_auc(logits, labels):
+    """Returns the mean over the classes of the AUC of each against the rest.
+
+    Of two classes both are equal. Classes without an example are left out.
+
+    Args:
+        logits: float `[N, K]`.
+        labels: int `[N]`.
+    """
+    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
+    # Logarithms of the probabilities: in the same order.
+    scores = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+    areas = [auc(scores[:, k], labels == k) for k in np.unique(labels)]
+    return float(np.mean(areas))
 
 
 def matthews_correlation(predictions, labels):

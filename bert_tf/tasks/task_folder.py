@@ -18,7 +18,7 @@ def new_model(start, task, dtype=None):
 
     Args:
         start: A `StartingPoint`.
-        task: A task; see `tasks.tuning`.
+        task: A `Task`.
         dtype: The Keras dtype policy, or its name.
     """
     model = task.make_model(start.config, dtype)
@@ -153,7 +153,7 @@ def stored_task(folder, task_class):
 
     Args:
         folder: A model folder.
-        task_class: The class of tasks that it must be of, e.g. `GlueTask`.
+        task_class: The class of tasks that it must be of.
 
     Returns:
         A `task_class`; None where there is no task.json, as in folders that

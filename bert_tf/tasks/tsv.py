@@ -26,7 +26,8 @@ class Examples:
 
     Args:
         texts: For each of the task's text features a list of N strings.
-        labels: int32 `[N]` class ids, float32 `[N]` scores, or None.
+        labels: int32 `[N]` class ids, float32 `[N]` scores, int32
+            `[N, classes]` of 0 and 1, or None.
     """
 
     texts: tuple[list[str], ...]
@@ -76,14 +77,15 @@ def read_tsv(path, tsv_file, task):
     if task is not None:
         label_ids = {label: index for index, label in enumerate(task.labels)}
     num_stripped = 0
-    for line, texts_of_row, label in _rows(path, tsv_file):
+    for line, texts_of_row, label in rows(path, tsv_file):
         for column, text in zip(texts, texts_of_row):
             column.append(text)
         if label is not None:
             if label_ids and label not in label_ids:
                 num_stripped += label != label.strip()
                 label = label.strip()
-            labels.append(_parse_label(path, line, label, label_ids))
+            where = f"{path}, line {line}"
+            labels.append(parse_label(where, label, label_ids))
     class_names.log_stripped(path, num_stripped)
     if tsv_file.label_column is None:
         return Examples(texts=texts, labels=None)
@@ -100,7 +102,7 @@ def find_labels(path, tsv_file):
         ValueError: As `read_tsv` does, and if there are fewer than two.
     """
     labels = set()
-    for line, _, label in _rows(path, tsv_file, is_logged=False):
+    for line, _, label in rows(path, tsv_file, is_logged=False):
         label = label.strip()
         if not label:
             raise ValueError(f"{path}, line {line}: the label is empty.")
@@ -164,16 +166,31 @@ def _tsv_rows(path):
         yield line, text.removesuffix("\r").split("\t")
 
 
-def _rows(path, tsv_file, is_logged=True):
-    """Yields (line number, [text of each feature], label or None)."""
+def full_lines(path):
+    """Yields (number, line) of the lines of a file that are not empty."""
+    lines = files.read_text(path).removeprefix("\ufeff").split("\n")
+    for number, line in enumerate(lines, start=1):
+        line = line.removesuffix("\r")
+        if line:
+            yield number, line
+
+
+def rows(path, tsv_file, is_logged=True):
+    """Yields (line number, [text of each feature], label or None).
+
+    Args:
+        path: The file.
+        tsv_file: Where it has them.
+        is_logged: Whether what is odd about the file is logged.
+    """
     has_quoting = is_csv(path)
-    rows = csv_rows(path) if has_quoting else _tsv_rows(path)
-    first = next(rows, None)
+    lines = csv_rows(path) if has_quoting else _tsv_rows(path)
+    first = next(lines, None)
     if first is None:
         raise ValueError(f"{path}: there are no examples in the file.")
     _, header = first
     if tsv_file.num_columns:
-        rows = itertools.chain([first], rows)
+        lines = itertools.chain([first], lines)
     num_columns = tsv_file.num_columns or len(header)
     text_indices = [
         _column_index(path, column, header) for column in tsv_file.text_columns
@@ -184,7 +201,7 @@ def _rows(path, tsv_file, is_logged=True):
 
     indices = text_indices + ([] if label_index is None else [label_index])
     num_rows = num_skipped = num_quoted = 0
-    for number, fields in rows:
+    for number, fields in lines:
         num_rows += 1
         if len(fields) != num_columns:
             if tsv_file.skip_bad_rows:
@@ -248,12 +265,21 @@ def _column_index(path, column, header):
     return column
 
 
-def _parse_label(path, line, label, label_ids):
-    """Returns the id of a class, or without ids the score that is the label."""
+def parse_label(where, label, label_ids):
+    """Returns the id of a class, or without ids the score that is the label.
+
+    Args:
+        where: What messages begin with.
+        label: The label's text.
+        label_ids: {name of a class: its id}, empty for scores.
+
+    Raises:
+        ValueError: If it is no class, or no number.
+    """
     if label_ids:
         if label not in label_ids:
             raise ValueError(
-                f"{path}, line {line}: the label must be one of "
+                f"{where}: the label must be one of "
                 f"{class_names.listed(label_ids)}. "
                 f"Received: {files.shortened(label)}."
             )
@@ -264,7 +290,7 @@ def _parse_label(path, line, label, label_ids):
         score = math.nan
     if not math.isfinite(score):
         raise ValueError(
-            f"{path}, line {line}: the score must be a number. "
+            f"{where}: the score must be a number. "
             f"Received: {files.shortened(label)}."
         )
     return score

@@ -30,6 +30,8 @@ from bert_tf.training import strategy as strategies
 FOLDER = "train"
 # Where a run keeps its best model.
 BEST_FOLDER = "best"
+# What a description has of a tokenizer of another kind than BERT's.
+TOKENIZER = "tokenizer"
 _DESCRIPTION = "model.json"
 _NAME = "state-"
 # What a killed program leaves where TensorFlow wrote a checkpoint, where
@@ -227,7 +229,10 @@ class TrainingState:
         if self._check_lock is not None:
             self._check_lock()
         if read_description(self.output_dir) != self.description:
-            values = formats.stamped(self.description, formats.TRAINING)
+            has_tokenizer = TOKENIZER in self.description
+            values = formats.stamped(
+                self.description, formats.TRAINING if has_tokenizer else 1
+            )
             text = json.dumps(values, indent=2) + "\n"
             files.write_text(f"{self.folder}/{_DESCRIPTION}", text)
         self.settings.write()

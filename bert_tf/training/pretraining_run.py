@@ -27,6 +27,7 @@ from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import health
@@ -244,6 +245,9 @@ def _make_state(options, start, model, sources, strategy):
         **start.config.to_dict(),
         "vocab_sha256": manifest.text_sha256(vocabulary),
     }
+    tokenizer = tokenizer_files.describe(start.tokenizer)
+    if tokenizer is not None:
+        description[checkpointing.TOKENIZER] = tokenizer
     if options.optimizer != "bert":
         # Its slots have the same names and shapes.
         description["optimizer"] = options.optimizer

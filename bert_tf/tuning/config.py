@@ -1,6 +1,49 @@
-"""What all fine-tuning programs are told."""
+"""What all fine-tuning programs are told: every hyper-parameter, once.
+
+From a field come its flag (`fine_tuning_flags`), its check, and whether a
+resumed training must repeat it.
+"""
 
 import dataclasses
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class _Range:
+    """Which values are good.
+
+    Args:
+        text: What messages say of them.
+        has: Whether a value, other than None, is one.
+    """
+
+    text: str
+    has: Callable[[float], bool]
+
+
+_POSITIVE = _Range("positive", lambda value: value > 0)
+_NOT_NEGATIVE = _Range("0 or more", lambda value: value >= 0)
+
+
+def _flag(default, text, values=None, of_training=False):
+    """Describes a hyper-parameter.
+
+    Args:
+        default: Its default.
+        text: The help of its flag.
+        values: The `_Range` of its values; None for any.
+        of_training: Whether a training is a function of it, beside the model,
+            the task and the data: a resumed one must have the same.
+    """
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "help": text,
+            "choices": None,
+            "range": values,
+            "of_training": of_training,
+        },
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -9,80 +52,157 @@ class FineTuningConfig:
 
     Args:
         output_dir: Folder of the tuned model and of the results.
-        init_checkpoint: A model folder, a release of Google's, or None.
-        bert_config_file: The architecture; None for the checkpoint's.
-        vocab_file: The vocabulary; None for the checkpoint's.
-        do_lower_case: Whether texts are lower-cased; None for what the
-            checkpoint's folder says, or else True.
-        allow_partial: Whether the checkpoint may lack weights, or have some
-            too many or of another shape.
-        max_position_embeddings: None, or with `do_train` the positions of the
-            tuned model, where more than the checkpoint's.
-        max_seq_length: Longest sequence, in word pieces.
-        do_train: Whether to train.
-        do_eval: Whether to evaluate: with `do_train` after every epoch.
-        do_predict: Whether to predict.
-        train_batch_size: Examples a step, over all replicas.
-        eval_batch_size: The same in evaluations.
-        predict_batch_size: The same in predictions.
-        gradient_accumulation_steps: Parts in which a replica goes through its
-            share of a batch; see `training.loop.TrainingConfig`.
-        learning_rate: At the end of the warmup.
-        bucket_window_batches: 0, or sort so many batches by length, so that
-            they hold less padding; see `array_source.ArraySource`.
-        num_train_epochs: Times that the examples are gone through.
-        warmup_proportion: Share of the steps in which the rate rises.
-        learning_rate_drop: Whether the rate drops where the warmup ends; see
-            `optimizers.schedule.WarmupDecay`.
-        bias_correction: Of Adam's moments; see `BertOptimizer`.
-        layerwise_learning_rate_decay: Learning rate of a layer as a share of
-            the next one's; see `BertOptimizer`. 1 for one rate.
-        reinit_top_layers: Blocks that begin anew, counted from the last; see
-            `encoder_layers`. None of `freeze_lower_layers` may be among them,
-            which `tuning.find_start` and `tuning.tune` check.
-        freeze_lower_layers: None, or the blocks that are not trained, counted
-            from the first; with 0 the embeddings alone are not.
-        keep_best: Whether the model of the best epoch is kept, not the last's.
-        early_stopping_epochs: None, or stop after so many epochs, one after
-            the other, that were no better than the best before them.
-        save_checkpoints_steps: Steps from one checkpoint to the next.
-        iterations_per_loop: Steps from one line of the log to the next.
-        random_seed: Of new weights, order of the examples and dropout.
+        **others: The fields below, as the help of their flags describes them.
 
     Raises:
         ValueError: If a value is out of its range, or two do not fit
             together; it names the flags.
     """
 
-    output_dir: str
-    init_checkpoint: str | None = None
-    bert_config_file: str | None = None
-    vocab_file: str | None = None
-    do_lower_case: bool | None = None
-    allow_partial: bool = False
-    max_position_embeddings: int | None = None
-    max_seq_length: int = 128
-    do_train: bool = False
-    do_eval: bool = False
-    do_predict: bool = False
-    train_batch_size: int = 32
-    eval_batch_size: int = 8
-    predict_batch_size: int = 8
-    gradient_accumulation_steps: int = 1
-    learning_rate: float = 5e-5
-    bucket_window_batches: int = 0
-    num_train_epochs: float = 3.0
-    warmup_proportion: float = 0.1
-    learning_rate_drop: bool = True
-    bias_correction: bool = False
-    layerwise_learning_rate_decay: float = 1.0
-    reinit_top_layers: int = 0
-    freeze_lower_layers: int | None = None
-    keep_best: bool = False
-    early_stopping_epochs: int | None = None
-    save_checkpoints_steps: int = 1000
-    iterations_per_loop: int = 1000
-    random_seed: int = 12345
+    output_dir: str = _flag(
+        dataclasses.MISSING, "Folder of the tuned model and of the results."
+    )
+    init_checkpoint: str | None = _flag(
+        None,
+        "A model folder (of bert_tf or Hugging Face) or a release of Google's. "
+        "Default: training starts from random weights.",
+    )
+    bert_config_file: str | None = _flag(
+        None, "JSON of the architecture. Default: the checkpoint's own."
+    )
+    vocab_file: str | None = _flag(
+        None, "Vocabulary. Default: the checkpoint's own."
+    )
+    do_lower_case: bool | None = _flag(
+        None,
+        "Whether to lower-case the text. Default: as the model folder says, "
+        "or else true.",
+    )
+    allow_partial: bool = _flag(
+        False,
+        "Take a checkpoint that lacks weights, or has some too many or of "
+        "another shape; the report in the log tells which are new.",
+    )
+    max_position_embeddings: int | None = _flag(
+        None,
+        "With --do_train: positions of the tuned model, if more than the "
+        "checkpoint's; their embeddings are repeated from the first on.",
+    )
+    max_seq_length: int = _flag(
+        128,
+        "Longest sequence, in word pieces.",
+        _Range("3 or more", lambda value: value >= 3),
+        of_training=True,
+    )
+    do_train: bool = _flag(False, "Whether to train.")
+    do_eval: bool = _flag(
+        False,
+        "Whether to evaluate on the development set: with --do_train after "
+        "every epoch.",
+    )
+    do_predict: bool = _flag(False, "Whether to write predictions.")
+    train_batch_size: int = _flag(
+        32, "Examples a step, over all devices.", _POSITIVE, of_training=True
+    )
+    eval_batch_size: int = _flag(8, "The same for --do_eval.", _POSITIVE)
+    predict_batch_size: int = _flag(8, "The same for --do_predict.", _POSITIVE)
+    gradient_accumulation_steps: int = _flag(
+        1,
+        "Parts in which a device goes through its share of a batch, one after "
+        "the other, where the memory does not hold it at once. The step is "
+        "that of the whole batch.",
+        _POSITIVE,
+    )
+    learning_rate: float = _flag(
+        5e-5,
+        "Learning rate at the end of the warmup.",
+        _NOT_NEGATIVE,
+        of_training=True,
+    )
+    bucket_window_batches: int = _flag(
+        0,
+        "Sort so many shuffled batches by length, e.g. 64, and shuffle the "
+        "batches again: each then holds examples of about one length, and "
+        "little padding. Default: none are sorted, as in the original.",
+        _NOT_NEGATIVE,
+        of_training=True,
+    )
+    num_train_epochs: float = _flag(
+        3.0,
+        "Times that the training set is gone through. It alone may be raised "
+        "when a training is resumed: the learning rate then follows the "
+        "schedule of all steps, from there on.",
+        _POSITIVE,
+        of_training=True,
+    )
+    warmup_proportion: float = _flag(
+        0.1,
+        "Share of the steps in which the learning rate rises.",
+        _Range("from 0 to 1", lambda value: 0 <= value <= 1),
+        of_training=True,
+    )
+    learning_rate_drop: bool = _flag(
+        True,
+        "Count the decay from step 0, as the original does: the rate drops "
+        "where the warmup ends. --nolearning_rate_drop counts it from there.",
+        of_training=True,
+    )
+    bias_correction: bool = _flag(
+        False,
+        "Correct the bias of Adam's moments, which the original does not: the "
+        "first hundreds of steps are then several times smaller, and training "
+        "on few examples is steadier.",
+        of_training=True,
+    )
+    layerwise_learning_rate_decay: float = _flag(
+        1.0,
+        "Share of its learning rate that a layer hands down to the one below "
+        "(Howard & Ruder 2018): of K blocks number k, from 0, has it to the "
+        "power of K - k, the embeddings to the power of K + 1. E.g. 0.9; 1 "
+        "gives all layers one rate.",
+        _Range("above 0, and at most 1", lambda value: 0 < value <= 1),
+        of_training=True,
+    )
+    reinit_top_layers: int = _flag(
+        0,
+        "Begin with so many of the checkpoint's last blocks, and the pooler, "
+        "newly made (Zhang et al. 2020). Not with blocks that "
+        "--freeze_lower_layers names.",
+        _NOT_NEGATIVE,
+        of_training=True,
+    )
+    freeze_lower_layers: int | None = _flag(
+        None,
+        "Leave the embeddings and so many of the first blocks as the "
+        "checkpoint has them. Default: all are trained.",
+        _NOT_NEGATIVE,
+        of_training=True,
+    )
+    keep_best: bool = _flag(
+        False,
+        "With --do_train --do_eval: keep the model of the epoch that scored "
+        "highest in the task's first score. Default: the last epoch's, as the "
+        "original.",
+        of_training=True,
+    )
+    early_stopping_epochs: int | None = _flag(
+        None,
+        "With --do_train --do_eval: stop after so many epochs without a "
+        "better score. The learning rate falls as if there were no such stop.",
+        _POSITIVE,
+        of_training=True,
+    )
+    save_checkpoints_steps: int = _flag(
+        1000, "Steps between two checkpoints of the training state.", _POSITIVE
+    )
+    iterations_per_loop: int = _flag(
+        1000, "Steps between two lines of the log.", _POSITIVE
+    )
+    random_seed: int = _flag(
+        12345,
+        "Seed of the new weights, the order of the examples and the dropout.",
+        of_training=True,
+    )
 
     def __post_init__(self):
         if not self.output_dir:
@@ -101,54 +221,18 @@ class FineTuningConfig:
                 raise ValueError(
                     f"--{name} must be given with --do_train and --do_eval."
                 )
-        for name, is_good, range_of_it in (
-            ("max_seq_length", self.max_seq_length >= 3, "3 or more"),
-            ("train_batch_size", self.train_batch_size >= 1, "positive"),
-            ("eval_batch_size", self.eval_batch_size >= 1, "positive"),
-            ("predict_batch_size", self.predict_batch_size >= 1, "positive"),
-            (
-                "gradient_accumulation_steps",
-                self.gradient_accumulation_steps >= 1,
-                "positive",
-            ),
-            (
-                "bucket_window_batches",
-                self.bucket_window_batches >= 0,
-                "0 or more",
-            ),
-            ("learning_rate", self.learning_rate >= 0, "0 or more"),
-            ("num_train_epochs", self.num_train_epochs > 0, "positive"),
-            (
-                "warmup_proportion",
-                0 <= self.warmup_proportion <= 1,
-                "from 0 to 1",
-            ),
-            (
-                "layerwise_learning_rate_decay",
-                0 < self.layerwise_learning_rate_decay <= 1,
-                "above 0, and at most 1",
-            ),
-            ("reinit_top_layers", self.reinit_top_layers >= 0, "0 or more"),
-            (
-                "freeze_lower_layers",
-                (self.freeze_lower_layers or 0) >= 0,
-                "0 or more",
-            ),
-            (
-                "early_stopping_epochs",
-                self.early_stopping_epochs is None
-                or self.early_stopping_epochs >= 1,
-                "positive",
-            ),
-            (
-                "save_checkpoints_steps",
-                self.save_checkpoints_steps >= 1,
-                "positive",
-            ),
-            ("iterations_per_loop", self.iterations_per_loop >= 1, "positive"),
-        ):
-            if not is_good:
+        for field in dataclasses.fields(self):
+            value, values = getattr(self, field.name), field.metadata["range"]
+            if not (values is None or value is None or values.has(value)):
                 raise ValueError(
-                    f"--{name} must be {range_of_it}. "
-                    f"Received: --{name}={getattr(self, name)}."
+                    f"--{field.name} must be {values.text}. "
+                    f"Received: --{field.name}={value}."
                 )
+
+    def of_training(self):
+        """Returns {name: value} of what a resumed training must repeat."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.metadata["of_training"]
+        }

@@ -1,4 +1,4 @@
-"""Tunes a model to a task by `keras.Model.fit`, evaluates it and predicts.
+"""Tunes a model to a task by `keras.Model.fit`.
 
 `fit` takes what `training.loop.train` takes, keeps the same state and makes
 the same steps from the same batches: a run may go on under the other. It goes
@@ -9,12 +9,10 @@ import math
 import time
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
-from bert_tf import files
 from bert_tf.training import health
 from bert_tf.training import preemption
 from bert_tf.training import randomness
@@ -60,8 +58,8 @@ def fit(state, task, source, config, strategy):
     Args:
         state: A `TrainingState`, restored or new, made in the strategy's
             scope.
-        task: A `GlueTask`.
-        source: A `TextSource` of labelled examples.
+        task: A `Task`.
+        source: A source of labelled examples; see `input.batch_source`.
         config: A `training.loop.TrainingConfig`.
         strategy: A `tf.distribute.Strategy` of one device or mirrored ones.
 
@@ -104,92 +102,8 @@ def fit(state, task, source, config, strategy):
 
 def as_inputs_and_labels(batch):
     """Splits a batch of a source to what `keras.Model.fit` takes."""
-    return _model_inputs(batch), batch[features.LABELS]
-
-
-class Predictor:
-    """Computes a model's outputs for every example of a source.
-
-    Args:
-        model: A `keras.Model` made in the strategy's scope.
-        strategy: Any `tf.distribute.Strategy`.
-    """
-
-    def __init__(self, model, strategy):
-        self._strategy = strategy
-
-        # It takes the iterator, whose type is always the same: batches of
-        # several lengths are then one trace.
-        @tf.function(autograph=False)
-        def run_step(iterator):
-            return strategy.run(
-                lambda inputs: model(inputs, training=False),
-                args=(next(iterator),),
-            )
-
-        self._run_step = run_step
-
-    def __call__(self, source, batch_size):
-        """Returns the logits, a float32 array `[N, num_outputs]`.
-
-        Args:
-            source: A `BatchSource`; see `input.batch_source`.
-            batch_size: Examples a step, over all replicas.
-        """
-        batches = self._strategy.distribute_datasets_from_function(
-            lambda context: source.evaluation_batches(
-                batch_size, context=context
-            ).map(_model_inputs)
-        )
-        iterator = iter(batches)
-        outputs = [
-            self._strategy.gather(self._run_step(iterator), axis=0).numpy()
-            for _ in range(0, source.num_examples, batch_size)
-        ]
-        return np.concatenate(outputs)[: source.num_examples]
-
-
-def evaluate(task, logits, labels):
-    """Returns the results of a whole evaluation set.
-
-    Args:
-        task: A `GlueTask`.
-        logits: float32 `[N, num_outputs]`, an array.
-        labels: int32 `[N]` class ids, or float32 `[N]` scores.
-
-    Returns:
-        {name: float}: `eval_loss`, the mean over the examples, and the task's
-        official scores as `eval_f1` and so on; of a classification
-        `eval_accuracy` in any case, as google-research/bert has it.
-    """
-    losses = keras.ops.convert_to_numpy(task.example_losses(logits, labels))
-    results = {"eval_loss": float(np.mean(losses, dtype=np.float64))}
-    if task.labels:
-        hits = np.argmax(logits, axis=-1) == labels
-        results["eval_accuracy"] = float(np.mean(hits))
-    for name, score in task.scores(logits, labels).items():
-        results[f"eval_{name}"] = score
-    return results
-
-
-def write_predictions(path, task, logits):
-    """Writes a line for every example, whole or not at all.
-
-    It holds the probabilities of the classes, separated by tabs, as
-    google-research/bert has it; of a regression the score.
-
-    Args:
-        path: The file.
-        task: A `GlueTask`.
-        logits: float32 `[N, num_outputs]`.
-    """
-    answers = task.decode(tf.constant(logits))
-    if task.labels:
-        rows = answers["probabilities"].numpy()
-    else:
-        rows = answers["scores"].numpy()[:, None]
-    lines = ("\t".join(str(value) for value in row) + "\n" for row in rows)
-    files.write_text(path, "".join(lines))
+    inputs = {name: batch[name] for name in features.MODEL_INPUTS}
+    return inputs, batch[features.LABELS]
 
 
 class _KeepState(keras.callbacks.Callback):
@@ -279,7 +193,3 @@ class _KeepState(keras.callbacks.Callback):
     def _restart_timer(self):
         self._start = time.monotonic()
         self._timed_from = self._state.step
-
-
-def _model_inputs(batch):
-    return {name: batch[name] for name in features.MODEL_INPUTS}

@@ -14,7 +14,7 @@ from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
 from bert_tf.tasks.classification import glue_files
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
 
 # Tasks of GLUE whose files have a header that calls the texts otherwise.
 _UNNAMED = ("mrpc", "mnli")
@@ -34,7 +34,7 @@ def _has_labels(task):
 
 
 class Classification(Servable):
-    """Label names and probabilities, or scores, of a `GlueTask`."""
+    """Label names and probabilities, or scores, of a `ClassificationTask`."""
 
     outputs_of_strings = outputs_of_ids = (
         Output(
@@ -78,7 +78,7 @@ class Classification(Servable):
 
     @classmethod
     def task_of(cls, checkpoint, text_features):
-        """Returns a `GlueTask` for a classifier that no program of ours tuned.
+        """Returns the task of a classifier that no program of ours tuned.
 
         Args:
             checkpoint: What `reader.open_checkpoint` yielded.
@@ -99,7 +99,7 @@ class Classification(Servable):
             f"LABEL_{label}" for label in range(num_labels)
         ]
         try:
-            task = GlueTask(
+            task = ClassificationTask(
                 name="classifier",
                 text_features=("text",),
                 labels=labels if num_labels > 1 else (),

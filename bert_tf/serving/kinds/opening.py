@@ -37,7 +37,7 @@ KINDS = {
 
 # Tasks and what serves them, by the family in task.json.
 FAMILIES = {
-    glue.FAMILY: (glue.GlueTask, Classification),
+    glue.FAMILY: (glue.ClassificationTask, Classification),
     tagging.FAMILY: (tagging.TaggingTask, Tagging),
     multiple_choice.FAMILY: (
         multiple_choice.MultipleChoiceTask,

@@ -1,8 +1,6 @@
 """Weights of classes in the loss, where some have few examples."""
 
-import keras
 import numpy as np
-from keras import ops
 
 AUTO = "auto"
 
@@ -43,40 +41,6 @@ def parse(text, labels, class_ids):
             f"--class_weights={text}."
         )
     return tuple(weights[name] for name in labels)
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-class WeightedCrossEntropy(keras.losses.Loss):
-    """The mean over a batch of weight * cross-entropy of every example.
-
-    It divides by the number of examples, not by their weights' sum, so that
-    the step of a batch is the same on one device and on several.
-
-    Args:
-        class_weights: The weight of every class.
-        **kwargs: As of `keras.losses.Loss`.
-
-    Call arguments:
-        y_true: int32 `[B]` class ids.
-        y_pred: float32 logits `[B, len(class_weights)]`.
-    """
-
-    def __init__(self, class_weights, name="weighted_cross_entropy", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.class_weights = tuple(class_weights)
-
-    def call(self, y_true, y_pred):
-        y_true = ops.cast(ops.reshape(y_true, (-1,)), "int32")
-        return ops.take(
-            ops.convert_to_tensor(self.class_weights, y_pred.dtype), y_true
-        ) * keras.losses.sparse_categorical_crossentropy(
-            y_true, y_pred, from_logits=True
-        )
-
-    def get_config(self):
-        return super().get_config() | {
-            "class_weights": list(self.class_weights)
-        }
 
 
 def _parse_weight(text):

@@ -8,12 +8,12 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.tasks import tsv
-from bert_tf.tasks.classification.task import GlueTask
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tsv import TsvFile
 
-TRAIN = "train"
-DEV = "dev"
-TEST = "test"
 # MNLI's sets of other genres than the training's, and the diagnostic set.
 DEV_MISMATCHED = "dev_mismatched"
 TEST_MISMATCHED = "test_mismatched"
@@ -27,14 +27,14 @@ class TaskFiles:
     """A task and its files.
 
     Args:
-        task: The `GlueTask`.
+        task: The `ClassificationTask`.
         splits: {split: `TsvFile`}; `TRAIN`, `DEV` and `TEST`, of MNLI also
             `DEV_MISMATCHED` and `TEST_MISMATCHED`, of the diagnostic set
             nothing but `AX`.
         submissions: {test split: name of its file for GLUE's leaderboard}.
     """
 
-    task: GlueTask
+    task: ClassificationTask
     splits: dict[str, TsvFile]
     submissions: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -100,7 +100,7 @@ def write_submission(path, task, logits):
 
     Args:
         path: The file, written whole or not at all.
-        task: A `GlueTask`.
+        task: A `ClassificationTask`.
         logits: float32 `[N, num_outputs]`.
     """
     if task.labels:
@@ -136,7 +136,7 @@ def tsv_task(text_columns, label_column, labels=(), regression=False):
             f"regression={regression}."
         )
     return TaskFiles(
-        task=GlueTask(
+        task=ClassificationTask(
             name="tsv",
             text_features=tuple(text_columns),
             labels=tuple(labels),
@@ -161,174 +161,166 @@ def named_columns(text_columns, label_column):
 
 
 def _glue(
-    task,
-    text_columns,
+    name,
+    text_features,
+    labels,
+    metrics,
+    *,
+    columns,
     label_column,
     test_columns=None,
-    dev="dev.tsv",
-    test="test.tsv",
     num_columns=None,
     skip_bad_rows=False,
-    submission=None,
+    label_synonyms=(),
 ):
+    """Returns the `TaskFiles` of a task, named as the leaderboard has it."""
     labelled = TsvFile(
         name="train.tsv",
-        text_columns=text_columns,
+        text_columns=columns,
         label_column=label_column,
         num_columns=num_columns,
         skip_bad_rows=skip_bad_rows,
     )
     return TaskFiles(
-        task=task,
+        task=ClassificationTask(
+            name=name.lower(),
+            text_features=text_features,
+            labels=labels,
+            label_synonyms=label_synonyms,
+            metrics=metrics,
+        ),
         splits={
             TRAIN: labelled,
-            DEV: dataclasses.replace(labelled, name=dev),
+            DEV: dataclasses.replace(labelled, name="dev.tsv"),
             # Test files have a header, whatever the others have, no label,
             # and no bad rows.
-            TEST: TsvFile(name=test, text_columns=test_columns or text_columns),
+            TEST: TsvFile(
+                name="test.tsv", text_columns=test_columns or columns
+            ),
         },
-        submissions={TEST: submission},
+        submissions={TEST: f"{name}.tsv"},
     )
 
 
 def _with_mismatched(mnli):
-    """Returns MNLI with its sets of other genres."""
+    """Returns MNLI with its sets of other genres beside the matched ones."""
+    names = {
+        DEV: "dev_matched.tsv",
+        TEST: "test_matched.tsv",
+        DEV_MISMATCHED: "dev_mismatched.tsv",
+        TEST_MISMATCHED: "test_mismatched.tsv",
+    }
+    splits = mnli.splits | {
+        split: dataclasses.replace(
+            mnli.splits[split.removesuffix("_mismatched")], name=names[split]
+        )
+        for split in names
+    }
     return dataclasses.replace(
         mnli,
-        splits=mnli.splits
-        | {
-            DEV_MISMATCHED: dataclasses.replace(
-                mnli.splits[DEV], name="dev_mismatched.tsv"
-            ),
-            TEST_MISMATCHED: dataclasses.replace(
-                mnli.splits[TEST], name="test_mismatched.tsv"
-            ),
-        },
-        submissions=mnli.submissions | {TEST_MISMATCHED: "MNLI-mm.tsv"},
+        splits=splits,
+        submissions={TEST: "MNLI-m.tsv", TEST_MISMATCHED: "MNLI-mm.tsv"},
     )
 
 
+_SENTENCE = ("sentence",)
 _SENTENCES = ("sentence1", "sentence2")
+_NUMBERS = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
+_ACCURACY = ("accuracy",)
 
-# The tasks of GLUE under the names of --task_name. MNLI's `DEV` and `TEST` are
-# the matched ones. All classes are in the order of google-research/bert; what
-# GLUE's files number has names in TensorFlow's and Hugging Face's data sets.
-GLUE_TASKS = {
-    "cola": _glue(
-        GlueTask(
-            name="cola",
-            text_features=("sentence",),
-            labels=("0", "1"),
-            label_synonyms=("unacceptable", "acceptable"),
-            metrics=("matthews_correlation",),
-        ),
-        text_columns=(3,),
+# The tasks of GLUE. MNLI's `DEV` and `TEST` are the matched ones. All classes
+# are in the order of google-research/bert; what GLUE's files number has names
+# in TensorFlow's and Hugging Face's data sets.
+_GLUE = (
+    _glue(
+        "CoLA",
+        _SENTENCE,
+        _NUMBERS,
+        ("matthews_correlation",),
+        columns=(3,),
         label_column=1,
         test_columns=(1,),
         num_columns=4,
-        submission="CoLA.tsv",
+        label_synonyms=("unacceptable", "acceptable"),
     ),
-    "sst-2": _glue(
-        GlueTask(
-            name="sst-2",
-            text_features=("sentence",),
-            labels=("0", "1"),
-            label_synonyms=("negative", "positive"),
-            metrics=("accuracy",),
-        ),
-        text_columns=(0,),
+    _glue(
+        "SST-2",
+        _SENTENCE,
+        _NUMBERS,
+        _ACCURACY,
+        columns=(0,),
         label_column=1,
         test_columns=(1,),
-        submission="SST-2.tsv",
+        label_synonyms=("negative", "positive"),
     ),
-    "mrpc": _glue(
-        GlueTask(
-            name="mrpc",
-            text_features=_SENTENCES,
-            labels=("0", "1"),
-            label_synonyms=("not_equivalent", "equivalent"),
-            metrics=("accuracy", "f1"),
-        ),
-        text_columns=(3, 4),
+    _glue(
+        "MRPC",
+        _SENTENCES,
+        _NUMBERS,
+        ("accuracy", "f1"),
+        columns=(3, 4),
         label_column=0,
-        submission="MRPC.tsv",
+        label_synonyms=("not_equivalent", "equivalent"),
     ),
-    "sts-b": _glue(
-        GlueTask(
-            name="sts-b",
-            text_features=_SENTENCES,
-            metrics=("pearson", "spearman"),
-        ),
-        text_columns=(7, 8),
+    _glue(
+        "STS-B",
+        _SENTENCES,
+        (),
+        ("pearson", "spearman"),
+        columns=(7, 8),
         label_column=9,
-        submission="STS-B.tsv",
     ),
     # Some rows of GLUE's own QQP files are broken; everybody leaves them out.
-    "qqp": _glue(
-        GlueTask(
-            name="qqp",
-            text_features=("question1", "question2"),
-            labels=("0", "1"),
-            label_synonyms=("not_duplicate", "duplicate"),
-            metrics=("accuracy", "f1"),
-        ),
-        text_columns=(3, 4),
+    _glue(
+        "QQP",
+        ("question1", "question2"),
+        _NUMBERS,
+        ("accuracy", "f1"),
+        columns=(3, 4),
         label_column=5,
         test_columns=(1, 2),
         skip_bad_rows=True,
-        submission="QQP.tsv",
+        label_synonyms=("not_duplicate", "duplicate"),
     ),
-    "mnli": _with_mismatched(
+    _with_mismatched(
         _glue(
-            GlueTask(
-                name="mnli",
-                text_features=("premise", "hypothesis"),
-                labels=("contradiction", "entailment", "neutral"),
-                metrics=("accuracy",),
-            ),
-            text_columns=(8, 9),
+            "MNLI",
+            ("premise", "hypothesis"),
+            ("contradiction", "entailment", "neutral"),
+            _ACCURACY,
+            columns=(8, 9),
             label_column=-1,
-            dev="dev_matched.tsv",
-            test="test_matched.tsv",
-            submission="MNLI-m.tsv",
         )
     ),
-    "qnli": _glue(
-        GlueTask(
-            name="qnli",
-            text_features=("question", "sentence"),
-            labels=_ENTAILMENT,
-            metrics=("accuracy",),
-        ),
-        text_columns=(1, 2),
+    _glue(
+        "QNLI",
+        ("question", "sentence"),
+        _ENTAILMENT,
+        _ACCURACY,
+        columns=(1, 2),
         label_column=3,
-        submission="QNLI.tsv",
     ),
-    "rte": _glue(
-        GlueTask(
-            name="rte",
-            text_features=_SENTENCES,
-            labels=_ENTAILMENT,
-            metrics=("accuracy",),
-        ),
-        text_columns=(1, 2),
+    _glue(
+        "RTE",
+        _SENTENCES,
+        _ENTAILMENT,
+        _ACCURACY,
+        columns=(1, 2),
         label_column=3,
-        submission="RTE.tsv",
     ),
-    "wnli": _glue(
-        GlueTask(
-            name="wnli",
-            text_features=_SENTENCES,
-            labels=("0", "1"),
-            label_synonyms=("not_entailment", "entailment"),
-            metrics=("accuracy",),
-        ),
-        text_columns=(1, 2),
+    _glue(
+        "WNLI",
+        _SENTENCES,
+        _NUMBERS,
+        _ACCURACY,
+        columns=(1, 2),
         label_column=3,
-        submission="WNLI.tsv",
+        label_synonyms=("not_entailment", "entailment"),
     ),
-}
+)
+# By the names of --task_name.
+GLUE_TASKS = {task_files.task.name: task_files for task_files in _GLUE}
 # The diagnostic set is answered by a model that was tuned to MNLI.
 GLUE_TASKS["ax"] = TaskFiles(
     task=GLUE_TASKS["mnli"].task,

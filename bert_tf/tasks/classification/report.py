@@ -10,7 +10,7 @@ def sections(task, examples, logits):
     """Returns the sections for `tuning.report.write`.
 
     Args:
-        task: A `GlueTask`.
+        task: A `ClassificationTask`.
         examples: The labelled `Examples`.
         logits: float32 `[N, num_outputs]`.
 

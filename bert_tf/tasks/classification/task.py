@@ -1,28 +1,32 @@
-"""GLUE's family of tasks: a class or a number for one or two strings.
+"""The family of classifications: a class or a number for one or two strings.
 
 GLUE is Wang et al. 2018 (arXiv 1804.07461); `glue_files` has its nine tasks
 with their files' columns, and makes a task from any TSV with named columns.
-Programs, `keras.Model.fit`, the training loop and the exporter all work from
-one `GlueTask`; a fine-tuned model's folder holds it as task.json.
 """
 
 import dataclasses
+import functools
+import os
 
-import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
-from bert_tf.models.objectives import Objective
+from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks import task_folder
-from bert_tf.tasks.classification.class_weights import WeightedCrossEntropy
+from bert_tf.tasks import tsv
+from bert_tf.tasks.classification import report
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_names
 
+# As in the files that there are.
 FAMILY = "glue"
 CLASSIFICATION = "classification"
 REGRESSION = "regression"
@@ -31,7 +35,10 @@ _LABEL_METRICS = {
     "accuracy": metrics.accuracy,
     "f1": metrics.f1,
     "matthews_correlation": metrics.matthews_correlation,
+    "macro_f1": metrics.macro_f1,
 }
+# Those of the logits.
+_AUC = {"auc": metrics.mean_auc}
 _SCORE_METRICS = {
     "pearson": metrics.pearson,
     "spearman": metrics.spearman,
@@ -39,7 +46,7 @@ _SCORE_METRICS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GlueTask:
+class ClassificationTask(Task):
     """What a model is tuned to answer about one or two strings.
 
     Args:
@@ -47,62 +54,49 @@ class GlueTask:
         text_features: Names of the one or two strings, in the order in which
             they are packed, e.g. `("sentence1", "sentence2")`.
         labels: Names of the classes by class id; empty for a regression.
-        metrics: Names of the official scores: of "accuracy", "f1" (of class
-            1) and "matthews_correlation", or for a regression of "pearson"
-            and "spearman".
+        metrics: Names of the scores, of which the first tells the better of
+            two models: of "accuracy", "f1" (of class 1), "f1_<class>",
+            "macro_f1", "matthews_correlation" and "auc" (of several classes
+            the mean of each against the rest), or for a regression of
+            "pearson" and "spearman".
         class_weights: Weight of each class in training's loss; none for
             equal ones. It is of the training, and not in task.json.
         label_synonyms: What others call the classes, in lower case and by
             class id, if anything else. It is not in task.json either, and
             does not tell two tasks apart.
 
+    Attributes:
+        kind: `CLASSIFICATION` or `REGRESSION`.
+
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
 
+    family = FAMILY
+
     name: str
+    kind: str = dataclasses.field(init=False)
     text_features: tuple[str, ...]
     labels: tuple[str, ...] = ()
     metrics: tuple[str, ...]
-    class_weights: tuple[float, ...] = ()
+    class_weights: tuple[float, ...] = dataclasses.field(
+        default=(), metadata=NOT_STORED
+    )
     label_synonyms: tuple[str, ...] = dataclasses.field(
-        default=(), compare=False
+        default=(), compare=False, metadata=NOT_STORED
     )
 
     def __post_init__(self):
-        for field in ("text_features", "labels", "metrics"):
-            values = getattr(self, field)
-            if not isinstance(values, (tuple, list)) or not all(
-                isinstance(value, str) and value for value in values
-            ):
-                raise ValueError(
-                    f"`{field}` must be a list of names. "
-                    f"Received: {field}={files.shortened(values)}."
-                )
-            if len(set(values)) != len(values):
-                raise ValueError(
-                    f"`{field}` must have each name once. "
-                    f"Received: {field}={files.shortened(list(values))}."
-                )
-            object.__setattr__(self, field, tuple(values))
-        if not isinstance(self.name, str) or not self.name:
-            raise ValueError(
-                "`name` must be a name. "
-                f"Received: name={files.shortened(self.name)}."
-            )
-        if len(self.text_features) not in (1, 2):
-            raise ValueError(
-                "`text_features` must be one or two names. "
-                "Received: text_features="
-                f"{files.shortened(list(self.text_features))}."
-            )
+        check_names(self)
         if len(self.labels) == 1:
             raise ValueError(
                 "`labels` must be two names or more, or none for a "
                 "regression. "
                 f"Received: labels={files.shortened(list(self.labels))}."
             )
-        known = _LABEL_METRICS if self.labels else _SCORE_METRICS
+        kind = CLASSIFICATION if self.labels else REGRESSION
+        object.__setattr__(self, "kind", kind)
+        known = self._known_metrics()
         if not self.metrics or set(self.metrics) - set(known):
             raise ValueError(
                 f"`metrics` of a {self.kind} must be of {', '.join(known)}. "
@@ -116,58 +110,25 @@ class GlueTask:
             )
 
     @property
-    def family(self):
-        return FAMILY
-
-    @property
     def main_metric(self):
-        """The result of an evaluation that tells the better model."""
         return f"eval_{self.metrics[0]}"
 
     @property
-    def kind(self):
-        """`CLASSIFICATION` or `REGRESSION`."""
-        return CLASSIFICATION if self.labels else REGRESSION
+    def accuracy(self):
+        return "accuracy" if self.labels else None
+
+    @property
+    def title(self):
+        return self.name
 
     @property
     def num_outputs(self):
         """`num_labels` of the `BertClassifier`: 1 for a regression."""
         return len(self.labels) or 1
 
-    def to_dict(self):
-        """Returns what task.json holds, e.g.
-
-            {"family": "glue", "name": "mrpc", "kind": "classification",
-             "text_features": ["sentence1", "sentence2"],
-             "labels": ["0", "1"], "metrics": ["accuracy", "f1"]}
-
-        A regression has `"kind": "regression"` and `"labels": []`.
-        """
-        return {
-            "family": FAMILY,
-            "name": self.name,
-            "kind": self.kind,
-            "text_features": list(self.text_features),
-            "labels": list(self.labels),
-            "metrics": list(self.metrics),
-        }
-
     @classmethod
     def from_dict(cls, values):
-        """Reads what `to_dict` returns.
-
-        Raises:
-            ValueError: If it is of another family, a key is missing or
-                unknown, or a value is out of its range.
-        """
-        keys = ("name", "kind", "text_features", "labels", "metrics")
-        task_folder.check_task(values, FAMILY, keys)
-        task = cls(
-            name=values["name"],
-            text_features=values["text_features"],
-            labels=values["labels"],
-            metrics=values["metrics"],
-        )
+        task = super().from_dict(values)
         if values["kind"] != task.kind:
             raise ValueError(
                 f"`kind` must be {task.kind!r} with "
@@ -181,58 +142,74 @@ class GlueTask:
         return BertClassifier(config, self.num_outputs, dtype=dtype)
 
     def takes_head_of(self, values):
-        """Returns whether a head tuned to that task is one for this."""
         return values == self.to_dict()
 
-    def loss(self):
-        """Returns the Keras loss of the logits: mean over the batch."""
+    def losses(self, logits, labels):
+        losses_B = self.example_losses(logits, labels)
         if self.class_weights:
-            return WeightedCrossEntropy(self.class_weights)
-        if self.labels:
-            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        return keras.losses.MeanSquaredError()
-
-    @property
-    def fit_metrics(self):
-        """What `keras.Model.fit` logs beside the loss, or None."""
-        return ["accuracy"] if self.labels else None
-
-    def objective(self):
-        """Returns the same loss for `training.loop`, and the accuracy.
-
-        The weights are the number of examples, whatever their classes weigh.
-        A batch has the model inputs, `labels` int32 or float32 `[B]` and
-        optionally `example_weights` float32 `[B]`, 0 for examples that only
-        fill the batch.
-        """
-
-        def losses(outputs, batch):
-            labels_B = batch[features.LABELS]
-            losses_B = self.example_losses(outputs, labels_B)
-            if self.class_weights:
-                weights_K = ops.convert_to_tensor(self.class_weights, "float32")
-                losses_B = losses_B * ops.take(weights_K, labels_B)
-            return losses_B
-
-        return Objective.of_elements(
-            objectives.example_weights,
-            losses,
-            "accuracy" if self.labels else None,
-        )
+            weights_K = ops.convert_to_tensor(self.class_weights, "float32")
+            losses_B *= ops.take(weights_K, ops.cast(labels, "int32"))
+        return losses_B
 
     def example_losses(self, logits, labels):
         """Returns every example's loss, whatever its class weighs.
 
-        Args:
-            logits: float32 `[B, num_outputs]`, a tensor or an array.
-            labels: int32 `[B]` class ids, or float32 `[B]` scores.
-
-        Returns:
-            float32 `[B]`: cross-entropy in nats, or squared error.
+        That is its cross-entropy in nats, or the squared error of a score.
         """
         if not self.labels:
             return ops.square(logits[:, 0] - labels)
         return objectives.cross_entropy(logits, labels)
+
+    def read(self, data, split, label_column="label"):
+        """Returns the `Examples` of a table; see `columns.read`.
+
+        A label is the name of a class or its number; of a regression a score.
+        """
+        ids = {label: index for index, label in enumerate(self.labels)}
+
+        def parse_label(where, value):
+            if type(value) is int and value in range(len(ids)):
+                # A number that is a name is that.
+                return ids.get(str(value), value)
+            return tsv.parse_label(where, str(value).strip(), ids)
+
+        return columns.read_texts(
+            data,
+            self.text_features,
+            None if split == TEST else label_column,
+            parse_label,
+            np.int32 if self.labels else np.float32,
+        )
+
+    def evaluate(self, source, logits, answers):
+        results = super().evaluate(source, logits, answers)
+        # google-research/bert has it under both names.
+        return results | {"loss": results["eval_loss"]}
+
+    def training_settings(self, compares_epochs):
+        del compares_epochs
+        if not self.class_weights:
+            return {}
+        return {"class_weights": self.class_weights}
+
+    def report_sections(self, examples, answers, results):
+        del results
+        return report.sections(self, examples, answers)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes a line for every example, as google-research/bert does.
+
+        It has the probabilities of the classes, separated by tabs; of a
+        regression the score.
+        """
+        del examples
+        decoded = self.decode(tf.constant(answers))
+        rows = decoded["probabilities" if self.labels else "scores"].numpy()
+        rows = rows.reshape(len(rows), -1)
+        lines = ("\t".join(map(str, row)) + "\n" for row in rows)
+        path = os.path.join(output_dir, f"{split}_results.tsv")
+        files.write_text(path, "".join(lines))
+        return f"{len(rows)} predictions in {path}"
 
     def decode(self, logits):
         """Returns answers from logits, in TensorFlow's own operations.
@@ -266,11 +243,22 @@ class GlueTask:
         """
         if self.labels:
             predictions = np.argmax(logits, axis=-1)
-            known = _LABEL_METRICS
         else:
             predictions = np.asarray(logits)[:, 0]
-            known = _SCORE_METRICS
-        return {name: known[name](predictions, labels) for name in self.metrics}
+        known = self._known_metrics()
+        return {
+            name: known[name](logits if name in _AUC else predictions, labels)
+            for name in self.metrics
+        }
+
+    def _known_metrics(self):
+        if not self.labels:
+            return _SCORE_METRICS
+        of_classes = {
+            f"f1_{label}": functools.partial(metrics.f1, positive=index)
+            for index, label in enumerate(self.labels)
+        }
+        return _LABEL_METRICS | _AUC | of_classes
 
 
 def tuned_task(folder, task=None):
@@ -286,7 +274,7 @@ def tuned_task(folder, task=None):
         ValueError: If the folder tells no task, or another one, or its
             config.json names other classes.
     """
-    found = task_folder.stored_task(folder, GlueTask)
+    found = task_folder.stored_task(folder, ClassificationTask)
     if found is None:
         if task is None:
             raise ValueError(

@@ -52,7 +52,7 @@ def read(builder, split, task, label_feature="label"):
     Args:
         builder: What `input.prepared_sets.open_builder` returned.
         split: One of `glue_files`: `TRAIN`, `DEV`, ...
-        task: A `GlueTask`; its text features are the data set's.
+        task: A `ClassificationTask`; its text features are the data set's.
         label_feature: Name of the feature of classes or scores. Classes are
             told by their names; where those of the set or of the task are
             only numbers, by their order, with a warning.

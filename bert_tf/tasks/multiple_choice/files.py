@@ -155,7 +155,7 @@ def _swag_rows(path):
 
 
 def _codah_rows(path):
-    for line, text in _lines(path):
+    for line, text in tsv.full_lines(path):
         fields = text.split("\t")
         if len(fields) < 3:
             raise ValueError(
@@ -167,7 +167,7 @@ def _codah_rows(path):
 
 
 def _json_rows(path):
-    for line, text in _lines(path):
+    for line, text in tsv.full_lines(path):
         where = f"{path}, line {line}"
         row = files.parse_json(text, where)
         is_good = (
@@ -182,15 +182,6 @@ def _json_rows(path):
                 f"list of strings `choices`. Received: {text[:60]}"
             )
         yield line, row["context"], row["choices"], row.get("label")
-
-
-def _lines(path):
-    """Yields (number, line) of the lines that are not empty."""
-    lines = files.read_text(path).removeprefix("\ufeff").split("\n")
-    for number, line in enumerate(lines, start=1):
-        line = line.removesuffix("\r")
-        if line:
-            yield number, line
 
 
 def _parse_label(where, label, num_choices):

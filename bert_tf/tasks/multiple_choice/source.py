@@ -3,13 +3,16 @@
 Letters: B examples, C choices, L sequence length.
 """
 
+import dataclasses
+import functools
+
 import tensorflow as tf
 
-from bert_tf.tasks.text_source import StringSource
+from bert_tf.tasks.multiple_choice.files import ChoiceExamples
+from bert_tf.tasks.source import Source
+from bert_tf.tasks.text_source import labels_of
 from bert_tf.text import packing
-
-_CONTEXTS = "contexts"
-_CHOICES = "choices"
+from bert_tf.text.preprocessor import Preprocessor
 
 
 def make_inputs(preprocessor, contexts, choices):
@@ -39,27 +42,40 @@ def by_example(inputs, num_choices):
     }
 
 
-class ChoiceSource(StringSource):
-    """Contexts with choices: `ChoiceExamples`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChoiceSource(Source):
+    """Contexts with choices.
 
     The batches are dictionaries of the model inputs, int32 `[B, C, L]`, and
     `labels` int32 `[B]`, if the examples have any.
+
+    Args:
+        preprocessor: The `Preprocessor`.
     """
 
-    def strings(self):
-        return {
-            _CONTEXTS: self.examples.contexts,
-            _CHOICES: self.examples.choices,
-        }
+    examples: ChoiceExamples
+    preprocessor: Preprocessor
 
-    def preprocess(self, strings):
+    @functools.cached_property
+    def arrays(self):
+        return {
+            "contexts": self.examples.contexts,
+            "choices": self.examples.choices,
+        } | labels_of(self.examples)
+
+    def input_maker(self):
         def preprocessor(texts):
             inputs = self.preprocessor(texts)
             return packing.trim_padding(inputs) if self.is_trimmed else inputs
 
-        choices = strings[_CHOICES]
-        inputs = make_inputs(preprocessor, strings[_CONTEXTS], choices)
-        length = None if self.is_trimmed else self.preprocessor.max_seq_length
-        for value in inputs.values():
-            value.set_shape([*choices.shape, length])
-        return inputs
+        def make(batch):
+            choices = batch.pop("choices")
+            inputs = make_inputs(preprocessor, batch.pop("contexts"), choices)
+            length = (
+                None if self.is_trimmed else self.preprocessor.max_seq_length
+            )
+            for value in inputs.values():
+                value.set_shape([*choices.shape, length])
+            return inputs | batch
+
+        return make

@@ -2,29 +2,32 @@
 
 SQuAD 1.1 is Rajpurkar et al. 2016 (arXiv 1606.05250); 2.0 adds questions that
 the text does not answer (Rajpurkar et al. 2018, arXiv 1806.03822). The method
-is Devlin et al. 2018, sections 4.2 and 4.3. Programs, `keras.Model.fit` and the
-training loop work from one `SquadTask`; a fine-tuned model's folder holds it
-as task.json.
+is Devlin et al. 2018, sections 4.2 and 4.3.
 """
 
 import dataclasses
 import math
+import os
 
-import keras
 import tensorflow as tf
-from keras import ops
 
-from bert_tf import features
 from bert_tf import files
 from bert_tf.models import objectives
-from bert_tf.models.objectives import Objective
 from bert_tf.models.span_predictor import BertSpanPredictor
-from bert_tf.tasks import task_folder
+from bert_tf.tasks.question_answering import answers as squad_answers
+from bert_tf.tasks.question_answering import files as squad_files
+from bert_tf.tasks.question_answering import report
+from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.question_answering.windows import END_LOGITS
+from bert_tf.tasks.question_answering.windows import OUTPUTS
+from bert_tf.tasks.question_answering.windows import START_LOGITS
+from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
+from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import Task
 
 FAMILY = "squad"
-START_LOGITS = "start_logits"
-END_LOGITS = "end_logits"
-OUTPUTS = (START_LOGITS, END_LOGITS)
 # An exported model gives every answer room for so many, and looks at the
 # square of it in every window.
 _MOST_ANSWERS = 1000
@@ -38,7 +41,7 @@ _SIZES = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SquadTask:
+class SquadTask(Task):
     """How texts are cut to windows and answers chosen from their logits.
 
     Args:
@@ -51,10 +54,18 @@ class SquadTask:
         null_score_diff_threshold: With `version_2_with_negative`, the answer
             is empty where the score of none exceeds the best answer's by
             more than this.
+        tune_null_threshold: With `version_2_with_negative`, whether the
+            development set chooses that threshold. It is not in task.json.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
+
+    family = FAMILY
+    main_metric = "f1"
+    outputs = OUTPUTS
+    accuracy = None
+    report_scores = report.SCORES
 
     version_2_with_negative: bool = False
     doc_stride: int = 128
@@ -62,6 +73,9 @@ class SquadTask:
     n_best_size: int = 20
     max_answer_length: int = 30
     null_score_diff_threshold: float = 0.0
+    tune_null_threshold: bool = dataclasses.field(
+        default=False, metadata=NOT_STORED
+    )
 
     def __post_init__(self):
         for field in _SIZES:
@@ -91,72 +105,94 @@ class SquadTask:
                 f"{files.shortened(threshold)}."
             )
 
-    @property
-    def family(self):
-        return FAMILY
-
-    @property
-    def main_metric(self):
-        """The result of an evaluation that tells the better model."""
-        return "f1"
-
-    @property
-    def labels(self):
-        """No names of classes: the labels are places."""
-        return ()
-
-    def to_dict(self):
-        """Returns what task.json holds: the family and the fields."""
-        return {"family": FAMILY, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values):
-        """Reads what `to_dict` returns.
-
-        Raises:
-            ValueError: If it is of another family, a key is missing or
-                unknown, or a value is out of its range.
-        """
-        fields = [field.name for field in dataclasses.fields(cls)]
-        task_folder.check_task(values, FAMILY, fields)
-        return cls(**{name: values[name] for name in fields})
-
     def make_model(self, config, dtype=None):
         """Returns a new `BertSpanPredictor`."""
         return BertSpanPredictor(config, dtype=dtype)
 
-    def takes_head_of(self, values):
-        """Returns whether a head tuned to that task is one for this."""
-        return values.get("family") == FAMILY
+    def losses(self, logits, labels):
+        # Of the start, or of the end: the two are added to their mean.
+        return 0.5 * objectives.cross_entropy(logits, labels)
 
-    def loss(self):
-        """Returns the Keras losses of the outputs.
+    def read(self, data, split, label_column="answers"):
+        """Returns the `SquadExamples` of a file; see `files.read_squad`."""
+        del label_column
+        return squad_files.read_squad(
+            data, self.version_2_with_negative, split == TRAIN
+        )
 
-        Their sum is the mean of the cross-entropies of start and end.
-        """
-        return dict.fromkeys(OUTPUTS, _half_cross_entropy)
-
-    @property
-    def fit_metrics(self):
-        """Nothing but the losses."""
-        return None
-
-    def objective(self):
-        """Returns the same loss for `training.loop`.
-
-        A batch has the model inputs, `labels`, a dictionary of int32 `[B]`
-        under the outputs' names, and optionally `example_weights` float32
-        `[B]`, 0 for windows that only fill the batch.
-        """
-
-        def losses(outputs, batch):
-            labels = batch[features.LABELS]
-            return sum(
-                _half_cross_entropy(labels[name], outputs[name])
-                for name in OUTPUTS
+    def make_sources(self, examples, preprocessor, **options):
+        maker = WindowMaker(preprocessor, self)
+        return {
+            split: WindowSource(
+                examples=examples[split], maker=maker, **options
             )
+            for split in examples
+        }
 
-        return Objective.of_elements(objectives.example_weights, losses)
+    def prediction_model(self, model, max_seq_length):
+        return squad_answers.stacked_outputs(model, max_seq_length)
+
+    def answers(self, source, logits):
+        """Returns `SquadAnswers`."""
+        return squad_answers.find_answers(self, source, logits)
+
+    def evaluate(self, source, logits, answers):
+        """Returns the official scores, under their official names."""
+        examples = source.examples
+        task = self.calibrate(examples, answers)
+        predictions = list(answers.predictions(task).values())
+        if not self.version_2_with_negative:
+            return squad_scores.scores_1_1(predictions, examples.answers)
+        return {
+            **squad_scores.scores_2_0(predictions, examples.answers),
+            **squad_scores.best_thresholds(
+                list(answers.texts.values()),
+                list(answers.null_odds.values()),
+                examples.answers,
+            ),
+            "null_score_diff_threshold": task.null_score_diff_threshold,
+        }
+
+    def calibrate(self, examples, answers):
+        """Returns the task, if so told with the threshold of the best F1."""
+        if not self.tune_null_threshold:
+            return self
+        threshold = squad_scores.tuned_null_threshold(
+            list(answers.texts.values()),
+            list(answers.null_odds.values()),
+            examples.answers,
+        )
+        return dataclasses.replace(self, null_score_diff_threshold=threshold)
+
+    def num_epoch_examples(self, source):
+        # As google-research/bert has it: an epoch is as many windows as there
+        # are questions.
+        return len(source.examples)
+
+    def training_settings(self, compares_epochs):
+        # Epochs are then compared by other scores.
+        if compares_epochs and self.tune_null_threshold:
+            return {"tune_null_threshold": True}
+        return {}
+
+    def report_sections(self, examples, answers, results):
+        return report.sections(self, examples, answers, results)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes the files of google-research/bert's run_squad."""
+        del split, examples
+        predictions = answers.predictions(self)
+        contents = {
+            "predictions": predictions,
+            "nbest_predictions": answers.nbest,
+        }
+        if self.version_2_with_negative:
+            contents["null_odds"] = answers.null_odds
+        for name, values in contents.items():
+            path = os.path.join(output_dir, f"{name}.json")
+            squad_files.write_json(path, values)
+        path = os.path.join(output_dir, "predictions.json")
+        return f"{len(predictions)} answers in {path}"
 
     def decode(self, outputs, is_candidate):
         """Finds the best span of every window, in TensorFlow's operations.
@@ -188,11 +224,3 @@ class SquadTask:
             "scores": tf.reduce_max(scores, axis=-1),
             "null_scores": start_logits[:, 0] + end_logits[:, 0],
         }
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-def _half_cross_entropy(places, logits):
-    logits_BL = ops.cast(logits, "float32")
-    places_B1 = ops.reshape(ops.cast(places, "int32"), (-1, 1))
-    picked_B1 = ops.take_along_axis(logits_BL, places_B1, axis=-1)
-    return 0.5 * (ops.logsumexp(logits_BL, axis=-1) - picked_B1[:, 0])

@@ -2,9 +2,7 @@
 
 A text that is too long for one sequence is cut to windows that overlap, each
 packed with the question: [CLS] question [SEP] window [SEP]. A window is a
-function of (question, text, number), in TensorFlow operations. So nothing but
-strings is kept: the windows of a batch are made when it is wanted, by as many
-threads as there are, in any order.
+function of (question, text, number), in TensorFlow operations.
 
 Letters: B windows, L sequence length, W windows of a text.
 """
@@ -17,12 +15,16 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
-from bert_tf.input import array_source
-from bert_tf.tasks.question_answering import task as squad
+from bert_tf.tasks import source
 from bert_tf.tasks.question_answering.files import SquadExamples
+from bert_tf.tasks.source import Source
 from bert_tf.text import packing
 from bert_tf.text.offsets import Offsets
 
+# The model's outputs, and the labels: the answer's first and last piece.
+START_LOGITS = "start_logits"
+END_LOGITS = "end_logits"
+OUTPUTS = (START_LOGITS, END_LOGITS)
 # Where the pieces of a window come from: int32 [B, L], in characters of the
 # text, -1 outside the window.
 STARTS = "starts"
@@ -228,7 +230,7 @@ class WindowMaker(tf.Module):
         offset = question_pieces + 2 - begin
         made[features.LABELS] = {
             name: tf.where(is_inside, piece + offset, 0)
-            for name, piece in zip(squad.OUTPUTS, (first, last))
+            for name, piece in zip(OUTPUTS, (first, last))
         }
         return made
 
@@ -273,29 +275,18 @@ class WindowMaker(tf.Module):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WindowSource:
-    """Windows as `input.batch_source` describes a source.
+class WindowSource(Source):
+    """Questions with windows of their texts: a row of the source is a window.
 
-    An example of the source is a window. The order of training is a function
-    of (seed, epoch). The batches are dictionaries of the model inputs, int32
-    `[B, L]`, and in training `labels`, int32 `[B]` under the names of the
-    model's outputs.
+    The batches are dictionaries of the model inputs, int32 `[B, L]`, and
+    `labels`, int32 `[B]` under the names of the model's outputs.
 
     Args:
-        examples: `SquadExamples`.
         maker: The `WindowMaker`.
-        seed: Of the order of the training windows.
-        is_trimmed: Whether L is the length of the batch's longest sequence.
-            If not, it is the maker's, as TPUs need it.
-        window_batches: 0, or sort so many batches by length; see
-            `array_source.ArraySource`.
     """
 
     examples: SquadExamples
     maker: WindowMaker
-    seed: int = 12345
-    is_trimmed: bool = False
-    window_batches: int = 0
 
     @functools.cached_property
     def num_windows(self):
@@ -318,41 +309,23 @@ class WindowSource:
             questions, contexts[self.examples.context_indices]
         ).numpy()
 
-    @property
-    def num_examples(self):
-        return int(np.sum(self.num_windows))
+    @functools.cached_property
+    def arrays(self):
+        questions, windows = source.window_rows(self.num_windows)
+        return {"question": questions, "window": windows}
 
-    def training_batches(self, batch_size, start_example=0, context=None):
-        """Returns a `tf.data.Dataset` without end: {name: [B, ...]}.
+    def input_maker(self):
+        make_windows = self._window_maker()
 
-        Args:
-            batch_size: Windows a step, over all replicas.
-            start_example: The number of the first one, counted over all
-                epochs from 0.
-            context: The host's `tf.distribute.InputContext`.
-        """
-        rows = self._rows
-        if self.window_batches:
-            rows = dataclasses.replace(
-                rows,
-                lengths=self._lengths,
-                window_batches=self.window_batches,
-            )
-        rows = rows.training_batches(batch_size, start_example, context)
-        return self._map(rows, (*features.MODEL_INPUTS, features.LABELS))
+        def make(batch):
+            made = make_windows(batch)
+            made = {
+                name: made[name]
+                for name in (*features.MODEL_INPUTS, features.LABELS)
+            }
+            return packing.trim_padding(made) if self.is_trimmed else made
 
-    def evaluation_batches(self, batch_size, context=None):
-        """Returns a `tf.data.Dataset` of every window once, in order.
-
-        The last batch is filled up with the first window; `example_weights`
-        are 0 there.
-
-        Args:
-            batch_size: Windows a step, over all replicas.
-            context: The host's `tf.distribute.InputContext`.
-        """
-        rows = self._rows.evaluation_batches(batch_size, context)
-        return self._map(rows, (*features.MODEL_INPUTS, features.LABELS))
+        return make
 
     def places(self, batch_size=64):
         """Yields where the pieces of each window come from, in order.
@@ -363,64 +336,38 @@ class WindowSource:
         Yields:
             {name: array `[L]`} of `starts`, `limits` and `is_max_context`.
         """
-        rows = self._rows.evaluation_batches(batch_size)
+        rows = self._rows().evaluation_batches(batch_size)
+        batches = self._made(rows, self._window_maker())
         names = (STARTS, LIMITS, IS_MAX_CONTEXT)
         count = 0
-        for batch in self._map(rows, names, False).as_numpy_iterator():
+        for batch in batches.as_numpy_iterator():
             for row in range(batch_size):
                 if count == self.num_examples:
                     return
                 yield {name: batch[name][row] for name in names}
                 count += 1
 
-    @functools.cached_property
-    def _lengths(self):
-        return array_source.example_lengths(self)
-
-    @functools.cached_property
-    def _rows(self):
-        question = np.repeat(np.arange(len(self.examples)), self.num_windows)
-        first = np.cumsum(self.num_windows) - self.num_windows
-        window = np.arange(len(question)) - first[question]
-        return array_source.ArraySource(
-            arrays={
-                "question": question.astype(np.int32),
-                "window": window.astype(np.int32),
-            },
-            seed=self.seed,
-        )
-
     def _num_pieces(self, texts):
-        batches = tf.data.Dataset.from_tensor_slices(tf.constant(texts))
-        batches = batches.batch(_COUNTING_BATCH).map(
-            self.maker.num_pieces, num_parallel_calls=tf.data.AUTOTUNE
+        return source.count_pieces(texts, self.maker.tokenizer, _COUNTING_BATCH)
+
+    def _window_maker(self):
+        questions = tf.constant(self.examples.questions)
+        contexts = tf.constant(self.examples.contexts)
+        indices = tf.constant(self.examples.context_indices)
+        spans = tf.stack(
+            [self.examples.answer_starts, self.examples.answer_limits], 1
         )
-        return np.concatenate(list(batches.as_numpy_iterator()))
 
-    def _map(self, rows, names, may_trim=True):
-        examples = self.examples
-        questions = tf.constant(examples.questions)
-        contexts = tf.constant(examples.contexts)
-        indices = tf.constant(examples.context_indices)
-        spans = tf.stack([examples.answer_starts, examples.answer_limits], 1)
-
-        @tf.autograph.experimental.do_not_convert
         def make(batch):
-            question = batch.pop("question")
-            made = self.maker(
+            question = batch["question"]
+            return self.maker(
                 tf.gather(questions, question),
                 tf.gather(contexts, tf.gather(indices, question)),
-                batch.pop("window"),
+                batch["window"],
                 tf.gather(spans, question),
             )
-            made = {name: made[name] for name in names}
-            if self.is_trimmed and may_trim:
-                made = packing.trim_padding(made)
-            return made | batch
 
-        return rows.map(make, num_parallel_calls=tf.data.AUTOTUNE).prefetch(
-            tf.data.AUTOTUNE
-        )
+        return make
 
 
 def _first_and_last_piece(starts, limits, spans):

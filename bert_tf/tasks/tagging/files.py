@@ -16,10 +16,6 @@ from bert_tf import files
 from bert_tf.tasks import class_names
 from bert_tf.tasks.tagging import entity_tags
 
-TRAIN = "train"
-DEV = "dev"
-TEST = "test"
-
 _DOCUMENT_START = "-DOCSTART-"
 # What the files of a folder may be called: "train.conll", "train", ...
 _SUFFIXES = (".conll", ".txt", ".tsv", "")

@@ -1,34 +1,36 @@
 """The family of tagging tasks: entities in sentences, a tag a word.
 
 The method is Devlin et al. 2018, section 5.3: a word's tag is predicted from
-its first piece, without any rule of which tag may follow which. Programs,
-`keras.Model.fit`, the training loop and the exporter work from one
-`TaggingTask`; a fine-tuned model's folder holds it as task.json.
+its first piece, without any rule of which tag may follow which.
 """
 
 import dataclasses
+import os
 
-import keras
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.models import objectives
-from bert_tf.models.objectives import Objective
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import task_folder
+from bert_tf.tasks.source import TEST
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
+from bert_tf.tasks.tagging import files as tagging_files
+from bert_tf.tasks.tagging import report
+from bert_tf.tasks.tagging import windows
+from bert_tf.tasks.tagging.windows import IGNORED
+from bert_tf.tasks.tagging.windows import TaggingSource
+from bert_tf.tasks.tagging.windows import WindowMaker
+from bert_tf.tasks.task import Task
 
 FAMILY = "tagging"
-# The label of a token that is no word's first piece.
-IGNORED = -1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggingTask:
+class TaggingTask(Task):
     """Which tags a model gives to words.
 
     Args:
@@ -39,8 +41,14 @@ class TaggingTask:
         ValueError: If a value is out of its range; it names the field.
     """
 
+    family = FAMILY
+    main_metric = "eval_f1"
+    accuracy = "token_accuracy"
+    report_scores = report.SCORES
+
     scheme: str
-    labels: tuple[str, ...]
+    # Not the base's value, but one that must be given.
+    labels: tuple[str, ...] = dataclasses.field()
 
     def __post_init__(self):
         if self.scheme not in tuple(entity_tags.SCHEMES):
@@ -66,67 +74,59 @@ class TaggingTask:
             )
         object.__setattr__(self, "labels", tuple(labels))
 
-    @property
-    def family(self):
-        return FAMILY
-
-    @property
-    def main_metric(self):
-        """The result of an evaluation that tells the better model."""
-        return "eval_f1"
-
-    def to_dict(self):
-        """Returns what task.json holds: the family and the fields."""
-        return {
-            "family": FAMILY,
-            "scheme": self.scheme,
-            "labels": list(self.labels),
-        }
-
-    @classmethod
-    def from_dict(cls, values):
-        """Reads what `to_dict` returns.
-
-        Raises:
-            ValueError: If it is of another family, a key is missing or
-                unknown, or a value is out of its range.
-        """
-        task_folder.check_task(values, FAMILY, ("scheme", "labels"))
-        return cls(scheme=values["scheme"], labels=values["labels"])
-
     def make_model(self, config, dtype=None):
         """Returns a new `BertTokenClassifier`."""
         return BertTokenClassifier(config, len(self.labels), dtype=dtype)
 
-    def takes_head_of(self, values):
-        """Returns whether a head tuned to that task is one for this."""
-        labels = values.get("labels")
-        return values.get("family") == FAMILY and labels == list(self.labels)
+    def losses(self, logits, labels):
+        # Any loss will do where the label is `IGNORED`.
+        return objectives.cross_entropy(logits, ops.maximum(labels, 0))
 
-    def loss(self):
-        """Returns the Keras loss of the logits: mean over the words."""
-        return _mean_over_words
+    def weights(self, labels):
+        return ops.cast(ops.not_equal(labels, IGNORED), "float32")
 
-    @property
-    def fit_metrics(self):
-        """Nothing but the loss."""
-        return None
-
-    def objective(self):
-        """Returns the same loss for `training.loop`, and the accuracy.
-
-        A batch has the model inputs, `labels` int32 `[B, L]`, `IGNORED` where
-        there is nothing to learn, and optionally `example_weights` float32
-        `[B]`, 0 for windows that only fill the batch.
-        """
-
-        return Objective.of_elements(
-            _word_weights,
-            lambda outputs, batch: _cross_entropy(
-                outputs, batch[features.LABELS]
-            ),
-            "token_accuracy",
+    def read(self, data, split, label_column=-1):
+        """Returns the `TaggingExamples` of a file; see `files.read_columns`."""
+        return tagging_files.read_columns(
+            data, tag_column=None if split == TEST else label_column
         )
+
+    def make_sources(self, examples, preprocessor, **options):
+        maker = WindowMaker(preprocessor)
+        return {
+            split: TaggingSource(
+                examples=examples[split],
+                labels=self.labels,
+                maker=maker,
+                **options,
+            )
+            for split in examples
+        }
+
+    def prediction_model(self, model, max_seq_length):
+        return windows.padded_outputs(model, max_seq_length)
+
+    def answers(self, source, logits):
+        """Returns the tags of all words, a list of W strings."""
+        return source.predict(logits)
+
+    def evaluate(self, source, logits, answers):
+        predicted, right = map(
+            source.examples.by_sentence, (answers, source.examples.tags)
+        )
+        results = {"loss": source.loss(logits)}
+        results |= self.scores(predicted, right)
+        return {f"eval_{name}": results[name] for name in results}
+
+    def report_sections(self, examples, answers, results):
+        del results
+        return report.sections(self, examples, answers)
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes the file of words with a column of tags."""
+        path = os.path.join(output_dir, f"{split}_predictions.txt")
+        tagging_files.write_predictions(path, examples, answers)
+        return f"{len(answers)} tags in {path}"
 
     def decode(self, logits):
         """Finds the entities of every row, in TensorFlow's own operations.
@@ -198,39 +198,3 @@ def tuned_task(folder):
         raise ValueError(f"{path}, id2label: {error}") from error
     scheme = entity_tags.detect_scheme([[tag] for tag in task.labels])
     return dataclasses.replace(task, scheme=scheme)
-
-
-def _cross_entropy(logits, labels):
-    """Returns the loss of every token, float32 [B, L]; any where ignored."""
-    logits_BLK = ops.cast(logits, "float32")
-    labels_BL1 = ops.expand_dims(ops.maximum(labels, 0), axis=-1)
-    picked_BL1 = ops.take_along_axis(
-        logits_BLK, ops.cast(labels_BL1, "int32"), axis=-1
-    )
-    return ops.logsumexp(logits_BLK, axis=-1) - picked_BL1[:, :, 0]
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-def _mean_over_words(labels, logits):
-    """The loss of all replicas' words as Keras takes it.
-
-    Keras divides by the tokens of a replica and by the number of replicas.
-    """
-    weights_BL = ops.cast(ops.not_equal(labels, IGNORED), "float32")
-    num_words, num_replicas = ops.sum(weights_BL), 1
-    context = tf.distribute.get_replica_context()
-    if context is not None:
-        num_words = context.all_reduce("sum", num_words)
-        num_replicas = context.num_replicas_in_sync
-    num_tokens = ops.cast(ops.size(weights_BL) * num_replicas, "float32")
-    return ops.divide_no_nan(
-        weights_BL * _cross_entropy(logits, labels) * num_tokens, num_words
-    )
-
-
-def _word_weights(batch):
-    weights_BL = ops.cast(
-        ops.not_equal(batch[features.LABELS], IGNORED), "float32"
-    )
-    weights_B = objectives.example_weights(batch)
-    return weights_BL * ops.expand_dims(weights_B, axis=-1)

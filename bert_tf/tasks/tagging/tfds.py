@@ -7,14 +7,14 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from bert_tf.tasks import class_names
+from bert_tf.tasks import source
 from bert_tf.tasks.tagging import entity_tags
-from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging.files import TaggingExamples
 
 _SPLIT_NAMES = {
-    tagging_files.TRAIN: ("train",),
-    tagging_files.DEV: ("validation", "dev"),
-    tagging_files.TEST: ("test",),
+    source.TRAIN: ("train",),
+    source.DEV: ("validation", "dev"),
+    source.TEST: ("test",),
 }
 _TOKENS = "tokens"
 # What the feature of the entities' tags is called.
@@ -26,7 +26,7 @@ def read(builder, split, token_column=None, tag_column=None, has_tags=True):
 
     Args:
         builder: Of `prepared_sets.open_builder`.
-        split: `tagging_files.TRAIN`, `DEV` or `TEST`.
+        split: `source.TRAIN`, `DEV` or `TEST`.
         token_column: The feature of words: a sequence of strings. `tokens` if
             None.
         tag_column: The feature of tags: a sequence of classes or strings.

@@ -4,7 +4,7 @@ A word may be many pieces, of which the first one is given the word's tag. A
 sentence of more pieces than a sequence takes is cut to windows, each half a
 window after the one before, and every word is tagged in the window that shows
 most on both sides of its first piece: in training, in evaluation and when
-served. As in SQuAD's windows nothing but strings is kept.
+served.
 
 Letters: B windows, L sequence length, W words of all sentences of a batch.
 """
@@ -16,10 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.input import array_source
-from bert_tf.tasks.tagging import task as tagging
+from bert_tf.tasks import source
+from bert_tf.tasks.source import Source
 from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.text import packing
+
+# The label of a token that is no word's first piece.
+IGNORED = -1
 
 _COUNTING_BATCH = 8192
 # Logits of places beyond a trimmed batch.
@@ -66,13 +69,6 @@ class WindowMaker(tf.Module):
                 tf.TensorSpec([None], tf.int32),
             ],
         )
-
-    def pieces_of_words(self, words):
-        """Returns the pieces of words: string `[W]` to `[W, (pieces)]`.
-
-        A word of controls alone has none.
-        """
-        return self.tokenizer.tokenize(words).merge_dims(1, 2)
 
     def num_windows(self, num_pieces):
         """Returns the windows of sentences of so many pieces, int32 `[N]`.
@@ -144,7 +140,7 @@ class WindowMaker(tf.Module):
         Returns:
             A dictionary: the model inputs and `labels`, int32 `[B, L]`: the
             tags at the first pieces of the words that are tagged in this
-            window, and `tagging.IGNORED` at all other tokens.
+            window, and `IGNORED` at all other tokens.
         """
         made = self._make(words, tag_ids, windows)
         for value in made.values():
@@ -152,7 +148,10 @@ class WindowMaker(tf.Module):
         return made
 
     def _make_windows(self, words, tag_ids, windows):
-        pieces_of_words = self.pieces_of_words(words.flat_values)
+        # A word of controls alone has none.
+        pieces_of_words = self.tokenizer.tokenize(words.flat_values).merge_dims(
+            1, 2
+        )
         pieces = tf.RaggedTensor.from_row_splits(
             pieces_of_words.flat_values,
             tf.gather(pieces_of_words.row_splits, words.row_splits),
@@ -169,11 +168,11 @@ class WindowMaker(tf.Module):
         # Labels less `IGNORED`, which all others then are.
         labels_BL = tf.scatter_nd(
             index,
-            tf.boolean_mask(tag_ids.flat_values, is_here_W) - tagging.IGNORED,
+            tf.boolean_mask(tag_ids.flat_values, is_here_W) - IGNORED,
             shape,
         )
         return self.pack(pieces, tf.range(tf.size(windows)), windows) | {
-            features.LABELS: labels_BL + tagging.IGNORED
+            features.LABELS: labels_BL + IGNORED
         }
 
     def _places_of_words(self, words, pieces_of_words, pieces):
@@ -189,22 +188,15 @@ class WindowMaker(tf.Module):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggingSource:
-    """Windows as `input.batch_source` describes a source.
+class TaggingSource(Source):
+    """Sentences as windows: a row of the source is a window.
 
-    An example of the source is a window. The order of training is a function
-    of (seed, epoch). The batches are dictionaries of the model inputs and, if
-    the examples have tags, `labels`, int32 `[B, L]`.
+    The batches are dictionaries of the model inputs and, if the examples have
+    tags, `labels`, int32 `[B, L]`.
 
     Args:
-        examples: `TaggingExamples`.
         labels: The task's tags.
         maker: The `WindowMaker`.
-        seed: Of the order of the training windows.
-        is_trimmed: Whether L is the length of the batch's longest sequence.
-            If not, it is the maker's, as TPUs need it.
-        window_batches: 0, or sort so many batches by length; see
-            `array_source.ArraySource`.
 
     Raises:
         ValueError: If an example's tag is none of the task's.
@@ -213,9 +205,6 @@ class TaggingSource:
     examples: TaggingExamples
     labels: tuple[str, ...]
     maker: WindowMaker
-    seed: int = 12345
-    is_trimmed: bool = False
-    window_batches: int = 0
 
     def __post_init__(self):
         # Wrong tags are told before anything else is done.
@@ -226,35 +215,41 @@ class TaggingSource:
         """int32 `[N]`: the windows of every sentence."""
         return self.maker.num_windows(self._pieces_of_sentences).numpy()
 
+    @functools.cached_property
+    def arrays(self):
+        sentences, windows = source.window_rows(self.num_windows)
+        return {"sentence": sentences, "window": windows}
+
     @property
-    def num_examples(self):
-        return int(np.sum(self.num_windows))
+    def lengths(self):
+        left = (
+            self._pieces_of_sentences[self.arrays["sentence"]]
+            - self.arrays["window"] * self.maker.step
+        )
+        return np.minimum(left, self.maker.room)
 
-    def training_batches(self, batch_size, start_example=0, context=None):
-        """Returns a `tf.data.Dataset` without end: {name: [B, ...]}.
-
-        Args:
-            batch_size: Windows a step, over all replicas.
-            start_example: The number of the first one, counted over all
-                epochs from 0.
-            context: The host's `tf.distribute.InputContext`.
-        """
-        rows = self._rows(self.window_batches)
-        return self._map(
-            rows.training_batches(batch_size, start_example, context)
+    def input_maker(self):
+        lengths = self.examples.row_lengths.astype(np.int64)
+        words, tag_ids = (
+            tf.RaggedTensor.from_row_lengths(tf.constant(values), lengths)
+            for values in (self.examples.words, self._tag_ids)
         )
 
-    def evaluation_batches(self, batch_size, context=None):
-        """Returns a `tf.data.Dataset` of every window once, in order.
+        def make(batch):
+            made = self.maker(
+                tf.gather(words, batch["sentence"]),
+                tf.gather(tag_ids, batch["sentence"]),
+                batch["window"],
+            )
+            if self.is_trimmed:
+                longest = packing.trim_padding(made)
+                length = tf.shape(longest[features.INPUT_IDS])[1]
+                made = {name: made[name][:, :length] for name in made}
+            if self.examples.tags is None:
+                del made[features.LABELS]
+            return made
 
-        The last batch is filled up with the first window; `example_weights`
-        are 0 there.
-
-        Args:
-            batch_size: Windows a step, over all replicas.
-            context: The host's `tf.distribute.InputContext`.
-        """
-        return self._map(self._rows().evaluation_batches(batch_size, context))
+        return make
 
     def word_logits(self, logits):
         """Picks the logits of words out of those of windows.
@@ -321,14 +316,9 @@ class TaggingSource:
     @functools.cached_property
     def _pieces_of_words(self):
         """int32 [W]: the number of pieces of every word."""
-        words = tf.data.Dataset.from_tensor_slices(
-            tf.constant(self.examples.words)
+        return source.count_pieces(
+            self.examples.words, self.maker.tokenizer, _COUNTING_BATCH
         )
-        counts = words.batch(_COUNTING_BATCH).map(
-            lambda words: self.maker.pieces_of_words(words).row_lengths(),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        return np.concatenate(list(counts.as_numpy_iterator())).astype(np.int32)
 
     @functools.cached_property
     def _pieces_of_sentences(self):
@@ -336,52 +326,6 @@ class TaggingSource:
         sums = np.concatenate([[0], np.cumsum(self._pieces_of_words)])
         return (sums[limits] - sums[limits - self.examples.row_lengths]).astype(
             np.int32
-        )
-
-    def _rows(self, window_batches=0):
-        sentence = np.repeat(np.arange(len(self.examples)), self.num_windows)
-        first = np.cumsum(self.num_windows) - self.num_windows
-        window = np.arange(len(sentence)) - first[sentence]
-        lengths = self._pieces_of_sentences[sentence]
-        lengths = np.minimum(
-            lengths - window * self.maker.step, self.maker.room
-        )
-        return array_source.ArraySource(
-            arrays={
-                "sentence": sentence.astype(np.int32),
-                "window": window.astype(np.int32),
-            },
-            seed=self.seed,
-            lengths=lengths if window_batches else None,
-            window_batches=window_batches,
-        )
-
-    def _map(self, rows):
-        lengths = self.examples.row_lengths.astype(np.int64)
-        words, tag_ids = (
-            tf.RaggedTensor.from_row_lengths(tf.constant(values), lengths)
-            for values in (self.examples.words, self._tag_ids)
-        )
-        has_labels = self.examples.tags is not None
-
-        @tf.autograph.experimental.do_not_convert
-        def make(batch):
-            sentence = batch.pop("sentence")
-            made = self.maker(
-                tf.gather(words, sentence),
-                tf.gather(tag_ids, sentence),
-                batch.pop("window"),
-            )
-            if self.is_trimmed:
-                longest = packing.trim_padding(made)
-                length = tf.shape(longest[features.INPUT_IDS])[1]
-                made = {name: made[name][:, :length] for name in made}
-            if not has_labels:
-                del made[features.LABELS]
-            return made | batch
-
-        return rows.map(make, num_parallel_calls=tf.data.AUTOTUNE).prefetch(
-            tf.data.AUTOTUNE
         )
 
 

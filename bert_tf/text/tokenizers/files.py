@@ -19,9 +19,29 @@ VOCABULARY_FILE = "vocab.txt"
 SETTINGS_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 
-# {tokenizer_class in tokenizer_config.json: the class of its spec}; WordPiece
-# has many names, or none.
-KINDS = {WordpieceSpec.tokenizer_class: WordpieceSpec}
+# {tokenizer_class in tokenizer_config.json, without "Fast" at its end: the
+# class of its spec}. Most of these are transformers' other names of BERT's
+# tokenizer; the last two are any tokenizer's, of which tokenizer.json tells
+# that it is WordPiece.
+KINDS = dict.fromkeys(
+    (
+        WordpieceSpec.tokenizer_class,
+        "ConvBertTokenizer",
+        "DistilBertTokenizer",
+        "DPRContextEncoderTokenizer",
+        "DPRQuestionEncoderTokenizer",
+        "ElectraTokenizer",
+        "LayoutLMTokenizer",
+        "LxmertTokenizer",
+        "MobileBertTokenizer",
+        "RealmTokenizer",
+        "RetriBertTokenizer",
+        "SqueezeBertTokenizer",
+        "PreTrainedTokenizer",
+        "TokenizersBackend",
+    ),
+    WordpieceSpec,
+)
 
 # {setting in tokenizer_config.json: its name in a tokenizer.json}
 _NORMALIZER_SETTINGS = {
@@ -34,6 +54,10 @@ _CHECKS = {
     "do_lower_case": (
         lambda value: type(value) is bool,
         "true or false",
+    ),
+    "tokenizer_class": (
+        lambda value: value is None or type(value) is str,
+        "the name of a class",
     ),
     # transformers writes 10^30 for a length that it does not know.
     "model_max_length": (
@@ -102,56 +126,100 @@ def read_settings(folder: str) -> dict[str, Any]:
     return files.checked(path, found, _CHECKS) | settings
 
 
-def make(
-    settings: dict[str, Any], vocabulary: Vocabulary, do_lower_case: bool
+def read(
+    folder: str,
+    vocabulary: Vocabulary | None = None,
+    do_lower_case: bool | None = None,
 ) -> Spec:
-    """Returns the spec of the tokenizer of a folder.
-
-    Args:
-        settings: What `read_settings` returned.
-        vocabulary: The `Vocabulary`.
-        do_lower_case: Whether texts are lower-cased.
-
-    Raises:
-        ValueError: If `do_lower_case` contradicts the vocabulary.
-    """
-    kind = KINDS.get(str(settings.get("tokenizer_class")), WordpieceSpec)
-    return kind(vocabulary, do_lower_case)
-
-
-def read(folder: str) -> Spec:
     """Reads what makes the tokenizer of a folder.
 
-    Without settings (Google's releases) the contents of the vocabulary tell
-    the case.
+    Args:
+        folder: The folder.
+        vocabulary: The `Vocabulary`; None for the folder's own.
+        do_lower_case: Whether texts are lower-cased; None for what the
+            settings say or, without them (Google's releases), the contents of
+            the vocabulary.
 
     Returns:
         The spec of the tokenizer.
 
     Raises:
-        ValueError: If the vocabulary is missing or bad, or the settings ask
-            for a tokenizer that is not BERT's; the message names the folder.
+        ValueError: If the vocabulary is missing or bad, the settings ask for
+            a tokenizer that is not BERT's, or the case contradicts the
+            vocabulary; the message names the folder.
     """
-    vocabulary = read_vocabulary(folder)
+    if vocabulary is None:
+        vocabulary = read_vocabulary(folder)
     if vocabulary is None:
         raise ValueError(
             f"{folder}: must hold a {VOCABULARY_FILE} or {TOKENIZER_FILE}."
         )
     settings = read_settings(folder)
-    do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
-    for name, values in (
-        ("do_basic_tokenize", (True,)),
-        ("strip_accents", (None, do_lower_case)),
-        ("tokenize_chinese_chars", (True,)),
-    ):
-        if settings.get(name, values[0]) not in values:
+    if do_lower_case is None:
+        do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
+    path = f"{folder}/{SETTINGS_FILE}"
+    with files.errors_named(path if files.exists(path) else folder):
+        tokenizer_class = class_name(settings)
+        if tokenizer_class not in KINDS:
             raise ValueError(
-                f"{folder}: the tokenizer's `{name}` must be "
-                f"{values[0]!r}, as in BERT's tokenizer. "
-                f"Received: {name}={files.shortened(settings[name])}."
+                f"`tokenizer_class` must be {WordpieceSpec.tokenizer_class} or "
+                "another name of BERT's tokenizer. Received: "
+                f"tokenizer_class={files.shortened(tokenizer_class)}."
             )
-    with files.errors_named(folder):
-        return make(settings, vocabulary, do_lower_case)
+        for name, values in (
+            ("do_basic_tokenize", (True,)),
+            ("strip_accents", (None, do_lower_case)),
+            ("tokenize_chinese_chars", (True,)),
+        ):
+            if settings.get(name, values[0]) not in values:
+                raise ValueError(
+                    f"the tokenizer's `{name}` must be {values[0]!r}, as in "
+                    "BERT's tokenizer. "
+                    f"Received: {name}={files.shortened(settings[name])}."
+                )
+        return KINDS[tokenizer_class](vocabulary, do_lower_case)
+
+
+def from_vocabulary_file(path: str, do_lower_case: bool) -> Spec:
+    """Returns the spec of the tokenizer that a vocabulary alone makes.
+
+    Args:
+        path: The file, an entry a line.
+        do_lower_case: Whether texts are lower-cased.
+
+    Raises:
+        ValueError: If the file makes no vocabulary, or `do_lower_case`
+            contradicts it.
+    """
+    return WordpieceSpec(vocabulary_lib.load_vocabulary(path), do_lower_case)
+
+
+def class_name(settings: dict[str, Any]) -> str:
+    """Returns the `tokenizer_class` that settings tell: one name a kind."""
+    name = settings.get("tokenizer_class")
+    if name is None:
+        return WordpieceSpec.tokenizer_class
+    kind = KINDS.get(name.removesuffix("Fast"))
+    return name if kind is None else kind.tokenizer_class
+
+
+def describe(tokenizer: Spec) -> dict[str, Any] | None:
+    """Returns what is told of a tokenizer beside vocabulary and case.
+
+    It stands in manifests and in states of trainings, and must be equal where
+    they belong together.
+
+    Returns:
+        None of WordPiece, as files tell that are older than other kinds. That
+        a tokenizer was `fast` is not told: its ids mean the same to a model,
+        and no model folder or program knows of it.
+    """
+    if isinstance(tokenizer, WordpieceSpec):
+        return None
+    return {
+        "tokenizer_class": tokenizer.tokenizer_class,
+        "settings": tokenizer.settings,
+    }
 
 
 def _tokens(tokenizer):

@@ -270,7 +270,11 @@ class WordpieceTokenizer(tf.Module):
         """
         if ids.shape.rank == 3:
             ids = ids.merge_dims(1, 2)
-        spelled = self.spec.spell(tf.constant(self.vocabulary.tokens))
+        tokens = tf.constant(self.vocabulary.tokens)
+        # The mark alone goes on with a word by nothing. (An answer to a mask
+        # that is the mark alone is shown as it is.)
+        is_mark = tf.equal(tokens, vocabulary_lib.CONTINUATION)
+        spelled = tf.where(is_mark, "", self.spec.spell(tokens))
         pieces = ids.with_flat_values(tf.gather(spelled, ids.flat_values))
         texts = tf.strings.reduce_join(pieces, axis=-1)
         return tf.strings.regex_replace(texts, "^ ", "")

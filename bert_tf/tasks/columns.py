@@ -1,0 +1,144 @@
+"""Rows of a table, whatever it is: a file, a DataFrame, a tf.data set.
+
+A file is what its name says: .csv or .tsv with a header (see `tasks.tsv`),
+.jsonl with an object a line, or .parquet, which needs pyarrow.
+"""
+
+import itertools
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.tasks import tsv
+from bert_tf.tasks.tsv import Examples
+from bert_tf.tasks.tsv import TsvFile
+
+
+def read(table, names):
+    """Yields (where, values) of every row, for messages and in order.
+
+    Args:
+        table: The path of a file, a pandas DataFrame, a `tf.data.Dataset` of
+            dictionaries, one a row, or {name: list}.
+        names: Names of the columns.
+
+    Yields:
+        A string that names the row, and a tuple of its values: strings,
+        numbers, or lists of them.
+
+    Raises:
+        ValueError: If a file is missing or of no known form, there is no such
+            column, or no row.
+    """
+    if isinstance(table, (str, os.PathLike)):
+        rows = _rows_of_file(os.fspath(table), names)
+    elif isinstance(table, tf.data.Dataset):
+        rows = (
+            (where, _values(where, row, names))
+            for where, row in _numbered("row", table.as_numpy_iterator())
+        )
+    else:
+        # A DataFrame, too, has its columns by their names.
+        columns = [_column(table, name) for name in names]
+        rows = _numbered("row", zip(*columns, strict=True))
+    has_rows = False
+    for where, values in rows:
+        has_rows = True
+        yield where, tuple(map(_plain, values))
+    if not has_rows:
+        raise ValueError("There are no examples in the data.")
+
+
+def read_texts(table, text_features, label_column, parse_label, dtype):
+    """Returns the `Examples` of a table.
+
+    Args:
+        table: As of `read`.
+        text_features: Names of the columns of texts.
+        label_column: Name of the column of labels; None not to read them.
+        parse_label: `parse_label(where, value)`, which returns a label, or
+            raises `ValueError`.
+        dtype: Of the labels.
+    """
+    num_texts, texts, labels = len(text_features), [], []
+    names = [*text_features, *([label_column] if label_column else [])]
+    for where, values in read(table, names):
+        for name, text in zip(text_features, values):
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"{where}: `{name}` must be a string. "
+                    f"Received: {files.shortened(text)}."
+                )
+        texts.append(values[:num_texts])
+        labels += [parse_label(where, value) for value in values[num_texts:]]
+    return Examples(
+        texts=tuple(map(list, zip(*texts))),
+        labels=np.array(labels, dtype) if label_column else None,
+    )
+
+
+def _rows_of_file(path, names):
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in (".csv", ".tsv"):
+        tsv_file = TsvFile(name=path, text_columns=tuple(names))
+        for line, values, _ in tsv.rows(path, tsv_file):
+            yield f"{path}, line {line}", values
+    elif suffix == ".jsonl":
+        for number, line in tsv.full_lines(path):
+            where = f"{path}, line {number}"
+            row = files.parse_json(line, where)
+            yield where, _values(where, row, names)
+    elif suffix == ".parquet":
+        columns = _read_parquet(path)
+        values = zip(*(_column(columns, name) for name in names))
+        yield from _numbered(f"{path}, row", values)
+    else:
+        raise ValueError(
+            f"{path}: the name must end with .csv, .tsv, .jsonl or .parquet."
+        )
+
+
+def _read_parquet(path):
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: .parquet needs pyarrow: pip install pyarrow."
+        ) from error
+    if not files.exists(path):
+        raise ValueError(f"There is no file {path}.")
+    return parquet.read_table(path).to_pydict()
+
+
+def _values(where, row, names):
+    if not isinstance(row, dict) or set(names) - set(row):
+        raise ValueError(
+            f"{where}: must be an object with {', '.join(names)}. "
+            f"Received: {files.shortened(row)}."
+        )
+    return [row[name] for name in names]
+
+
+def _numbered(title, rows):
+    for number, row in zip(itertools.count(1), rows):
+        yield f"{title} {number}", row
+
+
+def _column(table, name):
+    if name not in table:
+        raise ValueError(
+            f"The data must have a column {name!r}. "
+            f"Received: {files.shortened(list(table))}."
+        )
+    return table[name]
+
+
+def _plain(value):
+    """Returns a string, a number, or a list of them, of Python's own types."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.decode("utf-8") if isinstance(value, bytes) else value

@@ -1,0 +1,184 @@
+"""The family of multi-label classifications: any number of labels for texts.
+
+Every label is a question of its own, answered by the sigmoid of its logit; the
+loss is the mean of their cross-entropies, over examples and labels.
+"""
+
+import dataclasses
+import os
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import files
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.tasks import class_names
+from bert_tf.tasks import columns
+from bert_tf.tasks import metrics
+from bert_tf.tasks import tables
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_names
+
+FAMILY = "multi_label"
+# What parts the names of an example's labels in a file of text.
+SEPARATOR = "|"
+
+# Of the predictions, of the logits, and the labels, all `[N, K]`.
+_METRICS = {
+    "micro_f1": lambda hits, _, labels: metrics.f1(
+        hits.flatten(), labels.flatten()
+    ),
+    "macro_f1": lambda hits, _, labels: _mean(metrics.f1, hits, labels),
+    "subset_accuracy": lambda hits, _, labels: float(
+        np.mean(np.all(hits == labels, axis=1))
+    ),
+    "auc": lambda _, logits, labels: _mean(metrics.auc, logits, labels),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultiLabelTask(Task):
+    """Which labels a model gives to one or two strings.
+
+    Args:
+        name: E.g. "topics".
+        text_features: Names of the one or two strings.
+        labels: Names of the labels.
+        metrics: Of "micro_f1", "macro_f1" (the mean of the labels' F1s),
+            "subset_accuracy" (the share of examples whose labels are all
+            right) and "auc" (the mean of the labels').
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    family = FAMILY
+    accuracy = None
+
+    name: str
+    text_features: tuple[str, ...]
+    labels: tuple[str, ...] = dataclasses.field()
+    metrics: tuple[str, ...] = ("micro_f1", "macro_f1")
+
+    def __post_init__(self):
+        check_names(self)
+        if not self.labels or SEPARATOR in "".join(self.labels):
+            raise ValueError(
+                f"`labels` must be one name or more, without {SEPARATOR!r}. "
+                f"Received: labels={files.shortened(list(self.labels))}."
+            )
+        if not self.metrics or set(self.metrics) - set(_METRICS):
+            raise ValueError(
+                f"`metrics` must be of {', '.join(_METRICS)}. "
+                f"Received: metrics={files.shortened(list(self.metrics))}."
+            )
+
+    @property
+    def main_metric(self):
+        return f"eval_{self.metrics[0]}"
+
+    @property
+    def title(self):
+        return self.name
+
+    def make_model(self, config, dtype=None):
+        """Returns a new `BertClassifier`."""
+        return BertClassifier(config, len(self.labels), dtype=dtype)
+
+    def losses(self, logits, labels):
+        labels = ops.cast(labels, "float32")
+        return ops.softplus(logits) - labels * logits
+
+    def weights(self, labels):
+        return ops.ones(ops.shape(labels), "float32")
+
+    def decode(self, logits):
+        """Returns `probabilities` float32 `[B, K]`, and `labels` string.
+
+        These are the names `[B, K]` of what is likelier than not, or "".
+        """
+        return {
+            "labels": tf.where(logits > 0, tf.constant(self.labels), ""),
+            "probabilities": tf.nn.sigmoid(logits),
+        }
+
+    def scores(self, logits, labels):
+        hits = (np.asarray(logits) > 0).astype(np.int32)
+        return {
+            name: _METRICS[name](hits, logits, labels) for name in self.metrics
+        }
+
+    def read(self, data, split, label_column="labels"):
+        """Returns the `Examples` of a table; see `columns.read`.
+
+        Labels are a list of names, or one string of them with "|" between.
+        """
+
+        def parse_labels(where, names):
+            if isinstance(names, str):
+                names = [name.strip() for name in names.split(SEPARATOR)]
+            names = {str(name) for name in names} - {""}
+            if names - set(self.labels):
+                raise ValueError(
+                    f"{where}: the labels must be of "
+                    f"{class_names.listed(self.labels)}. "
+                    f"Received: {class_names.listed(sorted(names))}."
+                )
+            return [name in names for name in self.labels]
+
+        label_column = None if split == TEST else label_column
+        return columns.read_texts(
+            data, self.text_features, label_column, parse_labels, np.int32
+        )
+
+    def report_sections(self, examples, answers, results):
+        del results
+        wanted, hits = examples.labels == 1, answers > 0
+        rows = [
+            (
+                name,
+                wanted[:, k].sum(),
+                hits[:, k].sum(),
+                metrics.f1(hits[:, k], wanted[:, k]),
+                metrics.auc(answers[:, k], wanted[:, k]),
+            )
+            for k, name in enumerate(self.labels)
+        ]
+        losses = ops.convert_to_numpy(self.losses(answers, examples.labels))
+        losses, is_wrong = losses.mean(axis=1), np.any(hits != wanted, axis=1)
+        worst = [
+            (
+                index + 1,
+                *(texts[index] for texts in examples.texts),
+                self._names(wanted[index]),
+                self._names(hits[index]),
+                float(losses[index]),
+            )
+            for index in tables.worst(losses, is_wrong)
+        ]
+        header = ("label", "examples", "predicted", "F1", "AUC")
+        of_worst = ("example", *self.text_features, "labels", "answer", "loss")
+        return [
+            ("Labels", tables.table(header, rows)),
+            ("Worst errors", tables.errors_table(of_worst, worst)),
+        ]
+
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes a TSV: the labels, and every example's probabilities."""
+        del examples
+        rows = tf.nn.sigmoid(answers).numpy()
+        lines = ["\t".join(map(str, row)) for row in (self.labels, *rows)]
+        path = os.path.join(output_dir, f"{split}_results.tsv")
+        files.write_text(path, "\n".join(lines) + "\n")
+        return f"{len(rows)} predictions in {path}"
+
+    def _names(self, is_label):
+        return ", ".join(np.array(self.labels)[is_label])
+
+
+def _mean(metric, predictions, labels):
+    """Returns the mean of a score over the labels."""
+    pairs = zip(predictions.T, labels.T)
+    return float(np.mean([metric(*pair) for pair in pairs]))

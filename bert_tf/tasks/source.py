@@ -1,0 +1,132 @@
+"""Batches of a task's examples: strings, made to model inputs in tf.data.
+
+Nothing but strings is kept: the inputs of a batch are made when it is wanted,
+by as many threads as there are, in any order.
+"""
+
+import abc
+import dataclasses
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.input import array_source
+
+# Names of the sets of examples.
+TRAIN = "train"
+DEV = "dev"
+TEST = "test"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source(abc.ABC):
+    """A task's examples as `input.batch_source` describes a source.
+
+    Batches run on from one epoch into the next, as in google-research/bert:
+    all are full. The order of training is a function of (seed, epoch). The
+    last batch of an evaluation is filled up with rows whose
+    `example_weights` are 0.
+
+    Args:
+        examples: What the task reads from its files.
+        seed: Of the order of the training examples.
+        is_trimmed: Whether L is the length of the batch's longest sequence.
+            If not, it is the longest of all, as TPUs need it. Without dropout
+            both give the same steps.
+        window_batches: 0, or sort so many batches by length; see
+            `array_source.ArraySource`.
+    """
+
+    examples: object
+    seed: int = 12345
+    is_trimmed: bool = False
+    window_batches: int = 0
+
+    @property
+    @abc.abstractmethod
+    def arrays(self):
+        """What a row of the source is: {name: array or list of `[N, ...]`}."""
+
+    @abc.abstractmethod
+    def input_maker(self):
+        """Returns a function from a batch of `arrays` to {name: [B, ...]}.
+
+        Constants are made here: within the function they would be constants
+        of its graph, which may have 2 GB.
+        """
+
+    @functools.cached_property
+    def lengths(self):
+        """int `[N]`: the tokens of every row, of its longest sequence."""
+        lengths = array_source.example_lengths(self)
+        return lengths.reshape(self.num_examples, -1).max(axis=1)
+
+    @property
+    def num_examples(self):
+        return len(next(iter(self.arrays.values())))
+
+    def training_batches(self, batch_size, start_example=0, context=None):
+        """Returns the training batches; see `BatchSource`."""
+        rows = self._rows(self.lengths if self.window_batches else None)
+        return self._made(
+            rows.training_batches(batch_size, start_example, context)
+        )
+
+    def evaluation_batches(self, batch_size, context=None):
+        """Returns the evaluation batches; see `BatchSource`."""
+        return self._made(self._rows().evaluation_batches(batch_size, context))
+
+    def _rows(self, lengths=None):
+        return array_source.ArraySource(
+            arrays={
+                name: tf.constant(values)
+                for name, values in self.arrays.items()
+            },
+            seed=self.seed,
+            lengths=lengths,
+            window_batches=self.window_batches,
+        )
+
+    def _made(self, batches, make=None):
+        names, make = tuple(self.arrays), make or self.input_maker()
+
+        @tf.autograph.experimental.do_not_convert
+        def make_inputs(batch):
+            return make({name: batch.pop(name) for name in names}) | batch
+
+        return batches.map(
+            make_inputs, num_parallel_calls=tf.data.AUTOTUNE
+        ).prefetch(tf.data.AUTOTUNE)
+
+
+def window_rows(num_windows):
+    """Returns what each window is of, and which one of it.
+
+    Args:
+        num_windows: int `[N]`: how many windows every example has.
+
+    Returns:
+        Two int32 arrays: of every window the number of its example, and its
+        own number there.
+    """
+    examples = np.repeat(np.arange(len(num_windows)), num_windows)
+    first = np.cumsum(num_windows) - num_windows
+    windows = np.arange(len(examples)) - first[examples]
+    return examples.astype(np.int32), windows.astype(np.int32)
+
+
+def count_pieces(texts, tokenizer, batch_size):
+    """Returns the pieces of every text, int32 `[N]`.
+
+    Args:
+        texts: N strings.
+        tokenizer: The tokenizer.
+        batch_size: Texts tokenized together.
+    """
+    texts = tf.data.Dataset.from_tensor_slices(tf.constant(texts))
+    counts = texts.batch(batch_size).map(
+        lambda texts: tokenizer.tokenize(texts).merge_dims(1, 2).row_lengths(),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    return np.concatenate(list(counts.as_numpy_iterator())).astype(np.int32)

@@ -1,0 +1,381 @@
+"""What a model is tuned to: the base of all families of tasks.
+
+Programs, `keras.Model.fit`, the training loop and the exporter all work from
+one `Task`; a fine-tuned model's folder holds it as task.json.
+"""
+
+import abc
+import dataclasses
+from typing import ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import features
+from bert_tf import files
+from bert_tf.models import objectives
+from bert_tf.models.objectives import Objective
+from bert_tf.tasks import task_folder
+from bert_tf.tasks.text_source import TextSource
+
+# Metadata of a field that is of the training alone, and not in task.json.
+NOT_STORED = {"is_stored": False}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(abc.ABC):
+    """What a model is tuned to. A family of tasks is a frozen dataclass of it.
+
+    Its fields are what task.json holds, but for those with `NOT_STORED`. They
+    are checked when a task is made: `ValueError` names the field.
+
+    Attributes:
+        family: A string, the same for all tasks of the class.
+        labels: Names of the classes by id; none where the labels are no
+            classes.
+        main_metric: The name, in the results of an evaluation, of the score
+            that tells the better of two models.
+        outputs: Names of the model's outputs, if there are several: the
+            labels are then a dictionary with the same names.
+        accuracy: What the loop calls the share of elements whose label has
+            the largest logit; None to leave it out.
+        fit_metrics: What `keras.Model.fit` logs beside the loss, or None.
+        report_scores: Which of the results a report shows, where its sections
+            tell of the others; None for all.
+        source: The class of the sources of its examples.
+    """
+
+    family: ClassVar[str]
+    labels = ()
+    main_metric = "eval_accuracy"
+    outputs = ()
+    accuracy = "accuracy"
+    report_scores = None
+    source = TextSource
+
+    @property
+    def fit_metrics(self):
+        return ["accuracy"] if self.accuracy == "accuracy" else None
+
+    @property
+    def title(self):
+        """What logs and reports call the task."""
+        return self.family
+
+    def to_dict(self):
+        """Returns what task.json holds: the family and the fields."""
+        values = {name: getattr(self, name) for name in self._stored_names()}
+        return {"family": self.family} | {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
+    @classmethod
+    def from_dict(cls, values):
+        """Reads what `to_dict` returns.
+
+        Raises:
+            ValueError: If it is of another family, a key is missing or
+                unknown, or a value is out of its range.
+        """
+        task_folder.check_task(values, cls.family, cls._stored_names())
+        return cls(
+            **{
+                field.name: values[field.name]
+                for field in dataclasses.fields(cls)
+                if field.init and field.name in values
+            }
+        )
+
+    @classmethod
+    def _stored_names(cls):
+        return [
+            field.name
+            for field in dataclasses.fields(cls)
+            if field.metadata.get("is_stored", True)
+        ]
+
+    @abc.abstractmethod
+    def make_model(self, config, dtype=None):
+        """Returns a new `keras.Model`.
+
+        Args:
+            config: The `BertConfig`.
+            dtype: The Keras dtype policy, or its name.
+        """
+
+    def takes_head_of(self, values):
+        """Returns whether a head tuned to another task is one for this.
+
+        Args:
+            values: What its task.json holds.
+        """
+        return values.get("family") == self.family and values.get(
+            "labels", []
+        ) == list(self.labels)
+
+    @abc.abstractmethod
+    def losses(self, logits, labels):
+        """Returns the loss of every element, in keras.ops alone.
+
+        An element may be compared with all of the batch. Of a model with
+        several `outputs` it is called with one after the other: their losses
+        are added.
+
+        Args:
+            logits: The model's output, float32 `[B, ...]`.
+            labels: The batch's labels, `[B, ...]`, in whatever dtype.
+
+        Returns:
+            float32, of the shape of `weights`.
+        """
+
+    def weights(self, labels):
+        """Returns how much every element's loss counts, float32 `[B, ...]`.
+
+        The loss of a batch is the sum of weight * loss over the sum of the
+        weights, both over all replicas.
+
+        Args:
+            labels: As of `losses`.
+        """
+        return ops.ones(ops.shape(labels)[:1], "float32")
+
+    def objective(self):
+        """Returns the loss for `training.loop`, and the accuracy.
+
+        A batch has the model inputs, `labels`, and optionally
+        `example_weights` float32 `[B]`, 0 for examples that only fill it.
+        """
+
+        def weights(batch):
+            weights = self.weights(
+                keras.tree.flatten(batch[features.LABELS])[0]
+            )
+            rest = [1] * (len(weights.shape) - 1)
+            return weights * ops.reshape(
+                objectives.example_weights(batch), [-1, *rest]
+            )
+
+        def losses(outputs, batch):
+            each = keras.tree.map_structure(
+                self.losses, outputs, batch[features.LABELS]
+            )
+            return sum(keras.tree.flatten(each))
+
+        return Objective.of_elements(weights, losses, self.accuracy)
+
+    def loss(self):
+        """Returns the same loss for `keras.Model.compile`.
+
+        It is a Keras loss or, of a model with several `outputs`, one for each.
+        """
+        loss = _FitLoss(self)
+        return dict.fromkeys(self.outputs, loss) if self.outputs else loss
+
+    def example_losses(self, logits, labels):
+        """Returns every example's loss in an evaluation, float32 `[B]`.
+
+        Args:
+            logits: float32 `[B, ...]`, a tensor or an array.
+            labels: Likewise, `[B]`.
+        """
+        return self.losses(logits, labels)
+
+    def scores(self, logits, labels):
+        """Returns the scores of a whole evaluation set, {name: float}.
+
+        Args:
+            logits, labels: As of `results`.
+        """
+        del logits, labels
+        return {}
+
+    def results(self, logits, labels):
+        """Returns the results of a whole evaluation set.
+
+        Args:
+            logits: float32 `[N, ...]`, an array.
+            labels: `[N]`, an array.
+
+        Returns:
+            {name: float}: `eval_loss`, the mean over the examples; the scores
+            as `eval_f1` and so on; and of a task with an `accuracy`
+            `eval_accuracy` in any case, as google-research/bert has it.
+        """
+        losses = ops.convert_to_numpy(self.example_losses(logits, labels))
+        results = {"eval_loss": float(np.mean(losses, dtype=np.float64))}
+        if self.accuracy:
+            hits = np.argmax(logits, axis=-1) == labels
+            results["eval_accuracy"] = float(np.mean(hits))
+        for name, score in self.scores(logits, labels).items():
+            results[f"eval_{name}"] = score
+        return results
+
+    @abc.abstractmethod
+    def read(self, data, split, label_column="label"):
+        """Returns the examples of a set, as `make_sources` takes them.
+
+        Args:
+            data: A file or a table in one of the forms of the family.
+            split: The set's name; `TEST` is read without labels.
+            label_column: Name of the labels' column in a table.
+
+        Raises:
+            ValueError: If the data are not of such a form; it names the place.
+        """
+
+    def make_sources(self, examples, preprocessor, **options):
+        """Returns {split: `Source`}.
+
+        Args:
+            examples: {split: what was read}.
+            preprocessor: The `Preprocessor`.
+            **options: As of `Source`.
+        """
+        return {
+            split: self.source(
+                examples=examples[split], preprocessor=preprocessor, **options
+            )
+            for split in examples
+        }
+
+    def prediction_model(self, model, max_seq_length):
+        """Returns the model, or a function of it, that answers come from.
+
+        Its output has one shape for all batches, whatever their length.
+
+        Args:
+            model: Of `make_model`.
+            max_seq_length: Of the longest batch.
+        """
+        del max_seq_length
+        return model
+
+    def answers(self, source, logits):
+        """Returns the answers to all examples, in whatever form.
+
+        Args:
+            source: Of `make_sources`.
+            logits: Of `prediction_model`, for every row of the source.
+        """
+        del source
+        return logits
+
+    def evaluate(self, source, logits, answers):
+        """Returns the results of a labelled source, {name: float}.
+
+        Args:
+            source, logits: As of `answers`.
+            answers: What that returned.
+        """
+        del answers
+        return self.results(logits, source.examples.labels)
+
+    def calibrate(self, examples, answers):
+        """Returns the task with what is chosen on the development set.
+
+        Args:
+            examples: Those of the development set.
+            answers: Of `answers`.
+        """
+        del examples, answers
+        return self
+
+    def num_epoch_examples(self, source):
+        """Returns how many rows of the training set count as an epoch."""
+        return source.num_examples
+
+    def training_settings(self, compares_epochs):
+        """Returns what a resumed training must repeat beside task.json.
+
+        Args:
+            compares_epochs: Whether the scores of epochs decide of anything.
+
+        Returns:
+            {name of a flag: JSON-able value}.
+        """
+        del compares_epochs
+        return {}
+
+    @abc.abstractmethod
+    def report_sections(self, examples, answers, results):
+        """Returns a report's sections, a list of (heading, Markdown).
+
+        Args:
+            examples: Those of the development set.
+            answers: Of `answers`.
+            results: Of `evaluate`.
+        """
+
+    @abc.abstractmethod
+    def write_predictions(self, output_dir, split, examples, answers):
+        """Writes the answers to a set of examples, whole or not at all.
+
+        Returns:
+            How many they are, and where: a line for people.
+        """
+
+
+def check_names(task):
+    """Checks a task of texts: its name, and its lists of names.
+
+    Args:
+        task: Has `name`, `text_features`, `labels` and `metrics`. Lists, as
+            JSON has them, are made tuples.
+
+    Raises:
+        ValueError: If one is no name, or no list of different ones; or there
+            are not one or two texts.
+    """
+    for field in ("text_features", "labels", "metrics"):
+        values = getattr(task, field)
+        if not isinstance(values, (tuple, list)) or not all(
+            isinstance(value, str) and value for value in values
+        ):
+            raise ValueError(
+                f"`{field}` must be a list of names. "
+                f"Received: {field}={files.shortened(values)}."
+            )
+        if len(set(values)) != len(values):
+            raise ValueError(
+                f"`{field}` must have each name once. "
+                f"Received: {field}={files.shortened(list(values))}."
+            )
+        object.__setattr__(task, field, tuple(values))
+    if not isinstance(task.name, str) or not task.name:
+        raise ValueError(
+            "`name` must be a name. "
+            f"Received: name={files.shortened(task.name)}."
+        )
+    if len(task.text_features) not in (1, 2):
+        raise ValueError(
+            "`text_features` must be one or two names. "
+            "Received: text_features="
+            f"{files.shortened(list(task.text_features))}."
+        )
+
+
+class _FitLoss(keras.losses.Loss):
+    """A task's loss as Keras takes it: the same steps as of its objective.
+
+    A replica's value is its share of the loss of all replicas' elements, not
+    the mean over its own: these may be more here than there.
+    """
+
+    def __init__(self, task):
+        # Without a reduction Keras leaves the value as it is, and adds the
+        # gradients of the replicas.
+        super().__init__(name=task.family, reduction=None)
+        self._task = task
+
+    def call(self, y_true, y_pred):
+        weights = self._task.weights(y_true)
+        total = ops.sum(weights * self._task.losses(y_pred, y_true))
+        weight = ops.sum(weights)
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            weight = context.all_reduce("sum", weight)
+        return ops.divide_no_nan(total, weight)

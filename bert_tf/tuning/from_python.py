@@ -1,0 +1,107 @@
+"""What the fine-tuning programs do, from Python."""
+
+import dataclasses
+
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
+from bert_tf.training import checkpointing
+from bert_tf.training import strategy as strategies
+from bert_tf.tuning.config import FineTuningConfig
+from bert_tf.tuning.tuning_run import Run
+
+
+def run(
+    task,
+    *,
+    output_dir,
+    train=None,
+    dev=None,
+    test=None,
+    start=None,
+    metrics=None,
+    label_column=None,
+    strategy=None,
+    mixed_precision="auto",
+    **hyper_parameters,
+):
+    """Tunes a model, evaluates it and predicts, as the programs do.
+
+    The output folder gets what a program writes there: the model with its
+    task.json, the state of the training, eval_results.txt, report.md, the
+    predictions. Called again the same it resumes a training that was stopped.
+
+        task = ClassificationTask(
+            name="tickets",
+            text_features=("subject", "body"),
+            labels=("law", "sales"),
+            metrics=("macro_f1",),
+        )
+        tuned = tuning.run(
+            task,
+            train="train.csv",
+            dev="dev.csv",
+            start="uncased_L-12_H-768_A-12",
+            output_dir="tickets",
+            learning_rate=3e-5,
+            keep_best=True,
+        )
+        tuned.results["eval_macro_f1"]
+
+    Args:
+        task: A `Task`.
+        output_dir: The folder.
+        train: What to train on; without it the tuned model of the output
+            folder, or else of `start`, is taken. What a task reads, its
+            `read` says: of a classification the path of a .csv, .tsv, .jsonl
+            or .parquet file, a pandas DataFrame, or a `tf.data.Dataset` of
+            dictionaries, one an example.
+        dev: What to evaluate on: with `train` after every epoch.
+        test: What to predict; it needs no labels.
+        start: A model folder (of bert_tf or Hugging Face) or a release of
+            Google's; None for random weights.
+        metrics: Names of scores instead of the task's own; by the first one
+            epochs are compared.
+        label_column: Name of the labels' column, if another than the task's.
+        strategy: A `tf.distribute.Strategy`; None for one device.
+        mixed_precision: See `training.strategy.dtype_policy`.
+        **hyper_parameters: Of `FineTuningConfig`, e.g. `num_train_epochs`.
+
+    Returns:
+        The `Run`: its `model`, its `results` ({name: float}, None without
+        `dev`), and its `answers`.
+
+    Raises:
+        ValueError: If a value is out of its range, files or data are not as
+            they must be, or the folder holds another training.
+        training.preemption.PreemptedError: After SIGTERM, when the state has
+            been saved.
+    """
+    if metrics is not None:
+        task = dataclasses.replace(task, metrics=tuple(metrics))
+    config = FineTuningConfig(
+        output_dir=str(output_dir),
+        init_checkpoint=None if start is None else str(start),
+        do_train=train is not None,
+        do_eval=dev is not None,
+        do_predict=test is not None,
+        **hyper_parameters,
+    )
+    if config.do_train:
+        checkpointing.check_output_dir(config.output_dir)
+    strategy = strategy or strategies.make_strategy()
+    options = {} if label_column is None else {"label_column": label_column}
+    examples = {
+        split: task.read(data, split, **options)
+        for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
+        if data is not None
+    }
+    tuned = Run(
+        config,
+        task,
+        examples,
+        strategy,
+        strategies.dtype_policy(mixed_precision, strategy),
+    )
+    tuned.execute()
+    return tuned

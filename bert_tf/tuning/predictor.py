@@ -1,0 +1,52 @@
+"""A model's outputs for every example of a source."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+
+
+class Predictor:
+    """Computes a model's outputs for every example of a source.
+
+    Args:
+        model: A `keras.Model` made in the strategy's scope.
+        strategy: Any `tf.distribute.Strategy`.
+    """
+
+    def __init__(self, model, strategy):
+        self._strategy = strategy
+
+        # It takes the iterator, whose type is always the same: batches of
+        # several lengths are then one trace.
+        @tf.function(autograph=False)
+        def run_step(iterator):
+            return strategy.run(
+                lambda inputs: model(inputs, training=False),
+                args=(next(iterator),),
+            )
+
+        self._run_step = run_step
+
+    def __call__(self, source, batch_size):
+        """Returns the logits, a float32 array `[N, num_outputs]`.
+
+        Args:
+            source: A source of batches; see `input.array_source`.
+            batch_size: Examples a step, over all replicas.
+        """
+        batches = self._strategy.distribute_datasets_from_function(
+            lambda context: source.evaluation_batches(
+                batch_size, context=context
+            ).map(_model_inputs)
+        )
+        iterator = iter(batches)
+        outputs = [
+            self._strategy.gather(self._run_step(iterator), axis=0).numpy()
+            for _ in range(0, source.num_examples, batch_size)
+        ]
+        return np.concatenate(outputs)[: source.num_examples]
+
+
+def _model_inputs(batch):
+    return {name: batch[name] for name in features.MODEL_INPUTS}

@@ -1,0 +1,460 @@
+"""How a model is tuned: epochs, evaluations, and what is kept of them.
+
+All fine-tuning goes through a `Run`. What families of tasks do differently,
+their `Task` tells.
+"""
+
+import dataclasses
+import json
+import math
+import os
+
+import keras
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.loss_scale import LossScaleOptimizer
+from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.tasks import task_folder
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TRAIN
+from bert_tf.training import checkpointing
+from bert_tf.training import evaluation
+from bert_tf.training import loop
+from bert_tf.training import strategy as strategies
+from bert_tf.tuning import encoder_layers
+from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import report
+from bert_tf.tuning.predictor import Predictor
+from bert_tf.tuning.record import EpochRecord
+
+# A resumed run may have more of them than it began with.
+_EPOCHS = "num_train_epochs"
+
+
+class Run:
+    """A model and a task: what tunes it, evaluates it and predicts with it.
+
+    Args:
+        config: A `FineTuningConfig`.
+        task: The `Task`.
+        examples: {split: what the task's source takes}: `TRAIN`, `DEV`, the
+            development sets whose names begin so, and sets to predict under
+            any other name. Without these the development set is predicted.
+        strategy: The `tf.distribute.Strategy`.
+        dtype_policy: Name of the Keras dtype policy.
+
+    Attributes:
+        start: The `StartingPoint`.
+        sources: {split: `Source`}.
+        model: The `keras.Model`.
+        answers: {split: the task's answers}, of what was evaluated or
+            predicted last.
+        results: {name: float} of `execute`; None where it evaluated nothing.
+
+    Raises:
+        ValueError: If the files that a model is made from are missing or
+            contradict each other, or the settings do not suit it.
+    """
+
+    def __init__(
+        self, config, task, examples, strategy, dtype_policy="float32"
+    ):
+        is_tpu = strategies.is_tpu(strategy)
+        if config.do_train and config.bucket_window_batches and is_tpu:
+            raise ValueError(
+                "--bucket_window_batches must not be given on a TPU, where all "
+                "batches have one length."
+            )
+        keras.utils.set_random_seed(config.random_seed)
+        self.config = config
+        self.task = task
+        self.strategy = strategy
+        self.is_chief = strategies.is_chief(strategy)
+        self.start = find_start(config)
+        self.sources = task.make_sources(
+            examples,
+            self.start.preprocessor(config.max_seq_length),
+            seed=config.random_seed,
+            is_trimmed=not is_tpu,
+            window_batches=config.bucket_window_batches,
+        )
+        with strategy.scope():
+            make_model = (
+                task_folder.new_model
+                if config.do_train
+                else task_folder.tuned_model
+            )
+            self.model = make_model(self.start, task, dtype_policy)
+        self.answers, self.results = {}, None
+        self._predict = Predictor(
+            task.prediction_model(self.model, config.max_seq_length), strategy
+        )
+        self._settings = task.training_settings(
+            bool(config.keep_best or config.early_stopping_epochs)
+        )
+
+    def execute(self):
+        """Does what `do_train`, `do_eval` and `do_predict` ask for."""
+        if self.config.do_train:
+            self.results = self.tune()
+        elif self.config.do_eval:
+            folder = tuned_folder(self.config)
+            step = checkpointing.trained_steps(folder)
+            self.results = self.evaluate() | {"global_step": step}
+        if self.config.do_eval and self.is_chief:
+            self.report()
+        if self.config.do_predict:
+            self.predict()
+
+    def tune(self):
+        """Tunes the model, or resumes that, and saves it in the output folder.
+
+        It runs through `fine_tuning.fit`, and through `training.loop` where
+        `fit` cannot go: both make the same steps and keep the same state. The
+        folder has, as google-research/bert's, the weights of the last step;
+        with `keep_best` those of the epoch of the highest `main_metric`, of
+        equal ones the first, and so has the model in the end. With `do_eval`
+        it is evaluated after every epoch.
+
+        A training is resumed with the settings that it was begun with, but for
+        `num_train_epochs`, which may be raised. The learning rate then follows
+        the schedule of all steps that there are now, from the step on that the
+        training is resumed at; the weights are not those of a training that
+        was begun with so many epochs, and a warning says so.
+
+        Returns:
+            The results of the evaluation of the weights that the model now
+            has, with their `global_step`; None where it was not evaluated.
+
+        Raises:
+            training.preemption.PreemptedError: After SIGTERM, when the state
+                has been saved.
+            ValueError: If the output folder holds a training with other
+                settings (the message names them), or the examples make no
+                batch.
+        """
+        config, task = self.config, self.task
+        ends = fine_tuning.epoch_ends(
+            task.num_epoch_examples(self.sources[TRAIN]),
+            config.train_batch_size,
+            config.num_train_epochs,
+        )
+        state = self._begin(ends[-1])
+        with state.hold(self.is_chief):
+            record = EpochRecord(state.folder, task.main_metric, state.step)
+            for epoch, end in enumerate(ends, start=1):
+                is_last = end == ends[-1]
+                if state.step > end or not (config.do_eval or is_last):
+                    continue
+                record.training += self._train_to(end, state)
+                if config.do_eval:
+                    results = self.evaluate() | {"global_step": state.step}
+                    record.add(epoch, results)
+                    _log_results(f"epoch {epoch}/{len(ends)}", results)
+                    # Before the record says so: a run that is killed in
+                    # between does both again.
+                    if config.keep_best and record.is_best:
+                        self.save()
+                if self.is_chief:
+                    record.write()
+                if record.num_without_gain >= (
+                    config.early_stopping_epochs or math.inf
+                ):
+                    logging.info(
+                        "Stopped early: %s has not risen in %d epochs.",
+                        task.main_metric,
+                        record.num_without_gain,
+                    )
+                    break
+            if not config.keep_best:
+                self.save()
+                return record.results_at(state.step)
+        best = record.best
+        if best["global_step"] != state.step:
+            # The answers, too, are to be of the weights that the model has.
+            checkpoints.load_weights(config.output_dir, self.model)
+            self.evaluate()
+        _log_results(f"best by {task.main_metric}", best)
+        return best
+
+    def evaluate(self):
+        """Returns the results on the development sets, {name: float}.
+
+        Those of all but the first set have its name in theirs.
+        """
+        results = {}
+        for split, source in self.sources.items():
+            if not split.startswith(DEV):
+                continue
+            logits = self._predict(source, self.config.eval_batch_size)
+            answers = self.task.answers(source, logits)
+            self.answers[split] = answers
+            new = self.task.evaluate(source, logits, answers)
+            if split != DEV:
+                prefix = f"eval{split.removeprefix(DEV)}"
+                new = {
+                    f"{prefix}{name.removeprefix('eval')}": new[name]
+                    for name in new
+                    if name.startswith("eval")
+                }
+            results |= new
+        return results
+
+    def report(self):
+        """Writes and prints the results of an evaluation, and its report.
+
+        What the task chooses on the development set is kept with a model that
+        was tuned.
+        """
+        config, results = self.config, self.results
+        examples = self.sources[DEV].examples
+        task = self.task.calibrate(examples, self.answers[DEV])
+        if task != self.task:
+            self.task = task
+            if config.do_train:
+                self.save()
+        path = os.path.join(config.output_dir, "eval_results.txt")
+        evaluation.write_results(path, results)
+        for name in sorted(results):
+            print(f"{name} = {results[name]}")
+        folder = tuned_folder(config) or config.output_dir
+        report.write(
+            config.output_dir,
+            f"{task.title}: {task.main_metric} {results[task.main_metric]:.4g}",
+            results,
+            EpochRecord(
+                f"{folder}/{checkpointing.FOLDER}", task.main_metric, math.inf
+            ),
+            dataclasses.asdict(config) | task.to_dict() | self._settings,
+            task.report_sections(examples, self.answers[DEV], results),
+            task.report_scores,
+        )
+
+    def predict(self):
+        """Writes the answers to all sets that are neither of the others."""
+        splits = [
+            split
+            for split in self.sources
+            if split != TRAIN and not split.startswith(DEV)
+        ]
+        for split in splits or [DEV]:
+            source = self.sources[split]
+            if split not in self.answers:
+                logits = self._predict(source, self.config.predict_batch_size)
+                self.answers[split] = self.task.answers(source, logits)
+            if self.is_chief:
+                line = self.task.write_predictions(
+                    self.config.output_dir,
+                    split,
+                    source.examples,
+                    self.answers[split],
+                )
+                print(line)
+
+    def save(self):
+        """Writes the model folder, whole or not at all; on the chief alone."""
+        if not self.is_chief:
+            return
+        checkpoints.save(
+            self.config.output_dir,
+            self.model,
+            self.start.tokenizer,
+            self.config.max_seq_length,
+            task=self.task.to_dict(),
+            label_names=self.task.labels or None,
+        )
+        logging.info("The model is in %s.", self.config.output_dir)
+
+    def _begin(self, num_train_steps):
+        """Returns the `TrainingState`, new or restored."""
+        config, source = self.config, self.sources[TRAIN]
+        num_epoch_examples = self.task.num_epoch_examples(source)
+        flags = {
+            "init_checkpoint": self.start.init_checkpoint,
+            "do_lower_case": self.start.tokenizer.do_lower_case,
+            **config.of_training(),
+            **self._settings,
+        }
+        others = {
+            "config": self.start.config.to_dict(),
+            "task": self.task.to_dict(),
+            "num_train_examples": source.num_examples,
+            "num_epoch_examples": num_epoch_examples,
+        }
+        begun_with = _check_same_training(config.output_dir, flags, others)
+        encoder_layers.freeze_lower_layers(
+            self.model.encoder, config.freeze_lower_layers
+        )
+        with self.strategy.scope():
+            state = checkpointing.TrainingState(
+                self.model,
+                _make_optimizer(
+                    config, num_train_steps, self.model.compute_dtype
+                ),
+                config.output_dir,
+                flags | others,
+                may_differ=(_EPOCHS,),
+            )
+        if state.restore():
+            logging.info(
+                "Resumed at step %d of %d.", state.step, num_train_steps
+            )
+            if begun_with and begun_with[_EPOCHS] != config.num_train_epochs:
+                logging.warning(
+                    "--num_train_epochs was %g before and is %g now: from step "
+                    "%d on, the learning rate follows the schedule of %d "
+                    "steps. The weights will not be those of a training begun "
+                    "with %g epochs.",
+                    begun_with[_EPOCHS],
+                    config.num_train_epochs,
+                    state.step,
+                    num_train_steps,
+                    config.num_train_epochs,
+                )
+        else:
+            with self.strategy.scope():
+                encoder_layers.reinit_top_layers(
+                    self.model.encoder, config.reinit_top_layers
+                )
+        logging.info(
+            "%s: %d examples, %d an epoch, %d steps of %d, %s",
+            self.task.title,
+            source.num_examples,
+            num_epoch_examples,
+            num_train_steps,
+            config.train_batch_size,
+            self.start.init_checkpoint or "from random weights",
+        )
+        return state
+
+    def _train_to(self, end, state):
+        """Trains to a step; returns the reports of the loop."""
+        config, source = self.config, self.sources[TRAIN]
+        loop_config = loop.TrainingConfig(
+            num_train_steps=end,
+            train_batch_size=config.train_batch_size,
+            save_checkpoints_steps=config.save_checkpoints_steps,
+            iterations_per_loop=config.iterations_per_loop,
+            seed=config.random_seed,
+            gradient_accumulation_steps=config.gradient_accumulation_steps,
+        )
+        # Where `fit` cannot go, the same task runs through the loop.
+        accumulates = config.gradient_accumulation_steps > 1
+        if self.strategy.cluster_resolver is None and not accumulates:
+            return fine_tuning.fit(
+                state, self.task, source, loop_config, self.strategy
+            )
+        return loop.train(
+            state, self.task.objective(), source, loop_config, self.strategy
+        )
+
+
+def tuned_folder(config):
+    """Returns the folder of the tuned model, None if one is to be trained.
+
+    Raises:
+        ValueError: If there is no tuned model.
+    """
+    if config.do_train:
+        return None
+    return checkpointing.trained_model(
+        config.output_dir, config.init_checkpoint
+    )
+
+
+def find_start(config):
+    """Returns the `StartingPoint` of these settings.
+
+    Raises:
+        ValueError: As of `starting_point.find`, and if layers are to be
+            trained or to begin anew that there are not, or one is to begin
+            anew and not to be trained.
+    """
+    start = starting_point.find(
+        tuned_folder(config) or config.init_checkpoint,
+        config.bert_config_file,
+        config.vocab_file,
+        config.do_lower_case,
+        allow_partial=config.allow_partial,
+        max_position_embeddings=config.max_position_embeddings,
+    )
+    if config.do_train:
+        encoder_layers.check(
+            start.config.num_hidden_layers,
+            config.freeze_lower_layers,
+            config.reinit_top_layers,
+        )
+    return start
+
+
+def _check_same_training(output_dir, flags, others):
+    """Checks that a training in the output folder, if any, is this one.
+
+    Args:
+        output_dir: The folder.
+        flags: {name of a flag: JSON-able value}.
+        others: {name: JSON-able value} of what no one flag tells.
+
+    Returns:
+        What it was begun with, {name: value}; None where there is none.
+
+    Raises:
+        ValueError: If it was begun with anything else, other than fewer
+            epochs.
+    """
+    found = checkpointing.read_description(output_dir)
+    if found is None:
+        return None
+    # As JSON has it: lists for tuples.
+    wanted = json.loads(json.dumps(flags | others))
+    differences = []
+    for name in sorted(found.keys() | wanted.keys()):
+        old, new = found.get(name), wanted.get(name)
+        is_raised = name == _EPOCHS and new > (old or math.inf)
+        if old == new or is_raised:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            differences += [
+                f"{name}: {key} was {old.get(key)!r} and is {new.get(key)!r}"
+                for key in sorted(old.keys() | new.keys())
+                if old.get(key) != new.get(key)
+            ]
+        else:
+            flag = name if name in others else f"--{name}"
+            differences.append(f"{flag} was {old!r} and is {new!r}")
+    if differences:
+        raise ValueError(
+            f"{output_dir} holds a training that was begun with other "
+            f"settings: {'; '.join(differences)}. Give the same as then to "
+            "resume it, or another --output_dir to begin anew. "
+            f"--{_EPOCHS} alone may be raised."
+        )
+    return found
+
+
+def _make_optimizer(config, num_train_steps, compute_dtype):
+    optimizer = BertOptimizer(
+        WarmupDecay(
+            config.learning_rate,
+            num_train_steps,
+            int(num_train_steps * config.warmup_proportion),
+            drop=config.learning_rate_drop,
+        ),
+        bias_correction=config.bias_correction,
+        layerwise_decay=config.layerwise_learning_rate_decay,
+    )
+    if compute_dtype == "float16":
+        optimizer = LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def _log_results(title, results):
+    """Logs {name: float} in one line."""
+    logging.info(
+        "%s  %s",
+        title,
+        "  ".join(f"{name} {results[name]:.4g}" for name in sorted(results)),
+    )

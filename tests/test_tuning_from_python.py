@@ -1,0 +1,281 @@
+"""`tuning.run`: data in all their forms, and the same as the program."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import tuning
+from bert_tf.config import BertConfig
+from bert_tf.tasks import columns
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+
+WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
+TOKENS = (*SPECIAL_TOKENS, *WORDS)
+CONFIG = BertConfig(
+    vocab_size=len(TOKENS),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+)
+TEAMS = ("it", "law", "sales")
+TASK = ClassificationTask(
+    name="tsv",
+    text_features=("subject",),
+    labels=TEAMS,
+    metrics=("accuracy",),
+)
+
+
+@pytest.fixture
+def release(tmp_path):
+    """An architecture and a vocabulary, as `FineTuningConfig` takes them."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
+    return {
+        "vocab_file": str(tmp_path / "vocab.txt"),
+        "bert_config_file": str(tmp_path / "bert_config.json"),
+        "max_seq_length": 12,
+        "train_batch_size": 4,
+        "num_train_epochs": 2.0,
+    }
+
+
+def make_table(count, seed):
+    generator = np.random.default_rng(seed)
+    texts = [" ".join(generator.choice(WORDS, size=4)) for _ in range(count)]
+    return {
+        "subject": texts,
+        "label": [TEAMS[index % 3] for index in range(count)],
+    }
+
+
+def write(path, table):
+    rows = list(zip(*table.values()))
+    if path.suffix == ".jsonl":
+        lines = [json.dumps(dict(zip(table, row))) for row in rows]
+    elif path.suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table(table), path)
+        return path
+    else:
+        separator = "," if path.suffix == ".csv" else "\t"
+        lines = [separator.join(row) for row in [table, *rows]]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
+def test_files_are_read_by_their_names(tmp_path, suffix):
+    table = make_table(5, seed=1)
+    path = write(tmp_path / f"train{suffix}", table)
+    examples = TASK.read(path, "train")
+    assert examples.texts == (table["subject"],)
+    assert examples.labels.tolist() == [0, 1, 2, 0, 1]
+    assert TASK.read(str(path), "test").labels is None
+    rows = list(columns.read(path, ["label", "subject"]))
+    assert rows[1] == (rows[1][0], ("law", table["subject"][1]))
+    assert rows[1][0].startswith(str(path))
+
+
+def test_tables_in_memory_are_read():
+    table = make_table(5, seed=1)
+    data_set = tf.data.Dataset.from_tensor_slices(table)
+    for data in (table, data_set):
+        examples = TASK.read(data, "train")
+        assert examples.texts == (table["subject"],)
+        assert examples.labels.tolist() == [0, 1, 2, 0, 1]
+    numbers = table | {"label": np.int64([2, 0, 1, 1, 0])}
+    assert TASK.read(numbers, "train").labels.tolist() == [2, 0, 1, 1, 0]
+    # A number that is a class's name is that.
+    task = ClassificationTask(
+        name="a", text_features=("subject",), labels=("1", "0"), metrics=("f1",)
+    )
+    numbers = table | {"label": [1, 0, 0, 1, 1]}
+    assert task.read(numbers, "train").labels.tolist() == [0, 1, 1, 0, 0]
+
+
+def test_a_data_frame_is_a_table():
+    pandas = pytest.importorskip("pandas")
+    table = make_table(5, seed=1)
+    examples = TASK.read(pandas.DataFrame(table), "train")
+    assert examples.texts == (table["subject"],)
+    assert examples.labels.tolist() == [0, 1, 2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("train.txt", "must end with .csv, .tsv, .jsonl or .parquet"),
+        ({"subject": ["a"]}, "must have a column 'label'"),
+        (
+            {"subject": [3], "label": ["it"]},
+            "row 1: `subject` must be a",
+        ),
+        ({"subject": ["a"], "label": ["hr"]}, "row 1: the label must be one"),
+        ({"subject": ["a"], "label": [3]}, "row 1: the label must be one"),
+        ({"subject": [], "label": []}, "no examples"),
+        (
+            tf.data.Dataset.from_tensor_slices({"text": ["a"]}),
+            "row 1: must be an object with subject, label",
+        ),
+    ],
+)
+def test_bad_data_are_told(data, message):
+    with pytest.raises(ValueError, match=message):
+        TASK.read(data, "train")
+
+
+def test_it_does_what_the_program_does(tmp_path, release, run_program):
+    data = tmp_path / "data"
+    data.mkdir()
+    paths = {
+        split: write(data / f"{split}.csv", make_table(9, seed))
+        for seed, split in enumerate(("train", "dev", "test"))
+    }
+    run_program(
+        "bert_tf.run_classifier",
+        "--task_name=tsv",
+        "--text_columns=subject",
+        "--label_column=label",
+        f"--data_dir={data}",
+        f"--output_dir={tmp_path / 'program'}",
+        *(f"--{name}={value}" for name, value in release.items()),
+        "--do_train",
+        "--do_eval",
+        "--do_predict",
+        "--keep_best",
+    )
+    for _ in range(2):
+        # The second time it is over, and all is as it was.
+        run = tuning.run(
+            TASK,
+            **paths,
+            output_dir=tmp_path / "python",
+            keep_best=True,
+            **release,
+        )
+    for name in (
+        "config.json",
+        "model.safetensors",
+        "task.json",
+        "vocab.txt",
+        "eval_results.txt",
+        "test_results.tsv",
+        "train/epochs.json",
+    ):
+        theirs = (tmp_path / "program" / name).read_bytes()
+        assert (tmp_path / "python" / name).read_bytes() == theirs, name
+    assert (tmp_path / "python" / "report.md").exists()
+    assert run.answers["test"].shape == (9, 3)
+    assert f"eval_loss = {run.results['eval_loss']}\n" in (
+        tmp_path / "python" / "eval_results.txt"
+    ).read_text("utf-8")
+    with pytest.raises(ValueError, match="--keep_best was True and is False"):
+        tuning.run(TASK, **paths, output_dir=tmp_path / "python", **release)
+
+
+def test_any_score_tells_the_best_epoch(tmp_path, release):
+    run = tuning.run(
+        TASK,
+        train=make_table(9, seed=1),
+        dev=make_table(9, seed=2),
+        output_dir=tmp_path / "output",
+        metrics=("macro_f1", "auc", "f1_law"),
+        keep_best=True,
+        **release,
+    )
+    record = json.loads((tmp_path / "output/train/epochs.json").read_text())
+    scores = [epoch["eval_macro_f1"] for epoch in record["evaluations"]]
+    assert run.results["eval_macro_f1"] == max(scores)
+    assert 0 <= run.results["eval_f1_law"] <= 1
+    assert 0 < run.results["eval_auc"] < 1
+    task = json.loads((tmp_path / "output" / "task.json").read_text())
+    assert task["metrics"] == ["macro_f1", "auc", "f1_law"]
+
+
+def test_texts_with_several_labels(tmp_path, release):
+    task = MultiLabelTask(
+        name="animals", text_features=("text",), labels=("cat", "red", "cow")
+    )
+    assert MultiLabelTask.from_dict(task.to_dict()) == task
+    texts = make_table(512, seed=3)["subject"]
+    labels = [
+        "|".join(name for name in task.labels if name in text.split())
+        for text in texts
+    ]
+    table = {"text": texts, "labels": labels}
+    run = tuning.run(
+        task,
+        train=write(tmp_path / "train.tsv", table),
+        dev={"text": texts, "labels": [names.split("|") for names in labels]},
+        test={"text": ["red cat dog", "hen hen"]},
+        output_dir=tmp_path / "output",
+        metrics=("macro_f1", "micro_f1", "subset_accuracy", "auc"),
+        **release
+        | {
+            "num_train_epochs": 8.0,
+            "learning_rate": 1e-2,
+            "eval_batch_size": 64,
+            "train_batch_size": 16,
+        },
+    )
+    assert run.results["eval_auc"] > 0.8
+    assert run.results["eval_macro_f1"] > 0.7
+    predictions = (tmp_path / "output" / "test_results.tsv").read_text()
+    header, *rows = predictions.splitlines()
+    assert header == "cat\tred\tcow"
+    assert np.float32(rows[0].split("\t")).argmin() == 2
+    report = (tmp_path / "output" / "report.md").read_text()
+    assert "| cow | " in report
+    answers = task.decode(tf.constant([[2.0, -1.0, 0.5]]))
+    assert answers["labels"].numpy().tolist() == [[b"cat", b"", b"cow"]]
+
+    # Again, without training, by the folder alone.
+    again = tuning.run(
+        task,
+        dev=table,
+        output_dir=tmp_path / "again",
+        start=tmp_path / "output",
+        metrics=run.task.metrics,
+        max_seq_length=12,
+    )
+    assert again.results == pytest.approx(run.results, abs=1e-5)
+
+
+def test_losses_of_labels_by_hand():
+    task = MultiLabelTask(name="a", text_features=("b",), labels=("x", "y"))
+    logits = np.float32([[1, -2], [0, 3], [-1, 0.5]])
+    labels = np.int32([[1, 0], [1, 1], [0, 0]])
+    p = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    losses = -np.where(labels == 1, np.log(p), np.log(1 - p))
+    np.testing.assert_allclose(task.losses(logits, labels), losses, rtol=1e-5)
+    assert float(task.loss()(labels, logits)) == pytest.approx(losses.mean())
+    batch = {"labels": labels, "example_weights": np.float32([1, 1, 0])}
+    objective = task.objective()
+    assert float(objective.weights(batch)["loss"]) == 4
+    assert float(objective.losses(logits, batch)["loss"]) == pytest.approx(
+        losses[:2].sum(), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": ()}, "`labels` must be one name or more"),
+        ({"labels": ("a|b",)}, "`labels` must be one name or more"),
+        ({"metrics": ("f1",)}, "`metrics` must be of micro_f1"),
+        ({"name": ""}, "`name` must be a name"),
+    ],
+)
+def test_bad_tasks_of_several_labels(change, message):
+    values = {"name": "a", "text_features": ("b",), "labels": ("x", "y")}
+    with pytest.raises(ValueError, match=message):
+        MultiLabelTask(**values | change)
