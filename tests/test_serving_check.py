@@ -372,12 +372,18 @@ def test_other_entities_in_bfloat16_are_counted(compare, monkeypatch):
     assert (found.num_changed, found.num_wrong) == (1, 1)
 
 
+def call(path, requests, python=None, **arguments):
+    """Returns all answers to some requests."""
+    with caller.calling(path, requests, python, **arguments) as (_, answers):
+        return list(answers)
+
+
 def test_a_process_that_hangs_is_an_error_of_one_line(tmp_path):
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid; exec sleep 300")
     python.chmod(0o755)
     with pytest.raises(ValueError, match="none in 0.5 seconds") as error:
-        caller.call("/servable", [], str(python), timeout_seconds=0.5)
+        call("/servable", [], str(python), timeout_seconds=0.5)
     assert str(error.value).startswith("/servable must be loaded")
     assert "\n" not in str(error.value)
     pid = int((tmp_path / "pid").read_text())
@@ -393,7 +399,7 @@ def test_what_a_wrapper_started_ends_with_it(tmp_path, then):
     )
     python.chmod(0o755)
     with pytest.raises(ValueError, match="/servable"):
-        caller.call("/servable", [], str(python), timeout_seconds=0.5)
+        call("/servable", [], str(python), timeout_seconds=0.5)
     assert is_over(int((tmp_path / "pid").read_text()))
 
 
@@ -409,7 +415,7 @@ def test_an_interrupt_ends_the_process(tmp_path, monkeypatch):
 
     monkeypatch.setattr(caller, "_wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        caller.call("/servable", [], str(python))
+        call("/servable", [], str(python))
     assert is_over(int((tmp_path / "pid").read_text()))
 
 
@@ -428,7 +434,7 @@ def is_over(pid):
 
 def test_a_process_that_says_nothing_is_an_error():
     with pytest.raises(ValueError, match="could not be loaded and called"):
-        caller.call("/servable", [], python="true")
+        call("/servable", [], python="true")
 
 
 def test_the_time_limit_is_that_of_one_answer(tmp_path, monkeypatch, caplog):
@@ -455,12 +461,12 @@ def test_the_time_limit_is_that_of_one_answer(tmp_path, monkeypatch, caplog):
 def test_another_process_that_fails_is_an_error_with_its_last_words():
     path = serving_models.exported("encoder", "ids")
     with pytest.raises(ValueError, match="KeyError: 'no_such'"):
-        caller.call(path, [("no_such", {"x": np.zeros(1)})], with_text=False)
+        call(path, [("no_such", {"x": np.zeros(1)})], with_text=False)
 
 
 def test_a_python_that_is_none_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="no_python"):
-        caller.call(tmp_path, [], python=f"{tmp_path}/no_python")
+        call(tmp_path, [], python=f"{tmp_path}/no_python")
 
 
 def test_lines_are_texts_or_pairs(tmp_path):

@@ -182,7 +182,7 @@ def test_bounds_of_texts_are_refused_where_none_are_taken(
     assert fast_save == []
     export_ids({key: bounds[key] for key in bounds if key == "max_masks"})
     (servable,) = fast_save
-    assert servable.bounds.get("max_masks", 2) == 2
+    assert servable.options.bounds.get("max_masks", 2) == 2
 
 
 def test_a_time_limit_of_no_check_is_refused(tmp_path):

@@ -26,7 +26,7 @@ def test_answers_are_those_of_the_trained_model(kind):
     assert {"serving_default", "ids", "examples"} <= set(found)
     for signature, (difference, where) in found.items():
         assert difference <= check.TOLERANCE, (signature, where)
-    assert servable.bounds["max_text_bytes"] == 40
+    assert servable.options.bounds["max_text_bytes"] == 40
     strings = requests.strings(servable.text_features, texts)
     answers = serving_models.loaded(kind).signatures["serving_default"](
         **{name: tf.constant(value) for name, value in strings.items()}

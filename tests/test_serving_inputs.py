@@ -147,7 +147,7 @@ def test_words_beyond_the_last_window_are_no_entities(max_windows):
             tf.constant([text]),
             maker,
             serving_models.TAGGING_TASK,
-            lambda rows: servable.model(rows),
+            servable.model,
         )
         return {name: value.numpy() for name, value in answers.items()}
 

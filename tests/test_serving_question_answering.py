@@ -86,7 +86,7 @@ def test_random_questions_are_answered_as_run_squad_does(servable, changes):
         answers, wanted, rows, servable, "serving_default"
     )
     assert difference < 1e-5, where
-    assert_chosen_by_reference(servable, rows, trained)
+    assert_chosen_by_reference(servable, rows)
     for row, (_, context) in enumerate(rows):
         context = context.decode(errors="ignore")
         for text, start, limit in zip(
@@ -101,8 +101,8 @@ def test_random_questions_are_answered_as_run_squad_does(servable, changes):
     assert ("null_odds" in answers) == task.version_2_with_negative
 
 
-def assert_chosen_by_reference(servable, rows, trained):
-    """Checks trained answers against those that plain NumPy chooses."""
+def assert_chosen_by_reference(servable, rows):
+    """Checks that run_squad and servables choose as plain NumPy does."""
     questions, contexts = (
         tuple(text.decode(errors="ignore") for text in column)
         for column in zip(*rows)
@@ -121,9 +121,13 @@ def assert_chosen_by_reference(servable, rows, trained):
         ),
         maker=maker,
     )
-    logits = servable._trained_logits(
-        tf.constant(questions), tf.constant(contexts), maker
+    # In windows made as training's evaluation makes them.
+    predict = squad_answers.stacked_outputs(
+        servable.model, serving_models.MAX_SEQ_LENGTH
     )
+    batches = source.evaluation_batches(7)
+    logits = [predict(batch, training=False) for batch in batches]
+    logits = np.concatenate(logits)[: source.num_examples]
     nbest, spans, null_odds = reference_squad.find_answers(
         servable.task, source, logits
     )
@@ -133,16 +137,21 @@ def assert_chosen_by_reference(servable, rows, trained):
         null_odds,
     )
     predictions = found.predictions(servable.task)
+    windows = squad_answers.cut_windows(
+        maker, tf.constant(questions), tf.constant(contexts)
+    )
+    served = question_answering._answers(servable.task, windows, logits)
+    served = {key: value.numpy() for key, value in served.items()}
     for row, name in enumerate(names):
         count = len(nbest[name])
-        assert trained["answers"][row].decode() == predictions[name]
-        assert trained["nbest_answers"][row].tolist() == [
+        assert served["answers"][row].decode() == predictions[name]
+        assert served["nbest_answers"][row].tolist() == [
             *(entry["text"].encode() for entry in nbest[name]),
-            *[b""] * (trained["nbest_answers"].shape[1] - count),
+            *[b""] * (served["nbest_answers"].shape[1] - count),
         ]
-        places = zip(trained["nbest_starts"][row], trained["nbest_limits"][row])
+        places = zip(served["nbest_starts"][row], served["nbest_limits"][row])
         assert list(places)[:count] == spans[name]
-        probabilities = trained["nbest_scores"][row]
+        probabilities = served["nbest_scores"][row]
         np.testing.assert_allclose(
             probabilities[:count],
             [entry["probability"] for entry in nbest[name]],
@@ -150,7 +159,7 @@ def assert_chosen_by_reference(servable, rows, trained):
         )
         assert not probabilities[count:].any()
         if null_odds:
-            assert trained["null_odds"][row] == np.float32(null_odds[name])
+            assert served["null_odds"][row] == np.float32(null_odds[name])
 
 
 def test_every_signature_answers_as_run_squad_does(servable):

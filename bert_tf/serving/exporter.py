@@ -127,7 +127,15 @@ def export(model_dir, export_dir, options=_DEFAULT):
             )
         table = ""
         if options.is_checked:
-            table = _check(servable, temporary, texts, model_dir)
+            trained = servable
+            if options.precision != FLOAT32:
+                trained = check.trained_servable(temporary, model_dir)
+            table, is_equal = _check(trained, temporary, texts)
+            if not is_equal:
+                raise ValueError(
+                    f"The SavedModel does not answer as {model_dir} does; "
+                    f"nothing was exported.\n{table}"
+                )
         exported = _describe(temporary, table)
         version = publishing.publish(temporary, export_dir, version)
     pruned = ()
@@ -142,32 +150,26 @@ def export(model_dir, export_dir, options=_DEFAULT):
     )
 
 
-def _check(servable, folder, texts, model_dir):
-    """Compares a SavedModel with the trained model; keeps and returns how.
+def _check(trained, folder, texts):
+    """Compares a SavedModel with the trained model, and writes how into it.
 
-    Raises:
-        ValueError: If answers differ.
+    Returns:
+        The table of the comparison, and whether the answers are equal.
     """
-    trained = servable
-    if servable.options.precision != FLOAT32:
-        trained = check.trained_servable(folder, model_dir)
     release, comparisons = check.compare(
         folder,
         trained,
         texts,
-        timeout_seconds=servable.options.timeout_seconds
+        timeout_seconds=trained.options.timeout_seconds
         or caller.TIMEOUT_SECONDS,
     )
-    table = report.comparisons_table(release, comparisons)
-    if not all(comparison.is_equal for comparison in comparisons):
-        raise ValueError(
-            f"The SavedModel does not answer as {model_dir} does; "
-            f"nothing was exported.\n{table}"
-        )
     settings = saved_model.read_settings(folder)
     settings["check"] = list(map(dataclasses.asdict, comparisons))
     saved_model.write_settings(folder, settings)
-    return table
+    return (
+        report.comparisons_table(release, comparisons),
+        all(comparison.is_equal for comparison in comparisons),
+    )
 
 
 def _check_bounds_of_ids(bounds, servable):

@@ -96,7 +96,12 @@ def publish(folder, export_dir, version=None):
             return number
         if version is not None:
             # Where neither is so, two gave the number up: one may have it.
-            _check_not_there(export_dir, version)
+            if version in saved_model.versions(export_dir):
+                raise ValueError(
+                    "`version` must be a number that no other exporter takes. "
+                    f"Received: version={version}, which {export_dir} has by "
+                    "now."
+                )
             check_unclaimed(export_dir, version)
         num_tries += 1
     raise ValueError(
@@ -104,14 +109,6 @@ def publish(folder, export_dir, version=None):
         f"Received: version={version}, which {export_dir} does not have, but "
         f"others wanted too, {num_tries} times in a row."
     )
-
-
-def _check_not_there(export_dir, version):
-    if version in saved_model.versions(export_dir):
-        raise ValueError(
-            "`version` must be a number that no other exporter takes. "
-            f"Received: version={version}, which {export_dir} has by now."
-        )
 
 
 def check_unclaimed(export_dir, version):

@@ -30,6 +30,28 @@ def call_module(module, inputs, answer_shape):
     )
 
 
+def compute_windows(windows, pad_outputs, answer_shape):
+    """Computes the outputs of windows chunk by chunk.
+
+    Args:
+        windows: The model inputs among others, `[N, max_seq_length]`.
+        pad_outputs: Returns of a length L what computes the outputs of some
+            rows, filled up to that length, called as a Keras model.
+        answer_shape: Shape of a row's outputs, `[None, ...]`.
+
+    Returns:
+        float32 `[N, L, ...]`, L the length of the longest window.
+    """
+    inputs = packing.trim_padding(windows)
+    predict = pad_outputs(tf.shape(inputs[features.INPUT_IDS])[1])
+    return compute_in_chunks(
+        inputs,
+        lambda rows: predict(rows, training=False),
+        CHUNK_SIZE,
+        answer_shape,
+    )
+
+
 def compute_in_chunks(inputs, compute, chunk_size, answer_shape):
     """Computes rows chunk by chunk, in TensorFlow's operations.
 

@@ -142,7 +142,7 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
     def __init__(self, servable):
         super().__init__()
         self.tokenizer = servable.preprocessor.tokenizer
-        self._max_text_bytes = servable.bounds["max_text_bytes"]
+        self._max_text_bytes = servable.options.bounds["max_text_bytes"]
         self._preprocess = lambda texts: servable.preprocess(texts)
         strings = tf.TensorSpec([None], tf.string)
         self.__call__.get_concrete_function(strings)

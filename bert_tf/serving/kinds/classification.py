@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import parts
 from bert_tf.models.classifier import BertClassifier
@@ -30,32 +29,37 @@ def _show_classes(answers):
     )
 
 
-_CLASSES = (
-    Output(
-        *("labels", "string", "", "the likeliest class"),
-        heading="label",
-        show=lambda answers: answers["labels"].decode(),
-    ),
-    Output(
-        *("probabilities", "float32", "classes"),
-        "the probability of each class",
-        heading="probabilities",
-        show=_show_classes,
-    ),
-    Output("classes", "string", "classes", "the names of the classes"),
-)
-_NUMBERS = (
-    Output(
-        *("scores", "float32", "", "the number of a regression"),
-        heading="scores",
-    ),
-)
+def _has_labels(task):
+    return bool(task.labels)
 
 
 class Classification(Servable):
     """Label names and probabilities, or scores, of a `ClassificationTask`."""
 
-    outputs_of_strings = outputs_of_ids = _CLASSES + _NUMBERS
+    outputs_of_strings = outputs_of_ids = (
+        Output(
+            *("labels", "string", "", "the likeliest class"),
+            of_task=_has_labels,
+            heading="label",
+            show=lambda answers: answers["labels"].decode(),
+        ),
+        Output(
+            *("probabilities", "float32", "classes"),
+            "the probability of each class",
+            of_task=_has_labels,
+            heading="probabilities",
+            show=_show_classes,
+        ),
+        Output(
+            *("classes", "string", "classes", "the names of the classes"),
+            of_task=_has_labels,
+        ),
+        Output(
+            *("scores", "float32", "", "the number of a regression"),
+            of_task=lambda task: not task.labels,
+            heading="scores",
+        ),
+    )
     outputs_of_methods = {
         signatures.CLASSIFY: (
             Output("classes", "string", "classes", "the names of the classes"),
@@ -110,19 +114,8 @@ class Classification(Servable):
         )
 
     @classmethod
-    def load(cls, checkpoint, task, options):
-        return checkpoints.load_open(
-            checkpoint,
-            cls.MODEL,
-            num_labels=task.num_outputs,
-            dtype=options.dtype,
-        )
-
-    def __init__(self, model, preprocessor, task, options, weight_files=()):
-        super().__init__(model, preprocessor, task, options, weight_files)
-        self.outputs_of_strings = self.outputs_of_ids = (
-            _CLASSES if task.labels else _NUMBERS
-        )
+    def model_arguments(cls, task):
+        return {"num_labels": task.num_outputs}
 
     @property
     def forms(self):

@@ -57,10 +57,6 @@ class Embedding(Servable):
     # The Hub's, so that its preprocessor may stand before.
     input_names = INPUT_NAMES
 
-    def __init__(self, model, preprocessor, task, options, weight_files=()):
-        super().__init__(model, preprocessor, task, options, weight_files)
-        self._extraction = _extraction(**options.settings)
-
     @classmethod
     def resolve(cls, options, task):
         options = super().resolve(options, task)
@@ -86,11 +82,12 @@ class Embedding(Servable):
 
     @property
     def row_shape(self):
-        return [self.model.config.hidden_size * len(self._extraction.layers)]
+        layers = _extraction(**self.options.settings).layers
+        return [self.model.config.hidden_size * len(layers)]
 
     def call_model(self, inputs, training):
         outputs = self.model(inputs, training=training)
-        return self._extraction(
+        return _extraction(**self.options.settings)(
             outputs["encoder_outputs"], inputs[features.INPUT_MASK]
         )
 

@@ -85,11 +85,6 @@ class FillMask(Servable):
             )
         return options
 
-    def __init__(self, model, preprocessor, task, options, weight_files=()):
-        super().__init__(model, preprocessor, task, options, weight_files)
-        self._top_k = options.settings["top_k"]
-        self._max_masks = options.bounds["max_masks"]
-
     @classmethod
     def load(cls, checkpoint, task, options):
         model = fill_mask.load_open(checkpoint, options.dtype)
@@ -132,8 +127,8 @@ class FillMask(Servable):
             inputs,
             self.model,
             self.preprocessor.vocabulary,
-            self._top_k,
-            self._max_masks,
+            self.options.settings["top_k"],
+            self.options.bounds["max_masks"],
             training,
         )
 
@@ -149,10 +144,12 @@ class FillMask(Servable):
         probabilities, num_masks = fill_mask.predict(
             inputs, self.model, vocabulary
         )
-        probabilities = probabilities[:, : self._max_masks]
-        num_masks = tf.minimum(num_masks, self._max_masks)
+        most = self.options.bounds["max_masks"]
+        probabilities = probabilities[:, :most]
+        num_masks = tf.minimum(num_masks, most)
         answers = fill_mask.decode(
-            probabilities, num_masks, vocabulary, self._top_k
+            *(probabilities, num_masks, vocabulary),
+            self.options.settings["top_k"],
         )
         strings, is_cut = self.cut(tf.constant([text for (text,) in texts]))
         answers = self._with_sequences(strings, is_cut, answers)

@@ -64,7 +64,7 @@ class Preprocessing(Servable):
 
     def make_module(self, vocab_path):
         return HubPreprocessor(
-            self.preprocessor, vocab_path, self.bounds["max_text_bytes"]
+            self.preprocessor, vocab_path, self.options.bounds["max_text_bytes"]
         )
 
     def answer_texts(self, module, texts):

@@ -143,15 +143,19 @@ def _found_kind(checkpoint, options):
 
 def _weight_files(container):
     """Returns the paths of the files that hold the tensors, sorted."""
-    paths = {container.file_of(name) for name in container.shapes}
-    # A TF1 checkpoint has a prefix, whose files hold numbers and names.
-    return sorted(
-        f"{os.path.dirname(path)}/{name}"
-        for path in paths
-        for name in files.list_folder(os.path.dirname(path))
-        if name == os.path.basename(path)
-        or name.startswith(f"{os.path.basename(path)}.data-")
-    )
+    paths = []
+    for path in {container.file_of(name) for name in container.shapes}:
+        if files.exists(path):
+            paths.append(path)
+            continue
+        # A TF1 checkpoint has a prefix, and numbers of files.
+        folder, prefix = os.path.split(path)
+        paths += [
+            f"{folder}/{name}"
+            for name in files.list_folder(folder)
+            if name.startswith(f"{prefix}.data-")
+        ]
+    return sorted(paths)
 
 
 def _check_length(model, preprocessor):

@@ -28,6 +28,8 @@ class Output:
         meaning: A line for people.
         missing: What stands where a row has less than the batch's longest, or
             no answer.
+        of_task: Returns whether a model that was tuned to a task has it; None
+            where all have.
         is_of_choice: Whether it is a number that belongs to the strings and
             integers beside it: where another is chosen it is another's.
         heading: Of its column in the printed table; "" for none.
@@ -41,6 +43,7 @@ class Output:
     meaning: str
     _: dataclasses.KW_ONLY
     missing: Any = None
+    of_task: Callable[[Any], bool] | None = None
     is_of_choice: bool = False
     heading: str = ""
     show: Callable[[Mapping[str, Any]], str] | None = None

@@ -23,7 +23,6 @@ from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering import windows as squad_windows
-from bert_tf.text import packing
 
 QUESTION = "question"
 CONTEXT = "context"
@@ -56,12 +55,6 @@ _ANSWER = (
         show=lambda answers: f"{answers['scores']:.3f}",
     ),
 )
-_NULL_ODDS = Output(
-    *("null_odds", "float32", ""),
-    "by how much no answer scores higher than the best one",
-    heading="null odds",
-    show=lambda answers: f"{answers['null_odds']:.3f}",
-)
 
 
 class QuestionAnswering(Servable):
@@ -79,7 +72,13 @@ class QuestionAnswering(Servable):
             )
             for output in _ANSWER
         ),
-        _NULL_ODDS,
+        Output(
+            *("null_odds", "float32", ""),
+            "by how much no answer scores higher than the best one",
+            of_task=lambda task: task.version_2_with_negative,
+            heading="null odds",
+            show=lambda answers: f"{answers['null_odds']:.3f}",
+        ),
         # Where the context has an end that was not read, beyond
         # `max_text_bytes` or `max_windows`.
         IS_CUT,
@@ -104,15 +103,6 @@ class QuestionAnswering(Servable):
     def task_of(cls, checkpoint, text_features):
         """Returns run_squad's own `SquadTask`, which such folders go by."""
         return squad.SquadTask()
-
-    def __init__(self, model, preprocessor, task, options, weight_files=()):
-        super().__init__(model, preprocessor, task, options, weight_files)
-        if not task.version_2_with_negative:
-            self.outputs_of_strings = tuple(
-                output
-                for output in self.outputs_of_strings
-                if output is not _NULL_ODDS
-            )
 
     def answer_ids(self, module, inputs):
         return self._of_windows(inputs, module(inputs, training=False))
@@ -139,9 +129,15 @@ class QuestionAnswering(Servable):
 
     def trained_answers(self, inputs, texts):
         questions, contexts = map(_valid, self.columns(texts))
-        maker = self._maker()
-        windows = squad_answers.cut_windows(maker, questions, contexts)
-        logits = self._trained_logits(questions, contexts, maker)
+        windows = squad_answers.cut_windows(self._maker(), questions, contexts)
+        # As in training every window has the full length.
+        length = self.preprocessor.max_seq_length
+        predict = squad_answers.stacked_outputs(self.model, length)
+        rows = {name: windows.packed[name] for name in features.MODEL_INPUTS}
+        batches = tf.data.Dataset.from_tensor_slices(rows).batch(_BATCH_SIZE)
+        logits = np.concatenate(
+            [predict(batch, training=False) for batch in batches]
+        )
         answers = self._of_windows(inputs, self.model(inputs))
         answers |= _answers(self.task, windows, logits)
         _, is_cut = self.cut(tf.constant([context for _, context in texts]))
@@ -153,28 +149,8 @@ class QuestionAnswering(Servable):
 
     def _maker(self):
         return squad_windows.WindowMaker(
-            self.preprocessor, self.task, self.bounds["max_windows"]
+            self.preprocessor, self.task, self.options.bounds["max_windows"]
         )
-
-    def _trained_logits(self, questions, contexts, maker):
-        """Returns the logits of windows as training's evaluation has them."""
-        nowhere = np.full(len(questions), -1, np.int32)
-        examples = squad_files.SquadExamples(
-            ids=tuple(map(str, range(len(questions)))),
-            questions=tuple(questions.numpy()),
-            contexts=tuple(contexts.numpy()),
-            context_indices=np.arange(len(questions), dtype=np.int32),
-            answer_starts=nowhere,
-            answer_limits=nowhere,
-            answers=None,
-        )
-        windows = squad_windows.WindowSource(examples=examples, maker=maker)
-        predict = squad_answers.stacked_outputs(
-            self.model, self.preprocessor.max_seq_length
-        )
-        batches = windows.evaluation_batches(_BATCH_SIZE)
-        logits = [predict(batch, training=False) for batch in batches]
-        return np.concatenate(logits)[: windows.num_examples]
 
     def _of_windows(self, inputs, outputs):
         """Returns the answers to model inputs, one window a row."""
@@ -198,37 +174,23 @@ class QuestionAnswering(Servable):
     def settle_ties(self, texts, trained, answers, tolerance):
         if "nbest_answers" not in answers:
             return _settle_tokens(trained, answers, tolerance)
+        if answers["nbest_starts"].shape != trained["nbest_starts"].shape:
+            return trained
+        _, contexts = map(_valid, self.columns(texts))
+        is_as_good = np.array(
+            [
+                _is_as_good(answers, trained, row, context.decode(), tolerance)
+                for row, context in enumerate(contexts.numpy())
+            ]
+        )
+        is_entry = is_as_good[:, np.newaxis] & (trained["nbest_scores"] > 0)
         settled = dict(trained)
         for name in _NBEST:
-            settled[f"nbest_{name}"] = trained[f"nbest_{name}"].copy()
-            settled[name] = trained[name].copy()
-        _, contexts = map(_valid, self.columns(texts))
-        for row, scores in enumerate(trained[_SCORES]):
-            entries, wanted = (
-                _entries(found, row) for found in (answers, trained)
-            )
-            context = contexts[row].numpy().decode()
-            if entries == wanted or not _are_as_good(
-                entries, wanted, scores, context, tolerance
+            for key, choose in (
+                (name, is_as_good),
+                (f"nbest_{name}", is_entry),
             ):
-                continue
-            place = wanted.index(
-                (trained["answers"][row], trained["starts"][row])
-                + (trained["limits"][row],)
-            )
-            if wanted[place][1] >= 0:
-                # The best one that is an answer.
-                place = next(
-                    index
-                    for index, (_, start, _) in enumerate(entries)
-                    if start >= 0
-                )
-            else:
-                place = [start for _, start, _ in entries].index(-1)
-            for column, name in enumerate(_NBEST):
-                for index, entry in enumerate(entries):
-                    settled[f"nbest_{name}"][row, index] = entry[column]
-                settled[name][row] = entries[place][column]
+                settled[key] = np.where(choose, answers[key], trained[key])
         return settled
 
 
@@ -246,13 +208,9 @@ def find_answers(questions, contexts, maker, model):
     """
     contexts = _valid(contexts)
     windows = squad_answers.cut_windows(maker, questions, contexts)
-    trimmed = packing.trim_padding(windows.packed)
-    length = tf.shape(trimmed[features.INPUT_IDS])[1]
-    predict = squad_answers.stacked_outputs(model, length)
-    logits = chunks.compute_in_chunks(
-        trimmed,
-        lambda inputs: predict(inputs, training=False),
-        chunks.CHUNK_SIZE,
+    logits = chunks.compute_windows(
+        windows.packed,
+        lambda length: squad_answers.stacked_outputs(model, length),
         [None, 2],
     )
     return _answers(maker.task, windows, logits)
@@ -306,13 +264,16 @@ def _scores_of_spans(task, windows, logits):
     # As many as there are starts and ends, and a task may have.
     task = dataclasses.replace(task, n_best_size=min(logits.shape[1], 1000))
     spans = squad_answers.find_spans(task, windows, logits)
-    starts = tf.gather(windows.offsets.starts.flat_values, spans.first)
-    limits = tf.gather(windows.offsets.limits.flat_values, spans.last)
-    scores = tf.reduce_sum(spans.logits, axis=1)
+    offsets = windows.offsets
+    columns = (
+        spans.row,
+        tf.gather(offsets.starts.flat_values, spans.first),
+        tf.gather(offsets.limits.flat_values, spans.last),
+        tf.reduce_sum(spans.logits, axis=1),
+    )
     found = [{} for _ in windows.contexts]
-    for row, score, *span in zip(
-        *(values.numpy().tolist() for values in (spans.row, scores)),
-        *(values.numpy().tolist() for values in (starts, limits)),
+    for row, *span, score in zip(
+        *(values.numpy().tolist() for values in columns)
     ):
         score = max(score, found[row].get(tuple(span), -np.inf))
         found[row][tuple(span)] = score
@@ -333,10 +294,18 @@ def _entries(answers, row):
     ]
 
 
-def _are_as_good(entries, wanted, scores, context, tolerance):
-    """Returns whether other entries have the scores of those wanted."""
+def _is_as_good(answers, trained, row, context, tolerance):
+    """Returns whether other answers of a row have the scores of those wanted.
+
+    Args:
+        answers, trained, tolerance: As of `Servable.settle_ties`.
+        row: The row's number.
+        context: Its text.
+    """
+    entries, wanted = (_entries(found, row) for found in (answers, trained))
     if len(entries) != len(wanted) or len({*entries}) != len(entries):
         return False
+    scores = trained[_SCORES][row]
     for (text, *span), (_, *best) in zip(entries, wanted):
         score, best = scores.get(tuple(span)), scores.get(tuple(best))
         cited = context[span[0] : span[1]].encode() if span[0] >= 0 else b""
@@ -344,7 +313,10 @@ def _are_as_good(entries, wanted, scores, context, tolerance):
             return False
         if abs(score - best) > tolerance * max(1.0, abs(best)):
             return False
-    return True
+    # The answer is the best of them that is one, or no answer.
+    is_answered = trained["starts"][row] >= 0
+    chosen = (entry for entry in entries if (entry[1] >= 0) == is_answered)
+    return next(chosen, None) == tuple(answers[name][row] for name in _NBEST)
 
 
 def _settle_tokens(trained, answers, tolerance):

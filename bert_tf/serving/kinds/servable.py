@@ -39,6 +39,10 @@ class Servable:
         TAKES_PAIRS: Whether the preprocessor in the SavedModel does.
         input_names: What the model inputs are called outside, {name in
             `features.MODEL_INPUTS`: other name}.
+        num_choices: C where a row of ids is `[C, L]`, None where it is `[L]`.
+        row_shape: Shape of a row of what `call_model` returns: rows are
+            computed a few at a time then. None where it is no one tensor, or
+            has other axes.
 
     Args:
         model: The Keras model; None where there is only text to preprocess.
@@ -58,6 +62,8 @@ class Servable:
     BOUNDS_OF_IDS = ()
     TAKES_PAIRS = True
     input_names = {name: name for name in features.MODEL_INPUTS}
+    num_choices = None
+    row_shape = None
 
     def __init__(self, model, preprocessor, task, options, weight_files=()):
         self.model = model
@@ -139,8 +145,18 @@ class Servable:
         Raises:
             ValueError: If it cannot be loaded, or is no model for this.
         """
+        return checkpoints.load_open(
+            checkpoint,
+            cls.MODEL,
+            dtype=options.dtype,
+            **cls.model_arguments(task),
+        )
+
+    @classmethod
+    def model_arguments(cls, task):
+        """Returns what the model's class is given beside its configuration."""
         del task
-        return checkpoints.load_open(checkpoint, cls.MODEL, dtype=options.dtype)
+        return {}
 
     @property
     def text_features(self):
@@ -148,19 +164,9 @@ class Servable:
         return self.options.text_features
 
     @property
-    def bounds(self):
-        """{name: value} of the bounds of a request."""
-        return self.options.bounds
-
-    @property
     def takes_text(self):
         """Whether its signatures take strings, or ids only."""
         return self.options.contents == options_lib.TEXT
-
-    @property
-    def num_choices(self):
-        """C where a row of ids is `[C, L]`, None where it is `[L]`."""
-        return None
 
     @property
     def kept_model(self):
@@ -180,12 +186,16 @@ class Servable:
     @property
     def outputs(self):
         """{signature: its `Output`s}."""
-        outputs = {
+        declared = self.outputs_of_methods | {
             signatures.STRINGS: self.outputs_of_strings,
             signatures.IDS: self.outputs_of_ids,
         }
         return {
-            name: self.outputs_of_methods.get(name, outputs[form.of])
+            name: tuple(
+                output
+                for output in declared.get(name, declared[form.of])
+                if output.of_task is None or output.of_task(self.task)
+            )
             for name, form in self.forms.items()
         }
 
@@ -213,13 +223,6 @@ class Servable:
     def decode(self, outputs):
         """Returns answers, {name: tensor}, of what `call_model` returned."""
         return outputs
-
-    @property
-    def row_shape(self):
-        """Shape of a row of what `call_model` returns: rows are computed a few
-        at a time then. None where it is no one tensor, or has other axes.
-        """
-        return None
 
     def answer_ids(self, module, inputs):
         """Returns the answers to ids, {name: tensor [B, ...]}.
@@ -283,7 +286,9 @@ class Servable:
 
     def cut(self, texts):
         """Returns what is read of strings, and which have more."""
-        return inputs_lib.cut_texts(texts, self.bounds["max_text_bytes"])
+        return inputs_lib.cut_texts(
+            texts, self.options.bounds["max_text_bytes"]
+        )
 
     def read_texts(self, path):
         """Reads the texts of a development set, as training read them.

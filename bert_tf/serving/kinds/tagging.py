@@ -9,8 +9,6 @@ word may have been several of these ("U.S."), whose first one was learned from.
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints
-from bert_tf import features
 from bert_tf.checkpoints import parts
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.graph import chunks
@@ -25,7 +23,7 @@ from bert_tf.tasks.tagging import task as tagging
 from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.tasks.tagging.windows import TaggingSource
 from bert_tf.tasks.tagging.windows import WindowMaker
-from bert_tf.text import packing
+from bert_tf.tasks.tagging.windows import padded_outputs
 
 _BATCH_SIZE = 64
 
@@ -107,13 +105,8 @@ class Tagging(Servable):
         return tagging.tuned_task(checkpoint.folder)
 
     @classmethod
-    def load(cls, checkpoint, task, options):
-        return checkpoints.load_open(
-            checkpoint,
-            cls.MODEL,
-            num_labels=len(task.labels),
-            dtype=options.dtype,
-        )
+    def model_arguments(cls, task):
+        return {"num_labels": len(task.labels)}
 
     def decode(self, outputs):
         classes = tf.constant(self.task.labels)[tf.newaxis]
@@ -125,14 +118,7 @@ class Tagging(Servable):
     def answer_texts(self, module, texts):
         (strings,) = texts.values()
         strings, is_cut = self.cut(strings)
-        answers = find_entities(
-            strings,
-            self._maker(),
-            self.task,
-            lambda inputs: module(
-                module.from_model_inputs(inputs), training=False
-            ),
-        )
+        answers = find_entities(strings, self._maker(), self.task, module)
         return answers | {"is_cut": answers["is_cut"] | is_cut}
 
     def hard_texts(self):
@@ -176,7 +162,9 @@ class Tagging(Servable):
         }
 
     def _maker(self):
-        return WindowMaker(self.preprocessor, self.bounds["max_windows"])
+        return WindowMaker(
+            self.preprocessor, self.options.bounds["max_windows"]
+        )
 
     def _trained_logits(self, texts, maker):
         """Returns the logits of words as training's evaluation has them.
@@ -211,15 +199,14 @@ class Tagging(Servable):
         )
 
 
-def find_entities(texts, maker, task, compute_logits):
+def find_entities(texts, maker, task, model):
     """Finds the entities of strings, in TensorFlow's operations.
 
     Args:
         texts: string `[B]`.
         maker: A `WindowMaker`.
         task: The `TaggingTask`.
-        compute_logits: A function from model inputs `[N, L]` of windows to
-            logits float32 `[N, L, num_labels]`.
+        model: A `BertTokenClassifier`, or what is called as one.
 
     Returns:
         The answers to strings, {output: tensor}.
@@ -235,16 +222,10 @@ def find_entities(texts, maker, task, compute_logits):
     window = tf.range(tf.size(row_of_window)) - tf.gather(
         windows_before, row_of_window
     )
-    inputs = packing.trim_padding(maker.pack(pieces, row_of_window, window))
-    length = tf.shape(inputs[features.INPUT_IDS])[1]
-
-    def compute_to_length(rows):
-        logits = compute_logits(rows)
-        after = length - tf.shape(logits)[1]
-        return tf.pad(logits, [[0, 0], [0, after], [0, 0]])
-
-    logits = chunks.compute_in_chunks(
-        inputs, compute_to_length, chunks.CHUNK_SIZE, [None, len(task.labels)]
+    logits = chunks.compute_windows(
+        maker.pack(pieces, row_of_window, window),
+        lambda length: padded_outputs(model, length),
+        [None, len(task.labels)],
     )
 
     # The window and place of every word's first piece.

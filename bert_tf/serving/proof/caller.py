@@ -22,21 +22,6 @@ TIMEOUT_SECONDS = 600
 _POLL_SECONDS = 1.0
 
 
-def call(
-    path,
-    requests,
-    python=None,
-    with_text=True,
-    timeout_seconds=TIMEOUT_SECONDS,
-):
-    """Returns what `calling` yields, all answers in a list."""
-    with calling(path, requests, python, with_text, timeout_seconds) as (
-        version,
-        answers,
-    ):
-        return version, list(answers)
-
-
 @contextlib.contextmanager
 def calling(
     path,

@@ -227,18 +227,14 @@ def answer_texts(
     options = saved_model.read_options(path)
     if options.contents != TEXT:
         raise ValueError(f"{path}: takes ids only, no text.")
-    _, answers = caller.call(
+    inputs = requests.strings(options.text_features, texts)
+    with caller.calling(
         path,
-        [
-            (
-                signatures.DEFAULT,
-                requests.strings(options.text_features, texts),
-            )
-        ],
+        [(signatures.DEFAULT, inputs)],
         python,
         timeout_seconds=timeout_seconds,
-    )
-    return answers[0]
+    ) as (_, answers):
+        return next(answers)
 
 
 def num_strings(path):
