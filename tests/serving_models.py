@@ -30,6 +30,7 @@ from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import requests
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.tagging.task import TaggingTask
@@ -64,6 +65,9 @@ PAIR_TASK = ClassificationTask(
 )
 REGRESSION_TASK = ClassificationTask(
     name="regression", text_features=("sentence",), metrics=("pearson",)
+)
+TOPICS_TASK = MultiLabelTask(
+    name="topics", text_features=("text",), labels=("a", "é", "c", "d")
 )
 TAGGING_TASK = TaggingTask(
     scheme="bio", labels=("O", "B-é", "I-é", "B-x", "I-x")
@@ -169,6 +173,7 @@ def _save_model(path, kind):
             ),
             REGRESSION_TASK,
         ),
+        "topics": lambda: (BertClassifier(CONFIG, num_labels=4), TOPICS_TASK),
         "tagger": lambda: (BertTokenClassifier(CONFIG, 5), TAGGING_TASK),
         "choice": lambda: (BertMultipleChoice(CONFIG), CHOICE_TASK),
         "squad": lambda: (BertSpanPredictor(CONFIG), SQUAD_TASK),

@@ -236,7 +236,7 @@ def test_texts_with_several_labels(tmp_path, release):
     report = (tmp_path / "output" / "report.md").read_text()
     assert "| cow | " in report
     answers = task.decode(tf.constant([[2.0, -1.0, 0.5]]))
-    assert answers["labels"].numpy().tolist() == [[b"cat", b"", b"cow"]]
+    assert answers["is_label"].numpy().tolist() == [[True, False, True]]
 
     # Again, without training, by the folder alone.
     again = tuning.run(

@@ -95,12 +95,17 @@ class MultiLabelTask(Task):
         return ops.ones(ops.shape(labels), "float32")
 
     def decode(self, logits):
-        """Returns `probabilities` float32 `[B, K]`, and `labels` string.
+        """Returns answers from logits, in TensorFlow's own operations.
 
-        These are the names `[B, K]` of what is likelier than not, or "".
+        Args:
+            logits: float32 `[B, K]`.
+
+        Returns:
+            A dictionary: `is_label` bool `[B, K]`, what is likelier than not,
+            and `probabilities` float32 `[B, K]`.
         """
         return {
-            "labels": tf.where(logits > 0, tf.constant(self.labels), ""),
+            "is_label": logits > 0,
             "probabilities": tf.nn.sigmoid(logits),
         }
 

@@ -87,6 +87,7 @@ CORE_OPS = frozenset(
         "SelectV2",
         "Shape",
         "ShardedFilename",
+        "Sigmoid",
         "Size",
         "Softmax",
         "Square",

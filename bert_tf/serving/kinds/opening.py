@@ -14,11 +14,13 @@ from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.serving.kinds.hub import Encoder
 from bert_tf.serving.kinds.hub_preprocessor import Preprocessing
+from bert_tf.serving.kinds.multi_label import MultiLabel
 from bert_tf.serving.kinds.multiple_choice import MultipleChoice
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks import multi_label
 from bert_tf.tasks.classification import task as glue
 from bert_tf.tasks.multiple_choice import task as multiple_choice
 from bert_tf.tasks.question_answering import task as squad
@@ -38,6 +40,7 @@ KINDS = {
 # Tasks and what serves them, by the family in task.json.
 FAMILIES = {
     glue.FAMILY: (glue.ClassificationTask, Classification),
+    multi_label.FAMILY: (multi_label.MultiLabelTask, MultiLabel),
     tagging.FAMILY: (tagging.TaggingTask, Tagging),
     multiple_choice.FAMILY: (
         multiple_choice.MultipleChoiceTask,

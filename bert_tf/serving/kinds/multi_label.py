@@ -1,0 +1,65 @@
+"""Multi-label classifications of one or two strings, as they are served."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.servable import Servable
+
+
+def _show_labels(answers):
+    labels = sorted(
+        zip(answers["probabilities"], answers["classes"], answers["is_label"]),
+        reverse=True,
+    )
+    return ", ".join(
+        f"{probability:.3f} {name.decode()}{'' if is_label else ' (no)'}"
+        for probability, name, is_label in labels
+    )
+
+
+class MultiLabel(Servable):
+    """The probability of each label, of a `MultiLabelTask`."""
+
+    outputs_of_strings = outputs_of_ids = (
+        Output(
+            *("is_label", "bool", "classes"),
+            "whether the label is likelier than not",
+        ),
+        Output(
+            *("probabilities", "float32", "classes"),
+            "the probability of each label",
+            heading="labels",
+            show=_show_labels,
+        ),
+        Output("classes", "string", "classes", "the names of the labels"),
+    )
+    MODEL = BertClassifier
+
+    @classmethod
+    def text_features_of(cls, task):
+        return task.text_features
+
+    @classmethod
+    def model_arguments(cls, task):
+        return {"num_labels": len(task.labels)}
+
+    @property
+    def row_shape(self):
+        return [len(self.task.labels)]
+
+    def decode(self, outputs):
+        classes = tf.constant(self.task.labels)[tf.newaxis]
+        return self.task.decode(outputs) | {
+            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
+        }
+
+    def settle_ties(self, texts, trained, answers, tolerance):
+        is_label = answers.get("is_label")
+        if is_label is None or is_label.shape != trained["is_label"].shape:
+            return trained
+        is_even = np.abs(trained["probabilities"] - 0.5) <= tolerance
+        return trained | {
+            "is_label": np.where(is_even, is_label, trained["is_label"])
+        }
