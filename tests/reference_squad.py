@@ -249,12 +249,12 @@ def find_answers(task, source, logits):
             tf.constant([source.examples.questions[index]]),
             tf.constant([context]),
         )
-        places = _places(windows)
-        own = logits[row : row + len(places[0])]
+        found = places(windows)
+        own = logits[row : row + len(found[0])]
         row += len(own)
         ranked = [
             span
-            for window in zip(own, *places)
+            for window in zip(own, *found)
             for span in _spans_of_window(task, *window)
         ]
         nulls = [
@@ -301,7 +301,7 @@ def find_answers(task, source, logits):
     return entries, spans, odds
 
 
-def _places(windows):
+def places(windows):
     """Returns starts, limits and what has most context, each `[N, L]`."""
     pieces = windows.packed["pieces"].numpy()
     return (

@@ -217,7 +217,7 @@ def _fill(model, tensors, allow_partial, extend_positions):
     checkpoint = tensors.checkpoint
     matched = variables.match(model)
     if checkpoint.config is not None:
-        _check_architecture(checkpoint.path, checkpoint.config, model.config)
+        _check_architecture(checkpoint, model.config)
     steps = plan.make(
         checkpoint, matched, model.config, checkpoint.parts, extend_positions
     )
@@ -241,12 +241,13 @@ def _fill(model, tensors, allow_partial, extend_positions):
     return coverage
 
 
-def _check_architecture(path, stored, config):
+def _check_architecture(checkpoint, config):
+    stored = checkpoint.config
     for field in model_folder.ARCHITECTURE_FIELDS:
         if getattr(stored, field) != getattr(config, field):
             raise ValueError(
-                f"{path}: `{field}` of the checkpoint must be the model's. "
-                f"Received: {field}={getattr(stored, field)!r} in the "
+                f"{checkpoint.path}: `{field}` of the checkpoint must be the "
+                f"model's. Received: {field}={getattr(stored, field)!r} in the "
                 f"checkpoint, {getattr(config, field)!r} in the model."
             )
 

@@ -28,7 +28,7 @@ NO_ANSWER_AT_ALL = 1_000_000.0
 # Logits of padding.
 _PADDING_LOGIT = -1e9
 # Questions are answered together that have about so many windows.
-_MOST_WINDOWS = 256
+_MOST_WINDOWS = 64
 
 # Texts are told apart by a polynomial of their characters, modulo 2^64: spans
 # may be many and long, and only the chosen ones are spelled out.

@@ -25,11 +25,7 @@ from bert_tf.text.offsets import Offsets
 START_LOGITS = "start_logits"
 END_LOGITS = "end_logits"
 OUTPUTS = (START_LOGITS, END_LOGITS)
-# Where the pieces of a window come from: int32 [B, L], in characters of the
-# text, -1 outside the window.
-STARTS = "starts"
-LIMITS = "limits"
-# int32 [B, L]: their numbers among the pieces of all texts.
+# int32 [B, L]: the numbers of a window's pieces among those of all texts.
 PIECES = "pieces"
 # bool [B, L]: whether no other window has more context round this piece.
 IS_MAX_CONTEXT = "is_max_context"
@@ -112,33 +108,26 @@ class WindowMaker(tf.Module):
         left = tf.maximum(context_pieces - room, 0)
         return 1 + (left + step - 1) // step
 
-    def __call__(self, questions, contexts, windows, spans=None):
+    def __call__(self, questions, contexts, windows, spans):
         """Makes one window of each text.
 
         Args:
             questions: string `[B]`.
             contexts: string `[B]`.
             windows: int32 `[B]`, numbers from 0.
-            spans: int32 `[B, 2]`, or None: the first character of the answer
-                and the one after its last, or -1 for no answer.
+            spans: int32 `[B, 2]`: the first character of the answer and the
+                one after its last, or -1 for no answer.
 
         Returns:
-            A dictionary: the model inputs, int32 `[B, L]`; `starts`, `limits`
-            int32 `[B, L]`, the range of characters of each piece, -1 of what
-            is not of the text; `is_max_context` bool `[B, L]`; with `spans`
-            also `labels`: the places of the answer's first and last piece in
-            the sequence, int32 `[B]` under the names of the model's outputs,
-            0 where the answer is not wholly in the window.
+            A dictionary: the model inputs, int32 `[B, L]`, and `labels`: the
+            places of the answer's first and last piece in the sequence, int32
+            `[B]` under the names of the model's outputs, 0 where the answer
+            is not wholly in the window.
         """
-        has_labels = spans is not None
-        if not has_labels:
-            spans = tf.fill([tf.size(windows), 2], -1)
         made = self._make(questions, contexts, windows, spans)
         for value in tf.nest.flatten(made):
             shape = [self.max_seq_length] * (value.shape.rank - 1)
             value.set_shape([*windows.shape, *shape])
-        if not has_labels:
-            del made[features.LABELS]
         return made
 
     def tokenize(self, questions, contexts):
@@ -209,10 +198,7 @@ class WindowMaker(tf.Module):
     def _make_windows(self, questions, contexts, windows, spans):
         question, context, offsets = self.tokenize(questions, contexts)
         made = self.pack(question, context, tf.range(tf.size(windows)), windows)
-        pieces_BL = made.pop(PIECES)
-        made[STARTS] = tf.gather(_with_outside(offsets.starts), pieces_BL)
-        made[LIMITS] = tf.gather(_with_outside(offsets.limits), pieces_BL)
-
+        made = {name: made[name] for name in features.MODEL_INPUTS}
         question_pieces = tf.cast(question.row_lengths(), tf.int32)
         num_pieces = tf.cast(context.row_lengths(), tf.int32)
         room, step = self._room_and_step(question_pieces)
@@ -315,42 +301,6 @@ class WindowSource(Source):
         return {"question": questions, "window": windows}
 
     def input_maker(self):
-        make_windows = self._window_maker()
-
-        def make(batch):
-            made = make_windows(batch)
-            made = {
-                name: made[name]
-                for name in (*features.MODEL_INPUTS, features.LABELS)
-            }
-            return packing.trim_padding(made) if self.is_trimmed else made
-
-        return make
-
-    def places(self, batch_size=64):
-        """Yields where the pieces of each window come from, in order.
-
-        Args:
-            batch_size: Windows made together.
-
-        Yields:
-            {name: array `[L]`} of `starts`, `limits` and `is_max_context`.
-        """
-        rows = self._rows().evaluation_batches(batch_size)
-        batches = self._made(rows, self._window_maker())
-        names = (STARTS, LIMITS, IS_MAX_CONTEXT)
-        count = 0
-        for batch in batches.as_numpy_iterator():
-            for row in range(batch_size):
-                if count == self.num_examples:
-                    return
-                yield {name: batch[name][row] for name in names}
-                count += 1
-
-    def _num_pieces(self, texts):
-        return source.count_pieces(texts, self.maker.tokenizer, _COUNTING_BATCH)
-
-    def _window_maker(self):
         questions = tf.constant(self.examples.questions)
         contexts = tf.constant(self.examples.contexts)
         indices = tf.constant(self.examples.context_indices)
@@ -360,14 +310,18 @@ class WindowSource(Source):
 
         def make(batch):
             question = batch["question"]
-            return self.maker(
+            made = self.maker(
                 tf.gather(questions, question),
                 tf.gather(contexts, tf.gather(indices, question)),
                 batch["window"],
                 tf.gather(spans, question),
             )
+            return packing.trim_padding(made) if self.is_trimmed else made
 
         return make
+
+    def _num_pieces(self, texts):
+        return source.count_pieces(texts, self.maker.tokenizer, _COUNTING_BATCH)
 
 
 def _first_and_last_piece(starts, limits, spans):
@@ -382,7 +336,3 @@ def _first_and_last_piece(starts, limits, spans):
         for is_before in (ends_before, starts_before)
     )
     return first, after - 1
-
-
-def _with_outside(values):
-    return tf.concat([values.flat_values, [-1]], axis=0)
