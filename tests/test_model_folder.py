@@ -9,6 +9,8 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import conversion
 from bert_tf.checkpoints import model_folder
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
@@ -187,6 +189,17 @@ def test_regression_is_marked(tmp_path):
     config = json.loads((tmp_path / "f/config.json").read_text())
     assert config["problem_type"] == "regression"
     assert checkpoints.load(tmp_path / "f", BertClassifier).num_labels == 1
+
+
+@pytest.mark.parametrize("num_labels", [1, 3])
+def test_several_labels_a_text_are_marked(tmp_path, num_labels):
+    model = BertClassifier(CONFIG, num_labels=num_labels)
+    save(tmp_path / "f", model, problem_type=config_json.MULTI_LABEL)
+    # Converted, too.
+    conversion.convert(tmp_path / "f", tmp_path / "g", "hugging_face")
+    for name in ("f", "g"):
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        assert config["problem_type"] == "multi_label_classification"
 
 
 def test_task_is_kept_and_taken_away(tmp_path):

@@ -77,6 +77,10 @@ def label_names(values: dict[str, Any], folder: str) -> tuple[str, ...] | None:
     return tuple(labels[label_id] for label_id in ids)
 
 
+# What a classifier's "problem_type" is that no number of outputs tells.
+MULTI_LABEL = "multi_label_classification"
+
+
 def make(
     family: Family,
     config: BertConfig,
@@ -86,6 +90,7 @@ def make(
     num_labels: int | None,
     labels: Sequence[str] | None,
     classifier_dropout: float | None,
+    problem_type: str | None = None,
 ) -> dict[str, Any]:
     """Returns the contents of config.json, a dictionary.
 
@@ -97,6 +102,8 @@ def make(
         num_labels: None, or the number of outputs of the (token) classifier.
         labels: None, or their names, in order.
         classifier_dropout: None, or the dropout in front of the classifier.
+        problem_type: What transformers calls what a classifier answers; None
+            where its number of outputs tells that.
     """
     values = {"architectures": [architecture]} | family.write_config(config)
     values["pad_token_id"] = pad_id
@@ -107,5 +114,7 @@ def make(
         values["classifier_dropout"] = classifier_dropout
         its_parts = family.architectures[architecture]
         if num_labels == 1 and parts.CLASSIFIER in its_parts:
-            values["problem_type"] = "regression"
+            problem_type = problem_type or "regression"
+        if problem_type is not None:
+            values["problem_type"] = problem_type
     return values

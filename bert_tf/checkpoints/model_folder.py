@@ -75,6 +75,7 @@ def save(
     task: dict[str, Any] | None = None,
     *,
     label_names: Sequence[str] | None = None,
+    problem_type: str | None = None,
     optimizer: keras.optimizers.Optimizer | None = None,
 ) -> None:
     """Writes the model folder, whole or not at all.
@@ -91,6 +92,8 @@ def save(
         task: None, or what goes into task.json: a dictionary.
         label_names: Of a (token) classifier, the names of its labels in
             order: they go into config.json. LABEL_0, ... if not given.
+        problem_type: Of a classifier that gives several labels to a text
+            "multi_label_classification", as config.json has it.
         optimizer: None, or the optimizer whose moments and step are to be
             kept, so that training can go on in google-research/bert too.
 
@@ -117,6 +120,7 @@ def save(
         num_labels=num_labels,
         labels=label_names,
         classifier_dropout=getattr(model, "dropout", None),
+        problem_type=problem_type,
     )
     texts = make_texts(values, tokenizer, max_seq_length, task)
     tensors = {

@@ -89,7 +89,7 @@ class Classification(Servable):
                 config.json has names that are none.
         """
         config_values = checkpoint.config_values
-        if config_values.get("problem_type") == "multi_label_classification":
+        if config_values.get("problem_type") == config_json.MULTI_LABEL:
             raise ValueError(
                 f"{checkpoint.path}: must be a model of one label a text. "
                 "Received: problem_type='multi_label_classification'."
