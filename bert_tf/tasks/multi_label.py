@@ -55,6 +55,7 @@ class MultiLabelTask(Task):
     """
 
     family = FAMILY
+    label_rank = 2
     accuracy = None
 
     name: str

@@ -37,6 +37,8 @@ class Task(abc.ABC):
             classes.
         main_metric: The name, in the results of an evaluation, of the score
             that tells the better of two models.
+        label_rank: How many axes a batch's labels have: of each output, if
+            there are several.
         outputs: Names of the model's outputs, if there are several: the
             labels are then a dictionary with the same names.
         accuracy: What the loop calls the share of elements whose label has
@@ -50,6 +52,7 @@ class Task(abc.ABC):
     family: ClassVar[str]
     labels = ()
     main_metric = "eval_accuracy"
+    label_rank = 1
     outputs = ()
     accuracy = "accuracy"
     report_scores = None
@@ -361,21 +364,32 @@ def check_names(task):
 class _FitLoss(keras.losses.Loss):
     """A task's loss as Keras takes it: the same steps as of its objective.
 
-    A replica's value is its share of the loss of all replicas' elements, not
-    the mean over its own: these may be more here than there.
+    Sample weights multiply the elements' losses, and do not count in what
+    these are divided by, as everywhere in Keras.
     """
 
     def __init__(self, task):
-        # Without a reduction Keras leaves the value as it is, and adds the
-        # gradients of the replicas.
-        super().__init__(name=task.family, reduction=None)
+        super().__init__(name=task.family)
         self._task = task
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        if sample_weight is not None:
+            # An example's weight is that of all its elements.
+            sample_weight = ops.convert_to_tensor(sample_weight)
+            missing = self._task.label_rank - len(sample_weight.shape)
+            for _ in range(missing):
+                sample_weight = sample_weight[..., None]
+        return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
         weights = self._task.weights(y_true)
-        total = ops.sum(weights * self._task.losses(y_pred, y_true))
+        num_elements = ops.cast(ops.size(weights), "float32")
         weight = ops.sum(weights)
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
             weight = context.all_reduce("sum", weight)
-        return ops.divide_no_nan(total, weight)
+            num_elements *= context.num_replicas_in_sync
+        # Keras divides the sum by the elements of a replica and by the number
+        # of replicas, as if there were as many here as there.
+        weights *= ops.divide_no_nan(num_elements, weight)
+        return weights * self._task.losses(y_pred, y_true)

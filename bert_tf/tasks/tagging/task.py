@@ -42,6 +42,7 @@ class TaggingTask(Task):
     """
 
     family = FAMILY
+    label_rank = 2
     main_metric = "eval_f1"
     accuracy = "token_accuracy"
     report_scores = report.SCORES

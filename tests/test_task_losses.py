@@ -1,0 +1,90 @@
+"""The tasks' losses in a user's own `keras.Model.fit`."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.tagging.task import TaggingTask
+
+CLASSES = ClassificationTask(
+    name="a",
+    text_features=("text",),
+    labels=("x", "y", "z"),
+    metrics=("accuracy",),
+)
+LABELS = np.int32([0, 1, 2, 0])
+
+
+def fit(loss, labels, num_outputs=3, **weights):
+    """Makes a step of a small model of one's own.
+
+    Returns:
+        The logged loss, and the kernel after the step.
+    """
+    keras.utils.set_random_seed(0)
+    inputs = np.random.default_rng(1).normal(size=(4, 2)).astype("float32")
+    model = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(num_outputs)]
+    )
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    history = model.fit(inputs, labels, batch_size=4, verbose=0, **weights)
+    return history.history["loss"][0], model.get_weights()[0]
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {},
+        {"sample_weight": np.float32([0, 0, 0, 1])},
+        {"sample_weight": np.ones(4, np.float32)},
+        {"sample_weight": np.float32([[2], [0], [1], [0.5]])},
+        {"class_weight": {0: 1.0, 1: 0.0, 2: 3.0}},
+    ],
+)
+def test_weights_of_fit_are_as_with_the_loss_of_keras(weights):
+    loss, kernel = fit(CLASSES.loss(), LABELS, **weights)
+    theirs, their_kernel = fit(
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        LABELS,
+        **weights,
+    )
+    assert loss == pytest.approx(theirs, rel=1e-5)
+    np.testing.assert_allclose(kernel, their_kernel, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("task", "logits_shape", "labels"),
+    [
+        (
+            MultiLabelTask(name="a", text_features=("t",), labels=tuple("xyz")),
+            (3, 3),
+            np.int32([[0, 1, 1], [0, 0, 1], [1, 1, 1]]),
+        ),
+        (
+            TaggingTask(scheme="bio", labels=("O", "B-x", "I-x")),
+            (3, 4, 3),
+            np.int32([[-1, 2, 0, -1], [-1, -1, 0, -1], [-1, 1, 2, 1]]),
+        ),
+    ],
+    ids=["multi_label", "tagging"],
+)
+def test_weights_of_examples_are_those_of_their_elements(
+    task, logits_shape, labels
+):
+    generator = np.random.default_rng(2)
+    logits = generator.normal(size=logits_shape).astype("float32")
+    example_weights = np.float32([2, 0, 0.5])
+    weights = ops.convert_to_numpy(task.weights(labels))
+    losses = weights * ops.convert_to_numpy(task.losses(logits, labels))
+    expected = (losses * example_weights[:, None]).sum() / weights.sum()
+    for sample_weight in (
+        example_weights,
+        np.broadcast_to(example_weights[:, None], labels.shape),
+    ):
+        loss = task.loss()(labels, logits, sample_weight=sample_weight)
+        assert float(loss) == pytest.approx(expected, rel=1e-5)
+    loss = task.loss()(labels, logits)
+    assert float(loss) == pytest.approx(losses.sum() / weights.sum(), rel=1e-5)
