@@ -1,5 +1,7 @@
 """The tasks' losses in a user's own `keras.Model.fit`."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,8 @@ from keras import ops
 
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.tagging.task import TaggingTask
 
 CLASSES = ClassificationTask(
@@ -88,3 +92,38 @@ def test_weights_of_examples_are_those_of_their_elements(
         assert float(loss) == pytest.approx(expected, rel=1e-5)
     loss = task.loss()(labels, logits)
     assert float(loss) == pytest.approx(losses.sum() / weights.sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels_shape"),
+    [
+        (dataclasses.replace(CLASSES, class_weights=(1.0, 2.0, 0.5)), (4,)),
+        (dataclasses.replace(CLASSES, labels=(), metrics=("pearson",)), (4,)),
+        (MultipleChoiceTask(num_choices=3), (4,)),
+        (MultiLabelTask(name="a", text_features=("t",), labels=("x",)), (4, 1)),
+        (TaggingTask(scheme="bio", labels=("O", "B-x", "I-x")), (4, 5)),
+        (SquadTask(doc_stride=7, version_2_with_negative=True), (4,)),
+    ],
+    ids=lambda value: getattr(value, "title", ""),
+)
+def test_a_compiled_model_is_saved_and_loaded_with_its_loss(
+    tmp_path, task, labels_shape
+):
+    inputs = keras.Input((5, 2) if task.family == "tagging" else (2,))
+    outputs = keras.layers.Dense(3 if task.accuracy else 1)(inputs)
+    if task.outputs:
+        outputs = dict.fromkeys(task.outputs, keras.layers.Dense(3)(inputs))
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", task.loss())
+    generator = np.random.default_rng(3)
+    labels = generator.integers(0, 2, labels_shape).astype(np.int32)
+    if task.outputs:
+        labels = dict.fromkeys(task.outputs, labels)
+    data = generator.normal(size=(4, *inputs.shape[1:])).astype("float32")
+    loss = model.evaluate(data, labels, verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.evaluate(data, labels, verbose=0) == pytest.approx(loss)
+    for loaded in keras.tree.flatten(again.loss):
+        assert loaded.task == task
+    again.fit(data, labels, verbose=0)

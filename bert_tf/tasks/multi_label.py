@@ -7,6 +7,7 @@ loss is the mean of their cross-entropies, over examples and labels.
 import dataclasses
 import os
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -38,6 +39,7 @@ _METRICS = {
 }
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelTask(Task):
     """Which labels a model gives to one or two strings.

@@ -92,6 +92,24 @@ class Task(abc.ABC):
             }
         )
 
+    def get_config(self):
+        """Returns all fields, for Keras's files of compiled models."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.init
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """Makes the task of `get_config`, whose tuples may be lists."""
+        return cls(
+            **{
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in config.items()
+            }
+        )
+
     @classmethod
     def _stored_names(cls):
         return [
@@ -175,7 +193,7 @@ class Task(abc.ABC):
 
         It is a Keras loss or, of a model with several `outputs`, one for each.
         """
-        loss = _FitLoss(self)
+        loss = TaskLoss(self)
         return dict.fromkeys(self.outputs, loss) if self.outputs else loss
 
     def example_losses(self, logits, labels):
@@ -361,28 +379,34 @@ def check_names(task):
         )
 
 
-class _FitLoss(keras.losses.Loss):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class TaskLoss(keras.losses.Loss):
     """A task's loss as Keras takes it: the same steps as of its objective.
 
     Sample weights multiply the elements' losses, and do not count in what
     these are divided by, as everywhere in Keras.
+
+    Args:
+        task: The `Task`. A file of a compiled model holds it; it is loaded
+            where the module of its class is imported.
+        **kwargs: Of `keras.losses.Loss`.
     """
 
-    def __init__(self, task):
-        super().__init__(name=task.family)
-        self._task = task
+    def __init__(self, task, **kwargs):
+        super().__init__(**{"name": task.family} | kwargs)
+        self.task = task
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         if sample_weight is not None:
             # An example's weight is that of all its elements.
             sample_weight = ops.convert_to_tensor(sample_weight)
-            missing = self._task.label_rank - len(sample_weight.shape)
+            missing = self.task.label_rank - len(sample_weight.shape)
             for _ in range(missing):
                 sample_weight = sample_weight[..., None]
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
-        weights = self._task.weights(y_true)
+        weights = self.task.weights(y_true)
         num_elements = ops.cast(ops.size(weights), "float32")
         weight = ops.sum(weights)
         context = tf.distribute.get_replica_context()
@@ -392,4 +416,13 @@ class _FitLoss(keras.losses.Loss):
         # Keras divides the sum by the elements of a replica and by the number
         # of replicas, as if there were as many here as there.
         weights *= ops.divide_no_nan(num_elements, weight)
-        return weights * self._task.losses(y_pred, y_true)
+        return weights * self.task.losses(y_pred, y_true)
+
+    def get_config(self):
+        task = keras.saving.serialize_keras_object(self.task)
+        return super().get_config() | {"task": task}
+
+    @classmethod
+    def from_config(cls, config):
+        task = keras.saving.deserialize_keras_object(config["task"])
+        return cls(**config | {"task": task})

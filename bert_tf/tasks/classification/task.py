@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -45,6 +46,7 @@ _SCORE_METRICS = {
 }
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationTask(Task):
     """What a model is tuned to answer about one or two strings.

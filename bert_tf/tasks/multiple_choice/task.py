@@ -7,6 +7,7 @@ SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
 import dataclasses
 import os
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -25,6 +26,7 @@ FAMILY = "multiple_choice"
 _MOST_CHOICES = 1000
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceTask(Task):
     """Of how many choices a model takes one.

@@ -9,6 +9,7 @@ import dataclasses
 import math
 import os
 
+import keras
 import tensorflow as tf
 
 from bert_tf import files
@@ -40,6 +41,7 @@ _SIZES = (
 )
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadTask(Task):
     """How texts are cut to windows and answers chosen from their logits.
