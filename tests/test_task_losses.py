@@ -127,3 +127,18 @@ def test_a_compiled_model_is_saved_and_loaded_with_its_loss(
     for loaded in keras.tree.flatten(again.loss):
         assert loaded.task == task
     again.fit(data, labels, verbose=0)
+
+
+@pytest.mark.parametrize("is_regression", [True, False])
+def test_labels_may_be_a_column(is_regression):
+    task, labels = CLASSES, LABELS
+    if is_regression:
+        task = dataclasses.replace(CLASSES, labels=(), metrics=("pearson",))
+        labels = np.float32([0.5, -1, 2, 0])
+    num_outputs = task.num_outputs
+    loss, kernel = fit(task.loss(), labels, num_outputs)
+    of_column, kernel_of_column = fit(task.loss(), labels[:, None], num_outputs)
+    assert of_column == pytest.approx(loss, rel=1e-6)
+    np.testing.assert_allclose(kernel_of_column, kernel, atol=1e-7)
+    with pytest.raises(Exception, match="[Rr]eshape"):
+        task.loss()(np.tile(labels[:, None], 3), np.ones((4, num_outputs)))

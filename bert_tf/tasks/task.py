@@ -406,6 +406,9 @@ class TaskLoss(keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
+        # Labels may have an axis of 1 more, which would broadcast.
+        shape = ops.shape(y_pred)[: self.task.label_rank]
+        y_true = ops.reshape(y_true, shape)
         weights = self.task.weights(y_true)
         num_elements = ops.cast(ops.size(weights), "float32")
         weight = ops.sum(weights)
