@@ -1,5 +1,6 @@
 """`tuning.run`: data in all their forms, and the same as the program."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -100,6 +101,20 @@ def test_tables_in_memory_are_read():
     )
     numbers = table | {"label": [1, 0, 0, 1, 1]}
     assert task.read(numbers, "train").labels.tolist() == [0, 1, 1, 0, 0]
+    # So it is with all numbers, or none: 0 is no class here.
+    stars = dataclasses.replace(task, labels=("1", "2", "3", "4", "5"))
+    with pytest.raises(ValueError, match="row 1: the label must be one of 1,"):
+        stars.read(table | {"label": [0, 1, 2, 3, 4]}, "train")
+    numbers = table | {"label": [1, 2, 3, 4, 5]}
+    assert stars.read(numbers, "train").labels.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), 1.0, True, ["x"]])
+def test_a_label_that_is_missing_is_no_class(value):
+    task = dataclasses.replace(TASK, labels=("None", "nan", "True", "x"))
+    table = {"subject": ["a", "b"], "label": ["x", value]}
+    with pytest.raises(ValueError, match="row 2: the label must be a name or"):
+        task.read(table, "train")
 
 
 def test_a_data_frame_is_a_table():

@@ -165,14 +165,22 @@ class ClassificationTask(Task):
     def read(self, data, split, label_column="label"):
         """Returns the `Examples` of a table; see `columns.read`.
 
-        A label is the name of a class or its number; of a regression a score.
+        A label is the name of a class, in a file of text always; elsewhere an
+        integer is its number, or a name if any name is an integer. Of a
+        regression it is a score.
         """
         ids = {label: index for index, label in enumerate(self.labels)}
+        has_numbers = any(label.lstrip("+-").isdecimal() for label in ids)
 
         def parse_label(where, value):
-            if type(value) is int and value in range(len(ids)):
-                # A number that is a name is that.
-                return ids.get(str(value), value)
+            if ids and type(value) not in (str, int):
+                raise ValueError(
+                    f"{where}: the label must be a name or an integer. "
+                    f"Received: {files.shortened(value)}."
+                )
+            is_id = type(value) is int and value in range(len(ids))
+            if is_id and not has_numbers:
+                return value
             return tsv.parse_label(where, str(value).strip(), ids)
 
         return columns.read_texts(
