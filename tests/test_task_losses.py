@@ -142,3 +142,19 @@ def test_labels_may_be_a_column(is_regression):
     np.testing.assert_allclose(kernel_of_column, kernel, atol=1e-7)
     with pytest.raises(Exception, match="[Rr]eshape"):
         task.loss()(np.tile(labels[:, None], 3), np.ones((4, num_outputs)))
+
+
+def test_a_head_is_of_the_labels_whatever_the_task_is_called():
+    other = dataclasses.replace(
+        CLASSES, name="b", text_features=("s", "t"), metrics=("macro_f1",)
+    )
+    assert CLASSES.takes_head_of(other.to_dict())
+    regression = dataclasses.replace(CLASSES, labels=(), metrics=("pearson",))
+    assert regression.takes_head_of(regression.to_dict())
+    for task in (
+        dataclasses.replace(CLASSES, labels=("x", "z", "y")),
+        regression,
+        MultiLabelTask(name="a", text_features=("t",), labels=CLASSES.labels),
+    ):
+        assert not CLASSES.takes_head_of(task.to_dict())
+        assert not task.takes_head_of(CLASSES.to_dict())

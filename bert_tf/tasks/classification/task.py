@@ -143,9 +143,6 @@ class ClassificationTask(Task):
         """Returns a new `BertClassifier`."""
         return BertClassifier(config, self.num_outputs, dtype=dtype)
 
-    def takes_head_of(self, values):
-        return values == self.to_dict()
-
     def losses(self, logits, labels):
         losses_B = self.example_losses(logits, labels)
         if self.class_weights:
