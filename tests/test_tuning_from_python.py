@@ -293,3 +293,26 @@ def test_bad_tasks_of_several_labels(change, message):
     values = {"name": "a", "text_features": ("b",), "labels": ("x", "y")}
     with pytest.raises(ValueError, match=message):
         MultiLabelTask(**values | change)
+
+
+@pytest.mark.parametrize(
+    "value", [None, float("nan"), 3, [0, 1, 1], np.int64([1, 0, 1]), ["0", 1]]
+)
+def test_labels_that_are_no_names_are_told(value):
+    task = MultiLabelTask(name="a", text_features=("b",), labels=tuple("012"))
+    table = {"b": ["x", "y"], "labels": [["2"], value]}
+    with pytest.raises(ValueError, match="row 2: the labels must be a list"):
+        task.read(table, "train")
+    table["labels"] = [["2", "0"], []]
+    labels = task.read(table, "train").labels
+    assert labels.tolist() == [[1, 0, 1], [0, 0, 0]]
+
+
+def test_area_leaves_out_labels_that_all_have_or_none():
+    task = MultiLabelTask(
+        name="a", text_features=("b",), labels=tuple("xyz"), metrics=("auc",)
+    )
+    labels = np.int32([[1, 0, 1], [0, 0, 1], [0, 0, 1]])
+    logits = np.float32([[2, 1, 0], [3, 1, 0], [1, 1, 0]])
+    assert task.scores(logits, labels) == {"auc": 0.5}
+    assert task.scores(logits[:1], labels[:1]) == {"auc": 0.0}

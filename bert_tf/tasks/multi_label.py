@@ -35,7 +35,7 @@ _METRICS = {
     "subset_accuracy": lambda hits, _, labels: float(
         np.mean(np.all(hits == labels, axis=1))
     ),
-    "auc": lambda _, logits, labels: _mean(metrics.auc, logits, labels),
+    "auc": lambda _, logits, labels: _mean_auc(logits, labels),
 }
 
 
@@ -50,7 +50,8 @@ class MultiLabelTask(Task):
         labels: Names of the labels.
         metrics: Of "micro_f1", "macro_f1" (the mean of the labels' F1s),
             "subset_accuracy" (the share of examples whose labels are all
-            right) and "auc" (the mean of the labels').
+            right) and "auc" (the mean of those labels' that some examples
+            have and some have not; 0 without any).
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -122,7 +123,15 @@ class MultiLabelTask(Task):
         def parse_labels(where, names):
             if isinstance(names, str):
                 names = [name.strip() for name in names.split(SEPARATOR)]
-            names = {str(name) for name in names} - {""}
+            if not isinstance(names, list) or not all(
+                isinstance(name, str) for name in names
+            ):
+                raise ValueError(
+                    f"{where}: the labels must be a list of names, or one "
+                    f"string of them with {SEPARATOR!r} between. "
+                    f"Received: {files.shortened(names)}."
+                )
+            names = set(names) - {""}
             if names - set(self.labels):
                 raise ValueError(
                     f"{where}: the labels must be of "
@@ -185,3 +194,11 @@ def _mean(metric, predictions, labels):
     """Returns the mean of a score over the labels."""
     pairs = zip(predictions.T, labels.T)
     return float(np.mean([metric(*pair) for pair in pairs]))
+
+
+def _mean_auc(logits, labels):
+    labels = np.asarray(labels) == 1
+    has_pairs = labels.any(axis=0) & ~labels.all(axis=0)
+    if not has_pairs.any():
+        return 0.0
+    return _mean(metrics.auc, logits[:, has_pairs], labels[:, has_pairs])
