@@ -15,6 +15,8 @@ from bert_tf.config import BertConfig
 from bert_tf.tasks import columns
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
@@ -316,3 +318,28 @@ def test_area_leaves_out_labels_that_all_have_or_none():
     logits = np.float32([[2, 1, 0], [3, 1, 0], [1, 1, 0]])
     assert task.scores(logits, labels) == {"auc": 0.5}
     assert task.scores(logits[:1], labels[:1]) == {"auc": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [(SquadTask(), "answers"), (MultipleChoiceTask(num_choices=2), "label")],
+)
+def test_a_label_column_that_would_not_be_read_is_refused(task, name):
+    with pytest.raises(ValueError, match=f"`label_column` must be '{name}'"):
+        task.read("train.json", "train", label_column="nonsense")
+    with pytest.raises(ValueError, match="`label_column` must not be empty"):
+        TASK.read(make_table(3, seed=1), "train", label_column="")
+
+
+def test_questions_without_answers_are_no_development_set(tmp_path):
+    paragraph = {"context": "red cat", "qas": [{"id": "a", "question": "b"}]}
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    with pytest.raises(ValueError, match="has questions without answers"):
+        SquadTask().read(path, "dev")
+    assert SquadTask().read(path, "test").answers is None
+
+
+def test_no_threshold_is_tuned_where_every_question_has_an_answer():
+    with pytest.raises(ValueError, match="`tune_null_threshold` must be False"):
+        SquadTask(tune_null_threshold=True)

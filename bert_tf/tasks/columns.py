@@ -61,7 +61,13 @@ def read_texts(table, text_features, label_column, parse_label, dtype):
         parse_label: `parse_label(where, value)`, which returns a label, or
             raises `ValueError`.
         dtype: Of the labels.
+
+    Raises:
+        ValueError: As `read` does; or if a text is no string, or the name of
+            the column of labels is empty.
     """
+    if label_column == "":
+        raise ValueError("`label_column` must not be empty.")
     num_texts, texts, labels = len(text_features), [], []
     names = [*text_features, *([label_column] if label_column else [])]
     for where, values in read(table, names):

@@ -340,6 +340,19 @@ class Task(abc.ABC):
         """
 
 
+def check_label_column(label_column, name):
+    """Checks `label_column` where a family's files have one name for it.
+
+    Raises:
+        ValueError: If it is not that name.
+    """
+    if label_column != name:
+        raise ValueError(
+            f"`label_column` must be {name!r}, as the files of this family "
+            f"have it. Received: label_column={files.shortened(label_column)}."
+        )
+
+
 def check_names(task):
     """Checks a task of texts: its name, and its lists of names.
 

@@ -20,6 +20,7 @@ from bert_tf.tasks.multiple_choice import report
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_label_column
 
 FAMILY = "multiple_choice"
 # Each is a sequence of its own in every step and every request.
@@ -62,7 +63,7 @@ class MultipleChoiceTask(Task):
 
     def read(self, data, split, label_column="label"):
         """Returns the `ChoiceExamples` of a file; see `files.read_choices`."""
-        del label_column
+        check_label_column(label_column, "label")
         return choice_files.read_choices(data, split != TEST, self.num_choices)
 
     def report_sections(self, examples, answers, results):
