@@ -139,6 +139,24 @@ def test_a_data_frame_is_a_table():
         ({"subject": ["a"], "label": [3]}, "row 1: the label must be one"),
         ({"subject": [], "label": []}, "no examples"),
         (
+            pandas.DataFrame(
+                [["a", "it", "law"]], columns=["subject", "label", "label"]
+            ),
+            "must have a column 'label', once",
+        ),
+        (
+            tf.data.Dataset.from_tensor_slices(
+                {"subject": ["a"], "label": ["it"]}
+            ).repeat(),
+            "must have an end",
+        ),
+        (
+            tf.data.Dataset.from_tensor_slices(
+                {"subject": ["a", b"\xff"], "label": ["it", "it"]}
+            ),
+            "row 2: is not UTF-8",
+        ),
+        (
             tf.data.Dataset.from_tensor_slices({"text": ["a"]}),
             "row 1: must be an object with subject, label",
         ),
@@ -343,3 +361,19 @@ def test_questions_without_answers_are_no_development_set(tmp_path):
 def test_no_threshold_is_tuned_where_every_question_has_an_answer():
     with pytest.raises(ValueError, match="`tune_null_threshold` must be False"):
         SquadTask(tune_null_threshold=True)
+
+
+def test_other_columns_of_a_parquet_file_are_not_read(tmp_path, monkeypatch):
+    table = make_table(5, seed=1)
+    path = write(tmp_path / "a.parquet", table | {"other": [b"x"] * 5})
+    read_table, columns_read = parquet.read_table, []
+
+    def noting_read_table(path, columns=None):
+        columns_read.append(columns)
+        return read_table(path, columns=columns)
+
+    monkeypatch.setattr(parquet, "read_table", noting_read_table)
+    assert TASK.read(path, "train").texts == (table["subject"],)
+    assert columns_read == [["subject", "label"]]
+    with pytest.raises(ValueError, match="a.parquet must have a column 'c'"):
+        TASK.read(path, "train", label_column="c")
