@@ -19,8 +19,6 @@ Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
 """
 
-import dataclasses
-
 from absl import flags
 from absl import logging
 
@@ -134,20 +132,17 @@ def _find_task(folder):
     stored = (
         None if folder is None else task_folder.stored_task(folder, SquadTask)
     )
-    task = dataclasses.replace(
-        stored or SquadTask(),
-        **{
-            flag.name: flag.value
-            for flag in _TASK_FLAGS
-            if stored is None or flag.present
-        },
-    )
-    if _TUNE_NULL_THRESHOLD.value and not task.version_2_with_negative:
+    fields = (stored or SquadTask()).get_config() | {
+        flag.name: flag.value
+        for flag in _TASK_FLAGS
+        if stored is None or flag.present
+    }
+    if _TUNE_NULL_THRESHOLD.value and not fields[_VERSION_2_WITH_NEGATIVE.name]:
         raise ValueError(
             "--tune_null_threshold must be given with "
             "--version_2_with_negative."
         )
-    return task
+    return SquadTask(**fields)
 
 
 def _read(path, task, is_training):

@@ -62,6 +62,17 @@ def test_area_under_the_curve_equals_the_share_of_pairs():
     assert metrics.mean_auc(logits, labels) == pytest.approx(np.mean(areas))
 
 
+def test_area_of_two_classes_tells_large_logits_apart():
+    logits = np.float32([[50, 0], [60, 0], [70, 0], [-1, 0], [-2, 0], [41, 0]])
+    labels = np.int32([0, 0, 1, 1, 1, 0])
+    # Of nine pairs all but those of 70 with 50, 60 and 41.
+    assert metrics.mean_auc(logits, labels) == pytest.approx(6 / 9)
+    # Pairs of class 0 against the rest, of class 1, and of class 2.
+    logits = np.float32([[90, 0, 0], [80, 0, 0], [70, 0, 0], [60, 0, 0]])
+    labels = np.int32([0, 0, 1, 2])
+    assert metrics.mean_auc(logits, labels) == pytest.approx((3 + 2 + 3) / 9)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_scores_of_two_classes_equal_the_loops(seed):
     generator = np.random.default_rng(seed)

@@ -317,6 +317,8 @@ def test_weighted_classes_in_fit_and_loop(checkpoint, tmp_path):
     expected = (0.5 * picked[0] + 2 * picked[1] + 2 * picked[2]) / 4
     loss = weighted.loss()
     assert float(loss(labels, logits)) == pytest.approx(expected, rel=1e-5)
+    again = type(loss).from_config(loss.get_config())
+    assert float(again(labels, logits)) == pytest.approx(expected, rel=1e-5)
     batch = {"labels": tf.constant(labels)}
     objective = weighted.objective()
     total = objective.losses(tf.constant(logits), batch)["loss"]

@@ -1,5 +1,6 @@
 """`tuning.run`: data in all their forms, and the same as the program."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -14,6 +15,8 @@ from bert_tf.config import BertConfig
 from bert_tf.tasks import columns
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
@@ -100,6 +103,20 @@ def test_tables_in_memory_are_read():
     )
     numbers = table | {"label": [1, 0, 0, 1, 1]}
     assert task.read(numbers, "train").labels.tolist() == [0, 1, 1, 0, 0]
+    # So it is with all numbers, or none: 0 is no class here.
+    stars = dataclasses.replace(task, labels=("1", "2", "3", "4", "5"))
+    with pytest.raises(ValueError, match="row 1: the label must be one of 1,"):
+        stars.read(table | {"label": [0, 1, 2, 3, 4]}, "train")
+    numbers = table | {"label": [1, 2, 3, 4, 5]}
+    assert stars.read(numbers, "train").labels.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), 1.0, True, ["x"]])
+def test_a_label_that_is_missing_is_no_class(value):
+    task = dataclasses.replace(TASK, labels=("None", "nan", "True", "x"))
+    table = {"subject": ["a", "b"], "label": ["x", value]}
+    with pytest.raises(ValueError, match="row 2: the label must be a name or"):
+        task.read(table, "train")
 
 
 def test_a_data_frame_is_a_table():
@@ -122,6 +139,24 @@ def test_a_data_frame_is_a_table():
         ({"subject": ["a"], "label": ["hr"]}, "row 1: the label must be one"),
         ({"subject": ["a"], "label": [3]}, "row 1: the label must be one"),
         ({"subject": [], "label": []}, "no examples"),
+        (
+            pandas.DataFrame(
+                [["a", "it", "law"]], columns=["subject", "label", "label"]
+            ),
+            "must have a column 'label', once",
+        ),
+        (
+            tf.data.Dataset.from_tensor_slices(
+                {"subject": ["a"], "label": ["it"]}
+            ).repeat(),
+            "must have an end",
+        ),
+        (
+            tf.data.Dataset.from_tensor_slices(
+                {"subject": ["a", b"\xff"], "label": ["it", "it"]}
+            ),
+            "row 2: is not UTF-8",
+        ),
         (
             tf.data.Dataset.from_tensor_slices({"text": ["a"]}),
             "row 1: must be an object with subject, label",
@@ -279,3 +314,67 @@ def test_bad_tasks_of_several_labels(change, message):
     values = {"name": "a", "text_features": ("b",), "labels": ("x", "y")}
     with pytest.raises(ValueError, match=message):
         MultiLabelTask(**values | change)
+
+
+@pytest.mark.parametrize(
+    "value", [None, float("nan"), 3, [0, 1, 1], np.int64([1, 0, 1]), ["0", 1]]
+)
+def test_labels_that_are_no_names_are_told(value):
+    task = MultiLabelTask(name="a", text_features=("b",), labels=tuple("012"))
+    table = {"b": ["x", "y"], "labels": [["2"], value]}
+    with pytest.raises(ValueError, match="row 2: the labels must be a list"):
+        task.read(table, "train")
+    table["labels"] = [["2", "0"], []]
+    labels = task.read(table, "train").labels
+    assert labels.tolist() == [[1, 0, 1], [0, 0, 0]]
+
+
+def test_area_leaves_out_labels_that_all_have_or_none():
+    task = MultiLabelTask(
+        name="a", text_features=("b",), labels=tuple("xyz"), metrics=("auc",)
+    )
+    labels = np.int32([[1, 0, 1], [0, 0, 1], [0, 0, 1]])
+    logits = np.float32([[2, 1, 0], [3, 1, 0], [1, 1, 0]])
+    assert task.scores(logits, labels) == {"auc": 0.5}
+    assert task.scores(logits[:1], labels[:1]) == {"auc": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [(SquadTask(), "answers"), (MultipleChoiceTask(num_choices=2), "label")],
+)
+def test_a_label_column_that_would_not_be_read_is_refused(task, name):
+    with pytest.raises(ValueError, match=f"`label_column` must be '{name}'"):
+        task.read("train.json", "train", label_column="nonsense")
+    with pytest.raises(ValueError, match="`label_column` must not be empty"):
+        TASK.read(make_table(3, seed=1), "train", label_column="")
+
+
+def test_questions_without_answers_are_no_development_set(tmp_path):
+    paragraph = {"context": "red cat", "qas": [{"id": "a", "question": "b"}]}
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    with pytest.raises(ValueError, match="has questions without answers"):
+        SquadTask().read(path, "dev")
+    assert SquadTask().read(path, "test").answers is None
+
+
+def test_no_threshold_is_tuned_where_every_question_has_an_answer():
+    with pytest.raises(ValueError, match="`tune_null_threshold` must be False"):
+        SquadTask(tune_null_threshold=True)
+
+
+def test_other_columns_of_a_parquet_file_are_not_read(tmp_path, monkeypatch):
+    table = make_table(5, seed=1)
+    path = write(tmp_path / "a.parquet", table | {"other": [b"x"] * 5})
+    read_table, columns_read = parquet.read_table, []
+
+    def noting_read_table(path, columns=None):
+        columns_read.append(columns)
+        return read_table(path, columns=columns)
+
+    monkeypatch.setattr(parquet, "read_table", noting_read_table)
+    assert TASK.read(path, "train").texts == (table["subject"],)
+    assert columns_read == [["subject", "label"]]
+    with pytest.raises(ValueError, match="a.parquet must have a column 'c'"):
+        TASK.read(path, "train", label_column="c")

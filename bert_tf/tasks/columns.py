@@ -30,11 +30,16 @@ def read(table, names):
 
     Raises:
         ValueError: If a file is missing or of no known form, there is no such
-            column, or no row.
+            column, or two, no row, or rows without end; or a string is not
+            UTF-8.
     """
     if isinstance(table, (str, os.PathLike)):
         rows = _rows_of_file(os.fspath(table), names)
     elif isinstance(table, tf.data.Dataset):
+        if table.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError(
+                "The data set must have an end: it must not repeat for ever."
+            )
         rows = (
             (where, _values(where, row, names))
             for where, row in _numbered("row", table.as_numpy_iterator())
@@ -46,12 +51,17 @@ def read(table, names):
         )
     else:
         # A DataFrame, too, has its columns by their names.
-        columns = [_column(table, name) for name in names]
+        _check_columns("The data", list(table), names)
+        columns = [table[name] for name in names]
         rows = _numbered("row", zip(*columns, strict=True))
     has_rows = False
     for where, values in rows:
         has_rows = True
-        yield where, tuple(map(_plain, values))
+        try:
+            values = tuple(map(_plain, values))
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{where}: is not UTF-8: {error}.") from error
+        yield where, values
     if not has_rows:
         raise ValueError("There are no examples in the data.")
 
@@ -66,7 +76,13 @@ def read_texts(table, text_features, label_column, parse_label, dtype):
         parse_label: `parse_label(where, value)`, which returns a label, or
             raises `ValueError`.
         dtype: Of the labels.
+
+    Raises:
+        ValueError: As `read` does; or if a text is no string, or the name of
+            the column of labels is empty.
     """
+    if label_column == "":
+        raise ValueError("`label_column` must not be empty.")
     num_texts, texts, labels = len(text_features), [], []
     names = [*text_features, *([label_column] if label_column else [])]
     for where, values in read(table, names):
@@ -96,8 +112,8 @@ def _rows_of_file(path, names):
             row = files.parse_json(line, where)
             yield where, _values(where, row, names)
     elif suffix == ".parquet":
-        columns = _read_parquet(path)
-        values = zip(*(_column(columns, name) for name in names))
+        columns = _read_parquet(path, names)
+        values = zip(*(columns[name] for name in names))
         yield from _numbered(f"{path}, row", values)
     else:
         raise ValueError(
@@ -105,7 +121,7 @@ def _rows_of_file(path, names):
         )
 
 
-def _read_parquet(path):
+def _read_parquet(path, names):
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -114,7 +130,8 @@ def _read_parquet(path):
         ) from error
     if not files.exists(path):
         raise ValueError(f"There is no file {path}.")
-    return parquet.read_table(path).to_pydict()
+    _check_columns(path, parquet.read_schema(path).names, names)
+    return parquet.read_table(path, columns=names).to_pydict()
 
 
 def _values(where, row, names):
@@ -131,13 +148,13 @@ def _numbered(title, rows):
         yield f"{title} {number}", row
 
 
-def _column(table, name):
-    if name not in table:
-        raise ValueError(
-            f"The data must have a column {name!r}. "
-            f"Received: {files.shortened(list(table))}."
-        )
-    return table[name]
+def _check_columns(where, found, names):
+    for name in names:
+        if found.count(name) != 1:
+            raise ValueError(
+                f"{where} must have a column {name!r}, once. "
+                f"Received: {files.shortened(found)}."
+            )
 
 
 def _plain(value):

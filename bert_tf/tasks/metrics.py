@@ -77,10 +77,14 @@ def mean_auc(logits, labels):
         labels: int `[N]`.
     """
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
-    # Logarithms of the probabilities: in the same order.
-    scores = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-    areas = [auc(scores[:, k], labels == k) for k in np.unique(labels)]
-    return float(np.mean(areas))
+
+    def area(k):
+        # The log-odds: in the order of the probabilities, and not rounded to
+        # one value where these are close to 1.
+        others = np.logaddexp.reduce(np.delete(logits, k, axis=1), axis=1)
+        return auc(logits[:, k] - others, labels == k)
+
+    return float(np.mean([area(k) for k in np.unique(labels)]))
 
 
 def matthews_correlation(predictions, labels):

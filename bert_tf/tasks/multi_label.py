@@ -7,6 +7,7 @@ loss is the mean of their cross-entropies, over examples and labels.
 import dataclasses
 import os
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -34,10 +35,11 @@ _METRICS = {
     "subset_accuracy": lambda hits, _, labels: float(
         np.mean(np.all(hits == labels, axis=1))
     ),
-    "auc": lambda _, logits, labels: _mean(metrics.auc, logits, labels),
+    "auc": lambda _, logits, labels: _mean_auc(logits, labels),
 }
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelTask(Task):
     """Which labels a model gives to one or two strings.
@@ -48,13 +50,15 @@ class MultiLabelTask(Task):
         labels: Names of the labels.
         metrics: Of "micro_f1", "macro_f1" (the mean of the labels' F1s),
             "subset_accuracy" (the share of examples whose labels are all
-            right) and "auc" (the mean of the labels').
+            right) and "auc" (the mean of those labels' that some examples
+            have and some have not; 0 without any).
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
 
     family = FAMILY
+    label_rank = 2
     accuracy = None
 
     name: str
@@ -124,7 +128,15 @@ class MultiLabelTask(Task):
         def parse_labels(where, names):
             if isinstance(names, str):
                 names = [name.strip() for name in names.split(SEPARATOR)]
-            names = {str(name) for name in names} - {""}
+            if not isinstance(names, list) or not all(
+                isinstance(name, str) for name in names
+            ):
+                raise ValueError(
+                    f"{where}: the labels must be a list of names, or one "
+                    f"string of them with {SEPARATOR!r} between. "
+                    f"Received: {files.shortened(names)}."
+                )
+            names = set(names) - {""}
             if names - set(self.labels):
                 raise ValueError(
                     f"{where}: the labels must be of "
@@ -187,3 +199,11 @@ def _mean(metric, predictions, labels):
     """Returns the mean of a score over the labels."""
     pairs = zip(predictions.T, labels.T)
     return float(np.mean([metric(*pair) for pair in pairs]))
+
+
+def _mean_auc(logits, labels):
+    labels = np.asarray(labels) == 1
+    has_pairs = labels.any(axis=0) & ~labels.all(axis=0)
+    if not has_pairs.any():
+        return 0.0
+    return _mean(metrics.auc, logits[:, has_pairs], labels[:, has_pairs])

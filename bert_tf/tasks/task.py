@@ -37,6 +37,8 @@ class Task(abc.ABC):
             classes.
         main_metric: The name, in the results of an evaluation, of the score
             that tells the better of two models.
+        label_rank: How many axes a batch's labels have: of each output, if
+            there are several.
         outputs: Names of the model's outputs, if there are several: the
             labels are then a dictionary with the same names.
         accuracy: What the loop calls the share of elements whose label has
@@ -50,6 +52,7 @@ class Task(abc.ABC):
     family: ClassVar[str]
     labels = ()
     main_metric = "eval_accuracy"
+    label_rank = 1
     outputs = ()
     accuracy = "accuracy"
     report_scores = None
@@ -86,6 +89,24 @@ class Task(abc.ABC):
                 field.name: values[field.name]
                 for field in dataclasses.fields(cls)
                 if field.init and field.name in values
+            }
+        )
+
+    def get_config(self):
+        """Returns all fields, for Keras's files of compiled models."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.init
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """Makes the task of `get_config`, whose tuples may be lists."""
+        return cls(
+            **{
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in config.items()
             }
         )
 
@@ -172,7 +193,7 @@ class Task(abc.ABC):
 
         It is a Keras loss or, of a model with several `outputs`, one for each.
         """
-        loss = _FitLoss(self)
+        loss = TaskLoss(self)
         return dict.fromkeys(self.outputs, loss) if self.outputs else loss
 
     def example_losses(self, logits, labels):
@@ -319,6 +340,19 @@ class Task(abc.ABC):
         """
 
 
+def check_label_column(label_column, name):
+    """Checks `label_column` where a family's files have one name for it.
+
+    Raises:
+        ValueError: If it is not that name.
+    """
+    if label_column != name:
+        raise ValueError(
+            f"`label_column` must be {name!r}, as the files of this family "
+            f"have it. Received: label_column={files.shortened(label_column)}."
+        )
+
+
 def check_names(task):
     """Checks a task of texts: its name, and its lists of names.
 
@@ -358,24 +392,53 @@ def check_names(task):
         )
 
 
-class _FitLoss(keras.losses.Loss):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class TaskLoss(keras.losses.Loss):
     """A task's loss as Keras takes it: the same steps as of its objective.
 
-    A replica's value is its share of the loss of all replicas' elements, not
-    the mean over its own: these may be more here than there.
+    Sample weights multiply the elements' losses, and do not count in what
+    these are divided by, as everywhere in Keras.
+
+    Args:
+        task: The `Task`. A file of a compiled model holds it; it is loaded
+            where the module of its class is imported.
+        **kwargs: Of `keras.losses.Loss`.
     """
 
-    def __init__(self, task):
-        # Without a reduction Keras leaves the value as it is, and adds the
-        # gradients of the replicas.
-        super().__init__(name=task.family, reduction=None)
-        self._task = task
+    def __init__(self, task, **kwargs):
+        super().__init__(**{"name": task.family} | kwargs)
+        self.task = task
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        if sample_weight is not None:
+            # An example's weight is that of all its elements.
+            sample_weight = ops.convert_to_tensor(sample_weight)
+            missing = self.task.label_rank - len(sample_weight.shape)
+            for _ in range(missing):
+                sample_weight = sample_weight[..., None]
+        return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
-        weights = self._task.weights(y_true)
-        total = ops.sum(weights * self._task.losses(y_pred, y_true))
+        # Labels may have an axis of 1 more, which would broadcast.
+        shape = ops.shape(y_pred)[: self.task.label_rank]
+        y_true = ops.reshape(y_true, shape)
+        weights = self.task.weights(y_true)
+        num_elements = ops.cast(ops.size(weights), "float32")
         weight = ops.sum(weights)
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
             weight = context.all_reduce("sum", weight)
-        return ops.divide_no_nan(total, weight)
+            num_elements *= context.num_replicas_in_sync
+        # Keras divides the sum by the elements of a replica and by the number
+        # of replicas, as if there were as many here as there.
+        weights *= ops.divide_no_nan(num_elements, weight)
+        return weights * self.task.losses(y_pred, y_true)
+
+    def get_config(self):
+        task = keras.saving.serialize_keras_object(self.task)
+        return super().get_config() | {"task": task}
+
+    @classmethod
+    def from_config(cls, config):
+        task = keras.saving.deserialize_keras_object(config["task"])
+        return cls(**config | {"task": task})

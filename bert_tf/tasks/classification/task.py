@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -45,6 +46,7 @@ _SCORE_METRICS = {
 }
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationTask(Task):
     """What a model is tuned to answer about one or two strings.
@@ -141,9 +143,6 @@ class ClassificationTask(Task):
         """Returns a new `BertClassifier`."""
         return BertClassifier(config, self.num_outputs, dtype=dtype)
 
-    def takes_head_of(self, values):
-        return values == self.to_dict()
-
     def losses(self, logits, labels):
         losses_B = self.example_losses(logits, labels)
         if self.class_weights:
@@ -163,14 +162,22 @@ class ClassificationTask(Task):
     def read(self, data, split, label_column="label"):
         """Returns the `Examples` of a table; see `columns.read`.
 
-        A label is the name of a class or its number; of a regression a score.
+        A label is the name of a class, in a file of text always; elsewhere an
+        integer is its number, or a name if any name is an integer. Of a
+        regression it is a score.
         """
         ids = {label: index for index, label in enumerate(self.labels)}
+        has_numbers = any(label.lstrip("+-").isdecimal() for label in ids)
 
         def parse_label(where, value):
-            if type(value) is int and value in range(len(ids)):
-                # A number that is a name is that.
-                return ids.get(str(value), value)
+            if ids and type(value) not in (str, int):
+                raise ValueError(
+                    f"{where}: the label must be a name or an integer. "
+                    f"Received: {files.shortened(value)}."
+                )
+            is_id = type(value) is int and value in range(len(ids))
+            if is_id and not has_numbers:
+                return value
             return tsv.parse_label(where, str(value).strip(), ids)
 
         return columns.read_texts(

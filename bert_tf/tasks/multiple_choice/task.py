@@ -7,6 +7,7 @@ SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
 import dataclasses
 import os
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -19,12 +20,14 @@ from bert_tf.tasks.multiple_choice import report
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_label_column
 
 FAMILY = "multiple_choice"
 # Each is a sequence of its own in every step and every request.
 _MOST_CHOICES = 1000
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceTask(Task):
     """Of how many choices a model takes one.
@@ -60,7 +63,7 @@ class MultipleChoiceTask(Task):
 
     def read(self, data, split, label_column="label"):
         """Returns the `ChoiceExamples` of a file; see `files.read_choices`."""
-        del label_column
+        check_label_column(label_column, "label")
         return choice_files.read_choices(data, split != TEST, self.num_choices)
 
     def report_sections(self, examples, answers, results):

@@ -9,6 +9,7 @@ import dataclasses
 import math
 import os
 
+import keras
 import tensorflow as tf
 
 from bert_tf import files
@@ -23,9 +24,11 @@ from bert_tf.tasks.question_answering.windows import OUTPUTS
 from bert_tf.tasks.question_answering.windows import START_LOGITS
 from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.tasks.question_answering.windows import WindowSource
+from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_label_column
 
 FAMILY = "squad"
 # An exported model gives every answer room for so many, and looks at the
@@ -40,6 +43,7 @@ _SIZES = (
 )
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadTask(Task):
     """How texts are cut to windows and answers chosen from their logits.
@@ -96,6 +100,12 @@ class SquadTask(Task):
                 "version_2_with_negative="
                 f"{files.shortened(self.version_2_with_negative)}."
             )
+        if self.tune_null_threshold and not self.version_2_with_negative:
+            raise ValueError(
+                "`tune_null_threshold` must be False without "
+                "`version_2_with_negative`. "
+                f"Received: tune_null_threshold={self.tune_null_threshold}."
+            )
         threshold = self.null_score_diff_threshold
         # As a number of float32, which the answers' scores are.
         if type(threshold) not in (int, float) or not abs(threshold) < 2**127:
@@ -115,10 +125,16 @@ class SquadTask(Task):
 
     def read(self, data, split, label_column="answers"):
         """Returns the `SquadExamples` of a file; see `files.read_squad`."""
-        del label_column
-        return squad_files.read_squad(
+        check_label_column(label_column, "answers")
+        examples = squad_files.read_squad(
             data, self.version_2_with_negative, split == TRAIN
         )
+        if split == DEV and examples.answers is None:
+            raise ValueError(
+                f"{data}: has questions without answers, which cannot be "
+                "scored."
+            )
+        return examples
 
     def make_sources(self, examples, preprocessor, **options):
         maker = WindowMaker(preprocessor, self)

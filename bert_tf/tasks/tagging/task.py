@@ -7,6 +7,7 @@ its first piece, without any rule of which tag may follow which.
 import dataclasses
 import os
 
+import keras
 import tensorflow as tf
 from keras import ops
 
@@ -29,6 +30,7 @@ from bert_tf.tasks.task import Task
 FAMILY = "tagging"
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingTask(Task):
     """Which tags a model gives to words.
@@ -42,6 +44,7 @@ class TaggingTask(Task):
     """
 
     family = FAMILY
+    label_rank = 2
     main_metric = "eval_f1"
     accuracy = "token_accuracy"
     report_scores = report.SCORES
