@@ -1,5 +1,6 @@
 """`tuning.run`: data in all their forms, and the same as the program."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,12 +10,18 @@ import pytest
 import tensorflow as tf
 from pyarrow import parquet
 
+from bert_tf import checkpoints
 from bert_tf import tuning
 from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.tasks import columns
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 TOKENS = (*SPECIAL_TOKENS, *WORDS)
@@ -278,3 +285,82 @@ def test_bad_tasks_of_several_labels(change, message):
     values = {"name": "a", "text_features": ("b",), "labels": ("x", "y")}
     with pytest.raises(ValueError, match=message):
         MultiLabelTask(**values | change)
+
+
+def save_tuned(folder, model, task):
+    """Writes a model folder, as the end of a training does."""
+    checkpoints.save(
+        folder,
+        model,
+        WordpieceSpec(Vocabulary(tokens=TOKENS)),
+        12,
+        task=task.to_dict(),
+        label_names=task.labels or None,
+    )
+
+
+def test_without_training_the_task_must_be_the_folders(tmp_path):
+    save_tuned(tmp_path / "tuned", BertClassifier(CONFIG, 3), TASK)
+    table = make_table(6, seed=1)
+
+    def evaluate(task, table=table):
+        return tuning.run(
+            task,
+            dev=table,
+            output_dir=tmp_path / "output",
+            start=tmp_path / "tuned",
+            max_seq_length=12,
+        ).results
+
+    several = MultiLabelTask(
+        name="tsv", text_features=("subject",), labels=TEAMS
+    )
+    with pytest.raises(ValueError, match="family='glue'.* family='multi_lab"):
+        evaluate(several, {"subject": ["cat"], "labels": ["it|law"]})
+    with pytest.raises(ValueError, match="name='tsv'.* name='tickets'"):
+        evaluate(dataclasses.replace(TASK, name="tickets"))
+    with pytest.raises(ValueError, match="must be hr, law, .* it, law, sales"):
+        evaluate(dataclasses.replace(TASK, labels=("hr", "law", "sales")))
+    with pytest.raises(ValueError, match="kind='classif.* kind='regression'"):
+        evaluate(dataclasses.replace(TASK, labels=(), metrics=("pearson",)))
+    # The classes may be in another order, the columns have other names, and
+    # the scores be others.
+    other = ClassificationTask(
+        name="tsv",
+        text_features=("text",),
+        labels=TEAMS[::-1],
+        metrics=("macro_f1",),
+    )
+    renamed = {"text": table["subject"], "label": table["label"]}
+    results = evaluate(other, renamed)
+    assert "eval_macro_f1" in results
+    assert results["eval_loss"] == pytest.approx(evaluate(TASK)["eval_loss"])
+
+
+def test_without_training_squad_is_as_the_folder_has_it(tmp_path):
+    stored = SquadTask(
+        version_2_with_negative=True,
+        doc_stride=3,
+        max_query_length=5,
+        null_score_diff_threshold=-2.5,
+    )
+    save_tuned(tmp_path / "tuned", BertSpanPredictor(CONFIG), stored)
+    question = {
+        "id": "1",
+        "question": "red cat",
+        "is_impossible": False,
+        "answers": [{"text": "cow", "answer_start": 4}],
+    }
+    paragraph = {"context": "cat cow dog hen red", "qas": [question]}
+    path = tmp_path / "dev.json"
+    data = [{"title": "a", "paragraphs": [paragraph]}]
+    path.write_text(json.dumps({"version": "2.0", "data": data}))
+    run = tuning.run(
+        SquadTask(max_query_length=4),
+        dev=path,
+        output_dir=tmp_path / "output",
+        start=tmp_path / "tuned",
+        max_seq_length=12,
+    )
+    assert run.task == dataclasses.replace(stored, max_query_length=4)
+    assert run.results["null_score_diff_threshold"] == -2.5

@@ -2,13 +2,19 @@
 
 import dataclasses
 
+from bert_tf.checkpoints import model_folder
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
+from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
-from bert_tf.tuning.tuning_run import Run
+
+# What a tuned folder need not repeat: columns of the caller's table, scores
+# of any choice, and the classes, which may be in another order there.
+_OF_THE_CALLER = ("text_features", "labels", "metrics")
 
 
 def run(
@@ -52,7 +58,10 @@ def run(
         task: A `Task`.
         output_dir: The folder.
         train: What to train on; without it the tuned model of the output
-            folder, or else of `start`, is taken. What a task reads, its
+            folder, or else of `start`, is taken, which must be tuned to this
+            task. Fields of the task that are left at their defaults, e.g. the
+            `null_score_diff_threshold` of a `SquadTask`, are then as the
+            folder has them. What a task reads, its
             `read` says: of a classification the path of a .csv, .tsv, .jsonl
             or .parquet file, a pandas DataFrame, or a `tf.data.Dataset` of
             dictionaries, one an example.
@@ -73,7 +82,8 @@ def run(
 
     Raises:
         ValueError: If a value is out of its range, files or data are not as
-            they must be, or the folder holds another training.
+            they must be, or the folder holds another training, or is tuned
+            to another task.
         training.preemption.PreemptedError: After SIGTERM, when the state has
             been saved.
     """
@@ -89,6 +99,8 @@ def run(
     )
     if config.do_train:
         checkpointing.check_output_dir(config.output_dir)
+    else:
+        task = _as_tuned(task, tuning_run.tuned_folder(config))
     strategy = strategy or strategies.make_strategy()
     options = {} if label_column is None else {"label_column": label_column}
     examples = {
@@ -96,7 +108,7 @@ def run(
         for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
         if data is not None
     }
-    tuned = Run(
+    tuned = tuning_run.Run(
         config,
         task,
         examples,
@@ -105,3 +117,41 @@ def run(
     )
     tuned.execute()
     return tuned
+
+
+def _as_tuned(task, folder):
+    """Returns the task with what the folder of its model tells of it.
+
+    Args:
+        task: The caller's. Its fields that are at their defaults become the
+            folder's. A folder that transformers wrote tells nothing.
+        folder: A model folder.
+
+    Raises:
+        ValueError: If the folder was tuned to a task of another family, or
+            of another name, scheme and so on; it names both.
+    """
+    values = model_folder.read_task(folder)
+    if values is None:
+        return task
+    if values.get("family") != task.family:
+        _refuse(folder, "family", values.get("family"), task.family)
+    stored = task_folder.stored_task(folder, type(task))
+    task_folder.output_order(folder, task)
+    unset = {}
+    for field in dataclasses.fields(task):
+        if field.name not in values or field.name in _OF_THE_CALLER:
+            continue
+        old, new = getattr(stored, field.name), getattr(task, field.name)
+        if new == field.default:
+            unset[field.name] = old
+        elif field.default is dataclasses.MISSING and old != new:
+            _refuse(folder, field.name, old, new)
+    return dataclasses.replace(task, **unset)
+
+
+def _refuse(folder, name, stored, given):
+    raise ValueError(
+        f"{folder}/{model_folder.TASK_FILE}: the model is tuned to a task of "
+        f"{name}={stored!r}. Received: a task of {name}={given!r}."
+    )
