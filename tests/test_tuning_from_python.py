@@ -8,6 +8,8 @@ import pandas
 import pyarrow
 import pytest
 import tensorflow as tf
+from absl import flags
+from absl import logging
 from pyarrow import parquet
 
 from bert_tf import checkpoints
@@ -364,3 +366,30 @@ def test_without_training_squad_is_as_the_folder_has_it(tmp_path):
     )
     assert run.task == dataclasses.replace(stored, max_query_length=4)
     assert run.results["null_score_diff_threshold"] == -2.5
+
+
+def test_long_work_is_logged_unless_verbosity_was_set(tmp_path, caplog):
+    save_tuned(tmp_path / "tuned", BertClassifier(CONFIG, 3), TASK)
+    relabelled = dataclasses.replace(TASK, labels=TEAMS[::-1])
+
+    def log_of_evaluation():
+        caplog.clear()
+        tuning.run(
+            relabelled,
+            dev=make_table(6, seed=1),
+            output_dir=tmp_path / "output",
+            start=tmp_path / "tuned",
+            max_seq_length=12,
+        )
+        return caplog.text
+
+    verbosity = flags.FLAGS["verbosity"]
+    verbosity.unparse()
+    for _ in range(2):
+        assert "its outputs were put in the order" in log_of_evaluation()
+        assert logging.get_verbosity() == logging.WARNING
+    try:
+        logging.set_verbosity(logging.WARNING)
+        assert "its outputs" not in log_of_evaluation()
+    finally:
+        verbosity.unparse()

@@ -1,6 +1,10 @@
 """What the fine-tuning programs do, from Python."""
 
+import contextlib
 import dataclasses
+
+from absl import flags
+from absl import logging
 
 from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import task_folder
@@ -36,6 +40,8 @@ def run(
     The output folder gets what a program writes there: the model with its
     task.json, the state of the training, eval_results.txt, report.md, the
     predictions. Called again the same it resumes a training that was stopped.
+    It logs how far it is, as the programs do: absl's verbosity is INFO while it
+    runs, unless it was set (`absl.logging.set_verbosity`).
 
         task = ClassificationTask(
             name="tickets",
@@ -103,20 +109,35 @@ def run(
         task = _as_tuned(task, tuning_run.tuned_folder(config))
     strategy = strategy or strategies.make_strategy()
     options = {} if label_column is None else {"label_column": label_column}
-    examples = {
-        split: task.read(data, split, **options)
-        for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
-        if data is not None
-    }
-    tuned = tuning_run.Run(
-        config,
-        task,
-        examples,
-        strategy,
-        strategies.dtype_policy(mixed_precision, strategy),
-    )
-    tuned.execute()
+    with _progress_logged():
+        examples = {
+            split: task.read(data, split, **options)
+            for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
+            if data is not None
+        }
+        tuned = tuning_run.Run(
+            config,
+            task,
+            examples,
+            strategy,
+            strategies.dtype_policy(mixed_precision, strategy),
+        )
+        tuned.execute()
     return tuned
+
+
+@contextlib.contextmanager
+def _progress_logged():
+    """Raises absl's verbosity to INFO in the block, unless it was set."""
+    flag = flags.FLAGS["verbosity"]
+    if not flag.using_default_value:
+        yield
+        return
+    logging.set_verbosity(logging.INFO)
+    try:
+        yield
+    finally:
+        flag.unparse()
 
 
 def _as_tuned(task, folder):
