@@ -393,3 +393,29 @@ def test_long_work_is_logged_unless_verbosity_was_set(tmp_path, caplog):
         assert "its outputs" not in log_of_evaluation()
     finally:
         verbosity.unparse()
+
+
+def test_other_examples_are_another_training(tmp_path, release, caplog):
+    table = make_table(9, seed=1)
+
+    def tune(table):
+        caplog.clear()
+        tuning.run(TASK, train=table, output_dir=tmp_path / "output", **release)
+        return caplog.text
+
+    path = tmp_path / "output/train/model.json"
+    assert "nothing was trained" not in tune(table)
+    description = json.loads(path.read_text())
+    assert description["format_version"] == 3
+    # From a file they are the same examples.
+    assert "nothing was trained" in tune(write(tmp_path / "t.csv", table))
+    corrected = table | {"label": ["law", *table["label"][1:]]}
+    reordered = {name: values[::-1] for name, values in table.items()}
+    for other in (corrected, reordered):
+        with pytest.raises(ValueError, match="train_examples_sha256 was"):
+            tune(other)
+    # A folder of an older release does not tell.
+    del description["train_examples_sha256"], description["format_version"]
+    path.write_text(json.dumps(description))
+    assert "nothing was trained" in tune(corrected)
+    assert json.loads(path.read_text()) == description

@@ -5,11 +5,13 @@ their `Task` tells.
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
 
 import keras
+import numpy as np
 from absl import logging
 
 from bert_tf import checkpoints
@@ -32,6 +34,8 @@ from bert_tf.tuning.record import EpochRecord
 
 # A resumed run may have more of them than it began with.
 _EPOCHS = "num_train_epochs"
+# Of examples: where they are from, which the model does not see.
+_OF_THE_FILE = ("path", "lines", "line_indices", "separator", "has_header")
 
 
 class Run:
@@ -143,6 +147,7 @@ class Run:
             config.num_train_epochs,
         )
         state = self._begin(ends[-1])
+        first_step = state.step
         with state.hold(self.is_chief):
             record = EpochRecord(state.folder, task.main_metric, state.step)
             for epoch, end in enumerate(ends, start=1):
@@ -169,6 +174,13 @@ class Run:
                         record.num_without_gain,
                     )
                     break
+            if state.step == first_step:
+                logging.warning(
+                    "%s: nothing was trained. The training there had ended at "
+                    "step %d.",
+                    config.output_dir,
+                    first_step,
+                )
             if not config.keep_best:
                 self.save()
                 return record.results_at(state.step)
@@ -284,7 +296,12 @@ class Run:
             "num_train_examples": source.num_examples,
             "num_epoch_examples": num_epoch_examples,
         }
-        begun_with = _check_same_training(config.output_dir, flags, others)
+        begun_with = checkpointing.read_description(config.output_dir)
+        # Older releases did not tell the examples: those are let pass.
+        if begun_with is None or checkpointing.EXAMPLES in begun_with:
+            others[checkpointing.EXAMPLES] = examples_hash(source.examples)
+        if begun_with is not None:
+            _check_same_training(config.output_dir, begun_with, flags, others)
         encoder_layers.freeze_lower_layers(
             self.model.encoder, config.freeze_lower_layers
         )
@@ -390,24 +407,40 @@ def find_start(config):
     return start
 
 
-def _check_same_training(output_dir, flags, others):
-    """Checks that a training in the output folder, if any, is this one.
+def examples_hash(examples):
+    """Returns the SHA-256 of texts and labels in their order, hexadecimal.
+
+    Args:
+        examples: A dataclass of strings, numbers, arrays, and tuples and lists
+            of them.
+    """
+
+    def plain(value):
+        if not isinstance(value, (np.ndarray, np.generic)):
+            raise TypeError(f"Examples must not have a {type(value)}.")
+        return value.tolist()
+
+    digest = hashlib.sha256()
+    for field in dataclasses.fields(examples):
+        if field.name not in _OF_THE_FILE:
+            values = [field.name, getattr(examples, field.name)]
+            digest.update(json.dumps(values, default=plain).encode())
+    return digest.hexdigest()
+
+
+def _check_same_training(output_dir, found, flags, others):
+    """Checks that the training in the output folder is this one.
 
     Args:
         output_dir: The folder.
+        found: What it was begun with, {name: value}.
         flags: {name of a flag: JSON-able value}.
         others: {name: JSON-able value} of what no one flag tells.
-
-    Returns:
-        What it was begun with, {name: value}; None where there is none.
 
     Raises:
         ValueError: If it was begun with anything else, other than fewer
             epochs.
     """
-    found = checkpointing.read_description(output_dir)
-    if found is None:
-        return None
     # As JSON has it: lists for tuples.
     wanted = json.loads(json.dumps(flags | others))
     differences = []
@@ -432,7 +465,6 @@ def _check_same_training(output_dir, flags, others):
             "resume it, or another --output_dir to begin anew. "
             f"--{_EPOCHS} alone may be raised."
         )
-    return found
 
 
 def _make_optimizer(config, num_train_steps, compute_dtype):
