@@ -24,6 +24,8 @@ from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.tuning import tuning_run
+from bert_tf.tuning.config import FineTuningConfig
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 TOKENS = (*SPECIAL_TOKENS, *WORDS)
@@ -419,3 +421,41 @@ def test_other_examples_are_another_training(tmp_path, release, caplog):
     path.write_text(json.dumps(description))
     assert "nothing was trained" in tune(corrected)
     assert json.loads(path.read_text()) == description
+
+
+def test_what_a_task_does_not_take_is_refused(tmp_path):
+    output = {"output_dir": tmp_path / "output"}
+    message = "ClassificationTask or a MultiLabelTask alone. .*SquadTask"
+    with pytest.raises(ValueError, match=message):
+        tuning.run(SquadTask(), dev="dev.json", metrics=("f1",), **output)
+    weighted = dataclasses.replace(TASK, class_weights=(1.0, 2.0, 1.0))
+    message = "`class_weights` must be given with `train`. Received: .*2.0"
+    with pytest.raises(ValueError, match=message):
+        tuning.run(weighted, dev=make_table(6, seed=1), **output)
+
+
+def test_parts_of_a_run_are_called_alone(tmp_path, release):
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "output"),
+        do_train=True,
+        do_predict=True,
+        learning_rate=1e-2,
+        **release,
+    )
+    table = make_table(9, seed=1)
+    examples = {
+        split: TASK.read(table, split) for split in ("train", "dev", "test")
+    }
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    run = tuning_run.Run(config, TASK, examples, strategy)
+    run.predict()
+    before = run.answers["test"]
+    run.tune()
+    assert not run.answers
+    run.predict()
+    assert np.abs(run.answers["test"] - before).max() > 1e-4
+    results = run.evaluate()
+    run.report()
+    assert f"eval_loss = {results['eval_loss']}\n" in (
+        tmp_path / "output" / "eval_results.txt"
+    ).read_text("utf-8")

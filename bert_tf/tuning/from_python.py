@@ -6,6 +6,7 @@ import dataclasses
 from absl import flags
 from absl import logging
 
+from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
@@ -75,8 +76,9 @@ def run(
         test: What to predict; it needs no labels.
         start: A model folder (of bert_tf or Hugging Face) or a release of
             Google's; None for random weights.
-        metrics: Names of scores instead of the task's own; by the first one
-            epochs are compared.
+        metrics: Names of scores instead of the task's own, for a
+            `ClassificationTask` or a `MultiLabelTask`; by the first one epochs
+            are compared.
         label_column: Name of the labels' column, if another than the task's.
         strategy: A `tf.distribute.Strategy`; None for one device.
         mixed_precision: See `training.strategy.dtype_policy`.
@@ -94,7 +96,18 @@ def run(
             been saved.
     """
     if metrics is not None:
+        if "metrics" not in {field.name for field in dataclasses.fields(task)}:
+            raise ValueError(
+                "`metrics` must be given with a ClassificationTask or a "
+                "MultiLabelTask alone. Received: metrics="
+                f"{files.shortened(metrics)} with a {type(task).__name__}."
+            )
         task = dataclasses.replace(task, metrics=tuple(metrics))
+    if train is None and getattr(task, "class_weights", ()):
+        raise ValueError(
+            "`class_weights` must be given with `train`. "
+            f"Received: class_weights={task.class_weights}."
+        )
     config = FineTuningConfig(
         output_dir=str(output_dir),
         init_checkpoint=None if start is None else str(start),

@@ -56,7 +56,7 @@ class Run:
         model: The `keras.Model`.
         answers: {split: the task's answers}, of what was evaluated or
             predicted last.
-        results: {name: float} of `execute`; None where it evaluated nothing.
+        results: {name: float} of the last evaluation; None before one.
 
     Raises:
         ValueError: If the files that a model is made from are missing or
@@ -103,7 +103,7 @@ class Run:
     def execute(self):
         """Does what `do_train`, `do_eval` and `do_predict` ask for."""
         if self.config.do_train:
-            self.results = self.tune()
+            self.tune()
         elif self.config.do_eval:
             folder = tuned_folder(self.config)
             step = checkpointing.trained_steps(folder)
@@ -140,6 +140,8 @@ class Run:
                 settings (the message names them), or the examples make no
                 batch.
         """
+        # Those of the weights before.
+        self.answers, self.results = {}, None
         config, task = self.config, self.task
         ends = fine_tuning.epoch_ends(
             task.num_epoch_examples(self.sources[TRAIN]),
@@ -183,13 +185,15 @@ class Run:
                 )
             if not config.keep_best:
                 self.save()
-                return record.results_at(state.step)
+                self.results = record.results_at(state.step)
+                return self.results
         best = record.best
         if best["global_step"] != state.step:
             # The answers, too, are to be of the weights that the model has.
             checkpoints.load_weights(config.output_dir, self.model)
             self.evaluate()
         _log_results(f"best by {task.main_metric}", best)
+        self.results = best
         return best
 
     def evaluate(self):
@@ -213,6 +217,7 @@ class Run:
                     if name.startswith("eval")
                 }
             results |= new
+        self.results = results
         return results
 
     def report(self):
