@@ -446,13 +446,24 @@ def test_parts_of_a_run_are_called_alone(tmp_path, release):
     examples = {
         split: TASK.read(table, split) for split in ("train", "dev", "test")
     }
+    examples["test_mismatched"] = examples["test"]
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     run = tuning_run.Run(config, TASK, examples, strategy)
     run.predict()
     before = run.answers["test"]
     run.tune()
     assert not run.answers
-    run.predict()
+    written = []
+
+    def on_predictions(split, answers):
+        assert answers is run.answers[split]
+        written.append(len(list((tmp_path / "output").glob("*_results.tsv"))))
+
+    for path in (tmp_path / "output").glob("*_results.tsv"):
+        path.unlink()
+    run.predict(on_predictions)
+    # After those of each set, and not of all.
+    assert written == [1, 2]
     assert np.abs(run.answers["test"] - before).max() > 1e-4
     results = run.evaluate()
     run.report()

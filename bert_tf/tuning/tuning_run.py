@@ -100,8 +100,12 @@ class Run:
             bool(config.keep_best or config.early_stopping_epochs)
         )
 
-    def execute(self):
-        """Does what `do_train`, `do_eval` and `do_predict` ask for."""
+    def execute(self, on_predictions=None):
+        """Does what `do_train`, `do_eval` and `do_predict` ask for.
+
+        Args:
+            on_predictions: As of `predict`.
+        """
         if self.config.do_train:
             self.tune()
         elif self.config.do_eval:
@@ -111,7 +115,7 @@ class Run:
         if self.config.do_eval and self.is_chief:
             self.report()
         if self.config.do_predict:
-            self.predict()
+            self.predict(on_predictions)
 
     def tune(self):
         """Tunes the model, or resumes that, and saves it in the output folder.
@@ -250,8 +254,13 @@ class Run:
             task.report_scores,
         )
 
-    def predict(self):
-        """Writes the answers to all sets that are neither of the others."""
+    def predict(self, on_predictions=None):
+        """Writes the answers to all sets that are neither of the others.
+
+        Args:
+            on_predictions: `on_predictions(split, answers)`, called on the
+                chief when those of a set are written.
+        """
         splits = [
             split
             for split in self.sources
@@ -270,6 +279,8 @@ class Run:
                     self.answers[split],
                 )
                 print(line)
+                if on_predictions is not None:
+                    on_predictions(split, self.answers[split])
 
     def save(self):
         """Writes the model folder, whole or not at all; on the chief alone."""
