@@ -60,14 +60,12 @@ def open_data_set(tfds_name, tfds_data_dir, **others):
     return prepared_sets.open_builder(tfds_name, tfds_data_dir)
 
 
-def execute(config, task, examples, strategy):
+def execute(config, task, examples, strategy, on_predictions=None):
     """Does what the flags ask for; told to stop, it exits as the loop does.
 
     Args:
         config, task, examples, strategy: As of `Run`.
-
-    Returns:
-        The `Run`.
+        on_predictions: As of `Run.predict`.
     """
     run = Run(
         config,
@@ -77,8 +75,7 @@ def execute(config, task, examples, strategy):
         training_flags.dtype_policy(strategy),
     )
     try:
-        run.execute()
+        run.execute(on_predictions)
     except preemption.PreemptedError as stop:
         logging.info("%s", stop)
         sys.exit(preemption.PREEMPTED_EXIT_CODE)
-    return run

@@ -101,12 +101,17 @@ def main(argv):
         for split in _wanted_splits(config, task_files)
     }
     task = _weighted(task_files.task, config, examples)
-    run = fine_tuning_flags.execute(config, task, examples, strategy)
-    for split, name in task_files.submissions.items():
-        if run.is_chief and split in run.answers:
+
+    def write_submission(split, answers):
+        if split in task_files.submissions:
+            name = task_files.submissions[split]
             path = os.path.join(config.output_dir, name)
-            glue_files.write_submission(path, task, run.answers[split])
+            glue_files.write_submission(path, task, answers)
             print(f"For GLUE's leaderboard: {path}")
+
+    fine_tuning_flags.execute(
+        config, task, examples, strategy, write_submission
+    )
 
 
 def _find_data_set():

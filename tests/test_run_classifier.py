@@ -107,6 +107,10 @@ def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
     probabilities = np.loadtxt(output / "test_results.tsv", delimiter="\t")
     assert probabilities.shape == (5, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+    assert done.stdout.endswith(
+        f"5 predictions in {output / 'test_results.tsv'}\n"
+        f"For GLUE's leaderboard: {output / 'MRPC.tsv'}\n"
+    )
     lines = (output / "MRPC.tsv").read_text().splitlines()
     assert lines == ["index\tprediction"] + [
         f"{index}\t{row.argmax()}" for index, row in enumerate(probabilities)

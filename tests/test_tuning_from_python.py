@@ -8,16 +8,25 @@ import pandas
 import pyarrow
 import pytest
 import tensorflow as tf
+from absl import flags
+from absl import logging
 from pyarrow import parquet
 
+from bert_tf import checkpoints
 from bert_tf import tuning
 from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.tasks import columns
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.tuning import tuning_run
+from bert_tf.tuning.config import FineTuningConfig
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 TOKENS = (*SPECIAL_TOKENS, *WORDS)
@@ -378,3 +387,184 @@ def test_other_columns_of_a_parquet_file_are_not_read(tmp_path, monkeypatch):
     assert columns_read == [["subject", "label"]]
     with pytest.raises(ValueError, match="a.parquet must have a column 'c'"):
         TASK.read(path, "train", label_column="c")
+
+
+def save_tuned(folder, model, task):
+    """Writes a model folder, as the end of a training does."""
+    checkpoints.save(
+        folder,
+        model,
+        WordpieceSpec(Vocabulary(tokens=TOKENS)),
+        12,
+        task=task.to_dict(),
+        label_names=task.labels or None,
+    )
+
+
+def test_without_training_the_task_must_be_the_folders(tmp_path):
+    save_tuned(tmp_path / "tuned", BertClassifier(CONFIG, 3), TASK)
+    table = make_table(6, seed=1)
+
+    def evaluate(task, table=table):
+        return tuning.run(
+            task,
+            dev=table,
+            output_dir=tmp_path / "output",
+            start=tmp_path / "tuned",
+            max_seq_length=12,
+        ).results
+
+    several = MultiLabelTask(
+        name="tsv", text_features=("subject",), labels=TEAMS
+    )
+    with pytest.raises(ValueError, match="family='glue'.* family='multi_lab"):
+        evaluate(several, {"subject": ["cat"], "labels": ["it|law"]})
+    with pytest.raises(ValueError, match="name='tsv'.* name='tickets'"):
+        evaluate(dataclasses.replace(TASK, name="tickets"))
+    with pytest.raises(ValueError, match="must be hr, law, .* it, law, sales"):
+        evaluate(dataclasses.replace(TASK, labels=("hr", "law", "sales")))
+    with pytest.raises(ValueError, match="kind='classif.* kind='regression'"):
+        evaluate(dataclasses.replace(TASK, labels=(), metrics=("pearson",)))
+    # The classes may be in another order, the columns have other names, and
+    # the scores be others.
+    other = ClassificationTask(
+        name="tsv",
+        text_features=("text",),
+        labels=TEAMS[::-1],
+        metrics=("macro_f1",),
+    )
+    renamed = {"text": table["subject"], "label": table["label"]}
+    results = evaluate(other, renamed)
+    assert "eval_macro_f1" in results
+    assert results["eval_loss"] == pytest.approx(evaluate(TASK)["eval_loss"])
+
+
+def test_without_training_squad_is_as_the_folder_has_it(tmp_path):
+    stored = SquadTask(
+        version_2_with_negative=True,
+        doc_stride=3,
+        max_query_length=5,
+        null_score_diff_threshold=-2.5,
+    )
+    save_tuned(tmp_path / "tuned", BertSpanPredictor(CONFIG), stored)
+    question = {
+        "id": "1",
+        "question": "red cat",
+        "is_impossible": False,
+        "answers": [{"text": "cow", "answer_start": 4}],
+    }
+    paragraph = {"context": "cat cow dog hen red", "qas": [question]}
+    path = tmp_path / "dev.json"
+    data = [{"title": "a", "paragraphs": [paragraph]}]
+    path.write_text(json.dumps({"version": "2.0", "data": data}))
+    run = tuning.run(
+        SquadTask(max_query_length=4),
+        dev=path,
+        output_dir=tmp_path / "output",
+        start=tmp_path / "tuned",
+        max_seq_length=12,
+    )
+    assert run.task == dataclasses.replace(stored, max_query_length=4)
+    assert run.results["null_score_diff_threshold"] == -2.5
+
+
+def test_long_work_is_logged_unless_verbosity_was_set(tmp_path, caplog):
+    save_tuned(tmp_path / "tuned", BertClassifier(CONFIG, 3), TASK)
+    relabelled = dataclasses.replace(TASK, labels=TEAMS[::-1])
+
+    def log_of_evaluation():
+        caplog.clear()
+        tuning.run(
+            relabelled,
+            dev=make_table(6, seed=1),
+            output_dir=tmp_path / "output",
+            start=tmp_path / "tuned",
+            max_seq_length=12,
+        )
+        return caplog.text
+
+    verbosity = flags.FLAGS["verbosity"]
+    verbosity.unparse()
+    for _ in range(2):
+        assert "its outputs were put in the order" in log_of_evaluation()
+        assert logging.get_verbosity() == logging.WARNING
+    try:
+        logging.set_verbosity(logging.WARNING)
+        assert "its outputs" not in log_of_evaluation()
+    finally:
+        verbosity.unparse()
+
+
+def test_other_examples_are_another_training(tmp_path, release, caplog):
+    table = make_table(9, seed=1)
+
+    def tune(table):
+        caplog.clear()
+        tuning.run(TASK, train=table, output_dir=tmp_path / "output", **release)
+        return caplog.text
+
+    path = tmp_path / "output/train/model.json"
+    assert "nothing was trained" not in tune(table)
+    description = json.loads(path.read_text())
+    assert description["format_version"] == 3
+    # From a file they are the same examples.
+    assert "nothing was trained" in tune(write(tmp_path / "t.csv", table))
+    corrected = table | {"label": ["law", *table["label"][1:]]}
+    reordered = {name: values[::-1] for name, values in table.items()}
+    for other in (corrected, reordered):
+        with pytest.raises(ValueError, match="train_examples_sha256 was"):
+            tune(other)
+    # A folder of an older release does not tell.
+    del description["train_examples_sha256"], description["format_version"]
+    path.write_text(json.dumps(description))
+    assert "nothing was trained" in tune(corrected)
+    assert json.loads(path.read_text()) == description
+
+
+def test_what_a_task_does_not_take_is_refused(tmp_path):
+    output = {"output_dir": tmp_path / "output"}
+    message = "ClassificationTask or a MultiLabelTask alone. .*SquadTask"
+    with pytest.raises(ValueError, match=message):
+        tuning.run(SquadTask(), dev="dev.json", metrics=("f1",), **output)
+    weighted = dataclasses.replace(TASK, class_weights=(1.0, 2.0, 1.0))
+    message = "`class_weights` must be given with `train`. Received: .*2.0"
+    with pytest.raises(ValueError, match=message):
+        tuning.run(weighted, dev=make_table(6, seed=1), **output)
+
+
+def test_parts_of_a_run_are_called_alone(tmp_path, release):
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "output"),
+        do_train=True,
+        do_predict=True,
+        learning_rate=1e-2,
+        **release,
+    )
+    table = make_table(9, seed=1)
+    examples = {
+        split: TASK.read(table, split) for split in ("train", "dev", "test")
+    }
+    examples["test_mismatched"] = examples["test"]
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    run = tuning_run.Run(config, TASK, examples, strategy)
+    run.predict()
+    before = run.answers["test"]
+    run.tune()
+    assert not run.answers
+    written = []
+
+    def on_predictions(split, answers):
+        assert answers is run.answers[split]
+        written.append(len(list((tmp_path / "output").glob("*_results.tsv"))))
+
+    for path in (tmp_path / "output").glob("*_results.tsv"):
+        path.unlink()
+    run.predict(on_predictions)
+    # After those of each set, and not of all.
+    assert written == [1, 2]
+    assert np.abs(run.answers["test"] - before).max() > 1e-4
+    results = run.evaluate()
+    run.report()
+    assert f"eval_loss = {results['eval_loss']}\n" in (
+        tmp_path / "output" / "eval_results.txt"
+    ).read_text("utf-8")

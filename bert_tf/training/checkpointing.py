@@ -32,6 +32,8 @@ FOLDER = "train"
 BEST_FOLDER = "best"
 # What a description has of a tokenizer of another kind than BERT's.
 TOKENIZER = "tokenizer"
+# What it has of the examples of a fine-tuning.
+EXAMPLES = "train_examples_sha256"
 _DESCRIPTION = "model.json"
 _NAME = "state-"
 # What a killed program leaves where TensorFlow wrote a checkpoint, where
@@ -229,9 +231,8 @@ class TrainingState:
         if self._check_lock is not None:
             self._check_lock()
         if read_description(self.output_dir) != self.description:
-            has_tokenizer = TOKENIZER in self.description
             values = formats.stamped(
-                self.description, formats.TRAINING if has_tokenizer else 1
+                self.description, _version_of(self.description)
             )
             text = json.dumps(values, indent=2) + "\n"
             files.write_text(f"{self.folder}/{_DESCRIPTION}", text)
@@ -306,6 +307,13 @@ class TrainingState:
                 f"{self.folder} holds the training of another model: "
                 f"{'; '.join(differences)}. Choose another output directory."
             )
+
+
+def _version_of(description):
+    """Returns the first version of the format that has all of it."""
+    if EXAMPLES in description:
+        return formats.TRAINING
+    return 2 if TOKENIZER in description else 1
 
 
 def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:

@@ -1,14 +1,25 @@
 """What the fine-tuning programs do, from Python."""
 
+import contextlib
 import dataclasses
 
+from absl import flags
+from absl import logging
+
+from bert_tf import files
+from bert_tf.checkpoints import model_folder
+from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
+from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
-from bert_tf.tuning.tuning_run import Run
+
+# What a tuned folder need not repeat: columns of the caller's table, scores
+# of any choice, and the classes, which may be in another order there.
+_OF_THE_CALLER = ("text_features", "labels", "metrics")
 
 
 def run(
@@ -30,6 +41,8 @@ def run(
     The output folder gets what a program writes there: the model with its
     task.json, the state of the training, eval_results.txt, report.md, the
     predictions. Called again the same it resumes a training that was stopped.
+    It logs how far it is, as the programs do: absl's verbosity is INFO while it
+    runs, unless it was set (`absl.logging.set_verbosity`).
 
         task = ClassificationTask(
             name="tickets",
@@ -52,7 +65,10 @@ def run(
         task: A `Task`.
         output_dir: The folder.
         train: What to train on; without it the tuned model of the output
-            folder, or else of `start`, is taken. What a task reads, its
+            folder, or else of `start`, is taken, which must be tuned to this
+            task. Fields of the task that are left at their defaults, e.g. the
+            `null_score_diff_threshold` of a `SquadTask`, are then as the
+            folder has them. What a task reads, its
             `read` says: of a classification the path of a .csv, .tsv, .jsonl
             or .parquet file, a pandas DataFrame, or a `tf.data.Dataset` of
             dictionaries, one an example. To resume, give the same examples in
@@ -61,8 +77,9 @@ def run(
         test: What to predict; it needs no labels.
         start: A model folder (of bert_tf or Hugging Face) or a release of
             Google's; None for random weights.
-        metrics: Names of scores instead of the task's own; by the first one
-            epochs are compared.
+        metrics: Names of scores instead of the task's own, for a
+            `ClassificationTask` or a `MultiLabelTask`; by the first one epochs
+            are compared.
         label_column: Name of the labels' column, if another than the task's.
         strategy: A `tf.distribute.Strategy`; None for one device.
         mixed_precision: See `training.strategy.dtype_policy`.
@@ -74,12 +91,24 @@ def run(
 
     Raises:
         ValueError: If a value is out of its range, files or data are not as
-            they must be, or the folder holds another training.
+            they must be, or the folder holds another training, or is tuned
+            to another task.
         training.preemption.PreemptedError: After SIGTERM, when the state has
             been saved.
     """
     if metrics is not None:
+        if "metrics" not in {field.name for field in dataclasses.fields(task)}:
+            raise ValueError(
+                "`metrics` must be given with a ClassificationTask or a "
+                "MultiLabelTask alone. Received: metrics="
+                f"{files.shortened(metrics)} with a {type(task).__name__}."
+            )
         task = dataclasses.replace(task, metrics=tuple(metrics))
+    if train is None and getattr(task, "class_weights", ()):
+        raise ValueError(
+            "`class_weights` must be given with `train`. "
+            f"Received: class_weights={task.class_weights}."
+        )
     config = FineTuningConfig(
         output_dir=str(output_dir),
         init_checkpoint=None if start is None else str(start),
@@ -90,19 +119,74 @@ def run(
     )
     if config.do_train:
         checkpointing.check_output_dir(config.output_dir)
+    else:
+        task = _as_tuned(task, tuning_run.tuned_folder(config))
     strategy = strategy or strategies.make_strategy()
     options = {} if label_column is None else {"label_column": label_column}
-    examples = {
-        split: task.read(data, split, **options)
-        for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
-        if data is not None
-    }
-    tuned = Run(
-        config,
-        task,
-        examples,
-        strategy,
-        strategies.dtype_policy(mixed_precision, strategy),
-    )
-    tuned.execute()
+    with _progress_logged():
+        examples = {
+            split: task.read(data, split, **options)
+            for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
+            if data is not None
+        }
+        tuned = tuning_run.Run(
+            config,
+            task,
+            examples,
+            strategy,
+            strategies.dtype_policy(mixed_precision, strategy),
+        )
+        tuned.execute()
     return tuned
+
+
+@contextlib.contextmanager
+def _progress_logged():
+    """Raises absl's verbosity to INFO in the block, unless it was set."""
+    flag = flags.FLAGS["verbosity"]
+    if not flag.using_default_value:
+        yield
+        return
+    logging.set_verbosity(logging.INFO)
+    try:
+        yield
+    finally:
+        flag.unparse()
+
+
+def _as_tuned(task, folder):
+    """Returns the task with what the folder of its model tells of it.
+
+    Args:
+        task: The caller's. Its fields that are at their defaults become the
+            folder's. A folder that transformers wrote tells nothing.
+        folder: A model folder.
+
+    Raises:
+        ValueError: If the folder was tuned to a task of another family, or
+            of another name, scheme and so on; it names both.
+    """
+    values = model_folder.read_task(folder)
+    if values is None:
+        return task
+    if values.get("family") != task.family:
+        _refuse(folder, "family", values.get("family"), task.family)
+    stored = task_folder.stored_task(folder, type(task))
+    task_folder.output_order(folder, task)
+    unset = {}
+    for field in dataclasses.fields(task):
+        if field.name not in values or field.name in _OF_THE_CALLER:
+            continue
+        old, new = getattr(stored, field.name), getattr(task, field.name)
+        if new == field.default:
+            unset[field.name] = old
+        elif field.default is dataclasses.MISSING and old != new:
+            _refuse(folder, field.name, old, new)
+    return dataclasses.replace(task, **unset)
+
+
+def _refuse(folder, name, stored, given):
+    raise ValueError(
+        f"{folder}/{model_folder.TASK_FILE}: the model is tuned to a task of "
+        f"{name}={stored!r}. Received: a task of {name}={given!r}."
+    )

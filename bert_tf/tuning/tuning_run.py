@@ -5,11 +5,13 @@ their `Task` tells.
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
 
 import keras
+import numpy as np
 from absl import logging
 
 from bert_tf import checkpoints
@@ -32,6 +34,8 @@ from bert_tf.tuning.record import EpochRecord
 
 # A resumed run may have more of them than it began with.
 _EPOCHS = "num_train_epochs"
+# Of examples: where they are from, which the model does not see.
+_OF_THE_FILE = ("path", "lines", "line_indices", "separator", "has_header")
 
 
 class Run:
@@ -52,7 +56,7 @@ class Run:
         model: The `keras.Model`.
         answers: {split: the task's answers}, of what was evaluated or
             predicted last.
-        results: {name: float} of `execute`; None where it evaluated nothing.
+        results: {name: float} of the last evaluation; None before one.
 
     Raises:
         ValueError: If the files that a model is made from are missing or
@@ -96,10 +100,14 @@ class Run:
             bool(config.keep_best or config.early_stopping_epochs)
         )
 
-    def execute(self):
-        """Does what `do_train`, `do_eval` and `do_predict` ask for."""
+    def execute(self, on_predictions=None):
+        """Does what `do_train`, `do_eval` and `do_predict` ask for.
+
+        Args:
+            on_predictions: As of `predict`.
+        """
         if self.config.do_train:
-            self.results = self.tune()
+            self.tune()
         elif self.config.do_eval:
             folder = tuned_folder(self.config)
             step = checkpointing.trained_steps(folder)
@@ -107,7 +115,7 @@ class Run:
         if self.config.do_eval and self.is_chief:
             self.report()
         if self.config.do_predict:
-            self.predict()
+            self.predict(on_predictions)
 
     def tune(self):
         """Tunes the model, or resumes that, and saves it in the output folder.
@@ -136,6 +144,8 @@ class Run:
                 settings (the message names them), or the examples make no
                 batch.
         """
+        # Those of the weights before.
+        self.answers, self.results = {}, None
         config, task = self.config, self.task
         ends = fine_tuning.epoch_ends(
             task.num_epoch_examples(self.sources[TRAIN]),
@@ -143,6 +153,7 @@ class Run:
             config.num_train_epochs,
         )
         state = self._begin(ends[-1])
+        first_step = state.step
         with state.hold(self.is_chief):
             record = EpochRecord(state.folder, task.main_metric, state.step)
             for epoch, end in enumerate(ends, start=1):
@@ -169,15 +180,24 @@ class Run:
                         record.num_without_gain,
                     )
                     break
+            if state.step == first_step:
+                logging.warning(
+                    "%s: nothing was trained. The training there had ended at "
+                    "step %d.",
+                    config.output_dir,
+                    first_step,
+                )
             if not config.keep_best:
                 self.save()
-                return record.results_at(state.step)
+                self.results = record.results_at(state.step)
+                return self.results
         best = record.best
         if best["global_step"] != state.step:
             # The answers, too, are to be of the weights that the model has.
             checkpoints.load_weights(config.output_dir, self.model)
             self.evaluate()
         _log_results(f"best by {task.main_metric}", best)
+        self.results = best
         return best
 
     def evaluate(self):
@@ -201,6 +221,7 @@ class Run:
                     if name.startswith("eval")
                 }
             results |= new
+        self.results = results
         return results
 
     def report(self):
@@ -233,8 +254,13 @@ class Run:
             task.report_scores,
         )
 
-    def predict(self):
-        """Writes the answers to all sets that are neither of the others."""
+    def predict(self, on_predictions=None):
+        """Writes the answers to all sets that are neither of the others.
+
+        Args:
+            on_predictions: `on_predictions(split, answers)`, called on the
+                chief when those of a set are written.
+        """
         splits = [
             split
             for split in self.sources
@@ -253,6 +279,8 @@ class Run:
                     self.answers[split],
                 )
                 print(line)
+                if on_predictions is not None:
+                    on_predictions(split, self.answers[split])
 
     def save(self):
         """Writes the model folder, whole or not at all; on the chief alone."""
@@ -284,7 +312,12 @@ class Run:
             "num_train_examples": source.num_examples,
             "num_epoch_examples": num_epoch_examples,
         }
-        begun_with = _check_same_training(config.output_dir, flags, others)
+        begun_with = checkpointing.read_description(config.output_dir)
+        # Older releases did not tell the examples: those are let pass.
+        if begun_with is None or checkpointing.EXAMPLES in begun_with:
+            others[checkpointing.EXAMPLES] = examples_hash(source.examples)
+        if begun_with is not None:
+            _check_same_training(config.output_dir, begun_with, flags, others)
         encoder_layers.freeze_lower_layers(
             self.model.encoder, config.freeze_lower_layers
         )
@@ -390,24 +423,40 @@ def find_start(config):
     return start
 
 
-def _check_same_training(output_dir, flags, others):
-    """Checks that a training in the output folder, if any, is this one.
+def examples_hash(examples):
+    """Returns the SHA-256 of texts and labels in their order, hexadecimal.
+
+    Args:
+        examples: A dataclass of strings, numbers, arrays, and tuples and lists
+            of them.
+    """
+
+    def plain(value):
+        if not isinstance(value, (np.ndarray, np.generic)):
+            raise TypeError(f"Examples must not have a {type(value)}.")
+        return value.tolist()
+
+    digest = hashlib.sha256()
+    for field in dataclasses.fields(examples):
+        if field.name not in _OF_THE_FILE:
+            values = [field.name, getattr(examples, field.name)]
+            digest.update(json.dumps(values, default=plain).encode())
+    return digest.hexdigest()
+
+
+def _check_same_training(output_dir, found, flags, others):
+    """Checks that the training in the output folder is this one.
 
     Args:
         output_dir: The folder.
+        found: What it was begun with, {name: value}.
         flags: {name of a flag: JSON-able value}.
         others: {name: JSON-able value} of what no one flag tells.
-
-    Returns:
-        What it was begun with, {name: value}; None where there is none.
 
     Raises:
         ValueError: If it was begun with anything else, other than fewer
             epochs.
     """
-    found = checkpointing.read_description(output_dir)
-    if found is None:
-        return None
     # As JSON has it: lists for tuples.
     wanted = json.loads(json.dumps(flags | others))
     differences = []
@@ -432,7 +481,6 @@ def _check_same_training(output_dir, flags, others):
             "resume it, or another --output_dir to begin anew. "
             f"--{_EPOCHS} alone may be raised."
         )
-    return found
 
 
 def _make_optimizer(config, num_train_steps, compute_dtype):
