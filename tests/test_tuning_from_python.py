@@ -279,6 +279,9 @@ def test_texts_with_several_labels(tmp_path, release):
     assert np.float32(rows[0].split("\t")).argmin() == 2
     report = (tmp_path / "output" / "report.md").read_text()
     assert "| cow | " in report
+    # As transformers takes several labels from one.
+    config = json.loads((tmp_path / "output" / "config.json").read_text())
+    assert config["problem_type"] == "multi_label_classification"
     answers = task.decode(tf.constant([[2.0, -1.0, 0.5]]))
     assert answers["is_label"].numpy().tolist() == [[True, False, True]]
 

@@ -44,6 +44,8 @@ class Task(abc.ABC):
         accuracy: What the loop calls the share of elements whose label has
             the largest logit; None to leave it out.
         fit_metrics: What `keras.Model.fit` logs beside the loss, or None.
+        problem_type: What config.json calls it where the number of outputs
+            does not tell that; see `checkpoints.save`.
         report_scores: Which of the results a report shows, where its sections
             tell of the others; None for all.
         source: The class of the sources of its examples.
@@ -55,6 +57,7 @@ class Task(abc.ABC):
     label_rank = 1
     outputs = ()
     accuracy = "accuracy"
+    problem_type = None
     report_scores = None
     source = TextSource
 

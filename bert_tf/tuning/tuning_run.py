@@ -293,6 +293,7 @@ class Run:
             self.config.max_seq_length,
             task=self.task.to_dict(),
             label_names=self.task.labels or None,
+            problem_type=self.task.problem_type,
         )
         logging.info("The model is in %s.", self.config.output_dir)
 
