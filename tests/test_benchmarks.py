@@ -1,10 +1,13 @@
 """The list of benchmarks: all of them, with flags that they have."""
 
+import dataclasses
 import importlib.util
 import pathlib
 import re
 
 import pytest
+
+from bert_tf.pretraining.settings import Settings
 
 FOLDER = pathlib.Path(__file__).parents[1] / "benchmarks"
 
@@ -26,6 +29,8 @@ def test_commands_have_the_flags_that_they_are_given(command):
     script, *options = command
     source = (FOLDER / script).read_text("utf-8")
     defined = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source))
+    if "define_flags(Settings" in source:
+        defined |= {field.name for field in dataclasses.fields(Settings)}
     given = {re.match(r"--(\w+)", option)[1] for option in options}
     assert given <= defined
     required = re.findall(

@@ -144,15 +144,16 @@ def test_labels_may_be_a_column(is_regression):
         task.loss()(np.tile(labels[:, None], 3), np.ones((4, num_outputs)))
 
 
-def test_a_head_is_of_the_labels_whatever_the_task_is_called():
+def test_a_head_is_of_the_task_and_its_labels_whatever_its_scores():
     other = dataclasses.replace(
-        CLASSES, name="b", text_features=("s", "t"), metrics=("macro_f1",)
+        CLASSES, text_features=("s", "t"), metrics=("macro_f1",)
     )
     assert CLASSES.takes_head_of(other.to_dict())
     regression = dataclasses.replace(CLASSES, labels=(), metrics=("pearson",))
     assert regression.takes_head_of(regression.to_dict())
     for task in (
         dataclasses.replace(CLASSES, labels=("x", "z", "y")),
+        dataclasses.replace(CLASSES, name="b"),
         regression,
         MultiLabelTask(name="a", text_features=("t",), labels=CLASSES.labels),
     ):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
+from bert_tf.checkpoints import config_json
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
@@ -60,6 +61,7 @@ class MultiLabelTask(Task):
     family = FAMILY
     label_rank = 2
     accuracy = None
+    problem_type = config_json.MULTI_LABEL
 
     name: str
     text_features: tuple[str, ...]

@@ -139,6 +139,14 @@ class ClassificationTask(Task):
             )
         return task
 
+    def takes_head_of(self, values):
+        """Returns whether a head tuned to that task is one for this.
+
+        Classes of one name, as CoLA's and SST-2's 0 and 1, may mean different
+        things in tasks of different names. Texts and scores do not matter.
+        """
+        return super().takes_head_of(values) and self.name == values["name"]
+
     def make_model(self, config, dtype=None):
         """Returns a new `BertClassifier`."""
         return BertClassifier(config, self.num_outputs, dtype=dtype)
