@@ -1,7 +1,6 @@
 """Exports: a model folder as a versioned SavedModel, whole or not at all."""
 
 import dataclasses
-import hashlib
 import os
 import tempfile
 
@@ -208,15 +207,8 @@ def save(servable, folder):
     saved_model.check_ops(folder, has_text=servable.takes_text)
     settings = dataclasses.asdict(servable.options)
     settings["tensorflow"] = tf.__version__
-    settings["weights_sha256"] = {
-        os.path.basename(path): _sha256(path) for path in servable.weight_files
-    }
+    settings["weights_sha256"] = servable.weights_sha256
     saved_model.write_settings(folder, settings)
-
-
-def _sha256(path):
-    with files.open_bytes(path, decompress=False) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _describe(folder, check_table):

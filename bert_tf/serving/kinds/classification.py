@@ -3,8 +3,8 @@
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import parts
 from bert_tf.models.classifier import BertClassifier
@@ -13,6 +13,7 @@ from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
+from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
 
@@ -77,6 +78,10 @@ class Classification(Servable):
         return task.text_features
 
     @classmethod
+    def is_found(cls, checkpoint):
+        return super().is_found(checkpoint) and not is_multi_label(checkpoint)
+
+    @classmethod
     def task_of(cls, checkpoint, text_features):
         """Returns the task of a classifier that no program of ours tuned.
 
@@ -85,33 +90,19 @@ class Classification(Servable):
             text_features: Names of the one or two strings.
 
         Raises:
-            ValueError: If it gives several labels to a text, or its
-                config.json has names that are none.
+            ValueError: If its config.json has names that are none.
         """
-        config_values = checkpoint.config_values
-        if config_values.get("problem_type") == config_json.MULTI_LABEL:
-            raise ValueError(
-                f"{checkpoint.path}: must be a model of one label a text. "
-                "Received: problem_type='multi_label_classification'."
-            )
-        num_labels = checkpoint.num_labels
-        labels = config_json.label_names(config_values, checkpoint.folder) or [
-            f"LABEL_{label}" for label in range(num_labels)
-        ]
-        try:
-            task = ClassificationTask(
+
+        def make_task(labels):
+            is_regression = len(labels) < 2
+            return ClassificationTask(
                 name="classifier",
                 text_features=("text",),
-                labels=labels if num_labels > 1 else (),
-                metrics=("accuracy",) if num_labels > 1 else ("pearson",),
+                labels=() if is_regression else labels,
+                metrics=("pearson" if is_regression else "accuracy",),
             )
-        except ValueError as error:
-            path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
-            raise ValueError(f"{path}, id2label: {error}") from error
-        # Not the file's: an error of theirs must not name it.
-        return dataclasses.replace(
-            task, text_features=text_features or texts_lib.DEFAULT_FEATURES
-        )
+
+        return task_of_classifier(checkpoint, text_features, make_task)
 
     @classmethod
     def model_arguments(cls, task):
@@ -138,9 +129,8 @@ class Classification(Servable):
         answers = self.task.decode(outputs)
         if not self.task.labels:
             return answers | {"outputs": answers["scores"]}
-        classes = tf.constant(self.task.labels)[tf.newaxis]
         return answers | {
-            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
+            "classes": repeat_names(self.task.labels, outputs),
             "scores": answers["probabilities"],
         }
 
@@ -171,3 +161,31 @@ class Classification(Servable):
             dev,
             may_be_unnamed=self.task.name in _UNNAMED,
         )
+
+
+def is_multi_label(checkpoint):
+    """Returns whether a config.json is of several labels a text."""
+    problem_type = checkpoint.config_values.get("problem_type")
+    return problem_type == config_json.MULTI_LABEL
+
+
+def task_of_classifier(checkpoint, text_features, make_task):
+    """Returns a task with the names of the labels that a config.json has.
+
+    Args:
+        checkpoint, text_features: As of `Classification.task_of`.
+        make_task: Makes it of the names, LABEL_0, ... where there are none.
+
+    Raises:
+        ValueError: If the names are none; the message has the file.
+    """
+    labels = config_json.label_names(
+        checkpoint.config_values, checkpoint.folder
+    ) or tuple(f"LABEL_{label}" for label in range(checkpoint.num_labels))
+    path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
+    with files.errors_named(f"{path}, id2label"):
+        task = make_task(labels)
+    # Not the file's: an error of theirs must not name it.
+    return dataclasses.replace(
+        task, text_features=text_features or texts_lib.DEFAULT_FEATURES
+    )

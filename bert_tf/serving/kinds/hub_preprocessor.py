@@ -12,6 +12,7 @@ from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.hub import INPUT_NAMES
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import TEXT
 from bert_tf.text import packing
 
@@ -46,11 +47,18 @@ class Preprocessing(Servable):
 
     @classmethod
     def resolve(cls, options, task):
-        if options.contents != TEXT:
-            raise ValueError(
-                "`contents` must be text with the kind preprocessor. "
-                f"Received: contents={options.contents!r}."
-            )
+        # It has no model, and takes strings.
+        for name, wanted in (
+            ("contents", TEXT),
+            ("precision", FLOAT32),
+            ("is_frozen", False),
+        ):
+            value = getattr(options, name)
+            if value != wanted:
+                raise ValueError(
+                    f"`{name}` must be {wanted} with the kind preprocessor. "
+                    f"Received: {name}={value!r}."
+                )
         return super().resolve(options, task)
 
     @property

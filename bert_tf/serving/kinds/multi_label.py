@@ -1,11 +1,14 @@
 """Multi-label classifications of one or two strings, as they are served."""
 
 import numpy as np
-import tensorflow as tf
 
+from bert_tf.checkpoints import parts
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving.kinds import classification
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.servable import repeat_names
+from bert_tf.tasks.multi_label import MultiLabelTask
 
 
 def _show_labels(answers):
@@ -36,10 +39,27 @@ class MultiLabel(Servable):
         Output("classes", "string", "classes", "the names of the labels"),
     )
     MODEL = BertClassifier
+    PART = parts.CLASSIFIER
 
     @classmethod
     def text_features_of(cls, task):
         return task.text_features
+
+    @classmethod
+    def is_found(cls, checkpoint):
+        is_found = super().is_found(checkpoint)
+        return is_found and classification.is_multi_label(checkpoint)
+
+    @classmethod
+    def task_of(cls, checkpoint, text_features):
+        """Returns the task of such a folder, as of `Classification`."""
+        return classification.task_of_classifier(
+            checkpoint,
+            text_features,
+            lambda labels: MultiLabelTask(
+                name="classifier", text_features=("text",), labels=labels
+            ),
+        )
 
     @classmethod
     def model_arguments(cls, task):
@@ -50,9 +70,8 @@ class MultiLabel(Servable):
         return [len(self.task.labels)]
 
     def decode(self, outputs):
-        classes = tf.constant(self.task.labels)[tf.newaxis]
         return self.task.decode(outputs) | {
-            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
+            "classes": repeat_names(self.task.labels, outputs),
         }
 
     def settle_ties(self, texts, trained, answers, tolerance):

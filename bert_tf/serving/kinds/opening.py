@@ -139,7 +139,7 @@ def _stored_kind(model_dir, options):
 def _found_kind(checkpoint, options):
     """Returns the kind and the task of a folder that has no task.json."""
     for _, kind in FAMILIES.values():
-        if kind.PART in checkpoint.found_parts:
+        if kind.is_found(checkpoint):
             return kind, kind.task_of(checkpoint, options.text_features)
     return Encoder, None
 

@@ -6,12 +6,14 @@ warm-up, the check and its tables know no more of a kind than is here.
 """
 
 import dataclasses
+import os
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf import files
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import inputs as inputs_lib
@@ -82,8 +84,7 @@ class Servable:
         for name, value in options.settings.items():
             if name not in cls.SETTINGS:
                 raise ValueError(
-                    f"`{name}` must not be given with the kind "
-                    f"{options.kind or Servable.KIND}. "
+                    f"`{name}` must not be given with the kind {cls.KIND}. "
                     f"Received: {name}={value!r}."
                 )
         for name, value in options.bounds.items():
@@ -134,6 +135,15 @@ class Servable:
         del task
 
     @classmethod
+    def is_found(cls, checkpoint):
+        """Returns whether a folder without task.json was tuned to this.
+
+        Args:
+            checkpoint: What `reader.open_checkpoint` yielded.
+        """
+        return cls.PART in checkpoint.found_parts
+
+    @classmethod
     def load(cls, checkpoint, task, options):
         """Returns the Keras model of a model folder.
 
@@ -177,6 +187,14 @@ class Servable:
     def trained_parts(self):
         """The Keras layers whose weights can be trained in the SavedModel."""
         return (self.kept_model,)
+
+    @property
+    def weights_sha256(self):
+        """{name of a file of weights: its SHA-256}."""
+        return {
+            os.path.basename(path): files.sha256(path)
+            for path in self.weight_files
+        }
 
     @property
     def forms(self):
@@ -313,6 +331,11 @@ class Servable:
     def hard_texts(self):
         """Returns rows of strings that would show a difference."""
         return texts_lib.hard_texts(len(self.text_features))
+
+
+def repeat_names(names, outputs):
+    """Returns names once for each row of outputs: string `[B, names]`."""
+    return tf.tile(tf.constant(names)[tf.newaxis], [tf.shape(outputs)[0], 1])
 
 
 def are_as_good(chosen, scores, tolerance):

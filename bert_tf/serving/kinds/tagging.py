@@ -17,6 +17,7 @@ from bert_tf.serving.kinds.output import IS_CUT
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_span
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging import task as tagging
@@ -109,10 +110,9 @@ class Tagging(Servable):
         return {"num_labels": len(task.labels)}
 
     def decode(self, outputs):
-        classes = tf.constant(self.task.labels)[tf.newaxis]
         return {
             "token_probabilities": tf.nn.softmax(outputs),
-            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
+            "classes": repeat_names(self.task.labels, outputs),
         }
 
     def answer_texts(self, module, texts):

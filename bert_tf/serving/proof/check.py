@@ -95,8 +95,8 @@ def compare(
 ):
     """Compares every signature with the trained model on the same texts.
 
-    The signatures and outputs are those that an export must have; what it has
-    beyond them is compared too.
+    The signatures and outputs are those that an export must have; others are
+    a difference too.
 
     Args:
         path: A SavedModel of this library.
@@ -115,8 +115,9 @@ def compare(
     tolerance = TOLERANCE if is_exact else BFLOAT16_TOLERANCE
     texts = texts or servable.hard_texts()
     batches = make_batches(texts)
-    names = sorted(saved_model.read_signatures(path))
     outputs = servable.outputs
+    present = saved_model.read_signatures(path).keys()
+    names = sorted(present & outputs.keys())
     found = {name: [] for name in names}
     with caller.calling(
         path,
@@ -141,7 +142,7 @@ def compare(
                         batch,
                         trained,
                         answer,
-                        outputs.get(name, ()),
+                        outputs[name],
                         tolerance,
                     )
                 )
@@ -153,10 +154,12 @@ def compare(
             signature=name,
             num_texts=0,
             max_difference=np.inf,
-            worst="the signature is missing",
+            worst="no such signature is known"
+            if name in present
+            else "the signature is missing",
             tolerance=tolerance,
         )
-        for name in sorted(outputs.keys() - found.keys())
+        for name in sorted(outputs.keys() ^ present)
     ]
     return version, comparisons
 
@@ -262,6 +265,10 @@ def _difference(answer, expected, batch, declared, is_exact=True):
     # Strings and integers first: numbers may belong to them.
     for name in sorted(answer, key=lambda name: not declared[name].is_exact):
         output, value, wanted = declared[name], answer[name], expected[name]
+        # Of no strings at all the dtype is S.
+        dtype = "string" if value.dtype.kind in "OS" else value.dtype.name
+        if dtype != output.dtype:
+            return np.inf, f"{name}: {dtype} for {output.dtype}", 0
         if LENGTH in output.axes.split():
             mask = expected[features.INPUT_MASK]
             value, wanted = (
@@ -270,8 +277,6 @@ def _difference(answer, expected, batch, declared, is_exact=True):
             )
         if value.shape != wanted.shape:
             return np.inf, f"{name}: {value.shape} for {wanted.shape}", 0
-        if (value.dtype == object) != (wanted.dtype == object):
-            return np.inf, f"{name}: {value.dtype} for {wanted.dtype}", 0
         if output.is_exact:
             differs = (value != wanted).reshape(len(batch), -1).any(axis=1)
             is_changed |= differs
