@@ -200,14 +200,16 @@ def find_answers(task, source, logits):
 
 def _entries(found, row):
     """Returns a question's entries of nbest, and a list of (start, limit)."""
-    count = np.count_nonzero(np.isfinite(found["scores"][row]))
+    count = found["num_entries"][row]
     columns = [
         found[name][row, :count].tolist()
         for name in ("texts", "start_logits", "end_logits", "starts", "limits")
     ]
     scores = found["scores"][row, :count]
-    probabilities = np.exp(scores - np.max(scores))
-    probabilities /= np.sum(probabilities)
+    # Of infinite logits they are NaN, as those of NaN are.
+    with np.errstate(invalid="ignore"):
+        probabilities = np.exp(scores - np.max(scores))
+        probabilities /= np.sum(probabilities)
     entries = [
         {
             "text": text.decode(),
@@ -240,9 +242,9 @@ def choose(task, windows, logits):
         string; `starts` and `limits` int32, places in the context in
         characters; `start_logits` and `end_logits` float32, and `scores`
         float64, their sum. No answer is "", -1, -1; beyond the last entry
-        scores are -inf. And `[B]`: `best` int32, the first entry that is an
-        answer; with `version_2_with_negative` `null_odds` float64, by how much
-        no answer scores higher than it.
+        scores are -inf. And `[B]`: `num_entries` int32; `best` int32, the
+        first entry that is an answer; with `version_2_with_negative`
+        `null_odds` float64, by how much no answer scores higher than it.
     """
     num_rows = tf.size(windows.contexts)
     offsets = windows.offsets
@@ -301,6 +303,7 @@ def choose(task, windows, logits):
         "start_logits": logits[:, :, 0],
         "end_logits": logits[:, :, 1],
         "scores": tf.where(is_entry, tf.reduce_sum(logits, axis=2), -math.inf),
+        "num_entries": tf.reduce_sum(tf.cast(is_entry, tf.int32), axis=1),
         "best": best,
     }
     if task.version_2_with_negative:
@@ -380,12 +383,14 @@ def _null_logits(task, windows, logits):
     if not task.version_2_with_negative:
         return tf.fill([num_rows, 2], tf.constant(-math.inf, tf.float64))
     logits_N2 = tf.cast(logits[:, 0], tf.float64)
-    score_N = tf.reduce_sum(logits_N2, axis=1)
+    # The least of no numbers is the largest, which infinity would not be.
+    score_N = tf.minimum(tf.reduce_sum(logits_N2, axis=1), tf.float64.max)
     least_B = tf.math.unsorted_segment_min(score_N, windows.rows, num_rows)
-    is_least_N = tf.equal(score_N, tf.gather(least_B, windows.rows))
+    # NaN is not: each question has a window that is none.
+    is_above_N = score_N > tf.gather(least_B, windows.rows)
     number_N = tf.range(tf.size(score_N))
     first_B = tf.math.unsorted_segment_min(
-        tf.where(is_least_N, number_N, tf.size(score_N)),
+        tf.where(is_above_N, tf.size(score_N), number_N),
         windows.rows,
         num_rows,
     )
