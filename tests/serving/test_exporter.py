@@ -1,6 +1,7 @@
 """Exports: versions, whole or not at all, what may be in them."""
 
 import dataclasses
+import hashlib
 import json
 import pathlib
 import uuid
@@ -17,6 +18,7 @@ from bert_tf.serving import saved_model
 from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import check
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from support import serving_models
 
@@ -80,6 +82,14 @@ def test_export_holds_the_files_of_a_servable():
     assert settings["text_features"] == ["sentence 1", "class"]
     assert settings["max_seq_length"] == serving_models.MAX_SEQ_LENGTH
     assert settings["contents"] == "text"
+    servable = serving_models.servable("pair")
+    data = pathlib.Path(serving_models.model_dir("pair"), "model.safetensors")
+    digest = hashlib.sha256(data.read_bytes()).hexdigest()
+    assert settings["weights_sha256"] == {"model.safetensors": digest}
+    assert check.other_weights(path, servable) == []
+    servable.weight_files = [f"{path}/assets/vocab.txt"]
+    names = ["model.safetensors", "vocab.txt"]
+    assert check.other_weights(path, servable) == names
 
 
 def test_versions_count_up_and_none_is_overwritten(tmp_path, fast_save):

@@ -164,6 +164,22 @@ def compare(
     return version, comparisons
 
 
+def other_weights(path, servable):
+    """Returns which files of weights are not those exported, sorted names.
+
+    None of an export of an older release, which has no hashes.
+
+    Args:
+        path, servable: As of `compare`.
+    """
+    stored = saved_model.read_settings(path).get("weights_sha256")
+    if stored is None:
+        return []
+    found = servable.weights_sha256
+    names = stored.keys() | found.keys()
+    return sorted(name for name in names if stored.get(name) != found.get(name))
+
+
 def make_batches(texts):
     """Returns lists of rows of strings: what is compared at once."""
     return [
