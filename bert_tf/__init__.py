@@ -82,14 +82,17 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
-    value = importlib.import_module(_MODULES[name])
-    if not value.__name__.endswith(f".{name}"):
-        value = getattr(value, name)
-    globals()[name] = value
-    return value
+# For type checkers a module with such a function would have every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
+        value = importlib.import_module(_MODULES[name])
+        if not value.__name__.endswith(f".{name}"):
+            value = getattr(value, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

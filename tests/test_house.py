@@ -164,7 +164,7 @@ def test_only_tokenizers_know_of_what_kind_they_are(path):
 
 def test_public_names_are_imported_for_type_checkers_alone():
     tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     assert ast.unparse(block.test) == "TYPE_CHECKING"
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -127,7 +127,7 @@ def test_python_in_the_readme_runs(in_folder, monkeypatch):
 def test_names_for_python_and_for_type_checkers_are_the_same():
     assert bert_tf.__all__ == sorted(bert_tf.__all__)
     tree = ast.parse((ROOT / "bert_tf/__init__.py").read_text("utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     found = {
         alias.name: f"{node.module}.{alias.name}"
         for node in block.body

@@ -160,6 +160,8 @@ def test_the_sequences_have_positions():
     folder = serving_models.model_dir("encoder")
     with pytest.raises(ValueError, match="max_position_embeddings=23. Rece"):
         load(folder, max_seq_length=24)
+    with pytest.raises(ValueError, match="must be at least 2.*=0"):
+        load(folder, max_seq_length=0)
     loaded = load(folder, max_seq_length=30, max_position_embeddings=30)
     outputs = loaded.model(loaded.preprocessor(TEXTS))
     assert outputs["sequence_output"].shape == (2, 30, 8)

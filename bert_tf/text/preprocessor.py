@@ -64,7 +64,7 @@ class Preprocessor(tf.Module):
 
     @classmethod
     def from_folder(
-        cls, folder: str, max_seq_length: int | None = None
+        cls, folder: files.AnyPath, max_seq_length: int | None = None
     ) -> "Preprocessor":
         """Reads the vocabulary and the settings of a model folder.
 
@@ -87,7 +87,9 @@ class Preprocessor(tf.Module):
         # Hugging Face writes 10^30 for a length that it does not know.
         longest = min(int(longest), _num_positions(f"{folder}/config.json"))
         with files.errors_named(folder):
-            return cls(tokenizer, max_seq_length or longest)
+            return cls(
+                tokenizer, longest if max_seq_length is None else max_seq_length
+            )
 
     def __call__(self, texts):
         segments = _to_segments(texts)

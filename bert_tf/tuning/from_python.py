@@ -70,7 +70,9 @@ def run(
         label_column: Name of the labels' column, if another than the task's.
         strategy: A `tf.distribute.Strategy`; None for one device.
         mixed_precision: See `training.strategy.dtype_policy`.
-        **hyper_parameters: Of `FineTuningConfig`, e.g. `num_train_epochs`.
+        **hyper_parameters: Of `tuning.config.FineTuningConfig`, which are the
+            programs' flags: `learning_rate`, `num_train_epochs`, `keep_best`,
+            `max_seq_length` and so on, with the programs' defaults.
 
     Returns:
         The `Run`: its `model`, its `results` ({name: float}, None without
