@@ -12,6 +12,7 @@ from bert_tf.serving import saved_model
 from bert_tf.serving.formats import warmup
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import IDS
 from bert_tf.serving.options import ExportOptions
@@ -200,7 +201,7 @@ def _check_bounds_of_ids(bounds, servable):
         )
 
 
-def save(servable, folder):
+def save(servable: Servable, folder: str) -> None:
     """Writes a SavedModel into a local folder, which may be there already.
 
     Args:

@@ -1,12 +1,17 @@
 """Classifiers and regressions of one or two strings, as they are served."""
 
 import dataclasses
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import texts as texts_lib
@@ -14,6 +19,7 @@ from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
 from bert_tf.serving.kinds.servable import repeat_names
+from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
 
@@ -74,15 +80,17 @@ class Classification(Servable):
     PART = parts.CLASSIFIER
 
     @classmethod
-    def text_features_of(cls, task):
+    def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return task.text_features
 
     @classmethod
-    def is_found(cls, checkpoint):
+    def is_found(cls, checkpoint: Checkpoint) -> bool:
         return super().is_found(checkpoint) and not is_multi_label(checkpoint)
 
     @classmethod
-    def task_of(cls, checkpoint, text_features):
+    def task_of(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
+    ) -> Any:
         """Returns the task of a classifier that no program of ours tuned.
 
         Args:
@@ -105,11 +113,11 @@ class Classification(Servable):
         return task_of_classifier(checkpoint, text_features, make_task)
 
     @classmethod
-    def model_arguments(cls, task):
+    def model_arguments(cls, task: Any) -> dict[str, Any]:
         return {"num_labels": task.num_outputs}
 
     @property
-    def forms(self):
+    def forms(self) -> dict[str, signatures.Form]:
         method = signatures.CLASSIFY
         if not self.task.labels:
             method = signatures.REGRESS
@@ -122,10 +130,10 @@ class Classification(Servable):
         }
 
     @property
-    def row_shape(self):
+    def row_shape(self) -> list[int] | None:
         return [self.task.num_outputs]
 
-    def decode(self, outputs):
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         answers = self.task.decode(outputs)
         if not self.task.labels:
             return answers | {"outputs": answers["scores"]}
@@ -134,7 +142,13 @@ class Classification(Servable):
             "scores": answers["probabilities"],
         }
 
-    def settle_ties(self, texts, trained, answers, tolerance):
+    def settle_ties(
+        self,
+        texts: Sequence[Row],
+        trained: dict[str, np.ndarray],
+        answers: dict[str, np.ndarray],
+        tolerance: float,
+    ) -> dict[str, np.ndarray]:
         labels = answers.get("labels")
         if labels is None or labels.shape != trained["labels"].shape:
             return trained
@@ -151,7 +165,7 @@ class Classification(Servable):
             "labels": np.where(is_as_good, labels, trained["labels"])
         }
 
-    def read_texts(self, path):
+    def read_texts(self, path: files.AnyPath) -> list[Row]:
         if self.task.name not in glue_files.GLUE_TASKS:
             return super().read_texts(path)
         dev = glue_files.glue_task(self.task.name).splits[glue_files.DEV]
@@ -163,13 +177,17 @@ class Classification(Servable):
         )
 
 
-def is_multi_label(checkpoint):
+def is_multi_label(checkpoint: Checkpoint) -> bool:
     """Returns whether a config.json is of several labels a text."""
     problem_type = checkpoint.config_values.get("problem_type")
     return problem_type == config_json.MULTI_LABEL
 
 
-def task_of_classifier(checkpoint, text_features, make_task):
+def task_of_classifier(
+    checkpoint: Checkpoint,
+    text_features: tuple[str, ...],
+    make_task: Callable[[tuple[str, ...]], Any],
+) -> Any:
     """Returns a task with the names of the labels that a config.json has.
 
     Args:
@@ -181,7 +199,7 @@ def task_of_classifier(checkpoint, text_features, make_task):
     """
     labels = config_json.label_names(
         checkpoint.config_values, checkpoint.folder
-    ) or tuple(f"LABEL_{label}" for label in range(checkpoint.num_labels))
+    ) or tuple(f"LABEL_{label}" for label in range(checkpoint.num_labels or 0))
     path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
     with files.errors_named(f"{path}, id2label"):
         task = make_task(labels)

@@ -9,15 +9,20 @@ tolerance is no error; other changes are, of more than one text in ten.
 """
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.output import LENGTH
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import TEXT
 from bert_tf.serving.proof import caller
@@ -62,14 +67,14 @@ class Comparison:
     tolerance: float = TOLERANCE
 
     @property
-    def is_equal(self):
+    def is_equal(self) -> bool:
         return (
             self.max_difference <= self.tolerance
             and self.num_wrong <= MOST_CHANGED * self.num_texts
         )
 
 
-def trained_servable(path, model_dir):
+def trained_servable(path: files.AnyPath, model_dir: files.AnyPath) -> Servable:
     """Returns the `Servable` of a SavedModel, as in training: in float32.
 
     Args:
@@ -87,12 +92,12 @@ def trained_servable(path, model_dir):
 
 
 def compare(
-    path,
-    servable,
-    texts=None,
-    python=None,
-    timeout_seconds=caller.TIMEOUT_SECONDS,
-):
+    path: files.AnyPath,
+    servable: Servable,
+    texts: Sequence[Row] | None = None,
+    python: str | None = None,
+    timeout_seconds: float = caller.TIMEOUT_SECONDS,
+) -> tuple[str, list[Comparison]]:
     """Compares every signature with the trained model on the same texts.
 
     The signatures and outputs are those that an export must have; others are
@@ -118,7 +123,7 @@ def compare(
     outputs = servable.outputs
     present = saved_model.read_signatures(path).keys()
     names = sorted(present & outputs.keys())
-    found = {name: [] for name in names}
+    found: dict[str, list[Any]] = {name: [] for name in names}
     with caller.calling(
         path,
         (
@@ -164,7 +169,7 @@ def compare(
     return version, comparisons
 
 
-def other_weights(path, servable):
+def other_weights(path: files.AnyPath, servable: Servable) -> list[str]:
     """Returns which files of weights are not those exported, sorted names.
 
     None of an export of an older release, which has no hashes.
@@ -180,7 +185,7 @@ def other_weights(path, servable):
     return sorted(name for name in names if stored.get(name) != found.get(name))
 
 
-def make_batches(texts):
+def make_batches(texts: Sequence[Row]) -> list[Sequence[Row]]:
     """Returns lists of rows of strings: what is compared at once."""
     return [
         texts[start : start + _BATCH_SIZE]
@@ -232,8 +237,11 @@ def _summarize(name, found, num_texts, tolerance):
 
 
 def answer_texts(
-    path, texts, python=None, timeout_seconds=caller.TIMEOUT_SECONDS
-):
+    path: files.AnyPath,
+    texts: Sequence[Row],
+    python: str | None = None,
+    timeout_seconds: float = caller.TIMEOUT_SECONDS,
+) -> dict[str, np.ndarray]:
     """Returns the answers of `serving_default` to texts: {output: array}.
 
     Args:
@@ -256,7 +264,7 @@ def answer_texts(
         return next(answers)
 
 
-def num_strings(path):
+def num_strings(path: files.AnyPath) -> int:
     """Returns how many strings a SavedModel of this library is given."""
     return len(saved_model.read_options(path).text_features)
 
