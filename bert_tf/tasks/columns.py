@@ -51,7 +51,8 @@ def read(table, names):
         )
     else:
         # A DataFrame, too, has its columns by their names.
-        _check_columns("The data", list(table), names)
+        for name in names:
+            tsv.column_index("The data", list(table), name)
         columns = [table[name] for name in names]
         rows = _numbered("row", zip(*columns, strict=True))
     has_rows = False
@@ -130,7 +131,9 @@ def _read_parquet(path, names):
         ) from error
     if not files.exists(path):
         raise ValueError(f"There is no file {path}.")
-    _check_columns(path, parquet.read_schema(path).names, names)
+    found = parquet.read_schema(path).names
+    for name in names:
+        tsv.column_index(path, found, name)
     return parquet.read_table(path, columns=names).to_pydict()
 
 
@@ -146,15 +149,6 @@ def _values(where, row, names):
 def _numbered(title, rows):
     for number, row in zip(itertools.count(1), rows):
         yield f"{title} {number}", row
-
-
-def _check_columns(where, found, names):
-    for name in names:
-        if found.count(name) != 1:
-            raise ValueError(
-                f"{where} must have a column {name!r}, once. "
-                f"Received: {files.shortened(found)}."
-            )
 
 
 def _plain(value):

@@ -249,14 +249,28 @@ def _is_quoted(field):
     )
 
 
+def column_index(where, names, name):
+    """Returns the place of a column among the names of all.
+
+    Args:
+        where: What the message begins with: who must have it.
+        names: The list of all.
+        name: The column's.
+
+    Raises:
+        ValueError: If there is no such column, or more than one.
+    """
+    if names.count(name) != 1:
+        raise ValueError(
+            f"{where} must have a column {name!r}, once. "
+            f"Received: {files.shortened(names)}."
+        )
+    return names.index(name)
+
+
 def _column_index(path, column, header):
     if isinstance(column, str):
-        if header.count(column) != 1:
-            raise ValueError(
-                f"{path}, line 1: the header must have a column {column!r}, "
-                f"once. Received: {files.shortened(header)}."
-            )
-        return header.index(column)
+        return column_index(f"{path}, line 1: the header", header, column)
     if not -len(header) <= column < len(header):
         raise ValueError(
             f"{path}, line 1: there must be a column {column + 1}. "

@@ -14,6 +14,7 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.tasks import class_names
+from bert_tf.tasks import tsv
 from bert_tf.tasks.tagging import entity_tags
 
 _DOCUMENT_START = "-DOCSTART-"
@@ -288,12 +289,8 @@ class _Layout:
 
     def _index(self, column, header):
         if isinstance(column, str):
-            if header.count(column) != 1:
-                raise ValueError(
-                    f"{self._path}, line 1: the header must have a column "
-                    f"{column!r}, once. Received: {files.shortened(header)}."
-                )
-            return header.index(column)
+            where = f"{self._path}, line 1: the header"
+            return tsv.column_index(where, header, column)
         if not -self._num_columns <= column < self._num_columns:
             raise ValueError(
                 f"{self._path}: a row must have a column {column}. "
