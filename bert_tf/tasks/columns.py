@@ -19,9 +19,9 @@ from bert_tf.tasks.tsv import TsvFile
 _WITH_LISTS = (".jsonl", ".parquet")
 
 
-def is_path(data):
-    """Returns whether data are named by a path, and not given themselves."""
-    return isinstance(data, (str, os.PathLike))
+def title(data):
+    """Returns what messages call data: their path, or "the data"."""
+    return str(data) if _is_path(data) else "the data"
 
 
 def may_have_lists(data):
@@ -29,7 +29,7 @@ def may_have_lists(data):
 
     They are if they are no path, or that of a .jsonl or .parquet file.
     """
-    return not is_path(data) or str(data).lower().endswith(_WITH_LISTS)
+    return not _is_path(data) or str(data).lower().endswith(_WITH_LISTS)
 
 
 def names_in(table):
@@ -41,7 +41,7 @@ def names_in(table):
     """
     if isinstance(table, tf.data.Dataset):
         table = table.element_spec
-    elif is_path(table):
+    elif _is_path(table):
         if str(table).lower().endswith(".parquet"):
             return _open_parquet(table)[1]
         number, line = next(tsv.full_lines(table), (1, "{}"))
@@ -66,7 +66,7 @@ def read(table, names):
             column, or two, no row, or rows without end; or a string is not
             UTF-8.
     """
-    if is_path(table):
+    if _is_path(table):
         rows = _rows_of_file(os.fspath(table), names)
     elif isinstance(table, tf.data.Dataset):
         if table.cardinality() == tf.data.INFINITE_CARDINALITY:
@@ -97,8 +97,7 @@ def read(table, names):
             raise ValueError(f"{where}: is not UTF-8: {error}.") from error
         yield where, values
     if not has_rows:
-        place = table if is_path(table) else "the data"
-        raise ValueError(f"There are no examples in {place}.")
+        raise ValueError(f"There are no examples in {title(table)}.")
 
 
 def read_texts(table, text_features, label_column, parse_label, dtype):
@@ -149,6 +148,10 @@ def check_texts(where, name, values):
             f"{where}: `{name}` must be a list of strings. "
             f"Received: {files.shortened(values)}."
         )
+
+
+def _is_path(data):
+    return isinstance(data, (str, os.PathLike))
 
 
 def _rows_of_file(path, names):

@@ -177,7 +177,7 @@ def test_choices_begin_with_their_question():
         (CHOICE, "label", 2, "row 2: the label must be .* 0 to 1. Received: 2"),
         (CHOICE, "label", None, "row 2: the label must be .* Received: None"),
         (SQUAD, "id", 7, "row 2: `id` must be a string"),
-        (SQUAD, "id", "0", "The data: row 2.id must be there once"),
+        (SQUAD, "id", "0", "the data: row 2.id must be there once"),
         (SQUAD, "context", ["a"], "row 2: `context` must be a string"),
         (SQUAD, "question", float("nan"), "row 2: `question` must be a str"),
         (SQUAD, "answers", ["a"], "row 2: `answers` must be an object with"),
@@ -227,3 +227,12 @@ def test_questions_without_answers_are_of_version_2():
     assert examples.context_indices.tolist() == [0, 0, 1]
     with pytest.raises(ValueError, match="row 2.answers must have an answer"):
         SquadTask().read(table, "train")
+
+
+def test_answers_that_are_not_in_a_tables_text_are_counted(tmp_path, caplog):
+    path = as_form(".jsonl", TABLES[SQUAD], tmp_path)
+    path.write_text(path.read_text().replace("One.", "Two."))
+    with caplog.at_level("WARNING", logger="absl"):
+        assert SQUAD.read(path, "train").ids == ("0", "1")
+    assert f"{path}: line 3 (id '2'): could not find" in caplog.text
+    assert f"{path}: left out 1 of the questions" in caplog.text

@@ -93,8 +93,7 @@ def read_choices(data, has_labels=True, num_choices=None, label_column="label"):
             labels.append(_parse_label(where, label, num_choices))
     if not contexts:
         raise ValueError(f"{data}: there are no examples in it.")
-    title = data if columns.is_path(data) else "The data"
-    class_names.log_stripped(title, num_stripped)
+    class_names.log_stripped(columns.title(data), num_stripped)
     return ChoiceExamples(
         contexts=tuple(contexts),
         choices=tuple(choices),

@@ -86,18 +86,17 @@ def read_squad(
             The message names the file and the path in it, or the row and the
             column.
     """
+    title = columns.title(data)
     if columns.may_have_lists(data):
-        # A file's rows have its name in theirs.
-        title = "" if columns.is_path(data) else "The data: "
         questions = _rows(data, answers_column)
     else:
-        title, questions = f"{data}: ", _questions(files.read_json(data))
+        questions = _questions(files.read_json(data))
     try:
         return _Reader(
             title, version_2_with_negative, is_training, verbose_logging
         ).read(questions)
     except _FormError as error:
-        raise ValueError(f"{title}{error}") from None
+        raise ValueError(f"{title}: {error}") from None
 
 
 def write_json(path, value):
@@ -126,13 +125,13 @@ class _Reader:
             self._add(question, place, context, index)
         if self._num_left_out:
             logging.warning(
-                "%sleft out %d of the questions: their answers are not in "
+                "%s: left out %d of the questions: their answers are not in "
                 "the text.",
                 self._title,
                 self._num_left_out,
             )
         if not self._rows:
-            raise _FormError("there is no question in the file.")
+            raise _FormError("there is no question in it.")
         columns = list(zip(*self._rows.values()))
         questions, indices, starts, limits, answers = columns
         return SquadExamples(
@@ -193,7 +192,7 @@ class _Reader:
         self._num_left_out += 1
         if self._num_left_out <= self._max_warnings:
             logging.warning(
-                "%s%s (id %s): could not find the answer %s in the text.",
+                "%s: %s (id %s): could not find the answer %s in the text.",
                 self._title,
                 place,
                 files.shortened(name),
@@ -217,6 +216,7 @@ def _questions(content):
 
 def _rows(table, answers_column):
     """Yields (question as in SQuAD's JSON, name of the row, context)."""
+    title = columns.title(table)
     texts = ("id", "context", "question")
     names = [*texts, *([] if answers_column is None else [answers_column])]
     for where, values in columns.read(table, names):
@@ -230,7 +230,8 @@ def _rows(table, answers_column):
                 {"text": text, "answer_start": start} for text, start in pairs
             ]
             question["is_impossible"] = not pairs
-        yield question, where, context
+        # The messages that are about it begin with the file's name.
+        yield question, where.removeprefix(f"{title}, "), context
 
 
 def _pairs(where, name, answers):

@@ -112,9 +112,8 @@ class TaggingTask(Task):
                 words, *tags = values
                 yield where, words, tags[0] if tags else None
 
-        name = data if columns.is_path(data) else "The data"
         return tagging_files.from_rows(
-            str(name), rows(), split != TEST, self.labels
+            columns.title(data), rows(), split != TEST, self.labels
         )
 
     def make_sources(self, examples, preprocessor, **options):
