@@ -14,6 +14,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks.multiple_choice import files as choice_files
 from bert_tf.tasks.multiple_choice import report
@@ -71,9 +72,12 @@ class MultipleChoiceTask(Task):
         return objectives.cross_entropy(logits, labels)
 
     def read(self, data, split, label_column="label"):
-        """Returns the `ChoiceExamples` of a file; see `files.read_choices`."""
-        check_label_column(label_column, "label")
-        return choice_files.read_choices(data, split != TEST, self.num_choices)
+        """Returns `ChoiceExamples`; see `files.read_choices`."""
+        if not columns.may_have_lists(data):
+            check_label_column(label_column, "label")
+        return choice_files.read_choices(
+            data, split != TEST, self.num_choices, label_column
+        )
 
     def report_sections(self, examples, answers, results):
         del results

@@ -15,6 +15,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.models import objectives
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.tasks import columns
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import report
@@ -25,6 +26,7 @@ from bert_tf.tasks.question_answering.windows import START_LOGITS
 from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
@@ -133,10 +135,14 @@ class SquadTask(Task):
         return 0.5 * objectives.cross_entropy(logits, labels)
 
     def read(self, data, split, label_column="answers"):
-        """Returns the `SquadExamples` of a file; see `files.read_squad`."""
-        check_label_column(label_column, "answers")
+        """Returns `SquadExamples`; see `files.read_squad`."""
+        if not columns.may_have_lists(data):
+            check_label_column(label_column, "answers")
         examples = squad_files.read_squad(
-            data, self.version_2_with_negative, split == TRAIN
+            data,
+            self.version_2_with_negative,
+            split == TRAIN,
+            answers_column=None if split == TEST else label_column,
         )
         if split == DEV and examples.answers is None:
             raise ValueError(
