@@ -32,17 +32,17 @@ test-times: $(VENV)/installed
 
 # Against transformers, in .venv-peers, which the test makes. Minutes.
 parity-check: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m peers tests/test_checkpoints_peers.py \
-		tests/test_tuning_peers.py
+	$(VENV)/bin/python -m pytest -m peers tests/checkpoints/test_peers.py \
+		tests/tuning/test_peers.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
 	BERT_TF_SERVING_PYTHONS=$(subst $(space),:,$(SERVING_VENVS:%=$(CURDIR)/%/bin/python)) \
-		$(VENV)/bin/python -m pytest -m peers tests/test_serving_releases.py
+		$(VENV)/bin/python -m pytest -m peers tests/serving/test_releases.py
 
 # A servable's memory over 100,000 requests. A quarter of an hour.
 serving-endurance: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m slow -s tests/test_serving_endurance.py
+	$(VENV)/bin/python -m pytest -m slow -s tests/serving/test_endurance.py
 
 # Runs killed at twenty times; the same steps on devices and workers. Minutes.
 survival-check: $(VENV)/installed
@@ -50,7 +50,7 @@ survival-check: $(VENV)/installed
 
 # The records of Apache Beam's pipeline, and the local builder's.
 beam-check: .venv-beam/installed
-	.venv-beam/bin/python -m pytest -m peers tests/test_pretraining_beam.py
+	.venv-beam/bin/python -m pytest -m peers tests/pretraining/test_beam.py
 
 .venv-beam/installed: setup.py
 	$(PYTHON) -m venv .venv-beam

@@ -48,7 +48,7 @@ def read_times(folder):
         for line in path.read_text().splitlines():
             entry = json.loads(line)
             file, _, _ = entry["test"].partition("::")
-            row = times[pathlib.Path(file).name or _NO_TEST]
+            row = times[file.removeprefix("tests/") or _NO_TEST]
             for kind in _KINDS[:-1]:
                 row[kind] += entry[kind]
             row["work"] += entry["total"] - sum(entry[k] for k in _KINDS[:-1])

@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 
-import program_server
 import pytest
+
+from support import program_server
 
 # Before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -8,7 +8,6 @@ fixture of its own.
 """
 
 import json
-import pathlib
 import re
 import shutil
 import tarfile
@@ -27,8 +26,9 @@ from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.training import checkpointing
+from support import paths
 
-FIXTURE = pathlib.Path(__file__).parent / "golden" / "formats_1.tar.xz"
+FIXTURE = paths.GOLDEN / "formats_1.tar.xz"
 PRETRAINING = {
     "input_file": "records/r.tfrecord",
     "bert_config_file": "config.json",

@@ -1,7 +1,7 @@
 """Files that a machine thinks of: `ValueError`, in little time and memory.
 
 BERT_TF_FUZZ=100 tries a hundred times as many. What was found so stands as a
-plain test beside the code: tests/test_hostile_folders.py and others.
+plain test: tests/checkpoints/test_hostile_folders.py and others.
 """
 
 import contextlib
@@ -12,7 +12,6 @@ import time
 import tracemalloc
 
 import pytest
-import reference_checkpoints as peer
 from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
@@ -33,6 +32,7 @@ from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
+from references import checkpoints as peer
 
 TIMES = int(os.environ.get("BERT_TF_FUZZ", "1"))
 # Of one example, a few kilobytes; the machine may be slow.

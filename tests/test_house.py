@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from support.paths import ROOT
+
 PACKAGE = ROOT / "bert_tf"
 
 # A line of the README's table: a floor, if it is another than the line's

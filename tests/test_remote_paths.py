@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -11,8 +10,9 @@ import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from support import paths
 
-SCRIPT = pathlib.Path(__file__).with_name("remote_programs.py")
+SCRIPT = paths.TESTS / "support/remote_programs.py"
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 LENGTH = 12
 

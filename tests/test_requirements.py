@@ -1,10 +1,9 @@
 """requirements-tpu.txt names what setup.py does, but for TensorFlow itself."""
 
 import ast
-import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from support.paths import ROOT
 
 
 def test_a_tpu_vm_gets_every_other_requirement():

@@ -7,12 +7,12 @@ import re
 
 import numpy as np
 import pytest
-import reference_training as reference
 import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training import lock
+from references import training as reference
 
 CONFIG = dataclasses.replace(reference.tiny_config(0.1), num_hidden_layers=1)
 KEYS = [

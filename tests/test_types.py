@@ -2,14 +2,14 @@
 
 import ast
 import os
-import pathlib
 import subprocess
 import sys
 import tomllib
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from support.paths import ROOT
+
 # The one list of what is typed.
 TYPED = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"][
     "mypy"

@@ -247,7 +247,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         # A private hook of Keras's TensorFlow optimizer, the only place
-        # between the all-reduce and the update; test_optimizer.py pins it.
+        # between the all-reduce and the update; test_bert.py pins it.
         #
         # The gradients of embeddings are made dense first: the update is
         # dense anyway, and the norm of IndexedSlices counts a row that is

@@ -1,0 +1,71 @@
+"""The program that exports, as users run it."""
+
+import tensorflow as tf
+
+from bert_tf.serving import saved_model
+from support import serving_models
+
+PROGRAM = "bert_tf.export.export_saved_model"
+
+
+def test_exports_a_checked_servable_and_tells_what_it_holds(
+    run_program, tmp_path
+):
+    servable = tmp_path / "vectors"
+    for version in (1, 2):
+        (servable / str(version)).mkdir(parents=True)
+        (servable / str(version) / "saved_model.pb").write_text("")
+    (tmp_path / "dev.txt").write_text("a fox\nanother\n")
+    process = run_program(
+        PROGRAM,
+        f"--model_dir={serving_models.model_dir('encoder')}",
+        f"--export_dir={servable}",
+        "--max_seq_length=11",
+        "--kind=embedding",
+        "--embedding=cls",
+        "--normalize",
+        "--serving_precision=bfloat16",
+        "--max_text_bytes=70",
+        f"--check_file={tmp_path}/dev.txt",
+        "--keep_versions=2",
+    )
+    assert f"Exported {servable}/3" in process.stdout
+    assert "Removed versions: 1" in process.stdout
+    assert sorted(path.name for path in servable.iterdir()) == ["2", "3"]
+    assert "<- text: string [?]" in process.stdout
+    assert "-> embeddings: float32 [?, 8]" in process.stdout
+    settings = saved_model.read_settings(servable / "3")
+    assert settings["settings"] == {"embedding": "cls", "normalize": True}
+    assert settings["bounds"] == {"max_text_bytes": 70}
+    stored = tf.train.load_checkpoint(f"{servable}/3/variables/variables")
+    dtypes = set(stored.get_variable_to_dtype_map().values())
+    assert tf.bfloat16 in dtypes and tf.float32 not in dtypes
+    # The price of bfloat16 on the hard texts and the two: some, but not much.
+    assert "tolerance 0.1" in process.stdout
+    rows = [line.split() for line in process.stdout.splitlines()]
+    rows = [row[1:5] for row in rows if "changed" in row]
+    assert len(rows) == 4
+    for num_texts, difference, num_changed, _ in rows:
+        assert (num_texts, num_changed) == ("18", "0")
+        assert 1e-4 < float(difference) < 0.1
+
+
+def test_a_version_that_is_there_is_an_error_of_one_line(run_program, tmp_path):
+    taken = tmp_path / "taken" / "3"
+    taken.mkdir(parents=True)
+    (taken / "saved_model.pb").write_text("another")
+    process = run_program(
+        PROGRAM,
+        f"--model_dir={serving_models.model_dir('pretrainer')}",
+        f"--export_dir={taken.parent}",
+        "--version=3",
+        check=False,
+    )
+    assert process.returncode == 1
+    errors = [
+        line for line in process.stderr.splitlines() if ": error: " in line
+    ]
+    assert len(errors) == 1 and "version=3" in errors[0]
+    assert "Traceback" not in process.stderr
+    assert sorted(taken.parent.rglob("*")) == [taken, taken / "saved_model.pb"]
+    assert (taken / "saved_model.pb").read_text() == "another"

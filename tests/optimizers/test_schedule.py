@@ -1,0 +1,142 @@
+"""The learning-rate schedule against the original's formula."""
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf.optimizers.schedule import WarmupDecay
+from references import training as reference
+
+
+def warmup_decay(step, peak, total, warmup, *, drop, decay, power=1.0):
+    """The rate of every schedule, in plain numbers."""
+    if step < warmup:
+        return peak * step / warmup
+    if step >= total:
+        return 0.0
+    start = 0 if drop else warmup
+    done = (step - start) / (total - start)
+    if decay == "cosine":
+        return peak * 0.5 * (1 + np.cos(np.pi * done))
+    return peak * (1 - done) ** power
+
+
+@pytest.mark.parametrize("num_warmup_steps", [0, 1, 7, 20, 30])
+def test_rate_equals_the_originals_at_every_step(num_warmup_steps):
+    schedule = WarmupDecay(3e-4, 20, num_warmup_steps)
+    for step in range(25):
+        expected = reference.warmup_linear_decay(
+            step, 3e-4, 20, num_warmup_steps
+        )
+        np.testing.assert_allclose(schedule(step), expected, rtol=1e-6)
+
+
+def test_rate_drops_where_the_warmup_ends():
+    schedule = WarmupDecay(1.0, 10, 4)
+    np.testing.assert_allclose(
+        [schedule(step) for step in (0, 3, 4, 5, 9, 10, 11)],
+        [0.0, 0.75, 0.6, 0.5, 0.1, 0.0, 0.0],
+        atol=1e-7,
+    )
+
+
+def test_rate_without_the_drop_reaches_its_peak():
+    schedule = WarmupDecay(1.0, 10, 4, drop=False)
+    np.testing.assert_allclose(
+        [schedule(step) for step in (0, 3, 4, 7, 10, 11)],
+        [0.0, 0.75, 1.0, 0.5, 0.0, 0.0],
+        atol=1e-7,
+    )
+
+
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("num_warmup_steps", [0, 7, 20, 30])
+@pytest.mark.parametrize(
+    ("decay", "power"),
+    [
+        ("linear", None),
+        ("polynomial", 0.5),
+        ("polynomial", 3),
+        ("cosine", None),
+    ],
+)
+def test_every_decay_equals_its_formula(decay, power, num_warmup_steps, drop):
+    schedule = WarmupDecay(
+        3e-4, 20, num_warmup_steps, decay=decay, power=power, drop=drop
+    )
+    for step in range(25):
+        expected = warmup_decay(
+            step,
+            3e-4,
+            20,
+            num_warmup_steps,
+            drop=drop,
+            decay=decay,
+            power=power or 1.0,
+        )
+        np.testing.assert_allclose(
+            schedule(step), expected, rtol=1e-5, atol=1e-10
+        )
+
+
+@pytest.mark.parametrize(
+    ("decay", "power", "message"),
+    [
+        ("step", None, "`decay` must be one of linear, polynomial, cosine"),
+        ("polynomial", None, "`power` must be given with the polynomial"),
+        ("linear", 2.0, "`power` must be given with the polynomial"),
+        ("polynomial", 0.0, "`power` must be positive"),
+    ],
+)
+def test_what_makes_no_schedule_is_named(decay, power, message):
+    with pytest.raises(ValueError, match=message):
+        WarmupDecay(1.0, 9, decay=decay, power=power)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        WarmupDecay(3e-4, 20, 7, drop=False),
+        WarmupDecay(3e-4, 20, 7, decay="polynomial", power=0.5),
+        WarmupDecay(3e-4, 20, 7, decay="cosine"),
+    ],
+    ids=lambda schedule: schedule.decay,
+)
+def test_schedule_survives_serialization(schedule):
+    values = keras.optimizers.schedules.serialize(schedule)
+    again = keras.optimizers.schedules.deserialize(values)
+    assert again.get_config() == schedule.get_config()
+    assert float(again(11)) == float(schedule(11))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((-1.0, 10, 1), "peak_learning_rate"),
+        ((1.0, 0, 0), "num_train_steps"),
+        ((1.0, 10, -1), "num_warmup_steps"),
+    ],
+)
+def test_bad_values_are_named(arguments, name):
+    with pytest.raises(ValueError, match=f"`{name}` must"):
+        WarmupDecay(*arguments)
+
+
+def test_the_linear_schedule_of_older_files_loads():
+    # As c4809dc wrote it into a .keras file.
+    again = keras.optimizers.schedules.deserialize(
+        {
+            "module": "bert_tf.training.schedule",
+            "class_name": "WarmupLinearDecay",
+            "registered_name": "bert_tf>WarmupLinearDecay",
+            "config": {
+                "peak_learning_rate": 1e-3,
+                "num_train_steps": 10,
+                "num_warmup_steps": 2,
+                "drop": False,
+                "name": "WarmupLinearDecay",
+            },
+        }
+    )
+    rates = [float(again(step)) for step in (1, 2, 6)]
+    np.testing.assert_allclose(rates, [5e-4, 1e-3, 5e-4], rtol=1e-6)

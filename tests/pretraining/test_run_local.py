@@ -1,0 +1,705 @@
+"""From text to records: contents, determinism, statistics, failures."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import re
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf import manifest as manifests
+from bert_tf.pretraining import plan
+from bert_tf.pretraining import record_set
+from bert_tf.pretraining import run_local
+from bert_tf.pretraining.corpus import blocks
+from bert_tf.pretraining.objectives.table import OBJECTIVES
+from bert_tf.pretraining.records import example_runs
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import record_rules
+from bert_tf.pretraining.records import tfrecord
+from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import text_files
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
+from references import pretraining as reference
+from support.pretraining_data import LETTERS
+from support.pretraining_data import VOCABULARY
+from support.pretraining_data import contents
+from support.pretraining_data import make_documents
+from support.pretraining_data import make_small
+from support.pretraining_data import read_all
+from support.pretraining_data import write_text
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordpieceSpec(VOCABULARY)
+
+
+def tokens_of(texts):
+    """The documents' tokens: each word is its letters."""
+    return [
+        [
+            [
+                letter if index == 0 else f"##{letter}"
+                for word in sentence
+                for index, letter in enumerate(word)
+            ]
+            for sentence in document
+        ]
+        for document in texts
+    ]
+
+
+SETTINGS = Settings(max_seq_length=37, max_predictions_per_seq=5, dupe_factor=3)
+# Without the graph that masks, which takes a second to make.
+CHEAP = dataclasses.replace(SETTINGS, dupe_factor=1, masking_mode="dynamic")
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_every_rule_holds_and_the_text_is_recovered(
+    tmp_path, tokenizer, whole_words
+):
+    texts = make_documents(40, seed=1)
+    text = write_text(tmp_path / "a.txt", texts)
+    settings = Settings(
+        max_seq_length=37,
+        max_predictions_per_seq=5,
+        dupe_factor=3,
+        do_whole_word_mask=whole_words,
+    )
+    counts = run_local.build(text, str(tmp_path / "x"), tokenizer, settings)
+    found = read_all(tmp_path / "x")
+    rules = settings.masking
+    for rule, holds in record_rules.check(found, VOCABULARY, rules).items():
+        assert holds.all(), rule
+
+    # Every segment, unmasked, is a stretch of one document's tokens.
+    stretches = [
+        " " + " ".join(sum(document, [])) + " " for document in tokens_of(texts)
+    ]
+    original = inspection.restored(found)
+    for row, ids in enumerate(original):
+        tokens = [VOCABULARY.tokens[index] for index in ids]
+        end = tokens.index("[SEP]")
+        a, b = tokens[1:end], tokens[end + 1 :]
+        b = b[: b.index("[SEP]")]
+        of_a, of_b = (
+            {
+                number
+                for number, stretch in enumerate(stretches)
+                if f" {' '.join(segment)} " in stretch
+            }
+            for segment in (a, b)
+        )
+        assert of_a
+        assert of_b
+        if not found["next_sentence_labels"][row, 0]:
+            assert of_a & of_b
+
+    assert counts == record_set.Counts(
+        documents=40,
+        sentences=sum(map(len, texts)),
+        tokens=sum(len(sum(document, [])) for document in tokens_of(texts)),
+        examples=len(original),
+        records=len(original),
+        example_tokens=found["input_mask"].sum(),
+        random_pairs=found["next_sentence_labels"].sum(),
+        predictions=found["masked_lm_weights"].sum(),
+        cut_lines=0,
+        cut_documents=0,
+        lone_documents=0,
+        skipped_documents=0,
+        bad_lines=0,
+        one_sentence_documents=sum(len(document) == 1 for document in texts),
+        long_sentence_tokens=0,
+        padding=round(1 - found["input_mask"].mean(), 4),
+        unpacked_padding=round(1 - found["input_mask"].mean(), 4),
+    )
+
+
+def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, tokenizer):
+    text = write_text(tmp_path / "a.txt", make_documents(20, seed=2))
+
+    def build(name, seed):
+        settings = Settings(max_seq_length=29, dupe_factor=2, random_seed=seed)
+        folder = tmp_path / name
+        run_local.build(text, str(folder / "x"), tokenizer, settings)
+        return [
+            (folder / file).read_bytes() for file in ("x", "manifest-x.json")
+        ]
+
+    first = build("one", 5)
+    assert build("two", 5) == first
+    other = build("three", 6)
+    assert other[0] != first[0]
+
+    # Not one example is the same.
+    def records_of(name):
+        return set(
+            tf.data.TFRecordDataset(
+                str(tmp_path / name / "x")
+            ).as_numpy_iterator()
+        )
+
+    shared = records_of("one") & records_of("three")
+    assert len(shared) < 0.05 * len(records_of("one"))
+
+
+SUBMIT = ProcessPoolExecutor.submit
+
+
+def test_shards_in_a_row_are_the_one_file(tmp_path, tokenizer):
+    text = write_text(tmp_path / "a.txt", make_documents(20, seed=3))
+    run_local.build(text, str(tmp_path / "one"), tokenizer, SETTINGS)
+    names = f"{tmp_path}/x@2,{tmp_path}/y"
+    run_local.build(text, names, tokenizer, SETTINGS)
+
+    def read(name):
+        path = str(tmp_path / name)
+        return list(tf.data.TFRecordDataset(path).as_numpy_iterator())
+
+    one = read("one")
+    parts = [read(name) for name in ("x-00000-of-00002", "x-00001-of-00002")]
+    parts.append(read("y"))
+    assert sum(parts, []) == one
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def submit_when_started(executor, call, method, number, submit=SUBMIT):
+    """Waits for the first process: else this one would do all meanwhile."""
+    future = submit(executor, call, method, number)
+    if method is None:
+        future.result()
+    return future
+
+
+def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
+    """With the same blocks: other parts, segments, batches, processes."""
+    text = write_text(tmp_path / "a.txt", make_documents(60, seed=4))
+    last = write_text(tmp_path / "b.txt", make_documents(9, seed=5))
+    for path in ("a.txt", "b.txt"):
+        with open(tmp_path / path, "ab") as stream:
+            stream.write(b"\n\xff")
+    seen = []
+
+    def build(name, num_workers, **sizes):
+        make_small(monkeypatch, **sizes)
+        seen.clear()
+        run_local.build(
+            f"{text},{last}",
+            f"{tmp_path / name}/x@3",
+            tokenizer,
+            SETTINGS,
+            lambda *report: seen.append(report),
+            num_workers,
+            max_bad_lines=2,
+        )
+        return contents(tmp_path / name)
+
+    whole = build("whole", 1, part_bytes=10**6, range_size=10**6)
+    num_examples = seen[-1][2]
+    num_tokens = json.loads(whole["manifest-x-00000-of-00003.json"])["counts"][
+        "tokens"
+    ]
+    stages_seen = ["read"] * 2 + ["pair"] * -(-num_tokens // 1500)
+    assert [report[0] for report in seen] == stages_seen + ["write"] * 3
+    assert sorted(whole) == ["manifest-x-00000-of-00003.json"] + [
+        f"x-0000{n}-of-00003" for n in range(3)
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(ProcessPoolExecutor, "submit", submit_when_started)
+        assert build("processes", 2) == whole
+    size = len((tmp_path / "a.txt").read_bytes())
+    size += len((tmp_path / "b.txt").read_bytes())
+    assert len(seen) > 20
+    assert ("read", size, size) in seen
+    assert seen[-1] == ("write", num_examples, num_examples)
+    monkeypatch.setattr(plan, "_BATCH_SIZE", 17)
+    assert build("batches", 1, part_bytes=301, range_size=37) == whole
+
+
+@pytest.mark.parametrize("stop_at", [0, 3, 11])
+def test_stopped_run_goes_on_and_ends_the_same(
+    tmp_path, tokenizer, monkeypatch, stop_at
+):
+    make_small(monkeypatch, part_bytes=1500)
+    text = write_text(tmp_path / "a.txt", make_documents(40, seed=6))
+    whole, stopped = (f"{tmp_path}/{name}/x@2" for name in ("whole", "stopped"))
+    run_local.build(text, whole, tokenizer, SETTINGS)
+
+    done = []
+    original = run_local._done
+
+    def stop(path, numbers):
+        # Before it is told that the task is done.
+        if len(done) == stop_at:
+            raise KeyboardInterrupt
+        done.append(path)
+        return original(path, numbers)
+
+    monkeypatch.setattr(run_local, "_done", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_local.build(text, stopped, tokenizer, SETTINGS)
+    assert [path.name for path in (tmp_path / "stopped").iterdir()] == [
+        ".x-00000-of-00002.work"
+    ]
+    stop_at = 10**6
+    first = list(done)
+    run_local.build(text, stopped, tokenizer, SETTINGS)
+    # No task was done twice.
+    assert len(set(done)) == len(done) > len(first)
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
+
+
+def test_work_of_other_text_is_not_gone_on_with(
+    tmp_path, tokenizer, monkeypatch
+):
+    text = write_text(tmp_path / "a.txt", make_documents(10, seed=6))
+    work = tmp_path / "work"
+
+    def build(name):
+        run_local.build(
+            text, f"{tmp_path}/{name}", tokenizer, SETTINGS, work_dir=str(work)
+        )
+        return (tmp_path / name).read_bytes()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_local, "_publish", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build("x")
+    assert (work / "segment-000000.tfrecord").exists()
+    write_text(tmp_path / "a.txt", make_documents(10, seed=7))
+    assert build("x") == build("y")
+    assert not work.exists()
+
+
+def test_work_of_another_tokenizer_is_not_gone_on_with(
+    tmp_path, tokenizer, monkeypatch
+):
+    # A fast one takes "ª" for an "a".
+    documents = [[["a", "ª", "b"], ["ª", "b"]], [["b", "ª"], ["ª", "a"]]]
+    text = write_text(tmp_path / "a.txt", documents)
+    fast = dataclasses.replace(tokenizer, fast=True)
+
+    def build(name, spec):
+        run_local.build(
+            text, f"{tmp_path}/{name}", spec, SETTINGS, work_dir=str(work)
+        )
+        return (tmp_path / name).read_bytes()
+
+    work = tmp_path / "work"
+    with monkeypatch.context() as patch:
+        stop_before(patch, "write_range")
+        with pytest.raises(KeyboardInterrupt):
+            build("x", fast)
+    told = json.loads((work / "work.json").read_text())
+    assert told["fast"] is True
+    # What earlier releases have written too.
+    names = {field.name for field in dataclasses.fields(manifests.Manifest)}
+    assert told.keys() == names - {"tokenizer"} | {
+        "fast",
+        "version",
+        "output_paths",
+    }
+    assert build("x", tokenizer) == build("y", tokenizer)
+    assert build("z", fast) != build("y", tokenizer)
+
+
+def test_folder_of_others_is_no_work_folder(tmp_path, tokenizer):
+    text = write_text(tmp_path / "a.txt", make_documents(3, seed=6))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter").write_text("mine")
+    with pytest.raises(ValueError, match="`work_dir` must be empty"):
+        run_local.build(
+            text,
+            f"{tmp_path}/x",
+            tokenizer,
+            SETTINGS,
+            work_dir=f"{tmp_path}/home",
+        )
+    assert (tmp_path / "home" / "letter").read_text() == "mine"
+    with pytest.raises(ValueError, match="`work_dir` must name a folder"):
+        run_local.build(text, "gs://nowhere/x", tokenizer, SETTINGS)
+
+
+def test_bad_input_leaves_nothing(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_bytes(b"a b\n\nc \xff\n")
+    with pytest.raises(ValueError, match=r"a\.txt, line 3: not UTF-8"):
+        run_local.build(
+            f"{tmp_path}/a.txt", f"{tmp_path}/out/x", tokenizer, SETTINGS
+        )
+    (tmp_path / "a.txt").write_text("\n\u200b\n\n")
+    with pytest.raises(ValueError, match=r"no sentence in .*a\.txt"):
+        run_local.build(
+            f"{tmp_path}/a.txt", f"{tmp_path}/out/x", tokenizer, SETTINGS
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def stop_before(monkeypatch, stage):
+    """Interrupts a run before the first task of a stage."""
+
+    def stop(self, number):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_local.Tasks, stage, stop)
+
+
+def test_bad_lines_are_left_out_and_told(
+    tmp_path, tokenizer, monkeypatch, caplog
+):
+    monkeypatch.setattr(text_files, "PART_BYTES", 700)
+    text = tmp_path / "a.txt"
+    write_text(text, make_documents(30, seed=6))
+    lines = text.read_bytes().split(b"\n")
+    counts = run_local.build(str(text), f"{tmp_path}/x", tokenizer, CHEAP)
+    # Two, five lines apart, in each of several parts; and in the last line.
+    for number in (190, 185, 95, 90, 5, 0):
+        lines.insert(number, b"a \xff b")
+    text.write_bytes(b"\n".join([*lines, b"\xff"]))
+    out = tmp_path / "out"
+
+    def build(max_bad_lines):
+        return run_local.build(
+            str(text),
+            f"{out}/x",
+            tokenizer,
+            CHEAP,
+            max_bad_lines=max_bad_lines,
+        )
+
+    with pytest.raises(ValueError, match=r"a\.txt, line 1: not UTF-8 .*=0\.$"):
+        build(0)
+    # What is counted over all parts is told with the first places.
+    with pytest.raises(ValueError, match=r"^7 lines .*line 1: .*=6\. \(Run"):
+        build(6)
+    assert not caplog.records
+    assert [path.name for path in out.iterdir()] == [".x.work"]
+    with monkeypatch.context() as patch:
+        # All that was read is there still.
+        stop_before(patch, "read_part")
+        found = build(7)
+    (record,) = caplog.records
+    assert re.search(
+        r"^7 lines .*a\.txt, line 1: not.*, line 7: [^;]*;.*, line 93: [^;]*"
+        r"\)\. Left",
+        record.getMessage(),
+    )
+    assert (found.bad_lines, found.tokens) == (7, counts.tokens)
+    assert manifests.read(f"{out}/manifest-x.json").counts["bad_lines"] == 7
+    # How many may be left out changes nothing.
+    first = contents(out)
+    build(99)
+    assert contents(out) == first
+
+
+def test_mended_file_is_read_again_and_no_other(
+    tmp_path, tokenizer, monkeypatch
+):
+    texts = [make_documents(6, seed=seed) for seed in range(4)]
+    paths = [tmp_path / f"{name}.txt" for name in "abcd"]
+    for path, text in zip(paths, texts):
+        write_text(path, text)
+    whole = paths[2].read_bytes()
+    paths[2].write_bytes(whole + b"\xff\n")
+    names = ",".join(map(str, paths))
+    done = []
+    read_part = run_local.Tasks.read_part
+
+    def read(self, number):
+        done.append(number)
+        return read_part(self, number)
+
+    monkeypatch.setattr(run_local.Tasks, "read_part", read)
+    with pytest.raises(ValueError, match=r"c\.txt, .*Run again to go on"):
+        run_local.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
+    paths[2].write_bytes(whole)
+    run_local.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
+    # The last document of b ends in c.
+    assert done == [0, 1, 2, 1, 2, 3]
+    run_local.build(names, f"{tmp_path}/all/x", tokenizer, CHEAP)
+    assert contents(tmp_path / "out") == contents(tmp_path / "all")
+
+
+def test_killed_publishing_leaves_no_files(tmp_path, tokenizer, monkeypatch):
+    text = write_text(tmp_path / "a.txt", make_documents(30, seed=6))
+    make_small(monkeypatch)
+    run_local.build(text, f"{tmp_path}/all/x@3", tokenizer, CHEAP)
+    with monkeypatch.context() as patch:
+        # Killed after the first of the three: nothing tidies up any more.
+        replace = os.replace
+        moved = []
+
+        def move(source, target):
+            if os.path.dirname(target) == f"{tmp_path}/out":
+                if moved:
+                    raise KeyboardInterrupt
+                moved.append(target)
+            replace(source, target)
+
+        patch.setattr(os, "replace", move)
+        patch.setattr(files, "remove", lambda path: None)
+        with pytest.raises(KeyboardInterrupt):
+            run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
+    # The manifest, the work folder, and what was to become records.
+    assert len(list((tmp_path / "out").iterdir())) == 1 + 1 + 3
+    run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
+    assert contents(tmp_path / "out") == contents(tmp_path / "all")
+
+
+PROSE = "A b c d. E f g! A h. I j k l. B m a b. "
+
+
+@pytest.mark.parametrize(
+    "objective, input_format, text, found",
+    [
+        # A paragraph a line, and blank lines between them or not.
+        ("next_sentence", "sentences", f"{PROSE}\n\n" * 9, "100% .*=text"),
+        ("next_sentence", "sentences", f"{PROSE * 9}\n" * 9, "100% .*=text"),
+        ("full_sentences", "sentences", f"{PROSE * 9}\n" * 9, None),
+        ("next_sentence", "text", f"{PROSE * 9}\n" * 9, None),
+        ("next_sentence", "text", "A b.\n\n" * 9, "100% .*=full_sentences"),
+    ],
+)
+def test_paragraphs_that_are_taken_for_sentences_are_told(
+    tmp_path, tokenizer, objective, input_format, text, found
+):
+    (tmp_path / "a.txt").write_text(text)
+    settings = dataclasses.replace(
+        CHEAP, objective=objective, input_format=input_format
+    )
+    counts = run_local.build(
+        f"{tmp_path}/a.txt", f"{tmp_path}/x", tokenizer, settings
+    )
+    warnings = [
+        warning
+        for warning in record_set.warnings(counts, settings)
+        if "%" in warning
+    ]
+    assert len(warnings) == (found is not None)
+    assert re.search(found or "^$", "".join(warnings))
+
+
+def test_one_document_is_counted(tmp_path, tokenizer):
+    text = write_text(tmp_path / "a.txt", make_documents(1, seed=8))
+    counts = run_local.build(text, f"{tmp_path}/x", tokenizer, SETTINGS)
+    assert (counts.documents, counts.lone_documents) == (1, 1)
+
+
+def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
+    text = write_text(tmp_path / "a.txt", make_documents(10, seed=6))
+    names = f"{tmp_path}/p/x@2,{tmp_path}/q/y"
+    counts = run_local.build(text, names, tokenizer, SETTINGS)
+    paths = tfrecord.output_paths(names)
+    found = manifests.find(paths)
+    assert sorted(found) == sorted(paths)
+    manifest = found[paths[0]]
+    assert manifest.max_seq_length == 37
+    assert manifest.max_predictions_per_seq == 5
+    assert manifest.vocab_size == len(VOCABULARY)
+    assert manifest.vocab_sha256 == manifests.text_sha256(VOCABULARY.to_text())
+    assert manifest.do_lower_case
+    assert manifest.settings == {
+        "random_seed": 12345,
+        "dupe_factor": 3,
+        "masked_lm_prob": 0.15,
+        "short_seq_prob": 0.1,
+        "do_whole_word_mask": False,
+        "input_format": "sentences",
+        "text_field": "text",
+        "objective": "next_sentence",
+        "masking_mode": "static",
+        "do_span_mask": False,
+        "max_sequences_per_row": 1,
+    }
+    inspection.check_vocabulary("x", manifest, VOCABULARY)
+    other = Vocabulary(tokens=(*VOCABULARY.tokens, "z"))
+    with pytest.raises(ValueError, match="x was made with, of 31 .* of 32"):
+        inspection.check_vocabulary("x", manifest, other)
+    data = (tmp_path / "a.txt").read_bytes()
+    assert manifest.inputs == [
+        {
+            "name": "a.txt",
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+    ]
+    assert manifest.counts["examples"] == counts.examples
+    assert list(manifest.records) == ["x-00000-of-00002", "x-00001-of-00002"]
+    assert list(found[paths[2]].records) == ["y"]
+    assert counts.examples == sum(
+        found[path].records[path.rpartition("/")[2]]["examples"]
+        for path in paths
+    )
+
+
+def test_failure_leaves_what_was_there(tmp_path, tokenizer, monkeypatch):
+    text = write_text(tmp_path / "a.txt", make_documents(10, seed=7))
+    old = tmp_path / "x-00001-of-00003"
+    old.write_text("old")
+    write = tfrecord.write
+    segment = f"{tmp_path}/.x-00000-of-00003.work/segment-000002.tfrecord"
+
+    def fail_on_the_third(path, batches):
+        if path == segment:
+            write(path, [])
+            raise OSError("No space left on device")
+        return write(path, batches)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tfrecord, "write", fail_on_the_third)
+        with pytest.raises(OSError, match=r"No space left.*[Rr]un again"):
+            run_local.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
+    assert old.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 3
+    run_local.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def statistics(examples):
+    """Returns {name: value} of a set of examples, as records have them."""
+    ids = examples["input_ids"]
+    mask = examples["input_mask"]
+    length = mask.sum(axis=1)
+    b_length = (examples["segment_ids"] * mask).sum(axis=1) - 1
+    a_length = length - 3 - b_length
+    is_random = examples["next_sentence_labels"][:, 0] == 1
+    totals = inspection.count(examples, VOCABULARY)
+    predictions = examples["masked_lm_weights"].sum(axis=1)
+    return {
+        "examples": len(ids),
+        "length": length.mean(),
+        "squared length": (length**2).mean(),
+        "full": (length == ids.shape[1]).mean(),
+        "random pairs": is_random.mean(),
+        "length of A": a_length.mean(),
+        "length of B": b_length.mean(),
+        "length of random B": b_length[is_random].mean(),
+        "length of true B": b_length[~is_random].mean(),
+        "squared length of A": (a_length**2).mean(),
+        "predictions": predictions.mean(),
+        "masked": totals["masked"] / totals["predictions"],
+        "kept": totals["kept"] / totals["predictions"],
+        "replaced": totals["replaced"] / totals["predictions"],
+        "mean position": (
+            examples["masked_lm_positions"].sum() / predictions.sum()
+        ),
+        "pieces masked": (
+            (
+                examples["masked_lm_ids"] >= len(SPECIAL_TOKENS) + len(LETTERS)
+            ).sum()
+            / predictions.sum()
+        ),
+        "opens with a piece": (
+            inspection.restored(examples)[:, 1]
+            >= len(SPECIAL_TOKENS) + len(LETTERS)
+        ).mean(),
+    }
+
+
+def as_arrays(examples, settings):
+    """Returns the oracle's examples as records have them."""
+    length, most = settings.max_seq_length, settings.max_predictions_per_seq
+
+    def padded(values, width):
+        return list(values) + [0] * (width - len(values))
+
+    def ids(tokens):
+        return [VOCABULARY.index(token) for token in tokens]
+
+    columns = {
+        "input_ids": [padded(ids(e.masked_tokens), length) for e in examples],
+        "input_mask": [padded([1] * len(e.tokens), length) for e in examples],
+        "segment_ids": [padded(e.segment_ids, length) for e in examples],
+        "masked_lm_positions": [padded(e.positions, most) for e in examples],
+        "masked_lm_ids": [padded(ids(e.labels), most) for e in examples],
+        "masked_lm_weights": [
+            padded([1.0] * len(e.positions), most) for e in examples
+        ],
+        "next_sentence_labels": [[int(e.is_random)] for e in examples],
+    }
+    return {name: np.array(values) for name, values in columns.items()}
+
+
+@pytest.mark.parametrize(
+    "max_seq_length, short_seq_prob, whole_words",
+    [(37, 0.1, False), (24, 0.5, True)],
+)
+def test_statistics_are_those_of_the_originals_rules(
+    tmp_path, tokenizer, max_seq_length, short_seq_prob, whole_words
+):
+    """Against the oracle: the same means within 4.5 standard errors.
+
+    The errors are those of the mean over builds with other seeds, because
+    examples of one build are not independent of each other.
+    """
+    texts = make_documents(110, seed=8)
+    text = write_text(tmp_path / "a.txt", texts)
+    num_builds = 12
+
+    def settings(seed):
+        return Settings(
+            max_seq_length=max_seq_length,
+            max_predictions_per_seq=5,
+            dupe_factor=1,
+            short_seq_prob=short_seq_prob,
+            do_whole_word_mask=whole_words,
+            random_seed=seed,
+        )
+
+    # The seed is in the examples: the masking of one plan serves all.
+    made = plan.make_plan(text, tokenizer, settings(0))
+    part = str(tmp_path / "part")
+    made.tokenize_part(made.parts[0], part)
+    block = blocks.read_block([part], np.dtype(np.uint16), 0, 1)
+    ours, originals = [], []
+    for seed in range(num_builds):
+        _, cuts = OBJECTIVES["next_sentence"].cut(block, settings(seed), None)
+        run = str(tmp_path / f"run-{seed}")
+        example_runs.write_run(block, cuts.shuffled(), np.dtype(np.uint16), run)
+        unmasked = example_runs.Runs([run], np.dtype(np.uint16)).read(
+            0, len(cuts)
+        )
+        ours.append(statistics(made.record_features(unmasked)))
+        oracles = reference.make_examples(
+            tokens_of(texts),
+            VOCABULARY.tokens,
+            random.Random(seed),
+            max_seq_length=max_seq_length,
+            dupe_factor=1,
+            short_seq_prob=short_seq_prob,
+            masked_lm_prob=0.15,
+            max_predictions_per_seq=5,
+            do_whole_word_mask=whole_words,
+        )
+        originals.append(statistics(as_arrays(oracles, settings(seed))))
+
+    for name in ours[0]:
+        values = np.array(
+            [[each[name] for each in builds] for builds in (ours, originals)]
+        )
+        mean = values.mean(axis=1)
+        error = (values.var(axis=1, ddof=1).sum() / num_builds) ** 0.5
+        assert abs(mean[0] - mean[1]) < 4.5 * error, (name, mean, error)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("max_seq_length", 4),
+        ("max_predictions_per_seq", 0),
+        ("masked_lm_prob", 0.0),
+        ("dupe_factor", 0),
+    ],
+)
+def test_bad_settings_name_the_field(field, value):
+    with pytest.raises(ValueError, match=f"`{field}`.*{field}={value}"):
+        Settings(**{field: value})

@@ -1,0 +1,136 @@
+"""The example clients, and the server's configuration files."""
+
+import concurrent.futures
+import http.server
+import json
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support import paths
+from support import serving_models
+
+FOLDER = paths.ROOT / "export" / "serving"
+
+
+def run(script, *arguments):
+    return subprocess.run(
+        [sys.executable, FOLDER / script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def grpc_server():
+    pytest.importorskip("tensorflow_serving")
+    from support import prediction_server
+
+    server, port = prediction_server.start(
+        {"pair": serving_models.loaded("pair")}
+    )
+    yield f"127.0.0.1:{port}"
+    server.stop(grace=None).wait()
+
+
+def test_grpc_client_prints_the_answers(grpc_server):
+    process = run(
+        "grpc_client.py",
+        f"--server={grpc_server}",
+        "--model=pair",
+        "--feature=sentence_1",
+        "--feature=class_",
+        "--text=the quick\tlorem",
+    )
+    assert process.returncode == 0, process.stderr
+    lines = process.stdout.splitlines()
+    assert lines[0] == "the quick | lorem"
+    answer = serving_models.loaded("pair").signatures["serving_default"](
+        sentence_1=tf.constant(["the quick"]), class_=tf.constant(["lorem"])
+    )
+    printed = dict(line.strip().split(": ", 1) for line in lines[1:])
+    np.testing.assert_allclose(
+        json.loads(printed["probabilities"]),
+        answer["probabilities"][0],
+        atol=1e-6,
+    )
+    assert printed["labels"] == repr(answer["labels"][0].numpy())
+
+
+def test_many_clients_at_once_get_their_own_answers(grpc_server):
+    import grpc
+    from tensorflow_serving.apis import predict_pb2
+    from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+    texts = [f"the {'x' * index} quick" for index in range(24)]
+    function = serving_models.loaded("pair").signatures["serving_default"]
+    wanted = function(
+        sentence_1=tf.constant(texts), class_=tf.constant(["lorem"] * 24)
+    )["probabilities"]
+
+    with grpc.insecure_channel(grpc_server) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+        def ask(text):
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = "pair"
+            for name, value in (("sentence_1", text), ("class_", "lorem")):
+                request.inputs[name].CopyFrom(tf.make_tensor_proto([value]))
+            outputs = stub.Predict(request, 60).outputs
+            return tf.make_ndarray(outputs["probabilities"])[0]
+
+        with concurrent.futures.ThreadPoolExecutor(8) as clients:
+            answers = list(clients.map(ask, texts))
+    np.testing.assert_allclose(answers, wanted, atol=1e-5)
+
+
+def test_rest_client_sends_instances():
+    received = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):  # noqa: N802
+            size = int(self.headers["Content-Length"])
+            received.append((self.path, json.loads(self.rfile.read(size))))
+            predictions = [{"labels": "ja"}, {"labels": "nein"}]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"predictions": predictions}).encode())
+
+        def log_message(self, *arguments):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            process = run(
+                "rest_client.py",
+                f"http://127.0.0.1:{server.server_port}",
+                "mrpc",
+                '{"sentence": "ü"}',
+                '{"sentence": ""}',
+            )
+        finally:
+            server.shutdown()
+            thread.join()
+    assert process.returncode == 0, process.stderr
+    assert received == [
+        (
+            "/v1/models/mrpc:predict",
+            {"instances": [{"sentence": "ü"}, {"sentence": ""}]},
+        )
+    ]
+    assert '{"labels": "nein"}' in process.stdout
+
+
+def test_compose_file_mounts_what_is_there():
+    text = (FOLDER / "docker-compose.yml").read_text("utf-8")
+    for name in ("models.config", "batching_parameters_cpu.txt"):
+        assert f"./{name}:/config/{name}:ro" in text
+        assert f"_file=/config/{name}" in text
+        assert (FOLDER / name).exists()

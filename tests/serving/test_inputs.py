@@ -1,0 +1,228 @@
+"""What a request brings: shapes checked, texts, windows and masks bounded."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.serving.graph import inputs
+from bert_tf.serving.kinds import fill_mask as fill_mask_lib
+from bert_tf.serving.kinds import question_answering
+from bert_tf.serving.kinds import tagging
+from bert_tf.serving.kinds.question_answering import QuestionAnswering
+from bert_tf.tasks import fill_mask
+from bert_tf.tasks.question_answering import windows as squad_windows
+from bert_tf.tasks.tagging import windows as tagging_windows
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from support import serving_models
+
+TEXTS = [
+    "",
+    "abc",
+    "aé字\U0001f600",
+    "\U0001f600" * 3,
+    "é" * 5,
+    "a" * 9,
+    "a\u0301\u0302b",
+]
+
+
+@pytest.mark.parametrize("max_bytes", [1, 2, 3, 4, 5, 8, 20])
+def test_texts_are_cut_between_characters(max_bytes):
+    texts = [text.encode() for text in TEXTS]
+    kept, is_cut = inputs.cut_texts(tf.constant(texts), max_bytes)
+    assert kept.numpy().tolist() == [
+        text[:max_bytes].decode(errors="ignore").encode() for text in texts
+    ]
+    assert is_cut.numpy().tolist() == [len(text) > max_bytes for text in texts]
+
+
+@pytest.mark.parametrize(
+    "text", [b"\x80" * 9, b"\xff" * 9, b"\x80\x80abc\xe5\xad", b"\xe5" * 9]
+)
+def test_what_is_no_text_is_cut_too(text):
+    kept, is_cut = inputs.cut_texts(tf.constant([[text], [b"a"]]), 5)
+    assert is_cut.numpy().tolist() == [[True], [False]]
+    assert text.startswith(kept.numpy()[0, 0])
+    assert len(kept.numpy()[0, 0]) <= 5
+    assert kept.numpy()[1, 0] == b"a"
+
+
+@pytest.mark.parametrize(
+    "strings, message",
+    [
+        (
+            ("a", "b"),
+            r"tensor (class_|sentence_1) \[\] is not .* expected shape \[\?\]",
+        ),
+        ((["a"], [["b"]]), r"tensor sentence_1 \[1,1\] is not .* \[\?\]"),
+        (
+            (["a"], ["b", "c"]),
+            r"`class_`, `sentence_1` must have one shape.*\[1\] \[2\]",
+        ),
+    ],
+)
+def test_strings_of_wrong_shapes_are_named(strings, message):
+    answer = serving_models.loaded("pair").signatures["serving_default"]
+    second, first = map(tf.constant, strings)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        answer(sentence_1=first, class_=second)
+
+
+def test_ids_of_wrong_shapes_are_named():
+    module = serving_models.loaded("pair")
+    ids = dict.fromkeys(
+        ("input_ids", "input_mask", "segment_ids"), tf.ones([2, 5], tf.int32)
+    )
+    # One mask would be broadcast to both rows.
+    wrong = ids | {"input_mask": tf.ones([1, 5], tf.int32)}
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"must have one shape.*\[2 5\] \[1 5\] \[2 5\]",
+    ):
+        module.signatures["ids"](**wrong)
+    with pytest.raises(
+        ValueError, match=r"must be equal.*\n.*input_ids_input_mask_segment_ids"
+    ):
+        module(wrong)
+    wrong = ids | {"input_mask": tf.ones([5], tf.int32)}
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"input_mask \[5\] is not"
+    ):
+        module.signatures["ids"](**wrong)
+    with pytest.raises(ValueError, match="must be equal.*\n.*texts_texts"):
+        module.preprocessor([tf.constant(["a", "b"]), tf.constant(["a"])])
+
+
+def test_choices_of_another_batch_are_named():
+    answer = serving_models.loaded("choice").signatures["serving_default"]
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"`choices`, `context` must have one batch.*\[2 3\] \[1\]",
+    ):
+        answer(context=tf.constant(["a"]), choices=tf.constant([["b"] * 3] * 2))
+
+
+@pytest.mark.parametrize("max_windows", [1, 2, 4])
+def test_windows_beyond_the_bound_are_as_if_not_there(max_windows):
+    servable = serving_models.servable("squad")
+    words = [b"quick", b"lorem", b"the", "我".encode(), b"x"] * 12
+    task = dataclasses.replace(serving_models.SQUAD_TASK, n_best_size=9)
+    # Room for 15 pieces beside a question of one, a window each 5.
+    kept = b" ".join(words[: 15 + 5 * (max_windows - 1)])
+
+    def answer(contexts, bound):
+        maker = squad_windows.WindowMaker(servable.preprocessor, task, bound)
+        answers = question_answering.find_answers(
+            tf.constant([b"the"] * len(contexts)),
+            tf.constant(contexts),
+            maker,
+            servable.model,
+        )
+        return {name: value.numpy() for name, value in answers.items()}
+
+    answers = answer([b" ".join(words), kept], max_windows)
+    assert answers.pop("is_cut").tolist() == [True, False]
+    wanted = answer([kept, kept], None)
+    assert not wanted.pop("is_cut").any()
+    for name, value in wanted.items():
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(answers[name], value, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(answers[name], value)
+
+
+@pytest.mark.parametrize("max_windows", [1, 3])
+def test_words_beyond_the_last_window_are_no_entities(max_windows):
+    servable = serving_models.servable("tagger")
+    maker = tagging_windows.WindowMaker(servable.preprocessor, max_windows)
+    # 17 pieces, a window each 9. The last word has pieces beyond.
+    words = [b"quick", b"lorem", b"the", b"x", b"b"] * 10
+    words = words[: 16 + 9 * (max_windows - 1)] + [b"abc"]
+    kept, whole = b" ".join(words), b" ".join(words + [b"quick", b"x"] * 20)
+
+    def answer(text):
+        answers = tagging.find_entities(
+            tf.constant([text]),
+            maker,
+            serving_models.TAGGING_TASK,
+            servable.model,
+        )
+        return {name: value.numpy() for name, value in answers.items()}
+
+    answers, wanted = answer(whole), answer(kept)
+    assert wanted["num_entities"][0] > 3
+    assert answers["limits"].max() <= len(kept)
+    assert answers["is_cut"].tolist() == [True]
+    for name, value in wanted.items():
+        np.testing.assert_allclose(
+            answers[name], value, atol=1e-5
+        ) if value.dtype.kind == "f" else np.testing.assert_array_equal(
+            answers[name], value
+        )
+
+
+def test_probabilities_of_the_vocabulary_are_there_for_some_masks_at_a_time(
+    monkeypatch,
+):
+    servable = serving_models.servable("fill_mask", kind="fill_mask")
+    model, vocabulary = servable.model, servable.preprocessor.vocabulary
+    texts = tf.constant(["[MASK] the [MASK] [MASK]", "x", "[MASK]" * 7])
+    ids = fill_mask.encode(texts, servable.preprocessor)
+    wanted = fill_mask.decode(
+        *fill_mask.predict(ids, model, vocabulary), vocabulary, 2
+    )
+    seen = []
+    call = model.masked_lm_head.call
+
+    def spy(*args):
+        logits = call(*args)
+        seen.append(tuple(logits.shape))
+        return logits
+
+    monkeypatch.setattr(model.masked_lm_head, "call", spy)
+    monkeypatch.setattr(fill_mask_lib, "_MASKS_OF_CHUNK", 4)
+    answers = fill_mask_lib._answer_masks(ids, model, vocabulary, 2, 99, False)
+    assert seen == [(1, count, len(vocabulary)) for count in (4, 4, 2)]
+    for name, value in wanted.items():
+        if name == "scores":
+            np.testing.assert_allclose(answers[name], value, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(answers[name], value)
+
+
+def test_a_text_is_repeated_for_its_own_masks_only(monkeypatch):
+    join, sizes = tf.strings.join, []
+
+    def spy(parts):
+        sizes.append(int(tf.size(parts[0])))
+        return join(parts)
+
+    monkeypatch.setattr(tf.strings, "join", spy)
+    num_masks = tf.constant([0, 9, 1])
+    texts = tf.constant([b"long " * 99, b"[MASK]" * 9, b"a [MASK]"])
+    answers = {"tokens": tf.fill([3, 9, 2], "b"), "num_masks": num_masks}
+    filled = fill_mask.fill(
+        texts, answers, WordpieceSpec(serving_models.VOCABULARY)
+    ).numpy()
+    assert sizes == [2 * (9 + 1)]
+    assert filled.shape == (3, 9, 2)
+    assert filled[2, 0, 1] == b"a b" and filled[1, 8, 0] == b"[MASK]" * 8 + b"b"
+    assert not any(filled[0].flat) and not any(filled[2, 1:].flat)
+
+
+@pytest.mark.parametrize(
+    "bounds, message",
+    [
+        ({"max_masks": 3}, "`max_masks` must not .* which has max_text_bytes"),
+        ({"max_windows": 0}, "`max_windows` must be a positive integer"),
+        ({"max_text_bytes": 1.5}, "`max_text_bytes` .* max_text_bytes=1.5"),
+        ({"max_text_bytes": 2**31 - 1}, "must be .* less than 2.31 - 1"),
+    ],
+)
+def test_wrong_bounds(bounds, message):
+    with pytest.raises(ValueError, match=message):
+        serving_models.make_servable(
+            QuestionAnswering, task=serving_models.SQUAD_TASK, bounds=bounds
+        )

@@ -1,0 +1,124 @@
+"""Warm-up requests: messages that a server of the stubs' release reads."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.serving import saved_model
+from bert_tf.serving.formats import warmup
+from support import serving_models
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Returns a folder with the graph and settings of an export alone."""
+
+    def make(kind, contents="text"):
+        path = serving_models.exported(kind, contents)
+        for name in ("saved_model.pb", "assets.extra/bert_tf.json"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            with open(f"{path}/{name}", "rb") as stream:
+                (tmp_path / name).write_bytes(stream.read())
+        return str(tmp_path)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "kind, contents", [("pair", "text"), ("regression", "ids")]
+)
+def test_requests_can_be_replayed(folder, kind, contents):
+    pytest.importorskip("tensorflow_serving")
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    path = folder(kind, contents)
+    servable = serving_models.servable(kind, contents=contents)
+    described = saved_model.read_signatures(path)
+    count = warmup.write_requests(path, servable, (1, 3), "name")
+    assert count == 2 * len(described)
+    records = tf.data.TFRecordDataset(
+        f"{path}/assets.extra/tf_serving_warmup_requests"
+    )
+    signatures = serving_models.loaded(kind, contents).signatures
+    seen = []
+    for record in records:
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        method = log.WhichOneof("log_type")
+        request = getattr(log, method).request
+        name = request.model_spec.signature_name
+        assert request.model_spec.name == "name"
+        if method == "predict_log":
+            inputs = {
+                key: tf.make_ndarray(value)
+                for key, value in request.inputs.items()
+            }
+            assert described[name].method_name.endswith("predict")
+        else:
+            assert described[name].method_name.endswith(
+                method.removesuffix("_log")
+            )
+            examples = request.input.example_list.examples
+            inputs = {
+                "inputs": np.array(
+                    [example.SerializeToString() for example in examples],
+                    object,
+                )
+            }
+        answer = signatures[name](
+            **{key: tf.constant(value) for key, value in inputs.items()}
+        )
+        seen.append((name, len(next(iter(answer.values())))))
+    assert sorted(seen) == sorted(
+        (name, size) for name in described for size in (1, 3)
+    )
+
+
+def test_texts_are_as_long_as_can_be(folder):
+    servable = serving_models.servable("pair")
+    pytest.importorskip("tensorflow_serving")
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    path = folder("pair")
+    warmup.write_requests(path, servable, [1], "name")
+    logs = [
+        prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        for record in tf.data.TFRecordDataset(
+            f"{path}/assets.extra/tf_serving_warmup_requests"
+        )
+    ]
+    requests = {
+        log.predict_log.request.model_spec.signature_name: (
+            log.predict_log.request.inputs
+        )
+        for log in logs
+    }
+    mask = tf.make_ndarray(requests["ids"]["input_mask"])
+    assert mask.tolist() == [[1] * serving_models.MAX_SEQ_LENGTH]
+    # The strings are as long: each has a word for every place.
+    for name in ("sentence_1", "class_"):
+        (text,) = tf.make_ndarray(requests["serving_default"][name])
+        assert text.split() == [b"the"] * serving_models.MAX_SEQ_LENGTH
+
+
+@pytest.mark.parametrize(
+    "batch_sizes, message",
+    [
+        ([], "positive"),
+        ([1, 0], "positive"),
+        (range(1, 402), "at most 1000"),
+    ],
+)
+def test_wrong_batch_sizes(folder, batch_sizes, message):
+    servable = serving_models.servable("encoder")
+    with pytest.raises(ValueError, match=message):
+        warmup.write_requests(folder("encoder"), servable, batch_sizes, "name")
+
+
+def test_without_the_stubs_the_error_says_what_to_install(folder, monkeypatch):
+    for name in ("tensorflow_serving", "tensorflow_serving.apis"):
+        monkeypatch.setitem(sys.modules, name, None)
+    servable = serving_models.servable("encoder")
+    with pytest.raises(ValueError, match="pip install tensorflow-serving-api"):
+        warmup.write_requests(folder("encoder"), servable, [1], "name")

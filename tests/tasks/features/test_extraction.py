@@ -1,0 +1,353 @@
+"""Vectors of lines: against NumPy over one line at a time, and from files."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.tasks.features import extraction as feature_extraction
+from bert_tf.tasks.features import files as feature_files
+from bert_tf.tasks.features.extraction import Extraction
+from bert_tf.tasks.features.extraction import LineFeatures
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.training import strategy as strategies
+from support import serving_models
+
+PROGRAM = "bert_tf.extract_features"
+LINES = [
+    ("the fox",),
+    ("quick", "lorem the"),
+    ("",),
+    ("we are too many letters",),
+    ("é 我",),
+    ("a", "b"),
+]
+# Of each line, what the tokenizer and the packing make of it at length 11.
+TOKENS = [
+    "[CLS] the f ##o ##x [SEP]",
+    "[CLS] quick [SEP] lorem the [SEP]",
+    "[CLS] [SEP]",
+    "[CLS] w ##e a ##r ##e t ##o ##o m [SEP]",
+    "[CLS] e 我 [SEP]",
+    "[CLS] a [SEP] b [SEP]",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return checkpoints.load(serving_models.model_dir("encoder"), BertEncoder)
+
+
+@pytest.fixture(scope="module")
+def preprocessor():
+    return Preprocessor.from_folder(serving_models.model_dir("encoder"), 11)
+
+
+def tokens_of(line):
+    return [serving_models.VOCABULARY.tokens[index] for index in line.token_ids]
+
+
+def layers_of_one(encoder, line):
+    """Returns the blocks' outputs of a line alone: float32 [K, T, D]."""
+    ids = np.array([line.token_ids])
+    sep_id = serving_models.VOCABULARY.sep_id
+    segments = np.cumsum(ids == sep_id, axis=1) - (ids == sep_id) > 0
+    outputs = encoder(
+        {
+            "input_ids": ids,
+            "input_mask": np.ones_like(ids),
+            "segment_ids": segments.astype("int32"),
+        }
+    )
+    return np.stack([value[0] for value in outputs["encoder_outputs"]])
+
+
+@pytest.mark.parametrize(
+    "extraction",
+    [
+        Extraction(layers=(-1, 0)),
+        Extraction(layers=(1,), combine="concatenate", is_normalized=True),
+        Extraction(layers=(0, -1), combine="concatenate", pooling="cls"),
+        Extraction(layers=(0, 1), combine="mean", pooling="mean"),
+        Extraction(layers=(0, 1), pooling="mean", is_normalized=True),
+    ],
+    ids=str,
+)
+def test_vectors_are_those_of_each_line_alone(
+    encoder, preprocessor, extraction
+):
+    extractor = feature_extraction.Extractor(
+        encoder, preprocessor, extraction, strategies.make_strategy()
+    )
+    found = list(extractor(LINES, batch_size=4))
+    assert [line.index for line in found] == list(range(6))
+    assert [" ".join(tokens_of(line)) for line in found] == TOKENS
+    assert [line.is_cut for line in found] == [False] * 3 + [True] + [False] * 2
+    for line in found:
+        wanted = layers_of_one(encoder, line)[list(extraction.layers)]
+        if extraction.combine == "concatenate":
+            wanted = np.concatenate(wanted, axis=-1)
+        elif extraction.combine == "mean":
+            wanted = wanted.mean(axis=0)
+        else:
+            wanted = wanted.transpose(1, 0, 2)
+        if extraction.pooling == "cls":
+            wanted = wanted[0]
+        elif extraction.pooling == "mean":
+            wanted = wanted.mean(axis=0)
+        if extraction.is_normalized:
+            wanted = wanted / np.linalg.norm(wanted, axis=-1, keepdims=True)
+        assert line.vectors.dtype == np.float32
+        assert line.vectors.shape == wanted.shape
+        np.testing.assert_allclose(line.vectors, wanted, atol=1e-5)
+
+
+def test_mirrored_devices_give_the_same(encoder, preprocessor):
+    extraction = Extraction(layers=(-1,), combine="mean", pooling="mean")
+    strategy = strategies.make_strategy("mirrored", num_cpu_devices=2)
+    with strategy.scope():
+        copy = BertEncoder(encoder.config)
+    checkpoints.load_weights(serving_models.model_dir("encoder"), copy)
+    mirrored = feature_extraction.Extractor(
+        copy, preprocessor, extraction, strategy
+    )
+    alone = feature_extraction.Extractor(
+        encoder, preprocessor, extraction, strategies.make_strategy()
+    )
+    lines = LINES[:5]
+    for ours, wanted in zip(mirrored(lines, 4), alone(lines, 4), strict=True):
+        np.testing.assert_allclose(ours.vectors, wanted.vectors, atol=1e-5)
+    with pytest.raises(ValueError, match="multiple of 2.*batch_size=3"):
+        list(mirrored(lines, 3))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"layers": ()}, "`layers` must name a layer"),
+        ({"combine": "sum"}, "`combine` must be one of separate"),
+        ({"pooling": "max"}, "`pooling` must be one of none, cls, mean"),
+    ],
+)
+def test_wrong_extractions(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Extraction(**arguments)
+
+
+@pytest.mark.parametrize("layer", [2, -3])
+def test_layers_that_the_model_does_not_have(layer):
+    with pytest.raises(ValueError, match=rf"from -2 to 1.*Received: {layer}\."):
+        Extraction(layers=(0, layer)).check_layers(2)
+
+
+def test_lines_are_read_as_the_original_reads_them(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(
+        "a\tb ||| c\r\n\n ||| d \nx ||| y ||| z\n p|||q\u2028r".encode()
+    )
+    assert list(feature_files.read_lines(path)) == [
+        ("a\tb", "c"),
+        ("",),
+        ("||| d",),
+        ("x ||| y", "z"),
+        ("p|||q\u2028r",),
+    ]
+    assert feature_files.count_lines(path) == 5
+
+
+def test_bad_input_files(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"good\nb\xffd\n")
+    with pytest.raises(ValueError, match=r"lines, line 2: not UTF-8 .*0xff"):
+        feature_files.count_lines(path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="there are no lines"):
+        feature_files.count_lines(path)
+    with pytest.raises(ValueError, match="There is no file"):
+        feature_files.count_lines(tmp_path / "none")
+    path = tmp_path / "lines.gz"
+    path.write_bytes(b"no gzip")
+    with pytest.raises(ValueError, match="damaged"):
+        feature_files.count_lines(path)
+
+
+# Three lines of [CLS] and [SEP], in two layers of size 3.
+CLS_ID = serving_models.VOCABULARY.cls_id
+SEP_ID = serving_models.VOCABULARY.sep_id
+WRITTEN = [
+    LineFeatures(
+        index=index,
+        token_ids=np.array([CLS_ID, SEP_ID], "int32"),
+        vectors=np.arange(12, dtype="float32").reshape(2, 2, 3) / 3 - index,
+        is_cut=False,
+    )
+    for index in range(3)
+]
+
+
+def write(path, output_format, lines, extraction=None, **arguments):
+    with feature_files.open_writer(
+        str(path),
+        output_format,
+        extraction or Extraction(layers=(-1, 0)),
+        serving_models.VOCABULARY,
+        **arguments,
+    ) as write_line:
+        for line in lines:
+            write_line(line)
+
+
+def test_jsonl_is_the_originals_byte_by_byte(tmp_path):
+    path = tmp_path / "out.jsonl"
+    write(path, "jsonl", WRITTEN[1:2])
+    # Written by hand from google-research/bert's extract_features.py.
+    assert path.read_text() == (
+        '{"linex_index": 1, "features": ['
+        '{"token": "[CLS]", "layers": ['
+        '{"index": -1, "values": [-1.0, -0.666667, -0.333333]}, '
+        '{"index": 0, "values": [0.0, 0.333333, 0.666667]}]}, '
+        '{"token": "[SEP]", "layers": ['
+        '{"index": -1, "values": [1.0, 1.333333, 1.666667]}, '
+        '{"index": 0, "values": [2.0, 2.333333, 2.666667]}]}]}\n'
+    )
+
+
+def test_rounding_is_that_of_each_number():
+    generator = np.random.default_rng(7)
+    # Ties in the seventh decimal are among the multiples of 2^-7.
+    values = np.concatenate(
+        [
+            generator.normal(size=2000).astype("float32"),
+            np.arange(-900, 900, dtype="float32") / 128,
+        ]
+    )
+    line = LineFeatures(
+        index=0,
+        token_ids=np.array([CLS_ID]),
+        vectors=values[np.newaxis],
+        is_cut=False,
+    )
+    text = feature_files._to_json(
+        line, Extraction(combine="mean"), serving_models.VOCABULARY
+    )
+    found = json.loads(text)["features"][0]["values"]
+    assert found == [round(float(value), 6) for value in values]
+
+
+def test_jsonl_of_one_vector_a_line(tmp_path):
+    path = tmp_path / "out.jsonl"
+    line = LineFeatures(
+        index=4,
+        token_ids=WRITTEN[0].token_ids,
+        vectors=np.array([0.25, -1], "float32"),
+        is_cut=False,
+    )
+    extraction = Extraction(layers=(0,), combine="mean", pooling="cls")
+    write(path, "jsonl", [line], extraction)
+    assert path.read_text() == '{"linex_index": 4, "values": [0.25, -1.0]}\n'
+
+
+@pytest.mark.parametrize("dtype", feature_files.DTYPES)
+def test_npz_and_records_give_back_what_was_written(tmp_path, dtype):
+    write(tmp_path / "out.npz", "npz", WRITTEN, dtype=dtype)
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert set(arrays) == {"vectors", "layers", "token_ids", "row_splits"}
+        np.testing.assert_array_equal(arrays["layers"], [-1, 0])
+        np.testing.assert_array_equal(arrays["row_splits"], [0, 2, 4, 6])
+        np.testing.assert_array_equal(arrays["token_ids"], [CLS_ID, SEP_ID] * 3)
+        assert arrays["vectors"].dtype == dtype
+        vectors = arrays["vectors"]
+    np.testing.assert_array_equal(
+        vectors, np.concatenate([line.vectors for line in WRITTEN], dtype=dtype)
+    )
+    write(tmp_path / "out.tfrecord", "tfrecord", WRITTEN, dtype=dtype)
+    records = list(tf.data.TFRecordDataset(f"{tmp_path}/out.tfrecord"))
+    assert len(records) == 3
+    for record, line in zip(records, WRITTEN):
+        parsed = tf.io.parse_single_example(
+            record,
+            {
+                "linex_index": tf.io.FixedLenFeature([], tf.int64),
+                "token_ids": tf.io.FixedLenFeature([2], tf.int64),
+                "vectors": tf.io.FixedLenFeature([], tf.string),
+            },
+        )
+        assert parsed["linex_index"] == line.index
+        np.testing.assert_array_equal(parsed["token_ids"], line.token_ids)
+        np.testing.assert_array_equal(
+            tf.io.parse_tensor(parsed["vectors"], dtype),
+            line.vectors.astype(dtype),
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "out.npz",
+        "out.tfrecord",
+    ]
+
+
+@pytest.mark.parametrize("output_format", feature_files.FORMATS)
+def test_a_writer_that_fails_leaves_nothing(tmp_path, output_format):
+    def lines():
+        yield WRITTEN[0]
+        raise OSError("No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write(tmp_path / "out", output_format, lines())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("out", {"output_format": "csv"}, "`output_format` must be one of"),
+        ("out", {"dtype": "float16"}, "`dtype` must be float32"),
+        ("", {}, "`output_file` must not be a folder"),
+    ],
+)
+def test_wrong_output(tmp_path, name, arguments, message):
+    arguments = {"output_format": "jsonl", "lines": []} | arguments
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path / name, **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_program_writes_the_lines_in_order_and_counts_the_cut(
+    run_program, tmp_path, encoder
+):
+    (tmp_path / "in.txt").write_text("the ||| fox\n\nlorem ipsum dolor\n")
+    process = run_program(
+        PROGRAM,
+        f"--input_file={tmp_path}/in.txt",
+        f"--output_file={tmp_path}/out.jsonl",
+        f"--init_checkpoint={serving_models.model_dir('encoder')}",
+        "--max_seq_length=9",
+        "--batch_size=2",
+        "--layers=-1,0",
+    )
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "out.jsonl").read_text().splitlines()
+    ]
+    assert [line["linex_index"] for line in lines] == [0, 1, 2]
+    tokens = [[part["token"] for part in line["features"]] for line in lines]
+    assert tokens[0] == ["[CLS]", "the", "[SEP]", "f", "##o", "##x", "[SEP]"]
+    assert tokens[1] == ["[CLS]", "[SEP]"]
+    assert len(tokens[2]) == 9
+    assert "1 of 3 lines were cut to --max_seq_length=9" in process.stderr
+    wanted = layers_of_one(
+        encoder,
+        LineFeatures(
+            index=0,
+            token_ids=[serving_models.VOCABULARY.index(t) for t in tokens[0]],
+            vectors=None,
+            is_cut=False,
+        ),
+    )
+    for token, part in enumerate(lines[0]["features"]):
+        assert [layer["index"] for layer in part["layers"]] == [-1, 0]
+        for layer in part["layers"]:
+            np.testing.assert_allclose(
+                layer["values"], wanted[layer["index"], token], atol=1e-5
+            )

@@ -1,0 +1,343 @@
+"""Masked language modelling: what is chosen, and what becomes of it."""
+
+import collections
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.text import masking
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from references import pretraining as reference
+from support.masking import VOCABULARY
+from support.masking import make_inputs
+from support.masking import mask_tokens
+
+
+def chosen_of(masked, row):
+    count = int(masked[features.MASKED_LM_WEIGHTS][row].sum())
+    return masked[features.MASKED_LM_POSITIONS][row, :count].tolist()
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_dtypes_and_shapes(whole_words):
+    masked = mask_tokens(
+        *make_inputs(3, 13, seed=1),
+        max_predictions_per_seq=7,
+        do_whole_word_mask=whole_words,
+    )
+    assert {
+        name: (value.dtype.name, value.shape) for name, value in masked.items()
+    } == {
+        "input_ids": ("int32", (3, 13)),
+        "masked_lm_positions": ("int32", (3, 7)),
+        "masked_lm_ids": ("int32", (3, 7)),
+        "masked_lm_weights": ("float32", (3, 7)),
+    }
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+@pytest.mark.parametrize("seq_length, most", [(29, 3), (37, 20), (11, 13)])
+def test_rules_hold_for_every_example(whole_words, seq_length, most):
+    ids, mask, seeds = make_inputs(300, seq_length, seed=2)
+    masked = mask_tokens(
+        ids,
+        mask,
+        seeds,
+        max_predictions_per_seq=most,
+        masked_lm_prob=0.3,
+        do_whole_word_mask=whole_words,
+    )
+    for row in range(len(ids)):
+        length = mask[row].sum()
+        limit = reference.num_predictions(length, 0.3, most)
+        positions = chosen_of(masked, row)
+        count = len(positions)
+        assert positions == sorted(set(positions))
+        labels = masked[features.MASKED_LM_IDS][row]
+        assert labels[:count].tolist() == ids[row, positions].tolist()
+        assert VOCABULARY.cls_id not in labels
+        assert VOCABULARY.sep_id not in labels
+        assert all(position < length for position in positions)
+        # What is not chosen is untouched; what lies beyond is 0.
+        restored = masked[features.INPUT_IDS][row].copy()
+        restored[positions] = labels[:count]
+        assert restored.tolist() == ids[row].tolist()
+        assert masked[features.MASKED_LM_WEIGHTS][row].tolist() == [
+            1.0
+        ] * count + [0.0] * (most - count)
+        assert not masked[features.MASKED_LM_POSITIONS][row, count:].any()
+        assert not labels[count:].any()
+
+        tokens = [VOCABULARY.tokens[i] for i in ids[row, :length]]
+        words = reference.words_of(tokens, whole_words)
+        taken = [word for word in words if set(word) & set(positions)]
+        assert sorted(sum(taken, [])) == positions
+        # No word that was left out would still have fitted.
+        left = [word for word in words if word not in taken]
+        assert count <= limit
+        assert all(count + len(word) > limit for word in left)
+
+
+@pytest.mark.parametrize(
+    "length, expected",
+    # Halves go to the even neighbour: 1.5, 4.5, 7.5, 10.5. 133 is 19.95.
+    [(3, 1), (10, 2), (30, 4), (50, 8), (70, 10), (133, 20), (512, 20)],
+)
+def test_number_of_predictions_is_pythons_round(length, expected):
+    assert masking.Rules().num_predictions([length]).numpy() == [expected]
+    assert reference.num_predictions(length, 0.15, 20) == expected
+
+
+def test_number_of_predictions_of_all_lengths():
+    lengths = range(3, 600)
+    for share in (0.05, 0.15, 0.35):
+        rules = masking.Rules(masked_lm_prob=share, max_predictions_per_seq=90)
+        assert rules.num_predictions(list(lengths)).numpy().tolist() == [
+            reference.num_predictions(length, share, 90) for length in lengths
+        ]
+
+
+def test_words_that_overflow_are_skipped_in_order():
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(0, 6, (500, 19)).astype(np.int32)
+    limits = rng.integers(1, 15, 500).astype(np.int32)
+    is_taken = masking._take_while_they_fit(
+        tf.constant(sizes), tf.constant(limits)
+    ).numpy()
+    for row in range(len(sizes)):
+        words = [[index] * size for index, size in enumerate(sizes[row])]
+        taken = reference.take_words(words, limits[row])
+        assert np.flatnonzero(is_taken[row]).tolist() == sorted(set(taken))
+
+
+def test_each_position_is_chosen_equally_often():
+    ids, mask, _ = make_inputs(1, 41, seed=4)
+    ids[0, 1:], mask[0] = VOCABULARY.index("w3"), 1
+    ids[0, 17] = ids[0, 40] = VOCABULARY.sep_id
+    num_rows = 20_000
+    seeds = np.random.default_rng(5).integers(0, 2**32, (num_rows, 2))
+    masked = mask_tokens(
+        np.repeat(ids, num_rows, axis=0), np.repeat(mask, num_rows, 0), seeds
+    )
+    count = masking.Rules().num_predictions([41]).numpy()[0]
+    assert (masked[features.MASKED_LM_WEIGHTS].sum(axis=1) == count).all()
+    positions = masked[features.MASKED_LM_POSITIONS][:, :count]
+    share = np.bincount(positions.ravel(), minlength=41) / num_rows
+    candidates = [p for p in range(41) if p not in (0, 17, 40)]
+    expected = count / len(candidates)
+    error = (expected * (1 - expected) / num_rows) ** 0.5
+    np.testing.assert_allclose(share[candidates], expected, atol=4.5 * error)
+    assert not share[[0, 17, 40]].any()
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_80_10_10_and_random_entries_of_the_whole_vocabulary(whole_words):
+    ids, mask, seeds = make_inputs(6000, 61, seed=6)
+    masked = mask_tokens(ids, mask, seeds, do_whole_word_mask=whole_words)
+    rows, slots = np.nonzero(masked[features.MASKED_LM_WEIGHTS])
+    positions = masked[features.MASKED_LM_POSITIONS][rows, slots]
+    now = masked[features.INPUT_IDS][rows, positions]
+    labels = masked[features.MASKED_LM_IDS][rows, slots]
+    size = len(VOCABULARY)
+    # A random entry is [MASK], or the token itself, once in `size` times.
+    expected = {
+        "mask": 0.8 + 0.1 / size,
+        "same": 0.1 + 0.1 / size,
+    }
+    received = {
+        "mask": (now == VOCABULARY.mask_id).mean(),
+        "same": (now == labels).mean(),
+    }
+    for name, share in expected.items():
+        error = (share * (1 - share) / len(now)) ** 0.5
+        assert received[name] == pytest.approx(share, abs=4.5 * error), name
+    drawn = now[(now != VOCABULARY.mask_id) & (now != labels)]
+    counts = np.bincount(drawn, minlength=size)
+    counts = np.delete(counts, VOCABULARY.mask_id)
+    # The whole vocabulary, [CLS], [SEP] and [PAD] too.
+    np.testing.assert_allclose(
+        counts, counts.mean(), atol=4.5 * counts.mean() ** 0.5
+    )
+
+
+def test_example_is_masked_alike_in_any_batch_and_inside_tf_data():
+    ids, mask, seeds = make_inputs(7, 23, seed=7)
+    whole = mask_tokens(ids, mask, seeds, do_whole_word_mask=True)
+    single = mask_tokens(
+        ids[4:5], mask[4:5], seeds[4:5], do_whole_word_mask=True
+    )
+    rules = masking.Rules(do_whole_word_mask=True)
+    mapped = (
+        tf.data.Dataset.from_tensor_slices((ids, mask, seeds))
+        .batch(3)
+        .map(
+            lambda ids, mask, seeds: masking.mask_tokens(
+                ids, mask, seeds, WordpieceSpec(VOCABULARY), rules
+            )
+        )
+        .unbatch()
+        .batch(7)
+        .get_single_element()
+    )
+    for name, value in whole.items():
+        np.testing.assert_array_equal(mapped[name], value)
+        np.testing.assert_array_equal(single[name], value[4:5])
+
+
+def test_other_seeds_mask_otherwise():
+    ids, mask, seeds = make_inputs(50, 31, seed=8)
+    first = mask_tokens(ids, mask, seeds)
+    for column in (0, 1):
+        other_seeds = seeds.copy()
+        other_seeds[:, column] ^= 1
+        other = mask_tokens(ids, mask, other_seeds)
+        differ = (
+            first[features.MASKED_LM_POSITIONS]
+            != other[features.MASKED_LM_POSITIONS]
+        ).any(axis=1)
+        assert differ.mean() > 0.5
+
+
+def test_example_without_candidates_gets_no_prediction():
+    ids = np.array(
+        [[VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.sep_id, 0]], np.int32
+    )
+    mask = np.array([[1, 1, 1, 0]], np.int32)
+    for whole_words in (False, True):
+        masked = mask_tokens(
+            ids, mask, [[1, 2]], do_whole_word_mask=whole_words
+        )
+        assert masked[features.INPUT_IDS].tolist() == ids.tolist()
+        assert not masked[features.MASKED_LM_WEIGHTS].any()
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("max_predictions_per_seq", 0),
+        ("masked_lm_prob", 0.0),
+        ("masked_lm_prob", 1.5),
+    ],
+)
+def test_bad_rules_name_the_field(field, value):
+    with pytest.raises(ValueError, match=f"`{field}`.*{field}={value}"):
+        masking.Rules(**{field: value})
+
+
+def test_spans_are_whole_words_up_to_the_limit():
+    ids, mask, seeds = make_inputs(300, 41, seed=12)
+    rules = {"max_predictions_per_seq": 9, "masked_lm_prob": 0.3}
+    masked = mask_tokens(ids, mask, seeds, do_span_mask=True, **rules)
+    lengths = mask.sum(axis=1)
+    cut_words = 0
+    differs = []
+    for row in range(300):
+        tokens = [VOCABULARY.tokens[i] for i in ids[row, : lengths[row]]]
+        chosen = set(chosen_of(masked, row))
+        limit = reference.num_predictions(lengths[row], 0.3, 9)
+        assert len(chosen) == min(limit, lengths[row] - 3)
+        # Of the words only one, in the last span, is cut by the limit.
+        words = [set(word) for word in reference.words_of(tokens, True)]
+        assert set().union(*words) >= chosen
+        partly = [word for word in words if word & chosen and word - chosen]
+        assert len(partly) <= 1
+        cut_words += len(partly)
+        now = masked["input_ids"][row]
+        is_mask = {p: now[p] == VOCABULARY.mask_id for p in chosen}
+        differs += [
+            is_mask[p] != is_mask[p + 1] for p in chosen if p + 1 in chosen
+        ]
+    # One decision for each run of neighbours; a random entry can be [MASK].
+    assert np.mean(differs) < 0.015
+    assert cut_words < 150
+
+
+# The first span's length in words, from 1 to 10 (Joshi et al. 2020).
+def span_lengths(p):
+    """Returns the shares of spans of 1 to 10 words, geometric and cut."""
+    return [p * (1 - p) ** n / (1 - (1 - p) ** 10) for n in range(10)]
+
+
+def probability_of(words, num_words, p=0.2):
+    """Returns how likely these words are the ones that spans choose.
+
+    A span begins at a word that is not chosen, each as likely as another, and
+    is cut where the sentence ends or as many words are chosen as may be.
+
+    Args:
+        words: The numbers of all words that are chosen.
+        num_words: Words of the sentence.
+        p: Of the geometric distribution of the spans' lengths.
+    """
+    words = frozenset(words)
+    lengths = span_lengths(p)
+
+    @functools.cache
+    def finish(chosen):
+        if chosen == words:
+            return 1.0
+        total = 0.0
+        for anchor in words - chosen:
+            for length, share in enumerate(lengths, 1):
+                span = range(anchor, min(anchor + length, num_words))
+                new = [word for word in span if word not in chosen]
+                after = chosen.union(new[: len(words) - len(chosen)])
+                if after <= words:
+                    total += share / (num_words - len(chosen)) * finish(after)
+        return total
+
+    return finish(frozenset())
+
+
+def choose_words(num_rows, num_words, num_chosen, seed):
+    """Returns int [num_rows, num_chosen]: words that are chosen in spans."""
+    ids = np.full((num_rows, num_words + 2), VOCABULARY.index("w3"), np.int32)
+    ids[:, 0], ids[:, -1] = VOCABULARY.cls_id, VOCABULARY.sep_id
+    masked = mask_tokens(
+        ids,
+        np.ones_like(ids),
+        np.random.default_rng(seed).integers(0, 2**32, (num_rows, 2)),
+        do_span_mask=True,
+        max_predictions_per_seq=num_chosen,
+        masked_lm_prob=1.0,
+    )
+    assert masked["masked_lm_weights"].all()
+    return masked["masked_lm_positions"] - 1
+
+
+def test_spans_have_geometric_lengths_and_begin_anywhere():
+    chosen = choose_words(20_000, 9, 4, seed=13)
+    sets = list(itertools.combinations(range(9), 4))
+    expected = [probability_of(words, 9) for words in sets]
+    assert sum(expected) == pytest.approx(1)
+    found = collections.Counter(map(tuple, chosen.tolist()))
+    observed = [found[words] for words in sets]
+    test = scipy.stats.chisquare(observed, np.multiply(expected, 20_000))
+    assert test.pvalue > 0.001
+
+    def log_likelihood(p):
+        return np.dot(
+            observed, np.log([probability_of(words, 9, p) for words in sets])
+        )
+
+    # Nearby values of p, which the test above passes, are less likely by far.
+    for p in (0.18, 0.22):
+        assert log_likelihood(0.2) - log_likelihood(p) > 5
+
+
+def test_spans_are_of_ten_words_at_most():
+    # Eleven neighbours are more than a span: were lengths not cut at 10, every
+    # tenth row would be such.
+    num_rows, num_words = 4000, 62
+    chosen = choose_words(num_rows, num_words, 11, seed=14)
+    # Apart from the sentence's end, it is the same everywhere.
+    runs = (chosen[:, -1] - chosen[:, 0] == 10) & (chosen[:, -1] < 61)
+    expected = 51 * probability_of(range(20, 31), num_words)
+    assert 0.002 < expected < 0.03
+    test = scipy.stats.binomtest(int(runs.sum()), num_rows, expected)
+    assert test.pvalue > 0.001

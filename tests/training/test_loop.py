@@ -1,0 +1,580 @@
+"""The training loop: the same steps everywhere, resumed, stopped, golden."""
+
+import dataclasses
+import os
+import platform
+import signal
+import subprocess
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.input import array_source
+from bert_tf.input import pretraining
+from bert_tf.models.objectives import Objective
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.loss_scale import LossScaleOptimizer
+from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.training import evaluation
+from bert_tf.training import health
+from bert_tf.training import loop
+from bert_tf.training import preemption
+from bert_tf.training import progress
+from bert_tf.training import randomness
+from bert_tf.training import step as step_lib
+from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.strategy import make_strategy
+from references import training as reference
+from support import paths
+
+GOLDEN = paths.GOLDEN / "losses_tiny.txt"
+GOLDEN_NAMES = (
+    "step",
+    "loss",
+    "masked_lm_loss",
+    "next_sentence_loss",
+    "learning_rate",
+    "gradient_norm",
+)
+SPEEDS = {
+    "examples_per_second",
+    "tokens_per_second",
+    "step_seconds",
+    "input_share",
+}
+NUM_STEPS = 20
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """A source of 63 examples in two files."""
+    folder = tmp_path_factory.mktemp("records")
+    for name, size in (("a", 50), ("b", 13)):
+        reference.write_records(
+            folder / f"{name}.tfrecord",
+            reference.pretraining_arrays(size, seed=size),
+        )
+    return pretraining.pretraining_records(
+        f"{folder}/*.tfrecord",
+        reference.tiny_config(),
+        WordpieceSpec(reference.vocabulary()),
+        max_seq_length=reference.LENGTH,
+        max_predictions_per_seq=reference.PREDICTIONS,
+    )
+
+
+def make_state(folder, strategy, dropout=0.0, policy="float32", num_layers=2):
+    config = dataclasses.replace(
+        reference.tiny_config(dropout), num_hidden_layers=num_layers
+    )
+    with strategy.scope():
+        model = BertPretrainer(config, dtype=policy)
+        reference.set_weights(model)
+        optimizer = BertOptimizer(WarmupDecay(0.01, NUM_STEPS, 4))
+        if policy == "mixed_float16":
+            optimizer = LossScaleOptimizer(optimizer)
+        return TrainingState(model, optimizer, folder, config.to_dict())
+
+
+def make_config(num_train_steps=NUM_STEPS, **options):
+    return loop.TrainingConfig(
+        **{
+            "num_train_steps": num_train_steps,
+            "train_batch_size": 8,
+            "iterations_per_loop": 1,
+        }
+        | options
+    )
+
+
+def train(state, records, strategy, config=None, **options):
+    return loop.train(
+        state,
+        reference.pretraining_objective(),
+        records,
+        config or make_config(),
+        strategy,
+        **options,
+    )
+
+
+def evaluate(state, source, strategy, batch_size=16, max_batches=None):
+    return evaluation.make_evaluation(
+        state.model,
+        reference.pretraining_objective(),
+        source,
+        batch_size,
+        strategy,
+        max_batches,
+    )()
+
+
+def column(history, name):
+    return np.array([report[name] for report in history])
+
+
+def weights_of(state):
+    return [
+        keras.ops.convert_to_numpy(value)
+        for value in state.model.weights + state.optimizer.variables
+    ]
+
+
+@pytest.fixture(scope="module")
+def one_device(tmp_path_factory, records):
+    """The run that others are held against: history, weights, evaluation."""
+    strategy = make_strategy()
+    state = make_state(tmp_path_factory.mktemp("one_device"), strategy)
+    history = train(state, records, strategy)
+    return history, weights_of(state), evaluate(state, records, strategy)
+
+
+def test_two_devices_make_the_steps_of_one(tmp_path, records, one_device):
+    strategy = make_strategy("mirrored", num_cpu_devices=2)
+    state = make_state(tmp_path, strategy)
+    history = train(state, records, strategy)
+    expected, weights, evaluation = one_device
+    # The gradient was clipped.
+    assert column(expected, "gradient_norm").max() > 1
+    for name in expected[0].keys() - SPEEDS:
+        np.testing.assert_allclose(
+            column(history, name), column(expected, name), rtol=0, atol=1e-5
+        )
+    for got, wanted in zip(weights_of(state), weights):
+        np.testing.assert_allclose(got, wanted, atol=2e-5)
+    for name, value in evaluate(state, records, strategy).items():
+        np.testing.assert_allclose(value, evaluation[name], rtol=1e-5)
+
+
+def test_padding_and_tokens_are_those_of_the_batches(records, one_device):
+    history = one_device[0]
+    batches = records.training_batches(8).take(NUM_STEPS).as_numpy_iterator()
+    for report, batch in zip(history, batches, strict=True):
+        mask = batch[features.INPUT_MASK]
+        assert report["padding"] == pytest.approx(1 - mask.mean(), rel=1e-6)
+        tokens_per_example = (
+            report["tokens_per_second"] / report["examples_per_second"]
+        )
+        assert tokens_per_example == pytest.approx(mask.sum() / 8)
+        assert "tokens" not in report
+
+
+def test_a_stopped_run_goes_on_as_if_unbroken(tmp_path, records):
+    strategy = make_strategy()
+    unbroken = make_state(
+        tmp_path / "unbroken", strategy, dropout=0.1, num_layers=1
+    )
+    whole = train(unbroken, records, strategy)
+
+    first = make_state(
+        tmp_path / "stopped", strategy, dropout=0.1, num_layers=1
+    )
+    history = train(first, records, strategy, make_config(7))
+    second = make_state(
+        tmp_path / "stopped", strategy, dropout=0.1, num_layers=1
+    )
+    assert second.restore()
+    assert (second.step, second.example) == (7, 7 * 8)
+    history += train(second, records, strategy)
+
+    assert column(history, "step").tolist() == list(range(1, NUM_STEPS + 1))
+    for name in ("loss", "masked_lm_loss", "gradient_norm", "learning_rate"):
+        np.testing.assert_array_equal(
+            column(history, name), column(whole, name)
+        )
+    for resumed, wanted in zip(weights_of(second), weights_of(unbroken)):
+        np.testing.assert_array_equal(resumed, wanted)
+
+
+def write_golden(history):
+    """Writes what BERT_TF_WRITE_GOLDEN=1 asks the test below to write."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=GOLDEN.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    lines = [
+        "# The 20 steps of test_loop.py's fixture `one_device`. Written by",
+        "# BERT_TF_WRITE_GOLDEN=1 pytest tests/training/test_loop.py -k golden",
+        f"# on commit {commit} and its successor, tensorflow {tf.__version__},",
+        f"# keras {keras.__version__}, numpy {np.__version__}, CPU "
+        f"({platform.machine()}).",
+        " ".join(GOLDEN_NAMES),
+    ]
+    for report in history:
+        lines.append(" ".join(f"{report[name]:.7g}" for name in GOLDEN_NAMES))
+    GOLDEN.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def test_losses_are_the_golden_ones(one_device):
+    history = one_device[0]
+    if os.environ.get("BERT_TF_WRITE_GOLDEN"):
+        write_golden(history)
+    lines = GOLDEN.read_text("utf-8").splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    assert tuple(rows[0]) == GOLDEN_NAMES
+    golden = np.array(rows[1:], dtype="float64")
+    for index, name in enumerate(GOLDEN_NAMES):
+        np.testing.assert_allclose(
+            column(history, name), golden[:, index], rtol=2e-4, err_msg=name
+        )
+
+
+def test_a_step_is_the_formula(records):
+    config = reference.tiny_config()
+    model = BertPretrainer(config)
+    batch = reference.as_batch(reference.pretraining_arrays(5))
+    outputs = model(batch)
+    expected = reference.pretraining_loss(
+        outputs["masked_lm_logits"].numpy(),
+        outputs["next_sentence_logits"].numpy(),
+        batch,
+    )
+    optimizer = BertOptimizer(0.25)
+    optimizer.build(model.trainable_variables)
+    before = model.get_weights()
+    results = step_lib.train_step(
+        model, reference.pretraining_objective(), optimizer, batch
+    )
+    values = results["values"]
+    for name, value in expected.items():
+        np.testing.assert_allclose(values[name], value, rtol=1e-5)
+    assert float(values["learning_rate"]) == 0.25
+    hits, weight = results["metrics"]["masked_lm_accuracy"]
+    assert float(weight) == np.sum(batch[features.MASKED_LM_WEIGHTS])
+    assert 0 <= float(hits) <= float(weight)
+    # The weights that a NumPy optimizer gets from TensorFlow's gradients.
+    after = model.get_weights()
+    model.set_weights(before)
+    with tf.GradientTape() as tape:
+        outputs = model(batch, training=True)
+        loss = reference.pretraining_loss_tf(outputs, batch)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    oracle = reference.ReferenceOptimizer(before, optimizer._is_decayed)
+    norm = oracle.apply(
+        [tf.convert_to_tensor(g).numpy() for g in gradients], 0.25
+    )
+    np.testing.assert_allclose(values["gradient_norm"], norm, rtol=1e-5)
+    for got, wanted in zip(after, oracle.weights):
+        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_step_compiles_whole_for_accelerators():
+    # XLA refuses what an accelerator cannot do: host operations, shapes that
+    # depend on values. (Its random numbers are others than TensorFlow's.)
+    batch = reference.as_batch(reference.pretraining_arrays(5))
+    objective = reference.pretraining_objective()
+    config = dataclasses.replace(
+        reference.tiny_config(0.1), num_hidden_layers=1
+    )
+    model = BertPretrainer(config)
+    optimizer = BertOptimizer(WarmupDecay(0.01, 9, 0))
+    optimizer.build(model.trainable_variables)
+    states = randomness.seed_states(model)
+
+    @tf.function(jit_compile=True)
+    def step(number):
+        randomness.set_seeds(states, 3, number)
+        return step_lib.train_step(
+            model, objective, optimizer, batch, measures_update=number > 8
+        )
+
+    losses = [
+        float(step(tf.constant(number, tf.int64))["values"]["loss"])
+        for number in range(12)
+    ]
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+
+
+def test_an_evaluation_of_nothing_is_refused(tmp_path, records):
+    strategy = make_strategy()
+    state = make_state(tmp_path, strategy, num_layers=1)
+    with pytest.raises(ValueError, match="Received: max_batches=0"):
+        evaluate(state, records, strategy, max_batches=0)
+
+
+def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):
+    strategy = make_strategy()
+    state = make_state(tmp_path, strategy, num_layers=1)
+    batch = next(records.evaluation_batches(63).as_numpy_iterator())
+    outputs = state.model(batch)
+
+    def expect(count):
+        return reference.pretraining_loss(
+            outputs["masked_lm_logits"].numpy()[:count],
+            outputs["next_sentence_logits"].numpy()[:count],
+            {name: value[:count] for name, value in batch.items()},
+            epsilon=0.0,
+        )
+
+    for batch_size, max_batches, count in (
+        (63, None, 63),
+        (8, None, 63),
+        (8, 2, 16),
+    ):
+        results = evaluate(state, records, strategy, batch_size, max_batches)
+        assert set(results) == {
+            "loss",
+            "masked_lm_loss",
+            "next_sentence_loss",
+            "masked_lm_accuracy",
+            "next_sentence_accuracy",
+        }
+        for name, value in expect(count).items():
+            np.testing.assert_allclose(results[name], value, rtol=1e-5)
+    # Of other batches they would be others.
+    assert expect(16)["loss"] != pytest.approx(expect(63)["loss"], rel=1e-3)
+
+
+def test_loops_of_many_steps_report_means(
+    tmp_path, records, one_device, monkeypatch
+):
+    strategy = make_strategy()
+    single = one_device[0]
+    saved = []
+    # No more than some steps a call, whatever the machine's speed.
+    monkeypatch.setattr(progress, "_SECONDS_PER_CALL", 0.05)
+    many = train(
+        make_state(tmp_path / "7", strategy),
+        records,
+        strategy,
+        make_config(iterations_per_loop=7, save_checkpoints_steps=10),
+        on_save=lambda: saved.append(len(os.listdir(tmp_path / "7" / "train"))),
+    )
+    assert column(many, "step").tolist() == [7, 10, 17, 20]
+    assert len(saved) == 2
+    for name in ("loss", "next_sentence_loss", "gradient_norm"):
+        values = column(single, name)
+        np.testing.assert_allclose(
+            column(many, name),
+            [
+                values[i:j].mean()
+                for i, j in ((0, 7), (7, 10), (10, 17), (17, 20))
+            ],
+            rtol=1e-5,
+        )
+    np.testing.assert_allclose(
+        column(many, "next_sentence_accuracy")[0],
+        column(single, "next_sentence_accuracy")[:7].mean(),
+        rtol=1e-6,
+    )
+
+
+def test_summaries_are_what_tensorboard_reads(tmp_path, records):
+    strategy = make_strategy()
+    history = train(
+        make_state(tmp_path, strategy, num_layers=1),
+        records,
+        strategy,
+        make_config(3),
+    )
+    (path,) = (tmp_path / "train").glob("events*")
+    found = {}
+    for event in tf.compat.v1.train.summary_iterator(str(path)):
+        for value in event.summary.value:
+            assert value.metadata.plugin_data.plugin_name == "scalars"
+            key = (value.tag, event.step)
+            found[key] = float(tf.make_ndarray(value.tensor))
+    assert found.keys() == {
+        (name, report["step"])
+        for report in history
+        for name in report
+        if name != "step"
+    }
+    for report in history:
+        np.testing.assert_allclose(
+            found["loss", report["step"]], report["loss"], rtol=1e-6
+        )
+
+    # Started once more, the finished run has nothing left to do.
+    state = make_state(tmp_path, strategy, num_layers=1)
+    state.restore()
+    assert train(state, records, strategy, make_config(3)) == []
+
+
+def failing_objective(bad_weight):
+    """A loss that is not finite where a batch has that many masked tokens."""
+    good = reference.pretraining_objective()
+
+    def losses(outputs, batch):
+        totals = good.losses(outputs, batch)
+        weight = good.weights(batch)["masked_lm_loss"]
+        totals["masked_lm_loss"] /= tf.cast(weight != bad_weight, "float32")
+        return totals
+
+    return Objective(weights=good.weights, losses=losses, metrics=good.metrics)
+
+
+def test_a_loss_that_is_not_finite_stops_and_names_the_step(tmp_path, records):
+    strategy = make_strategy()
+    batches = records.training_batches(8).take(6).as_numpy_iterator()
+    counts = [int(b[features.MASKED_LM_WEIGHTS].sum()) for b in batches]
+    bad = 4
+    assert counts[bad] not in counts[:bad]
+    state = make_state(tmp_path, strategy, num_layers=1)
+    with pytest.raises(
+        health.NotFiniteError, match=f"Step {bad} .*masked_lm_loss=inf"
+    ):
+        loop.train(
+            state,
+            failing_objective(counts[bad]),
+            records,
+            make_config(save_checkpoints_steps=2),
+            strategy,
+        )
+    again = make_state(tmp_path, strategy, num_layers=1)
+    assert again.restore()
+    assert again.step == 4
+
+
+def test_sigterm_saves_and_stops(tmp_path, records):
+    strategy = make_strategy()
+    state = make_state(tmp_path, strategy, num_layers=1)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def kill_after_first_save():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(
+        preemption.PreemptedError, match="step 5 of 20 is saved"
+    ):
+        train(
+            state,
+            records,
+            strategy,
+            make_config(save_checkpoints_steps=5),
+            on_save=kill_after_first_save,
+        )
+    assert signal.getsignal(signal.SIGTERM) == before
+    again = make_state(tmp_path, strategy, num_layers=1)
+    again.restore()
+    assert again.step == 5
+
+
+def test_records_that_turn_bad_are_a_clear_error(tmp_path, records):
+    arrays = reference.pretraining_arrays(8)
+    arrays[features.INPUT_IDS][5, 1] = reference.VOCAB_SIZE + 4
+    reference.write_records(tmp_path / "bad.tfrecord", arrays)
+    source = pretraining.pretraining_records(
+        str(tmp_path / "bad.tfrecord"),
+        reference.tiny_config(),
+        WordpieceSpec(reference.vocabulary()),
+        max_seq_length=reference.LENGTH,
+        max_predictions_per_seq=reference.PREDICTIONS,
+    )
+    strategy = make_strategy()
+    state = make_state(tmp_path, strategy, num_layers=1)
+    message = r"Bad records: `input_ids` must be in \[0, 37\).* to 41"
+    with pytest.raises(ValueError, match=message):
+        evaluate(state, source, strategy, 4)
+    path = tmp_path / "bad.tfrecord"
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
+    last = len(data) // 8 * 7
+    message = f"^Bad records: {path}: the record at byte {last} is damaged"
+    with pytest.raises(ValueError, match=message) as raised:
+        train(state, source, strategy)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_trains(tmp_path, records, one_device, policy):
+    strategy = make_strategy()
+    exact = one_device[0]
+    state = make_state(tmp_path, strategy, policy=policy)
+    mixed = train(state, records, strategy)
+    np.testing.assert_allclose(
+        column(mixed, "loss"), column(exact, "loss"), atol=0.1
+    )
+    np.testing.assert_allclose(
+        column(mixed, "gradient_norm"),
+        column(exact, "gradient_norm"),
+        rtol=0.1,
+    )
+    for variable in state.model.weights:
+        assert variable.dtype == "float32"
+
+
+def test_fit_and_the_loop_end_with_the_same_weights(tmp_path):
+    random = np.random.default_rng(4)
+    x = random.normal(size=(40, 6)).astype("float32")
+    y = random.integers(0, 3, 40).astype("int32")
+    mask = np.ones((40, 6), "int32")
+    source = array_source.ArraySource(
+        arrays={"x": x, "y": y, features.INPUT_MASK: mask}
+    )
+    strategy = make_strategy()
+
+    def cross_entropy(labels, logits):
+        return keras.losses.sparse_categorical_crossentropy(
+            labels, logits, from_logits=True
+        )
+
+    def weights(batch):
+        return {"loss_of_classes": tf.cast(tf.size(batch["y"]), tf.float32)}
+
+    objective = Objective(
+        weights=weights,
+        losses=lambda outputs, batch: {
+            "loss_of_classes": tf.reduce_sum(cross_entropy(batch["y"], outputs))
+        },
+        metrics=lambda outputs, batch: {},
+    )
+
+    class Classifier(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.hidden = keras.layers.Dense(5, activation="tanh")
+            self.head = keras.layers.Dense(3)
+            self.hidden.build((None, 6))
+            self.head.build((None, 5))
+            self.built = True
+
+        def call(self, batch, training=None):
+            return self.head(self.hidden(batch["x"]))
+
+    def make_pair():
+        keras.utils.set_random_seed(8)
+        return Classifier(), BertOptimizer(WarmupDecay(0.1, NUM_STEPS, 3))
+
+    model, optimizer = make_pair()
+    state = TrainingState(model, optimizer, tmp_path, {})
+    loop.train(state, objective, source, make_config(), strategy)
+
+    fitted, optimizer = make_pair()
+    fitted.compile(optimizer, loss=cross_entropy)
+    batches = source.training_batches(8).map(lambda batch: (batch, batch["y"]))
+    fitted.fit(batches, steps_per_epoch=NUM_STEPS, verbose=0, shuffle=False)
+    for got, wanted in zip(model.get_weights(), fitted.get_weights()):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "num_train_steps",
+        "train_batch_size",
+        "save_checkpoints_steps",
+        "iterations_per_loop",
+    ],
+)
+def test_config_must_be_positive(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be positive"):
+        loop.TrainingConfig(**({"num_train_steps": 5} | {name: 0}))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0m00s"), (59.6, "1m00s"), (754, "12m34s"), (36305, "10h05m")],
+)
+def test_durations_are_readable(seconds, text):
+    assert progress.duration(seconds) == text
