@@ -53,7 +53,7 @@ class TaskFiles:
     def read(self, data_dir, split):
         """Returns the `Examples` of a split; see `tsv.read_tsv`."""
         return tsv.read_tsv(
-            self.path(data_dir, split), self.splits[split], self.task
+            self.path(data_dir, split), self.splits[split], self.task.labels
         )
 
 
