@@ -335,7 +335,7 @@ class Task(abc.ABC):
         del examples, answers
         return self
 
-    def num_epoch_examples(self, source: Source) -> int:
+    def num_epoch_examples(self, source: Any) -> int:
         """Returns how many rows of the training set count as an epoch."""
         return source.num_examples
 

@@ -15,7 +15,9 @@ from bert_tf.training import checkpointing
 _RUN_FILE = "run.json"
 
 
-def finish(folder, run_flags, keeps_state):
+def finish(
+    folder: str, run_flags: list[str], keeps_state: bool
+) -> dict[str, float]:
     """Notes that a run is finished, and lets go of its training's state.
 
     Args:
@@ -39,7 +41,9 @@ def finish(folder, run_flags, keeps_state):
     return results
 
 
-def finished_results(folder, run_flags):
+def finished_results(
+    folder: str, run_flags: list[str]
+) -> dict[str, float] | None:
     """Returns the results of a run that is finished, or None.
 
     Args:

@@ -4,9 +4,13 @@ import keras
 import numpy as np
 
 from bert_tf.tasks import tables
+from bert_tf.tasks.task import Task
+from bert_tf.tasks.tsv import Examples
 
 
-def sections(task, examples, logits):
+def sections(
+    task: Task, examples: Examples, logits: np.ndarray
+) -> list[tuple[str, str]]:
     """Returns the sections for `tuning.report.write`.
 
     Args:

@@ -11,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.models.encoder import BertEncoder
 from bert_tf.text import packing
+from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import strategy as strategies
 
 SEPARATE, CONCATENATE, MEAN = "separate", "concatenate", "mean"
@@ -62,7 +64,7 @@ class Extraction:
                     f"Received: {field}={value!r}."
                 )
 
-    def check_layers(self, num_layers):
+    def check_layers(self, num_layers: int) -> None:
         """Raises `ValueError` if the encoder does not have the layers."""
         for layer in self.layers:
             if not -num_layers <= layer < num_layers:
@@ -124,7 +126,13 @@ class Extractor:
         strategy: A `tf.distribute.Strategy` of one host.
     """
 
-    def __init__(self, encoder, preprocessor, extraction, strategy):
+    def __init__(
+        self,
+        encoder: BertEncoder,
+        preprocessor: Preprocessor,
+        extraction: Extraction,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
         extraction.check_layers(encoder.config.num_hidden_layers)
         self._preprocessor = preprocessor
         self._is_pooled = extraction.pooling != NONE

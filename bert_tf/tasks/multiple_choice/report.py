@@ -4,9 +4,13 @@ import keras
 import numpy as np
 
 from bert_tf.tasks import tables
+from bert_tf.tasks.multiple_choice.files import ChoiceExamples
+from bert_tf.tasks.task import Task
 
 
-def sections(task, examples, logits):
+def sections(
+    task: Task, examples: ChoiceExamples, logits: np.ndarray
+) -> list[tuple[str, str]]:
     """Returns the sections for `tuning.report.write`.
 
     Args:
@@ -19,9 +23,9 @@ def sections(task, examples, logits):
         right, and answered; the confusion matrix of the places; and the
         examples of the highest loss that were answered wrongly.
     """
-    names = range(task.num_choices)
+    names = range(examples.num_choices)
     counts = tables.confusion_matrix(
-        np.argmax(logits, axis=-1), examples.labels, task.num_choices
+        np.argmax(logits, axis=-1), examples.labels, examples.num_choices
     )
     return [
         ("Choices", _choices(names, counts)),
