@@ -279,41 +279,16 @@ def test_a_training_is_of_one_tokenizer(tmp_path, spec, other, version):
         path.unlink()
 
     def train(tokenizer, num_steps):
+        phase = Phase(
+            max_seq_length=13, num_steps=num_steps, train_batch_size=2
+        )
         options = pretraining_run.Options(
-            phases=(
-                Phase(
-                    max_seq_length=13, num_steps=num_steps, train_batch_size=2
-                ),
-            ),
+            phases=(phase,),
             input_files=(records,),
-            profile_steps=None,
-            eval_input_file=None,
             output_dir=f"{tmp_path}/out",
-            init_checkpoint=None,
-            attention=None,
-            input_shares=None,
-            tf_data_service=[],
-            max_predictions_per_seq=3,
             do_train=True,
-            do_eval=False,
-            gradient_accumulation_steps=1,
-            rematerialize=False,
-            eval_batch_size=2,
-            learning_rate=1e-3,
+            max_predictions_per_seq=3,
             num_warmup_steps=0,
-            learning_rate_decay="linear",
-            learning_rate_power=None,
-            learning_rate_drop=True,
-            optimizer="bert",
-            layerwise_learning_rate_decay=1.0,
-            save_checkpoints_steps=1,
-            keep_checkpoint_max=2,
-            keep_best=False,
-            iterations_per_loop=1,
-            max_eval_steps=1,
-            skip_nonfinite_steps=0,
-            peak_tflops=None,
-            random_seed=1,
         )
         start = starting_point.StartingPoint(
             init_checkpoint=None, config=CONFIG, tokenizer=tokenizer
