@@ -101,9 +101,7 @@ def check_texts(
         ValueError: If not; the message names the line.
     """
     inputs = encode(tf.constant(texts), preprocessor)
-    is_mask = tf.equal(
-        inputs[features.INPUT_IDS], preprocessor.vocabulary.mask_id
-    )
+    is_mask = find_masks(inputs, preprocessor.vocabulary)
     num_left = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1).numpy()
     num_masks = count_masks(texts).numpy()
     for line, (found, left) in enumerate(zip(num_masks, num_left), start=1):

@@ -282,12 +282,15 @@ class Task(abc.ABC):
             preprocessor: The `Preprocessor`.
             **options: As of `Source`.
         """
+        arguments = self.source_arguments(preprocessor) | options
         return {
-            split: self.source(
-                examples=examples[split], preprocessor=preprocessor, **options
-            )
+            split: self.source(examples=examples[split], **arguments)
             for split in examples
         }
+
+    def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
+        """Returns what `source` takes, of all sets, beside the options."""
+        return {"preprocessor": preprocessor}
 
     def prediction_model(
         self, model: keras.Model, max_seq_length: int

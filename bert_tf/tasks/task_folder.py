@@ -118,7 +118,7 @@ def output_order(folder: str, task: Task) -> tuple[int, ...] | None:
     stored = model_folder.read_task(folder)
     if stored is not None:
         path = f"{folder}/{model_folder.TASK_FILE}"
-        names = stored.get("labels") if isinstance(stored, dict) else None
+        names = stored.get("labels")
     else:
         names = model_folder.read_label_names(folder)
     if not names:

@@ -68,11 +68,6 @@ class EpochRecord:
         return _without_epoch(best)
 
     @property
-    def is_best(self) -> bool:
-        """Whether the last epoch is the best."""
-        return self.best == _without_epoch(self.evaluations[-1])
-
-    @property
     def num_without_gain(self) -> int:
         """Number of the last epochs that were no better than one before."""
         if not self.evaluations:

@@ -185,7 +185,7 @@ class Run:
                     _log_results(f"epoch {epoch}/{len(ends)}", results)
                     # Before the record says so: a run that is killed in
                     # between does both again.
-                    if config.keep_best and record.is_best:
+                    if config.keep_best and not record.num_without_gain:
                         self.save()
                 if self.is_chief:
                     record.write()

@@ -90,7 +90,9 @@ class Extraction:
             weights = tf.cast(input_mask, tf.float32)
             # Rows that only fill a batch have no token at all.
             total = tf.maximum(tf.reduce_sum(weights, axis=1), 1.0)
-            weights = _expand(weights / total[:, tf.newaxis], vectors)
+            weights /= total[:, tf.newaxis]
+            # With the axes that the vectors have.
+            weights = weights[(..., *[tf.newaxis] * (vectors.shape.rank - 2))]
             vectors = tf.reduce_sum(vectors * weights, axis=1)
         if self.is_normalized:
             squares = tf.reduce_sum(vectors * vectors, axis=-1, keepdims=True)
@@ -253,10 +255,3 @@ class Extractor:
         return self._strategy.experimental_distribute_values_from_function(
             rows_of
         )
-
-
-def _expand(weights, vectors):
-    """Returns weights `[B, L]` with the axes that the vectors have."""
-    shape = tf.shape(weights)
-    ones = [1] * (vectors.shape.rank - 2)
-    return tf.reshape(weights, tf.concat([shape, ones], axis=0))

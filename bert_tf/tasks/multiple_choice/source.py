@@ -38,13 +38,6 @@ def make_inputs(
     inputs = preprocessor(
         [tf.reshape(contexts, [-1]), tf.reshape(choices, [-1])]
     )
-    return by_example(inputs, num_choices)
-
-
-def by_example(
-    inputs: dict[str, tf.Tensor], num_choices: int | tf.Tensor
-) -> dict[str, tf.Tensor]:
-    """Returns inputs `[B * C, L]` as `[B, C, L]`."""
     return {
         name: tf.reshape(values, [-1, num_choices, tf.shape(values)[1]])
         for name, values in inputs.items()

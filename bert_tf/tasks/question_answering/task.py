@@ -9,7 +9,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from collections.abc import Mapping
 from typing import Any
 from typing import Self
 
@@ -35,7 +34,6 @@ from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
-from bert_tf.tasks.source import Source
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_label_column
@@ -81,6 +79,7 @@ class SquadTask(Task):
     outputs = OUTPUTS
     accuracy = None
     report_scores = report.SCORES
+    source = WindowSource
 
     version_2_with_negative: bool = False
     doc_stride: int = 128
@@ -151,19 +150,8 @@ class SquadTask(Task):
             )
         return examples
 
-    def make_sources(
-        self,
-        examples: Mapping[str, SquadExamples],
-        preprocessor: Preprocessor,
-        **options: Any,
-    ) -> dict[str, Source]:
-        maker = WindowMaker(preprocessor, self)
-        return {
-            split: WindowSource(
-                examples=examples[split], maker=maker, **options
-            )
-            for split in examples
-        }
+    def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
+        return {"maker": WindowMaker(preprocessor, self)}
 
     def prediction_model(
         self, model: keras.Model, max_seq_length: int

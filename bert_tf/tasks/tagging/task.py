@@ -7,7 +7,6 @@ its first piece, without any rule of which tag may follow which.
 import dataclasses
 import os
 from collections.abc import Callable
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -23,7 +22,6 @@ from bert_tf.models import objectives
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.source import Source
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
@@ -57,6 +55,7 @@ class TaggingTask(Task):
     main_metric = "eval_f1"
     accuracy = "token_accuracy"
     report_scores = report.SCORES
+    source = TaggingSource
 
     scheme: str
     # Not the base's value, but one that must be given.
@@ -107,22 +106,8 @@ class TaggingTask(Task):
             data, tag_column=None if split == TEST else label_column
         )
 
-    def make_sources(
-        self,
-        examples: Mapping[str, TaggingExamples],
-        preprocessor: Preprocessor,
-        **options: Any,
-    ) -> dict[str, Source]:
-        maker = WindowMaker(preprocessor)
-        return {
-            split: TaggingSource(
-                examples=examples[split],
-                labels=self.labels,
-                maker=maker,
-                **options,
-            )
-            for split in examples
-        }
+    def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
+        return {"labels": self.labels, "maker": WindowMaker(preprocessor)}
 
     def prediction_model(
         self, model: keras.Model, max_seq_length: int
