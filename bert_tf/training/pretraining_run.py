@@ -395,11 +395,10 @@ def _keep_best(options, state, results, strategy, save_model: Callable):
         return
     best = os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
     path = f"{best}/{_EVAL_RESULTS}"
-    if files.exists(path):
-        lines = files.read_text(path).splitlines()
-        least = float(dict(line.split(" = ") for line in lines)["loss"])
-        if not results["loss"] < least:
-            return
+    if files.exists(path) and not (
+        results["loss"] < evaluation.read_results(path)["loss"]
+    ):
+        return
     save_model(best)
     evaluation.write_results(path, results | {"global_step": state.step})
     _logger.info("The best so far; kept in %s.", best)

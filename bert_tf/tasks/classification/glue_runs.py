@@ -11,6 +11,7 @@ import os
 
 from bert_tf import files
 from bert_tf.training import checkpointing
+from bert_tf.training import evaluation
 
 _RUN_FILE = "run.json"
 
@@ -28,7 +29,7 @@ def finish(
     Returns:
         Its results, {name: float}.
     """
-    results = _read_results(folder)
+    results = evaluation.read_results(f"{folder}/eval_results.txt")
     values = {
         "flags": run_flags,
         "keeps_state": keeps_state,
@@ -64,12 +65,6 @@ def finished_results(
         )
     _let_go(folder, found)
     return found["results"]
-
-
-def _read_results(folder):
-    text = files.read_text(os.path.join(folder, "eval_results.txt"))
-    pairs = (line.split(" = ") for line in text.splitlines())
-    return {name: float(value) for name, value in pairs}
 
 
 def _let_go(folder, values):

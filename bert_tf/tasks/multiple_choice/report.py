@@ -23,6 +23,7 @@ def sections(
         right, and answered; the confusion matrix of the places; and the
         examples of the highest loss that were answered wrongly.
     """
+    assert examples.labels is not None
     names = range(examples.num_choices)
     counts = tables.confusion_matrix(
         np.argmax(logits, axis=-1), examples.labels, examples.num_choices
@@ -35,17 +36,10 @@ def sections(
 
 
 def _choices(names, counts):
-    rows = [
-        (
-            name,
-            counts[name].sum(),
-            counts[:, name].sum(),
-            float(counts[name, name] / max(counts[name].sum(), 1)),
-        )
-        for name in names
-    ]
+    num_right, num_answered = counts.sum(axis=1), counts.sum(axis=0)
+    shares = counts.diagonal() / np.maximum(num_right, 1)
     header = ("choice", "is right", "is answered", "accuracy where right")
-    return tables.table(header, rows)
+    return tables.table(header, zip(names, num_right, num_answered, shares))
 
 
 def _worst(task, examples, logits):
