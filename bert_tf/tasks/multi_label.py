@@ -60,6 +60,20 @@ class MultiLabelTask(Task):
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import MultiLabelTask
+        >>> task = MultiLabelTask(
+        ...     name="topics",
+        ...     text_features=("text",),
+        ...     labels=("sport", "politics"),
+        ...     metrics=("subset_accuracy",),
+        ... )
+        >>> logits = np.array([[2.0, 1.0], [-1.0, 3.0]])
+        >>> task.scores(logits, np.array([[1, 0], [0, 1]]))
+        {'subset_accuracy': 0.5}
     """
 
     family = FAMILY

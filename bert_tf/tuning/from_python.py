@@ -2,7 +2,10 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
+import tensorflow as tf
 from absl import flags
 from absl import logging
 
@@ -12,6 +15,7 @@ from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import tuning_run
@@ -23,19 +27,19 @@ _OF_THE_CALLER = ("text_features", "labels", "metrics")
 
 
 def run(
-    task,
+    task: Task,
     *,
-    output_dir,
-    train=None,
-    dev=None,
-    test=None,
-    start=None,
-    metrics=None,
-    label_column=None,
-    strategy=None,
-    mixed_precision="auto",
-    **hyper_parameters,
-):
+    output_dir: files.AnyPath,
+    train: Any = None,
+    dev: Any = None,
+    test: Any = None,
+    start: files.AnyPath | None = None,
+    metrics: Sequence[str] | None = None,
+    label_column: str | int | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+    mixed_precision: str = "auto",
+    **hyper_parameters: Any,
+) -> tuning_run.Run:
     """Tunes a model, evaluates it and predicts, as the programs do.
 
     The output folder gets what a program writes there: the model with its
@@ -43,23 +47,6 @@ def run(
     predictions. Called again the same it resumes a training that was stopped.
     It logs how far it is, as the programs do: absl's verbosity is INFO while it
     runs, unless it was set (`absl.logging.set_verbosity`).
-
-        task = ClassificationTask(
-            name="tickets",
-            text_features=("subject", "body"),
-            labels=("law", "sales"),
-            metrics=("macro_f1",),
-        )
-        tuned = tuning.run(
-            task,
-            train="train.csv",
-            dev="dev.csv",
-            start="uncased_L-12_H-768_A-12",
-            output_dir="tickets",
-            learning_rate=3e-5,
-            keep_best=True,
-        )
-        tuned.results["eval_macro_f1"]
 
     Args:
         task: A `Task`.
@@ -83,7 +70,9 @@ def run(
         label_column: Name of the labels' column, if another than the task's.
         strategy: A `tf.distribute.Strategy`; None for one device.
         mixed_precision: See `training.strategy.dtype_policy`.
-        **hyper_parameters: Of `FineTuningConfig`, e.g. `num_train_epochs`.
+        **hyper_parameters: Of `tuning.config.FineTuningConfig`, which are the
+            programs' flags: `learning_rate`, `num_train_epochs`, `keep_best`,
+            `max_seq_length` and so on, with the programs' defaults.
 
     Returns:
         The `Run`: its `model`, its `results` ({name: float}, None without
@@ -95,6 +84,29 @@ def run(
             to another task.
         training.preemption.PreemptedError: After SIGTERM, when the state has
             been saved.
+
+    Example:
+
+        >>> from bert_tf import ClassificationTask, tuning
+        >>> task = ClassificationTask(
+        ...     name="tickets",
+        ...     text_features=("subject", "body"),
+        ...     labels=("law", "sales"),
+        ...     metrics=("macro_f1",),
+        ... )
+        >>> tuned = tuning.run(
+        ...     task,
+        ...     train="train.csv",
+        ...     dev="dev.csv",
+        ...     start="pretrained",
+        ...     output_dir="tuned",
+        ...     num_train_epochs=1,
+        ...     train_batch_size=4,
+        ...     max_seq_length=16,
+        ... )  # doctest: +ELLIPSIS
+        eval_accuracy = ...
+        >>> 0 <= tuned.results["eval_macro_f1"] <= 1
+        True
     """
     if metrics is not None:
         if "metrics" not in {field.name for field in dataclasses.fields(task)}:

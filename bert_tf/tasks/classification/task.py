@@ -57,6 +57,8 @@ _SCORE_METRICS = {
 class ClassificationTask(Task):
     """What a model is tuned to answer about one or two strings.
 
+    The method is Devlin et al. 2018, section 4.1.
+
     Args:
         name: E.g. "mrpc".
         text_features: Names of the one or two strings, in the order in which
@@ -78,6 +80,20 @@ class ClassificationTask(Task):
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import ClassificationTask
+        >>> task = ClassificationTask(
+        ...     name="tickets",
+        ...     text_features=("subject", "body"),
+        ...     labels=("law", "sales"),
+        ...     metrics=("accuracy", "f1_law"),
+        ... )
+        >>> logits = np.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
+        >>> task.scores(logits, np.array([0, 1, 0]))
+        {'accuracy': 1.0, 'f1_law': 1.0}
     """
 
     family = FAMILY

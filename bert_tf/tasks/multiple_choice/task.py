@@ -33,13 +33,22 @@ _MOST_CHOICES = 1000
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceTask(Task):
-    """Of how many choices a model takes one.
+    """Of how many choices a model takes one (Devlin et al. 2018, section 4.4).
 
     Args:
         num_choices: From 2 to 1,000.
 
     Raises:
-        ValueError: If the value is out of its range.
+        ValueError: If a value is out of its range.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import MultipleChoiceTask
+        >>> task = MultipleChoiceTask(num_choices=4)
+        >>> logits = np.array([[0.0, 3.0, 1.0, 2.0], [4.0, 0.0, 0.0, 0.0]])
+        >>> task.scores(logits, np.array([1, 2]))
+        {'accuracy': 0.5}
     """
 
     family = FAMILY

@@ -57,6 +57,8 @@ _SIZES = (
 class SquadTask(Task):
     """How texts are cut to windows and answers chosen from their logits.
 
+    The method is Devlin et al. 2018, sections 4.2 and 4.3.
+
     Args:
         version_2_with_negative: Whether a question may have no answer.
         doc_stride: Pieces from the beginning of one window to the next.
@@ -72,6 +74,13 @@ class SquadTask(Task):
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> from bert_tf import SquadTask
+        >>> task = SquadTask(doc_stride=64, version_2_with_negative=True)
+        >>> task.main_metric, task.max_answer_length
+        ('f1', 30)
     """
 
     family = FAMILY

@@ -40,7 +40,7 @@ FAMILY = "tagging"
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingTask(Task):
-    """Which tags a model gives to words.
+    """Which tags a model gives to words (Devlin et al. 2018, section 5.3).
 
     Args:
         scheme: One of `entity_tags.SCHEMES`: how training's tags mark entities.
@@ -48,6 +48,13 @@ class TaggingTask(Task):
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> from bert_tf import TaggingTask
+        >>> task = TaggingTask(scheme="bio", labels=("O", "B-PER", "I-PER"))
+        >>> task.to_dict()["labels"]
+        ['O', 'B-PER', 'I-PER']
     """
 
     family = FAMILY
