@@ -47,8 +47,8 @@ class MultipleChoiceTask(Task):
         >>> from bert_tf import MultipleChoiceTask
         >>> task = MultipleChoiceTask(num_choices=4)
         >>> logits = np.array([[0.0, 3.0, 1.0, 2.0], [4.0, 0.0, 0.0, 0.0]])
-        >>> task.scores(logits, np.array([1, 2]))
-        {'accuracy': 0.5}
+        >>> task.results(logits, np.array([1, 2]))["eval_accuracy"]
+        0.5
     """
 
     family = FAMILY
