@@ -188,7 +188,10 @@ class MultiLabelTask(Task):
                 wanted[:, k].sum(),
                 hits[:, k].sum(),
                 metrics.f1(hits[:, k], wanted[:, k]),
-                metrics.auc(answers[:, k], wanted[:, k]),
+                # Not defined where all examples have it, or none has.
+                metrics.auc(answers[:, k], wanted[:, k])
+                if wanted[:, k].any() and not wanted[:, k].all()
+                else "-",
             )
             for k, name in enumerate(self.labels)
         ]

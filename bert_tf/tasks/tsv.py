@@ -53,6 +53,7 @@ class TsvFile:
             first line is a header.
         skip_bad_rows: Whether rows of another number of columns are left out,
             with a warning, instead of being an error.
+        only: A column and its value in the rows that are read; None for all.
     """
 
     name: str
@@ -60,20 +61,26 @@ class TsvFile:
     label_column: int | str | None = None
     num_columns: int | None = None
     skip_bad_rows: bool = False
+    only: tuple[int | str, str] | None = None
 
 
 def read_tsv(
-    path: files.AnyPath, tsv_file: TsvFile, names: Sequence[str] = ()
+    path: files.AnyPath,
+    tsv_file: TsvFile,
+    names: Sequence[str] = (),
+    synonyms: Sequence[str] = (),
 ) -> Examples:
     """Reads a file's texts and, where it has a column of them, its labels.
 
     Blanks around the name of a class are left out, with a warning; but not of
-    one that the task has with its blanks.
+    one that the task has with its blanks. A class may also be called by its
+    synonym.
 
     Args:
         path: The file.
         tsv_file: Where it has them.
         names: Names of the classes by class id; none for scores.
+        synonyms: What the file may also call them, by class id.
 
     Raises:
         ValueError: If the file is missing, not UTF-8 or without examples, or
@@ -83,6 +90,7 @@ def read_tsv(
     texts: tuple[list[str], ...] = tuple([] for _ in tsv_file.text_columns)
     labels = []
     label_ids = {name: index for index, name in enumerate(names)}
+    name_of = dict(zip(synonyms, names))
     num_stripped = 0
     for line, texts_of_row, label in rows(path, tsv_file):
         for column, text in zip(texts, texts_of_row):
@@ -91,6 +99,7 @@ def read_tsv(
             if label_ids and label not in label_ids:
                 num_stripped += label != label.strip()
                 label = label.strip()
+                label = name_of.get(label, label)
             where = f"{path}, line {line}"
             labels.append(parse_label(where, label, label_ids))
     class_names.log_stripped(path, num_stripped)
@@ -207,9 +216,11 @@ def rows(
     label_index = None
     if tsv_file.label_column is not None:
         label_index = _column_index(path, tsv_file.label_column, header)
+    only, value = tsv_file.only or (0, None)
+    only_index = _column_index(path, only, header)
 
     indices = text_indices + ([] if label_index is None else [label_index])
-    num_rows = num_skipped = num_quoted = 0
+    num_rows = num_skipped = num_others = num_quoted = 0
     for number, fields in lines:
         num_rows += 1
         if len(fields) != num_columns:
@@ -220,6 +231,9 @@ def rows(
                 f"{path}, line {number}: a row must have {num_columns} "
                 f"columns. Received: {len(fields)}."
             )
+        if value not in (None, fields[only_index]):
+            num_others += 1
+            continue
         if not has_quoting:
             num_quoted += any(_is_quoted(fields[index]) for index in indices)
         yield (
@@ -231,6 +245,11 @@ def rows(
         raise ValueError(f"{path}: there are no examples in the file.")
     if num_skipped == num_rows:
         raise ValueError(f"{path}: no row has {num_columns} columns.")
+    if num_skipped + num_others == num_rows:
+        raise ValueError(
+            f"{path}: no row has {value!r} in its column "
+            f"{header[only_index]!r}."
+        )
     if num_skipped and is_logged:
         logging.warning(
             "%s: left out %d of %d rows, which do not have %d columns.",
@@ -258,14 +277,28 @@ def _is_quoted(field):
     )
 
 
+def column_index(where: str, names: Sequence[str], name: str) -> int:
+    """Returns the place of a column among the names of all.
+
+    Args:
+        where: What the message begins with: who must have it.
+        names: The list of all.
+        name: The column's.
+
+    Raises:
+        ValueError: If there is no such column, or more than one.
+    """
+    if names.count(name) != 1:
+        raise ValueError(
+            f"{where} must have a column {name!r}, once. "
+            f"Received: {files.shortened(names)}."
+        )
+    return names.index(name)
+
+
 def _column_index(path, column, header):
     if isinstance(column, str):
-        if header.count(column) != 1:
-            raise ValueError(
-                f"{path}, line 1: the header must have a column {column!r}, "
-                f"once. Received: {files.shortened(header)}."
-            )
-        return header.index(column)
+        return column_index(f"{path}, line 1: the header", header, column)
     if not -len(header) <= column < len(header):
         raise ValueError(
             f"{path}, line 1: there must be a column {column + 1}. "

@@ -48,6 +48,23 @@ def run(
     It logs how far it is, as the programs do: absl's verbosity is INFO while it
     runs, unless it was set (`absl.logging.set_verbosity`).
 
+    Data are a table: a pandas DataFrame, a dictionary of lists, a
+    `tf.data.Dataset` of dictionaries, one an example, or the path of a .jsonl
+    or .parquet file. Its columns, of which a set to predict needs no labels:
+
+        ClassificationTask  its `text_features`, and `label`
+        MultiLabelTask      its `text_features`, and `labels`, a list of names
+        TaggingTask         `words` and `tags`, lists of strings
+        MultipleChoiceTask  `context`, `choices`, a list of strings, and
+                            `label`, the number of one; there may be a
+                            `question`, with which each choice then begins
+        SquadTask           `id`, `context`, `question`, and `answers`, each
+                            {"text": [...], "answer_start": [...]}
+
+    Texts with labels are read from .csv and .tsv files with a header too. The
+    others take the path of what their programs read: a file of tagged words,
+    SWAG's or CODAH's file, RACE's folder, SQuAD's JSON.
+
     Args:
         task: A `Task`.
         output_dir: The folder.
@@ -55,11 +72,8 @@ def run(
             folder, or else of `start`, is taken, which must be tuned to this
             task. Fields of the task that are left at their defaults, e.g. the
             `null_score_diff_threshold` of a `SquadTask`, are then as the
-            folder has them. What a task reads, its
-            `read` says: of a classification the path of a .csv, .tsv, .jsonl
-            or .parquet file, a pandas DataFrame, or a `tf.data.Dataset` of
-            dictionaries, one an example. To resume, give the same examples in
-            the same order.
+            folder has them. It is a table or the path of a file, as described
+            above. To resume, give the same examples in the same order.
         dev: What to evaluate on: with `train` after every epoch.
         test: What to predict; it needs no labels.
         start: A model folder (of bert_tf or Hugging Face) or a release of

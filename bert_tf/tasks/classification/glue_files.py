@@ -1,4 +1,4 @@
-"""The files of tasks: GLUE's nine and AX, or any TSV or CSV with a header."""
+"""The files of tasks: GLUE's nine and AX, XNLI's, or any with a header."""
 
 import dataclasses
 import os
@@ -55,7 +55,10 @@ class TaskFiles:
     def read(self, data_dir: str, split: str) -> tsv.Examples:
         """Returns the `Examples` of a split; see `tsv.read_tsv`."""
         return tsv.read_tsv(
-            self.path(data_dir, split), self.splits[split], self.task.labels
+            self.path(data_dir, split),
+            self.splits[split],
+            self.task.labels,
+            self.task.label_synonyms,
         )
 
 
@@ -338,3 +341,44 @@ GLUE_TASKS["ax"] = TaskFiles(
     splits={AX: TsvFile(name="AX.tsv", text_columns=(1, 2))},
     submissions={AX: "AX.tsv"},
 )
+
+
+def _xnli(language):
+    """Returns XNLI in a language, as google-research/bert reads it."""
+    dev = TsvFile(
+        name="xnli.dev.tsv",
+        text_columns=(6, 7),
+        label_column=1,
+        only=(0, language),
+    )
+    return TaskFiles(
+        task=ClassificationTask(
+            name="xnli",
+            text_features=_SENTENCES,
+            labels=("contradiction", "entailment", "neutral"),
+            # So the files to train on call them.
+            label_synonyms=("contradictory", "entailment", "neutral"),
+            metrics=_ACCURACY,
+        ),
+        splits={
+            TRAIN: TsvFile(
+                name=f"multinli/multinli.train.{language}.tsv",
+                text_columns=(0, 1),
+                label_column=2,
+            ),
+            DEV: dev,
+            TEST: dataclasses.replace(
+                dev, name="xnli.test.tsv", label_column=None
+            ),
+        },
+    )
+
+
+# XNLI (Conneau et al. 2018, arXiv 1809.05053) is one task in 15 languages. By
+# its bare name it is in Chinese, as in google-research/bert.
+_LANGUAGES = (
+    *("ar", "bg", "de", "el", "en", "es", "fr", "hi"),
+    *("ru", "sw", "th", "tr", "ur", "vi", "zh"),
+)
+_XNLI = {f"xnli-{language}": _xnli(language) for language in _LANGUAGES}
+GLUE_TASKS |= {"xnli": _XNLI["xnli-zh"]} | _XNLI

@@ -17,6 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.tasks import columns
 from bert_tf.tasks.multiple_choice import files as choice_files
 from bert_tf.tasks.multiple_choice import report
 from bert_tf.tasks.multiple_choice.files import ChoiceExamples
@@ -78,9 +79,12 @@ class MultipleChoiceTask(Task):
     def read(
         self, data: Any, split: str, label_column: str = "label"
     ) -> ChoiceExamples:
-        """Returns the `ChoiceExamples` of a file; see `files.read_choices`."""
-        check_label_column(label_column, "label")
-        return choice_files.read_choices(data, split != TEST, self.num_choices)
+        """Returns `ChoiceExamples`; see `files.read_choices`."""
+        if not columns.may_have_lists(data):
+            check_label_column(label_column, "label")
+        return choice_files.read_choices(
+            data, split != TEST, self.num_choices, label_column
+        )
 
     def report_sections(
         self,

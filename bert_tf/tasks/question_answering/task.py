@@ -21,6 +21,7 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.tasks import columns
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import report
@@ -33,6 +34,7 @@ from bert_tf.tasks.question_answering.windows import START_LOGITS
 from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
@@ -145,12 +147,16 @@ class SquadTask(Task):
         return 0.5 * objectives.cross_entropy(logits, labels)
 
     def read(
-        self, data: files.AnyPath, split: str, label_column: str = "answers"
+        self, data: Any, split: str, label_column: str = "answers"
     ) -> SquadExamples:
-        """Returns the `SquadExamples` of a file; see `files.read_squad`."""
-        check_label_column(label_column, "answers")
+        """Returns `SquadExamples`; see `files.read_squad`."""
+        if not columns.may_have_lists(data):
+            check_label_column(label_column, "answers")
         examples = squad_files.read_squad(
-            data, self.version_2_with_negative, split == TRAIN
+            data,
+            self.version_2_with_negative,
+            split == TRAIN,
+            answers_column=None if split == TEST else label_column,
         )
         if split == DEV and examples.answers is None:
             raise ValueError(

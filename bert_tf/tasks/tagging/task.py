@@ -20,6 +20,7 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.tasks import columns
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.tagging import entity_scores
@@ -106,11 +107,32 @@ class TaggingTask(Task):
         return ops.cast(ops.not_equal(labels, IGNORED), "float32")
 
     def read(
-        self, data: files.AnyPath, split: str, label_column: int | str = -1
+        self, data: Any, split: str, label_column: int | str | None = None
     ) -> TaggingExamples:
-        """Returns the `TaggingExamples` of a file; see `files.read_columns`."""
-        return tagging_files.read_columns(
-            data, tag_column=None if split == TEST else label_column
+        """Returns the `TaggingExamples` of a column file, or of a table.
+
+        A table (see `columns.read`) has a column `words`, lists of strings,
+        and one of their tags, `tags` if it is not named. Of a column file it
+        is the last one, or as `files.read_columns` has it.
+        """
+        if not columns.may_have_lists(data):
+            column = -1 if label_column is None else label_column
+            return tagging_files.read_columns(
+                data, tag_column=None if split == TEST else column
+            )
+        names: list[Any] = ["words"]
+        if split != TEST:
+            names.append("tags" if label_column is None else label_column)
+
+        def rows():
+            for where, values in columns.read(data, names):
+                for name, texts in zip(names, values):
+                    columns.check_texts(where, name, texts)
+                words, *tags = values
+                yield where, words, tags[0] if tags else None
+
+        return tagging_files.from_rows(
+            columns.title(data), rows(), split != TEST, self.labels
         )
 
     def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
