@@ -6,9 +6,14 @@ A file is what its name says: .csv or .tsv with a header (see `tasks.tsv`),
 
 import itertools
 import os
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import DTypeLike
 
 from bert_tf import files
 from bert_tf.tasks import tsv
@@ -19,12 +24,12 @@ from bert_tf.tasks.tsv import TsvFile
 _WITH_LISTS = (".jsonl", ".parquet")
 
 
-def title(data):
+def title(data: Any) -> str:
     """Returns what messages call data: their path, or "the data"."""
     return str(data) if _is_path(data) else "the data"
 
 
-def may_have_lists(data):
+def may_have_lists(data: Any) -> bool:
     """Returns whether data are a table whose values may be lists.
 
     They are if they are no path, or that of a .jsonl or .parquet file.
@@ -32,7 +37,7 @@ def may_have_lists(data):
     return not _is_path(data) or str(data).lower().endswith(_WITH_LISTS)
 
 
-def names_in(table):
+def names_in(table: Any) -> list[str]:
     """Returns the names of the columns of a table; `[]` if it has none.
 
     Args:
@@ -49,7 +54,7 @@ def names_in(table):
     return list(table) if hasattr(table, "keys") else []
 
 
-def read(table, names):
+def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
     """Yields (where, values) of every row, for messages and in order.
 
     Args:
@@ -100,7 +105,13 @@ def read(table, names):
         raise ValueError(f"There are no examples in {title(table)}.")
 
 
-def read_texts(table, text_features, label_column, parse_label, dtype):
+def read_texts(
+    table: Any,
+    text_features: Sequence[str],
+    label_column: str | None,
+    parse_label: Callable[[str, Any], Any],
+    dtype: DTypeLike,
+) -> Examples:
     """Returns the `Examples` of a table.
 
     Args:
@@ -130,7 +141,7 @@ def read_texts(table, text_features, label_column, parse_label, dtype):
     )
 
 
-def check_text(where, name, value):
+def check_text(where: str, name: str, value: Any) -> None:
     """Raises `ValueError` if a value of a row is no string."""
     if not isinstance(value, str):
         raise ValueError(
@@ -139,7 +150,7 @@ def check_text(where, name, value):
         )
 
 
-def check_texts(where, name, values):
+def check_texts(where: str, name: str, values: Any) -> None:
     """Raises `ValueError` if a value of a row is no list of strings."""
     if not isinstance(values, list) or not all(
         isinstance(value, str) for value in values

@@ -129,11 +129,13 @@ def run(
                 "MultiLabelTask alone. Received: metrics="
                 f"{files.shortened(metrics)} with a {type(task).__name__}."
             )
-        task = dataclasses.replace(task, metrics=tuple(metrics))
-    if train is None and getattr(task, "class_weights", ()):
+        fields: dict[str, Any] = {"metrics": tuple(metrics)}
+        task = dataclasses.replace(task, **fields)
+    class_weights = getattr(task, "class_weights", None)
+    if train is None and class_weights:
         raise ValueError(
             "`class_weights` must be given with `train`. "
-            f"Received: class_weights={task.class_weights}."
+            f"Received: class_weights={class_weights}."
         )
     config = FineTuningConfig(
         output_dir=str(output_dir),
@@ -148,7 +150,9 @@ def run(
     else:
         task = _as_tuned(task, tuning_run.tuned_folder(config))
     strategy = strategy or strategies.make_strategy()
-    options = {} if label_column is None else {"label_column": label_column}
+    options: dict[str, Any] = {}
+    if label_column is not None:
+        options["label_column"] = label_column
     with _progress_logged():
         examples = {
             split: task.read(data, split, **options)

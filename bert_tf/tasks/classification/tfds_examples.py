@@ -5,11 +5,13 @@ set where there is a network.
 """
 
 import numpy as np
+import tensorflow_datasets as tfds
 from absl import logging
 
 from bert_tf.input import prepared_sets
 from bert_tf.tasks import class_names
 from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.tsv import Examples
 
 # A split's names in data sets, the first that there is.
@@ -25,7 +27,9 @@ _SPLITS = {
 _PLACE = "idx"
 
 
-def label_names(builder, feature):
+def label_names(
+    builder: tfds.core.DatasetBuilder, feature: str
+) -> tuple[str, ...]:
     """Returns the names of the classes of a feature.
 
     Raises:
@@ -41,7 +45,12 @@ def label_names(builder, feature):
     return tuple(names)
 
 
-def read(builder, split, task, label_feature="label"):
+def read(
+    builder: tfds.core.DatasetBuilder,
+    split: str,
+    task: ClassificationTask,
+    label_feature: str = "label",
+) -> Examples:
     """Returns the `Examples` of a split.
 
     TensorFlow Datasets shuffles what it stores, unless a set is made with
@@ -87,7 +96,7 @@ def read(builder, split, task, label_feature="label"):
             stored_split,
             _PLACE,
         )
-    texts = tuple([] for _ in task.text_features)
+    texts: tuple[list[str], ...] = tuple([] for _ in task.text_features)
     labels, places = [], []
     examples = prepared_sets.rows(builder, stored_split)
     for number, example in enumerate(examples, start=1):

@@ -20,6 +20,7 @@ then has no column `label`, CODAH's an empty last field.
 import dataclasses
 import os
 import string
+from typing import Any
 
 import numpy as np
 
@@ -50,12 +51,17 @@ class ChoiceExamples:
         return len(self.contexts)
 
     @property
-    def num_choices(self):
+    def num_choices(self) -> int:
         """C."""
         return len(self.choices[0])
 
 
-def read_choices(data, has_labels=True, num_choices=None, label_column="label"):
+def read_choices(
+    data: Any,
+    has_labels: bool = True,
+    num_choices: int | None = None,
+    label_column: str = "label",
+) -> ChoiceExamples:
     """Reads questions of one of these forms.
 
     Args:
@@ -101,7 +107,9 @@ def read_choices(data, has_labels=True, num_choices=None, label_column="label"):
     )
 
 
-def write_predictions(path, answers):
+def write_predictions(
+    path: files.AnyPath, answers: dict[str, np.ndarray]
+) -> None:
     """Writes a TSV with a header: every example's choice and probabilities.
 
     Args:
@@ -120,7 +128,7 @@ def write_predictions(path, answers):
     files.write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
-def is_file_of_choices(path):
+def is_file_of_choices(path: files.AnyPath) -> bool:
     """Returns whether a path is one of `read_choices`'s, by its name."""
     suffixes = (".csv", ".tsv", ".jsonl", ".parquet")
     return files.is_folder(path) or str(path).lower().endswith(suffixes)
@@ -150,10 +158,10 @@ def _rows(data, label_column):
 def _swag_rows(path):
     rows = tsv.csv_rows(path)
     _, header = next(rows, (1, []))
-    places = {}
+    places: dict[str, int] = {}
     for index, name in enumerate(header):
         places.setdefault(name, index)
-    endings = []
+    endings: list[int] = []
     while f"{_ENDING}{len(endings)}" in places:
         endings.append(places[f"{_ENDING}{len(endings)}"])
     for name in ("sent1", "sent2", f"{_ENDING}0"):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -43,18 +44,18 @@ class SquadExamples:
     def __len__(self):
         return len(self.ids)
 
-    def context(self, index):
+    def context(self, index: int) -> str:
         """Returns the text that a question is about."""
         return self.contexts[self.context_indices[index]]
 
 
 def read_squad(
-    data,
-    version_2_with_negative,
-    is_training,
-    verbose_logging=False,
-    answers_column="answers",
-):
+    data: Any,
+    version_2_with_negative: bool,
+    is_training: bool,
+    verbose_logging: bool = False,
+    answers_column: str | None = "answers",
+) -> SquadExamples:
     """Reads SQuAD 1.1 or 2.0: its JSON, or a table (see `tasks.columns`).
 
     A table has the columns of Hugging Face's `squad` and `squad_v2`: strings
@@ -99,7 +100,7 @@ def read_squad(
         raise ValueError(f"{title}: {error}") from None
 
 
-def write_json(path, value):
+def write_json(path: files.AnyPath, value: Any) -> None:
     """Writes JSON as google-research/bert does, whole or not at all."""
     files.write_text(path, json.dumps(value, indent=4) + "\n")
 
@@ -158,9 +159,7 @@ class _Reader:
             and _get(question, "is_impossible", bool, place)
         )
         answers = []
-        if is_impossible and "answers" not in question:
-            pass
-        elif "answers" in question or self._is_training:
+        if "answers" in question or (self._is_training and not is_impossible):
             answers = [
                 (
                     _get(answer, "text", str, place_of),
@@ -168,7 +167,7 @@ class _Reader:
                 )
                 for answer, place_of in _items(question, "answers", place)
             ]
-        else:
+        elif not is_impossible:
             self._has_answers = False
         span = (-1, -1)
         if self._is_training and not is_impossible:
@@ -236,7 +235,7 @@ def _rows(table, answers_column):
 
 def _pairs(where, name, answers):
     """Returns (text, start) of each of a row's answers."""
-    parts = [
+    parts: list[Any] = [
         answers.get(part) if isinstance(answers, dict) else None
         for part in ("text", "answer_start")
     ]

@@ -9,6 +9,9 @@ import dataclasses
 import operator
 import os
 import re
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -54,7 +57,7 @@ class TaggingExamples:
     def __len__(self):
         return len(self.row_lengths)
 
-    def by_sentence(self, values):
+    def by_sentence(self, values: Any) -> list[list]:
         """Returns lists, one a sentence, of W values of the words."""
         limits = np.cumsum(self.row_lengths)
         return [
@@ -62,13 +65,14 @@ class TaggingExamples:
             for length, limit in zip(self.row_lengths, limits)
         ]
 
-    def tag_ids(self, labels):
+    def tag_ids(self, labels: Sequence[str]) -> np.ndarray:
         """Returns the numbers of the tags among some labels, int32 `[W]`.
 
         Raises:
             ValueError: If a tag is none of them; the message names file and
                 line.
         """
+        assert self.tags is not None
         ids = {label: index for index, label in enumerate(labels)}
         for tag, index in zip(self.tags, self.line_indices):
             if tag not in ids:
@@ -79,8 +83,9 @@ class TaggingExamples:
                 )
         return np.array([ids[tag] for tag in self.tags], np.int32)
 
-    def warn_of_breaches(self, scheme):
+    def warn_of_breaches(self, scheme: str) -> None:
         """Logs how many tags are not as the scheme has them, and the first."""
+        assert self.tags is not None
         found = entity_tags.breaches(self.by_sentence(self.tags), scheme)
         if found:
             logging.warning(
@@ -94,7 +99,7 @@ class TaggingExamples:
             )
 
 
-def find_file(data_dir, split):
+def find_file(data_dir: str, split: str) -> str:
     """Returns the path of a split's file in a folder.
 
     Raises:
@@ -112,7 +117,7 @@ def find_file(data_dir, split):
     return os.path.join(data_dir, found[0])
 
 
-def is_column_file(path):
+def is_column_file(path: files.AnyPath) -> bool:
     """Returns whether a file has the form of tagged words, not that of texts.
 
     It has if more than half of its rows have columns and the last is a tag, as
@@ -129,7 +134,11 @@ def is_column_file(path):
     return 2 * len(tagged) > len(rows)
 
 
-def read_columns(path, token_column=0, tag_column=-1):
+def read_columns(
+    path: files.AnyPath,
+    token_column: int | str = 0,
+    tag_column: int | str | None = -1,
+) -> TaggingExamples:
     """Reads a column file.
 
     Blanks around a tag, which there may be between tabs, are no part of it;
@@ -185,7 +194,12 @@ def read_columns(path, token_column=0, tag_column=-1):
     )
 
 
-def from_rows(name, rows, has_tags=True, labels=()):
+def from_rows(
+    name: str,
+    rows: Iterable[tuple[str, list[str], list[str] | None]],
+    has_tags: bool = True,
+    labels: Sequence[str] = (),
+) -> TaggingExamples:
     """Makes examples of sentences that are not lines of a file.
 
     Blanks around a tag are no part of it; how many had some is logged.
@@ -205,7 +219,9 @@ def from_rows(name, rows, has_tags=True, labels=()):
         ValueError: If there are no sentences, or a row has another number of
             tags than of words, or what is no tag.
     """
-    words, tags, lines, line_indices, row_lengths = [], [], [], [], []
+    words, tags, row_lengths = [], [], []
+    lines: list[str] = []
+    line_indices: list[int] = []
     num_stripped = 0
     for where, words_of_row, tags_of_row in rows:
         # In a line there is room for no more than one word and tag.
@@ -235,7 +251,9 @@ def from_rows(name, rows, has_tags=True, labels=()):
     )
 
 
-def write_predictions(path, examples, tags):
+def write_predictions(
+    path: files.AnyPath, examples: TaggingExamples, tags: Sequence[str]
+) -> None:
     """Writes the lines that were read, each row with its predicted tag.
 
     So the last two columns of a file whose last column are the tags are what

@@ -1,5 +1,7 @@
 """Tagged words of TensorFlow Datasets, as if read from a column file."""
 
+from typing import Any
+
 from bert_tf.input import prepared_sets
 from bert_tf.tasks import source
 from bert_tf.tasks.tagging import files
@@ -14,7 +16,13 @@ _TOKENS = "tokens"
 _TAGS = ("ner", "ner_tags", "tags")
 
 
-def read(builder, split, token_column=None, tag_column=None, has_tags=True):
+def read(
+    builder: Any,
+    split: str,
+    token_column: str | None = None,
+    tag_column: str | None = None,
+    has_tags: bool = True,
+) -> files.TaggingExamples:
     """Reads a split of a prepared set.
 
     Args:
