@@ -10,7 +10,7 @@ from bert_tf.text.vocabulary import Vocabulary
 
 
 class Spec(Protocol):
-    """What a tokenizer is made of; frozen, and can be pickled.
+    """What a tokenizer is made of; frozen, hashed and pickled.
 
     Attributes:
         vocabulary: The `Vocabulary`: entries in the order of their ids.
