@@ -78,23 +78,40 @@ class Export:
         return "\n".join(lines)
 
 
-def export(model_dir, export_dir, options=_DEFAULT):
-    """Writes `export_dir/version/` from a model folder.
+def export(
+    model_dir: files.AnyPath,
+    export_dir: files.AnyPath,
+    options: ExportOptions = _DEFAULT,
+) -> Export:
+    """Writes `export_dir/version/`, a SavedModel, from a model folder.
 
     Others may export into the same folder meanwhile: each gets a version.
 
     Args:
-        model_dir: A model folder: a fine-tuned one becomes what its task
-            answers, any other an encoder.
-        export_dir: The servable's folder, `.../<name>`.
+        model_dir: A model folder, of bert_tf or Hugging Face: a fine-tuned
+            one becomes what its task answers, any other an encoder.
+        export_dir: The servable's folder, `.../<name>`, local or remote.
         options: The `ExportOptions`.
 
     Returns:
-        An `Export`.
+        An `Export`: `path` is the version's folder, and `str()` of it a table
+        of its signatures and of the check.
 
     Raises:
         ValueError: If the folder cannot be exported, the version is there, or
             answers differ; nothing has been written then.
+
+    Example:
+
+        >>> import tensorflow as tf
+        >>> from bert_tf import export
+        >>> export("tickets", "servables/tickets").path
+        'servables/tickets/1'
+        >>> model = tf.saved_model.load("servables/tickets/1")
+        >>> answer = model.signatures["serving_default"]
+        >>> answers = answer(text=tf.constant(["the bill is wrong"]))
+        >>> answers["classes"].numpy().tolist()
+        [[b'law', b'sales']]
     """
     export_dir = os.fspath(export_dir).rstrip("/")
     version = options.version

@@ -49,6 +49,15 @@ class ExportOptions:
     Raises:
         ValueError: If a value is out of its range, or does not go together
             with another.
+
+    Example:
+
+        >>> from bert_tf import ExportOptions
+        >>> options = ExportOptions(
+        ...     kind="embedding", settings={"normalize": True}, keep_versions=3
+        ... )
+        >>> options.contents, options.precision
+        ('text', 'float32')
     """
 
     contents: str = TEXT

@@ -62,7 +62,7 @@ class MultipleChoice(Servable):
         )
 
     def read_texts(self, path):
-        if not str(path).lower().endswith(multiple_choice_files.SUFFIXES):
+        if not multiple_choice_files.is_file_of_choices(path):
             return super().read_texts(path)
         examples = multiple_choice_files.read_choices(
             str(path), has_labels=False, num_choices=self.num_choices

@@ -83,13 +83,31 @@ def open_folder(model_dir, options=_DEFAULT):
         options = kind.resolve(options, task)
     preprocessor = Preprocessor.from_folder(model_dir, options.max_seq_length)
     if model is not None:
-        _check_length(model, preprocessor)
+        check_length(model, preprocessor)
         if options.is_frozen:
             _check_size(model)
     options = dataclasses.replace(
         options, max_seq_length=preprocessor.max_seq_length
     )
     return kind(model, preprocessor, task, options, weight_files)
+
+
+def kind_of(checkpoint):
+    """Returns what serves a checkpoint, and the task that it was tuned to.
+
+    Args:
+        checkpoint: What `reader.open_checkpoint` yielded.
+
+    Returns:
+        A subclass of `Servable`, and a `Task` or None.
+
+    Raises:
+        ValueError: If it is tuned to what is not served here.
+    """
+    kind, task = _stored_kind(checkpoint.folder, _DEFAULT)
+    if kind is None:
+        return _found_kind(checkpoint, _DEFAULT)
+    return kind, task
 
 
 def kind_of_outputs(names):
@@ -161,7 +179,8 @@ def _weight_files(container):
     return sorted(paths)
 
 
-def _check_length(model, preprocessor):
+def check_length(model, preprocessor):
+    """Raises `ValueError` unless the model has positions for the texts."""
     longest = model.config.max_position_embeddings
     if preprocessor.max_seq_length > longest:
         raise ValueError(

@@ -6,6 +6,7 @@ warm-up, the check and its tables know no more of a kind than is here.
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -55,7 +56,7 @@ class Servable:
     KIND = "task"
     outputs_of_strings = outputs_of_ids = ()
     outputs_of_methods = {}
-    MODEL = None
+    MODEL: Any = None
     PART = None
     SETTINGS = {}
     BOUNDS = {"max_text_bytes": 2**20}

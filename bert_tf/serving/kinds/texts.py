@@ -113,7 +113,7 @@ def read_texts(path, text_features, dev=None, may_be_unnamed=False):
     if is_table or dev is not None:
         tsv_file = _table(path, is_table, text_features, dev, may_be_unnamed)
         if tsv_file is not None:
-            columns = tsv.read_tsv(path, tsv_file, task=None).texts
+            columns = tsv.read_tsv(path, tsv_file).texts
             return [
                 tuple(text.encode() for text in row) for row in zip(*columns)
             ]

@@ -13,14 +13,20 @@ an n-best list.
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 from typing import NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf.features import Tensor
 from bert_tf.tasks.question_answering import windows as squad_windows
+from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.text.offsets import Offsets
 
 # The score of no answer less that of the best, where there is no other.
@@ -57,7 +63,7 @@ class SquadAnswers:
     spans: dict[str, list]
     null_odds: dict[str, float]
 
-    def predictions(self, task):
+    def predictions(self, task: Any) -> dict[str, str]:
         """Returns {id: text}, "" where `task` prefers no answer."""
         return {
             name: ""
@@ -86,7 +92,9 @@ class Windows(NamedTuple):
     is_cut: tf.Tensor
 
 
-def cut_windows(maker, questions, contexts):
+def cut_windows(
+    maker: WindowMaker, questions: tf.Tensor, contexts: tf.Tensor
+) -> Windows:
     """Returns all `Windows` of questions.
 
     Args:
@@ -113,7 +121,9 @@ def cut_windows(maker, questions, contexts):
     )
 
 
-def stacked_outputs(model, max_seq_length):
+def stacked_outputs(
+    model: keras.Model, max_seq_length: int
+) -> Callable[..., Tensor]:
     """Returns the model as `fine_tuning.Predictor` takes it.
 
     Differs from BERT: padding is no candidate. There its logits may take the
@@ -147,7 +157,9 @@ def stacked_outputs(model, max_seq_length):
     return call
 
 
-def find_answers(task, source, logits):
+def find_answers(
+    task: Any, source: WindowSource, logits: np.ndarray
+) -> SquadAnswers:
     """Finds the answers to all questions.
 
     Args:
@@ -178,7 +190,7 @@ def find_answers(task, source, logits):
     first = first_window = 0
     while first < len(examples):
         # One question may have more.
-        last = np.searchsorted(limits, first_window + _MOST_WINDOWS)
+        last = int(np.searchsorted(limits, first_window + _MOST_WINDOWS))
         last = min(max(last, first + 1), len(examples))
         found = choose_some(
             examples.questions[first:last],
@@ -222,12 +234,14 @@ def _entries(found, row):
     return entries, list(zip(*columns[3:]))
 
 
-def num_entries(task):
+def num_entries(task: Any) -> int:
     """Returns K: no answer may come after the n best."""
     return task.n_best_size + task.version_2_with_negative
 
 
-def choose(task, windows, logits):
+def choose(
+    task: Any, windows: Windows, logits: tf.Tensor
+) -> dict[str, tf.Tensor]:
     """Chooses the n best answers to questions, and among them no answer.
 
     Args:
@@ -330,7 +344,7 @@ class Spans(NamedTuple):
     last: tf.Tensor
 
 
-def find_spans(task, windows, logits):
+def find_spans(task: Any, windows: Windows, logits: tf.Tensor) -> Spans:
     """Returns the `Spans` of the likeliest starts and ends of each window.
 
     Args:
