@@ -1,5 +1,6 @@
 """What the library asks of a tokenizer, whatever its kind."""
 
+from collections.abc import Hashable
 from typing import Any
 from typing import Protocol
 
@@ -9,7 +10,7 @@ from bert_tf.text.offsets import Offsets
 from bert_tf.text.vocabulary import Vocabulary
 
 
-class Spec(Protocol):
+class Spec(Hashable, Protocol):
     """What a tokenizer is made of; frozen, hashed and pickled.
 
     Attributes:
