@@ -8,6 +8,7 @@ masked records. Processes (`run_local`) and Beam (`run_beam`) run them.
 import dataclasses
 import functools
 import json
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -63,31 +64,6 @@ class Plan:
         """Of token ids in files."""
         return blocks.token_dtype(len(self.tokenizer.vocabulary))
 
-    @functools.cached_property
-    def _tokenize(self):
-        return blocks.make_tokenize(self.tokenizer.make())
-
-    @functools.cached_property
-    def _mask_tokens(self):
-        length = self.settings.max_seq_length
-        rules = self.settings.masking
-
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None, length], tf.int32),
-                tf.TensorSpec([None, length], tf.int32),
-                tf.TensorSpec([None, 2], tf.int64),
-            ],
-            # Nothing in it is Python control flow: converting it takes long.
-            autograph=False,
-        )
-        def mask_tokens(input_ids, input_mask, seeds):
-            return masking.mask_tokens(
-                input_ids, input_mask, seeds, self.tokenizer, rules
-            )
-
-        return mask_tokens
-
     def tokenize_part(self, part: text_files.Part, path: str) -> dict:
         """Writes the tokenised documents of a part (`blocks.write_part`).
 
@@ -100,7 +76,7 @@ class Plan:
         """
         reader = text_files.Reader(self.source, self.max_bad_lines)
         counts = blocks.write_part(
-            reader.read(part), self._tokenize, self.dtype, path
+            reader.read(part), _make_tokenize(self.tokenizer), self.dtype, path
         )
         origin = dataclasses.asdict(part) | {"last_file": reader.last_file}
         files.write_text(f"{path}.origin", json.dumps(origin))
@@ -196,8 +172,13 @@ class Plan:
             examples, self.settings.max_seq_length, self.tokenizer.vocabulary
         )
         if self.settings.masking_mode == "static":
+            mask_tokens = _make_mask_tokens(
+                self.settings.max_seq_length,
+                self.tokenizer,
+                self.settings.masking,
+            )
             with tf.device("CPU:0"):
-                masked = self._mask_tokens(
+                masked = mask_tokens(
                     record[features.INPUT_IDS],
                     record[features.INPUT_MASK],
                     examples.headers["seeds"].astype(np.int64),
@@ -208,6 +189,33 @@ class Plan:
                 :, None
             ].astype(np.int32)
         return record
+
+
+# A process traces a graph once, however many plans have it.
+@functools.lru_cache(maxsize=8)
+def _make_tokenize(tokenizer: Spec) -> Callable:
+    return blocks.make_tokenize(tokenizer.make())
+
+
+@functools.lru_cache(maxsize=8)
+def _make_mask_tokens(
+    length: int, tokenizer: Spec, rules: masking.Rules
+) -> Callable:
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, length], tf.int32),
+            tf.TensorSpec([None, length], tf.int32),
+            tf.TensorSpec([None, 2], tf.int64),
+        ],
+        # Nothing in it is Python control flow: converting it takes long.
+        autograph=False,
+    )
+    def mask_tokens(input_ids, input_mask, seeds):
+        return masking.mask_tokens(
+            input_ids, input_mask, seeds, tokenizer, rules
+        )
+
+    return mask_tokens
 
 
 def make_plan(

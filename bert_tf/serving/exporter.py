@@ -5,6 +5,7 @@ import os
 import tempfile
 
 import tensorflow as tf
+from tensorflow.python.saved_model import save_context
 
 from bert_tf import files
 from bert_tf.serving import publishing
@@ -214,13 +215,14 @@ def save(servable: Servable, folder: str) -> None:
     with tempfile.TemporaryDirectory() as vocab_folder:
         vocab_path = f"{vocab_folder}/vocab.txt"
         files.write_text(vocab_path, servable.preprocessor.vocabulary.to_text())
-        module = servable.make_module(vocab_path)
-        module.trace()
-        tf.saved_model.save(
-            module,
-            folder,
-            signatures=signatures.make_signatures(servable, module),
-        )
+        options = tf.saved_model.SaveOptions()
+        # What is traced elsewhere is traced once more as it is saved, and the
+        # graph would hold both.
+        with save_context.save_context(options):
+            module = servable.make_module(vocab_path)
+            module.trace()
+            traced = signatures.make_signatures(servable, module)
+        tf.saved_model.save(module, folder, signatures=traced, options=options)
     saved_model.set_method_names(folder, signatures.METHOD_NAMES)
     saved_model.check_ops(folder, has_text=servable.takes_text)
     settings = dataclasses.asdict(servable.options)

@@ -94,13 +94,10 @@ def write(folder, tensors, prefix="bert_model.ckpt", config=CONFIG):
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         variables = {
-            name: v1.get_variable(
-                name, array.shape, array.dtype, use_resource=False
-            )
+            name: v1.get_variable(name, initializer=array, use_resource=False)
             for name, array in tensors.items()
         }
-        for name, array in tensors.items():
-            variables[name].load(array, session)
+        session.run(v1.global_variables_initializer())
         v1.train.Saver(variables).save(
             session, f"{folder}/{prefix}", write_state=False
         )

@@ -99,7 +99,7 @@ def test_bad_flags_are_one_line(folder, run_program):
 def test_full_disk_leaves_no_records(folder, run_program):
     with full_disk(20_000):
         process = run_program(
-            PROGRAM, *arguments(folder, dupe_factor=40), check=False, env={}
+            PROGRAM, *arguments(folder, dupe_factor=40), check=False
         )
     assert process.returncode == 1
     last = process.stderr.strip().splitlines()[-1]

@@ -241,20 +241,23 @@ def find_answers(task, source, logits):
         `SquadAnswers`; their (start, limit); and the null odds.
     """
     entries, spans, odds = {}, {}, {}
-    row = 0
+    contexts = [
+        source.examples.context(index)
+        for index in range(len(source.examples.ids))
+    ]
+    windows = cut_windows(
+        source.maker,
+        tf.constant(source.examples.questions),
+        tf.constant(contexts),
+    )
+    found = (logits, *places(windows))
+    rows = windows.rows.numpy()
     for index, name in enumerate(source.examples.ids):
-        context = source.examples.context(index)
-        windows = cut_windows(
-            source.maker,
-            tf.constant([source.examples.questions[index]]),
-            tf.constant([context]),
-        )
-        found = places(windows)
-        own = logits[row : row + len(found[0])]
-        row += len(own)
+        context = contexts[index]
+        own, *others = (values[rows == index] for values in found)
         ranked = [
             span
-            for window in zip(own, *found)
+            for window in zip(own, *others)
             for span in _spans_of_window(task, *window)
         ]
         nulls = [

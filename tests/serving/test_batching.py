@@ -339,6 +339,10 @@ def test_examples_of_choices_without_text():
     assert nothing["input_ids"].shape == (0, 2, 1)
 
 
+# Traced once for all tests.
+PARSE_IDS = tf.function(signatures.parse_ids, autograph=False)
+
+
 @pytest.mark.parametrize(
     "features",
     [
@@ -355,9 +359,7 @@ def test_examples_whose_features_do_not_fit_are_refused(features):
         tf.errors.InvalidArgumentError,
         match=r"`input_ids`, .* must have one length, a multiple of 2 .* to 8",
     ):
-        tf.function(signatures.parse_ids, autograph=False)(
-            tf.constant([good, example(**features)]), 4, 2
-        )
+        PARSE_IDS(tf.constant([good, example(**features)]), 4, 2)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +381,7 @@ def test_rows_of_choices_that_are_cut_across_are_refused(features):
         tf.errors.InvalidArgumentError,
         match=r"an Example with choices must begin with one id.*\[\[2 ",
     ):
-        tf.function(signatures.parse_ids, autograph=False)(
+        PARSE_IDS(
             tf.constant(
                 [
                     example(

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import pathlib
@@ -29,7 +30,8 @@ from bert_tf.text.preprocessor import Preprocessor
 from support import serving_models
 
 
-def test_a_small_difference_is_found_and_placed():
+def test_a_small_difference_is_found_and_placed(monkeypatch):
+    monkeypatch.setattr(caller, "calling", serving_models.calling)
     path = serving_models.exported("encoder", "ids")
     servable = check.trained_servable(path, serving_models.model_dir("encoder"))
     # One word, in one of the texts.
@@ -94,6 +96,12 @@ def test_an_answer_of_another_dtype_differs():
     assert (found, where) == (np.inf, "starts: int64 for int32")
 
 
+@functools.cache
+def trained_model(kind):
+    """Returns the servable of a model that no test changes."""
+    return serving_models.servable(kind)
+
+
 @pytest.fixture
 def compare(monkeypatch):
     """Returns a function: the check of an export that answers in this process.
@@ -102,7 +110,7 @@ def compare(monkeypatch):
     """
 
     def run(kind, texts, change=lambda name, answers: answers, **arguments):
-        servable = serving_models.servable(kind)
+        servable = arguments.get("servable") or trained_model(kind)
         signatures = serving_models.loaded(kind).signatures
 
         @contextlib.contextmanager
@@ -333,7 +341,7 @@ def test_labels_that_the_model_cannot_tell_are_counted_only():
             [[0.36, 0.3, 0.34], [0.2, 0.7, 0.1], [0.0, 1.0, 0.0]], "float32"
         ),
     }
-    servable = serving_models.servable("pair")
+    servable = trained_model("pair")
     answer = trained | {
         "labels": np.array(["vielleicht¿".encode(), b"nein", b"?"], object)
     }
@@ -356,10 +364,9 @@ def test_labels_that_the_model_cannot_tell_are_counted_only():
     assert found == (0.0, "labels of b''", 2, 3)
 
 
-def test_a_tagger_that_finds_nothing_is_equal(monkeypatch, compare):
+def test_a_tagger_that_finds_nothing_is_equal(compare):
     module = serving_models.loaded("tagger")
     servable = serving_models.servable("tagger")
-    monkeypatch.setattr(serving_models, "servable", lambda kind: servable)
     here = servable.model.classification_head.dense.bias
     (there,) = (
         variable
@@ -371,7 +378,8 @@ def test_a_tagger_that_finds_nothing_is_equal(monkeypatch, compare):
     try:
         here.assign(outside)
         there.assign(outside)
-        found = compare("tagger", [(text,) for text, _ in TEXTS])
+        texts = [(text,) for text, _ in TEXTS]
+        found = compare("tagger", texts, servable=servable)
     finally:
         there.assign(before)
     assert all(comparison.is_equal for comparison in found.values())
@@ -481,10 +489,17 @@ def test_the_time_limit_is_that_of_one_answer(tmp_path, monkeypatch, caplog):
     ]
 
 
-def test_another_process_that_fails_is_an_error_with_its_last_words():
-    path = serving_models.exported("encoder", "ids")
-    with pytest.raises(ValueError, match="KeyError: 'no_such'"):
-        call(path, [("no_such", {"x": np.zeros(1)})], with_text=False)
+def test_another_process_that_fails_is_an_error_with_its_last_words(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        "echo 2.0; seq 9 >&2; echo \"KeyError: 'no_such'\" >&2; exit 1"
+    )
+    python.chmod(0o755)
+    with pytest.raises(ValueError, match="could not be loaded and") as error:
+        call("/servable", [], str(python))
+    words = str(error.value).splitlines()[1:]
+    assert words == [*"3456789", "KeyError: 'no_such'"]
 
 
 def test_a_python_that_is_none_is_an_error(tmp_path):

@@ -38,16 +38,15 @@ def grpc_server():
     server.stop(grace=None).wait()
 
 
-def test_grpc_client_prints_the_answers(grpc_server):
-    process = run(
-        "grpc_client.py",
+def test_grpc_client_prints_the_answers(grpc_server, run_program):
+    process = run_program(
+        "bert_tf.export.serving.grpc_client",
         f"--server={grpc_server}",
         "--model=pair",
         "--feature=sentence_1",
         "--feature=class_",
         "--text=the quick\tlorem",
     )
-    assert process.returncode == 0, process.stderr
     lines = process.stdout.splitlines()
     assert lines[0] == "the quick | lorem"
     answer = serving_models.loaded("pair").signatures["serving_default"](

@@ -7,6 +7,7 @@ calls no operation: a fork has no thread of TensorFlow's runtime to miss.
 
 import multiprocessing
 import os
+import resource
 import runpy
 import sys
 
@@ -38,7 +39,10 @@ def run(module, arguments, cwd, stdout, stderr, timeout):
     context.set_forkserver_preload(_LIBRARIES)
     process = context.Process(
         target=_run_as_main,
-        args=(module, arguments, cwd, stdout, stderr, dict(os.environ)),
+        args=(
+            *(module, arguments, cwd, stdout, stderr, dict(os.environ)),
+            resource.getrlimit(resource.RLIMIT_FSIZE),
+        ),
     )
     process.start()
     process.join(timeout)
@@ -49,10 +53,13 @@ def run(module, arguments, cwd, stdout, stderr, timeout):
     return process.exitcode
 
 
-def _run_as_main(module, arguments, cwd, stdout, stderr, environment):
-    # The server has what it was when it began.
+def _run_as_main(
+    module, arguments, cwd, stdout, stderr, environment, limits_of_files
+):
+    # The server has what these were when it began.
     os.environ.clear()
     os.environ.update(environment)
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits_of_files)
     for path, descriptor in ((stdout, 1), (stderr, 2)):
         with open(path, "wb") as stream:
             os.dup2(stream.fileno(), descriptor)

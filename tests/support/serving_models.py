@@ -222,6 +222,18 @@ def loaded(kind, contents="text"):
     return tf.saved_model.load(exported(kind, contents))
 
 
+@contextlib.contextmanager
+def calling(path, requests, *arguments, **others):
+    """As `caller.calling`, but the SavedModel is loaded in this process."""
+    signatures = tf.saved_model.load(path).signatures
+    answered = []
+    for name, inputs in requests:
+        inputs = {key: tf.constant(value) for key, value in inputs.items()}
+        answers = signatures[name](**inputs)
+        answered.append({key: each.numpy() for key, each in answers.items()})
+    yield tf.__version__, iter(answered)
+
+
 def servable(model, /, **options):
     """Returns the `Servable` of a model's folder."""
     return opening.open_folder(model_dir(model), ExportOptions(**options))

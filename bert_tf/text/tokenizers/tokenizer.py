@@ -1,5 +1,6 @@
 """What the library asks of a tokenizer, whatever its kind."""
 
+from collections.abc import Hashable
 from typing import Any
 from typing import Protocol
 
@@ -9,8 +10,8 @@ from bert_tf.text.offsets import Offsets
 from bert_tf.text.vocabulary import Vocabulary
 
 
-class Spec(Protocol):
-    """What a tokenizer is made of; frozen, and can be pickled.
+class Spec(Hashable, Protocol):
+    """What a tokenizer is made of; frozen, hashed and pickled.
 
     Attributes:
         vocabulary: The `Vocabulary`: entries in the order of their ids.
