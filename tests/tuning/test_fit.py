@@ -349,6 +349,20 @@ def test_batches_hold_the_texts_of_their_labels():
     }
 
 
+def test_inputs_are_traced_once_for_all_epochs():
+    source = make_source(COLOUR, num_examples=7)
+    preprocess, traces = source.preprocessor, []
+
+    def noting_preprocessor(texts):
+        traces.append(texts)
+        return preprocess(texts)
+
+    source = dataclasses.replace(source, preprocessor=noting_preprocessor)
+    for start_example in (0, 7, 14):
+        source.training_batches(4, start_example)
+    assert len(traces) == 1
+
+
 def test_evaluation_sees_every_example_once_in_order():
     source = make_source(COLOUR, num_examples=7)
     batches = list(source.evaluation_batches(3).as_numpy_iterator())
