@@ -26,6 +26,8 @@ setup(
     ],
     package_dir={"bert_tf.data": "data", "bert_tf.export": "export"},
     package_data={
+        # Type checkers read the hints of a package that has it.
+        "bert_tf": ["py.typed"],
         "bert_tf.export": ["serving/*"],
         "bert_tf.pretraining.records": ["*.html"],
     },

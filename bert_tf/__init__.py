@@ -1,7 +1,99 @@
 """BERT from raw text to a served SavedModel, in TensorFlow and Keras 3.
 
-Nothing is imported here: `bert_tf.layers` and `bert_tf.models` run on any
-Keras backend, and importing them must not load TensorFlow.
+The names in `__all__` are public. Each is imported when it is first looked up
+(PEP 562), and with it what it needs: `import bert_tf` loads neither TensorFlow
+nor Keras, and the models load no TensorFlow where Keras has another backend.
 """
 
+import importlib
+from typing import TYPE_CHECKING
+from typing import Any
+
+if TYPE_CHECKING:
+    from bert_tf import tuning
+    from bert_tf.config import BertConfig
+    from bert_tf.models.classifier import BertClassifier
+    from bert_tf.models.encoder import BertEncoder
+    from bert_tf.models.multiple_choice import BertMultipleChoice
+    from bert_tf.models.pretrainer import BertPretrainer
+    from bert_tf.models.span_predictor import BertSpanPredictor
+    from bert_tf.models.token_classifier import BertTokenClassifier
+    from bert_tf.optimizers.bert import BertOptimizer
+    from bert_tf.optimizers.schedule import WarmupDecay
+    from bert_tf.saving import load
+    from bert_tf.saving import save
+    from bert_tf.serving.exporter import export
+    from bert_tf.serving.options import ExportOptions
+    from bert_tf.tasks.classification.task import ClassificationTask
+    from bert_tf.tasks.multi_label import MultiLabelTask
+    from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+    from bert_tf.tasks.question_answering.task import SquadTask
+    from bert_tf.tasks.tagging.task import TaggingTask
+    from bert_tf.text.preprocessor import Preprocessor
+
 __version__ = "0.1.0"
+
+# Written out, as type checkers and editors read it.
+__all__ = [
+    "BertClassifier",
+    "BertConfig",
+    "BertEncoder",
+    "BertMultipleChoice",
+    "BertOptimizer",
+    "BertPretrainer",
+    "BertSpanPredictor",
+    "BertTokenClassifier",
+    "ClassificationTask",
+    "ExportOptions",
+    "MultiLabelTask",
+    "MultipleChoiceTask",
+    "Preprocessor",
+    "SquadTask",
+    "TaggingTask",
+    "WarmupDecay",
+    "export",
+    "load",
+    "save",
+    "tuning",
+]
+
+# Where each name is defined; a module's is its own.
+_MODULES = {
+    "BertClassifier": "bert_tf.models.classifier",
+    "BertConfig": "bert_tf.config",
+    "BertEncoder": "bert_tf.models.encoder",
+    "BertMultipleChoice": "bert_tf.models.multiple_choice",
+    "BertOptimizer": "bert_tf.optimizers.bert",
+    "BertPretrainer": "bert_tf.models.pretrainer",
+    "BertSpanPredictor": "bert_tf.models.span_predictor",
+    "BertTokenClassifier": "bert_tf.models.token_classifier",
+    "ClassificationTask": "bert_tf.tasks.classification.task",
+    "ExportOptions": "bert_tf.serving.options",
+    "MultiLabelTask": "bert_tf.tasks.multi_label",
+    "MultipleChoiceTask": "bert_tf.tasks.multiple_choice.task",
+    "Preprocessor": "bert_tf.text.preprocessor",
+    "SquadTask": "bert_tf.tasks.question_answering.task",
+    "TaggingTask": "bert_tf.tasks.tagging.task",
+    "WarmupDecay": "bert_tf.optimizers.schedule",
+    "export": "bert_tf.serving.exporter",
+    "load": "bert_tf.saving",
+    "save": "bert_tf.saving",
+    "tuning": "bert_tf.tuning",
+}
+
+
+# For type checkers a module with such a function would have every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
+        value = importlib.import_module(_MODULES[name])
+        if not value.__name__.endswith(f".{name}"):
+            value = getattr(value, name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

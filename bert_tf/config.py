@@ -45,6 +45,15 @@ class BertConfig:
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> from bert_tf import BertConfig
+        >>> BertConfig(vocab_size=8000).num_hidden_layers
+        12
+        >>> config = BertConfig.named("tiny", vocab_size=8000)
+        >>> config.num_hidden_layers, config.hidden_size
+        (2, 128)
     """
 
     model_type: str = "bert"

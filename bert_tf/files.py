@@ -8,6 +8,7 @@ import bz2
 import contextlib
 import glob
 import gzip
+import hashlib
 import io
 import json
 import lzma
@@ -199,6 +200,12 @@ class _RemoteBytes(io.RawIOBase):
     def close(self):
         self._file.close()
         super().close()
+
+
+def sha256(path: AnyPath) -> str:
+    """Returns the SHA-256 of a file as it lies there, in hexadecimal."""
+    with open_bytes(path, decompress=False) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:

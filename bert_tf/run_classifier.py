@@ -11,8 +11,10 @@ model.safetensors, vocab.txt, tokenizer_config.json, task.json), the state of
 the training in train/, the development set's scores in eval_results.txt, a
 report of them in report.md, the test set's probabilities in test_results.tsv
 and the file for GLUE's leaderboard, MRPC.tsv. MNLI has all of it for its
-mismatched sets too, and answers --task_name=AX with --do_predict. Where
---init_checkpoint is a model folder, or a release's folder, its own
+mismatched sets too, and answers --task_name=AX with --do_predict. XNLI reads
+multinli/multinli.train.zh.tsv, xnli.dev.tsv and xnli.test.tsv; XNLI-de is the
+same task in German, and evaluates a model that was tuned in another language.
+Where --init_checkpoint is a model folder, or a release's folder, its own
 configuration and vocabulary are taken. Any TSV or CSV files with a header will
 do (only a .csv has quoting):
 
@@ -53,8 +55,9 @@ _DATA_DIR = flags.DEFINE_string(
 _TASK_NAME = flags.DEFINE_string(
     "task_name",
     None,
-    "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX, or tsv for "
-    "TSV or CSV files with a header. Default: that of --tfds_name.",
+    "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX, XNLI (Chinese; "
+    "XNLI-de, XNLI-en and so on for other languages), or tsv for TSV or CSV "
+    "files with a header. Default: that of --tfds_name.",
 )
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",

@@ -1,4 +1,4 @@
-"""Tunes BERT to choose how a text goes on: SWAG, CODAH, and files like them.
+"""Tunes BERT to choose one of several texts: SWAG, CODAH, RACE and the like.
 
     python -m bert_tf.run_multiple_choice --train_file=train.csv \
         --eval_file=val.csv --test_file=test.csv \
@@ -6,9 +6,10 @@
         --learning_rate=2e-5 --train_batch_size=16 \
         --do_train --do_eval --do_predict
 
-reads SWAG's .csv, CODAH's .tsv, or .jsonl of objects with `context`, `choices`
-and `label` (see `tasks.multiple_choice.files`), and writes into --output_dir
-the tuned model as a model folder (config.json, model.safetensors, vocab.txt,
+reads SWAG's .csv, CODAH's .tsv, RACE's folders (--train_file=RACE/train), or
+.jsonl and .parquet files with `context`, `choices` and `label` (see
+`tasks.multiple_choice.files`), and writes into --output_dir the tuned model as
+a model folder (config.json, model.safetensors, vocab.txt,
 tokenizer_config.json, task.json), the state of the training in train/, loss
 and accuracy of --eval_file in eval_results.txt, a report of them in report.md,
 and the choices for --test_file with all probabilities in test_results.tsv.
@@ -32,7 +33,9 @@ from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tuning import tuning_run
 
 _TRAIN_FILE = flags.DEFINE_string(
-    "train_file", None, "File to train on: .csv, .tsv or .jsonl."
+    "train_file",
+    None,
+    "File to train on: .csv, .tsv, .jsonl or .parquet; or a folder of RACE.",
 )
 _EVAL_FILE = flags.DEFINE_string("eval_file", None, "File for --do_eval.")
 _TEST_FILE = flags.DEFINE_string(

@@ -38,6 +38,7 @@ from bert_tf.training import preemption
 from bert_tf.training import pretraining_run
 
 # Those without a name here go into the options as they are.
+_DEFAULTS = pretraining_run.Options
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
@@ -46,7 +47,7 @@ _INPUT_FILE = flags.DEFINE_string(
 )
 flags.DEFINE_string(
     "eval_input_file",
-    None,
+    _DEFAULTS.eval_input_file,
     "Record files to evaluate on, as --input_file. Default: the same, with "
     "--phases the last one's.",
 )
@@ -72,13 +73,13 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
 )
 flags.DEFINE_string(
     "init_checkpoint",
-    None,
+    _DEFAULTS.init_checkpoint,
     "Where to begin: a model folder (of bert_tf or Hugging Face) or a release "
     "of Google's. Default: new weights.",
 )
 flags.DEFINE_enum(
     "attention",
-    None,
+    _DEFAULTS.attention,
     pretraining_run.ATTENTION,
     "left_to_right: a token sees only itself and those before it, and every "
     "next token is predicted in place of the masked ones and the next sentence "
@@ -89,7 +90,7 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_integer(
     "input_shares",
-    None,
+    _DEFAULTS.input_shares,
     "Parts of a batch, each with its own share of the records, so that a host "
     "reads its own alone. The same number gives the same batches on one host "
     "and on several. 1: each host reads all. Default: the number of hosts.",
@@ -97,7 +98,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_list(
     "tf_data_service",
-    [],
+    _DEFAULTS.tf_data_service,
     "grpc://host:port of machines where data/serve_input.py runs, "
     "comma-separated: they make the training batches, the same ones. Default: "
     "made here.",
@@ -110,34 +111,41 @@ _MAX_SEQ_LENGTH = flags.DEFINE_integer(
 )
 flags.DEFINE_integer(
     "max_predictions_per_seq",
-    None,
+    _DEFAULTS.max_predictions_per_seq,
     "Most masked tokens of a record. Default: what the records' manifest "
     "tells, or 20.",
     lower_bound=1,
 )
-flags.DEFINE_bool("do_train", False, "Whether to train.")
-flags.DEFINE_bool("do_eval", False, "Whether to evaluate, after any training.")
+flags.DEFINE_bool("do_train", _DEFAULTS.do_train, "Whether to train.")
+flags.DEFINE_bool(
+    "do_eval", _DEFAULTS.do_eval, "Whether to evaluate, after any training."
+)
 _TRAIN_BATCH_SIZE = flags.DEFINE_integer(
     "train_batch_size", 32, "Examples a step, over all devices.", lower_bound=1
 )
 flags.DEFINE_integer(
     "gradient_accumulation_steps",
-    1,
+    _DEFAULTS.gradient_accumulation_steps,
     "Parts in which a device goes through its share of the batch: the memory "
     "of one part, and one step of the optimizer.",
     lower_bound=1,
 )
 flags.DEFINE_bool(
     "rematerialize",
-    False,
+    _DEFAULTS.rematerialize,
     "Compute the blocks a second time for the gradient instead of keeping "
     "their activations: long sequences in less memory, in more time.",
 )
 flags.DEFINE_integer(
-    "eval_batch_size", 8, "The same for --do_eval.", lower_bound=1
+    "eval_batch_size",
+    _DEFAULTS.eval_batch_size,
+    "The same for --do_eval.",
+    lower_bound=1,
 )
 flags.DEFINE_float(
-    "learning_rate", 5e-5, "Learning rate at the end of the warmup."
+    "learning_rate",
+    _DEFAULTS.learning_rate,
+    "Learning rate at the end of the warmup.",
 )
 _NUM_TRAIN_STEPS = flags.DEFINE_integer(
     "num_train_steps", 100_000, "Number of the last step.", lower_bound=1
@@ -152,68 +160,74 @@ _PHASES = flags.DEFINE_string(
 )
 flags.DEFINE_integer(
     "num_warmup_steps",
-    10_000,
+    _DEFAULTS.num_warmup_steps,
     "Steps in which the learning rate rises.",
     lower_bound=0,
 )
 flags.DEFINE_enum(
     "learning_rate_decay",
-    "linear",
+    _DEFAULTS.learning_rate_decay,
     schedule.DECAYS,
     "Form of the learning rate after the warmup.",
 )
 flags.DEFINE_float(
     "learning_rate_power",
-    None,
+    _DEFAULTS.learning_rate_power,
     "Power of the polynomial decay, e.g. 0.5; 1 is linear.",
 )
 flags.DEFINE_bool(
     "learning_rate_drop",
-    True,
+    _DEFAULTS.learning_rate_drop,
     "Count the decay from step 0, as google-research/bert does: the rate drops "
     "where the warmup ends. --nolearning_rate_drop counts it from there.",
 )
 flags.DEFINE_enum(
     "optimizer",
-    "bert",
+    _DEFAULTS.optimizer,
     sorted(pretraining_run.OPTIMIZERS),
     "bert: Adam with weight decay, as google-research/bert's; lamb: for "
     "batches of thousands.",
 )
 flags.DEFINE_float(
     "layerwise_learning_rate_decay",
-    1.0,
+    _DEFAULTS.layerwise_learning_rate_decay,
     "Share of its learning rate that a layer hands down to the one below: of K "
     "blocks number k, from 0, has it to the power of K - k, the embeddings to "
     "the power of K + 1. For training that goes on from --init_checkpoint.",
 )
 flags.DEFINE_integer(
     "save_checkpoints_steps",
-    1000,
+    _DEFAULTS.save_checkpoints_steps,
     "Steps from one checkpoint to the next.",
     lower_bound=1,
 )
 flags.DEFINE_integer(
-    "keep_checkpoint_max", 5, "Newest checkpoints to keep.", lower_bound=1
+    "keep_checkpoint_max",
+    _DEFAULTS.keep_checkpoint_max,
+    "Newest checkpoints to keep.",
+    lower_bound=1,
 )
 flags.DEFINE_bool(
     "keep_best",
-    False,
+    _DEFAULTS.keep_best,
     "With --do_train --do_eval: evaluate before each checkpoint too, and keep "
     "the model of the lowest loss in the folder best of --output_dir.",
 )
 flags.DEFINE_integer(
     "iterations_per_loop",
-    1000,
+    _DEFAULTS.iterations_per_loop,
     "Steps from one line of the log to the next.",
     lower_bound=1,
 )
 flags.DEFINE_integer(
-    "max_eval_steps", 100, "Most batches to evaluate.", lower_bound=1
+    "max_eval_steps",
+    _DEFAULTS.max_eval_steps,
+    "Most batches to evaluate.",
+    lower_bound=1,
 )
 flags.DEFINE_integer(
     "skip_nonfinite_steps",
-    0,
+    _DEFAULTS.skip_nonfinite_steps,
     "Pass over a step whose gradient is not finite, so many in a row at most. "
     "Default: stop at the first.",
     lower_bound=0,
@@ -225,7 +239,7 @@ _PROFILE_STEPS = flags.DEFINE_string(
 )
 flags.DEFINE_float(
     "peak_tflops",
-    None,
+    _DEFAULTS.peak_tflops,
     "What a device can do at most, in 10**12 operations a second, for the "
     "model FLOPs utilisation; of the chips' documentation, in bfloat16: TPU "
     "v2 core 22.5, v3 core 61.5, v4 275, v5e 197, v5p 459, v6e 918.",
@@ -233,7 +247,7 @@ flags.DEFINE_float(
 )
 flags.DEFINE_integer(
     "random_seed",
-    12345,
+    _DEFAULTS.random_seed,
     "Seed of the new weights, the order of the examples and the dropout.",
 )
 

@@ -33,12 +33,15 @@ from bert_tf.tuning import tuning_run
 
 fine_tuning_flags.set_defaults(max_seq_length=384)
 _TRAIN_FILE = flags.DEFINE_string(
-    "train_file", None, "JSON of SQuAD to train on, e.g. train-v1.1.json."
+    "train_file",
+    None,
+    "JSON of SQuAD to train on, e.g. train-v1.1.json; or a .jsonl or .parquet "
+    "file with the columns of Hugging Face's set.",
 )
 _PREDICT_FILE = flags.DEFINE_string(
     "predict_file",
     None,
-    "JSON of SQuAD to answer, e.g. dev-v1.1.json or test-v1.1.json.",
+    "The same to answer, e.g. dev-v1.1.json or test-v1.1.json.",
 )
 _DOC_STRIDE = flags.DEFINE_integer(
     "doc_stride",
@@ -107,9 +110,11 @@ def main(argv):
     task = _find_task(tuning_run.tuned_folder(config))
     examples = {}
     if config.do_train:
-        examples[source.TRAIN] = _read(_TRAIN_FILE.value, task, True)
+        examples[source.TRAIN] = _read(_TRAIN_FILE.value, task, True, True)
     if config.do_predict or config.do_eval:
-        examples[source.DEV] = _read(_PREDICT_FILE.value, task, False)
+        examples[source.DEV] = _read(
+            _PREDICT_FILE.value, task, False, config.do_eval
+        )
         if config.do_eval and examples[source.DEV].answers is None:
             raise ValueError(
                 f"{_PREDICT_FILE.value}: has questions without answers, which "
@@ -145,12 +150,13 @@ def _find_task(folder):
     return SquadTask(**fields)
 
 
-def _read(path, task, is_training):
+def _read(path, task, is_training, needs_answers):
     return squad_files.read_squad(
         path,
         task.version_2_with_negative,
         is_training,
         _VERBOSE_LOGGING.value,
+        "answers" if needs_answers else None,
     )
 
 

@@ -50,6 +50,7 @@ def main(argv):
     described = []
     for path in paths:
         rules = None
+        meanings = inspection.label_meanings(told.get(path))
         if path in told:
             inspection.check_vocabulary(path, told[path], vocabulary)
             rules = record_rules.rules_of(told[path])
@@ -59,17 +60,19 @@ def main(argv):
                 if shown + row >= _NUM_EXAMPLES.value:
                     break
                 print(f"Example {shown + row}")
-                print(inspection.table(examples, row, vocabulary), end="\n\n")
+                print(inspection.table(examples, row, vocabulary, meanings))
+                print()
             left = _PAGE_EXAMPLES - len(described) if _HTML.value else 0
             described += [
-                inspection_page.describe(examples, row, vocabulary)
+                inspection_page.describe(examples, row, vocabulary, meanings)
                 for row in range(min(left, len(examples["input_ids"])))
             ]
             totals += inspection.count(examples, vocabulary)
             checks = record_rules.check(examples, vocabulary, rules)
             for rule, holds in checks.items():
                 broken[rule] += int((~holds).sum())
-    rows = _totals(totals, len(paths))
+    # Those of the last file: as of all, where they are of one set.
+    rows = _totals(totals, len(paths), meanings)
     for name, value in rows:
         print(f"{name:20}{value:>12}")
     if _HTML.value:
@@ -84,8 +87,9 @@ def main(argv):
     return 1 if any(broken.values()) else 0
 
 
-def _totals(totals, num_files):
+def _totals(totals, num_files, meanings):
     examples, predictions = totals["examples"], totals["predictions"]
+    *_, label = "labelled", *meanings
     return [
         ("files", f"{num_files:,}"),
         ("records", f"{totals['records']:,}"),
@@ -93,7 +97,7 @@ def _totals(totals, num_files):
         ("padding", f"{1 - totals['tokens'] / totals['columns']:.1%}"),
         ("mean length", f"{totals['tokens'] / examples:.1f}"),
         ("mean length of B", f"{totals['tokens of B'] / examples:.1f}"),
-        ("random next", f"{totals['random pairs'] / examples:.1%}"),
+        (label, f"{totals['random pairs'] / examples:.1%}"),
         ("predictions/example", f"{predictions / examples:.1f}"),
         ("predicted tokens", f"{predictions / totals['tokens']:.1%}"),
         ("  as [MASK]", f"{totals['masked'] / max(1, predictions):.1%}"),

@@ -1,0 +1,18 @@
+"""Programs that export, check and convert models: `bert_tf.export` installed.
+
+Python binds `bert_tf.export`, the public function, to this package as soon as
+one of its programs is imported. So the package is called like the function.
+"""
+
+import sys
+import types
+
+
+class _CallablePackage(types.ModuleType):
+    def __call__(self, *args, **kwargs):
+        from bert_tf.serving import exporter
+
+        return exporter.export(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

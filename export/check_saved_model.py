@@ -6,7 +6,8 @@ r"""Checks an exported SavedModel, and asks it.
 loads the newest version in a new process that imports only tensorflow and
 tensorflow_text, and compares its answers to hard texts (or to --input_file's)
 with those of the trained model; it fails where a signature or an output is
-missing, and on any difference above 1e-5. If it was exported with
+missing, and on any difference above 1e-5; it says where the model folder has
+other weights than those exported. If it was exported with
 --serving_precision=bfloat16 it fails above 0.1, or if more than one text in ten
 gets an answer that the trained model finds worse by more than 0.1.
 
@@ -81,8 +82,15 @@ def main(_):
         )
         print(report.comparisons_table(version, comparisons))
         if not all(comparison.is_equal for comparison in comparisons):
+            names = check.other_weights(path, servable)
             raise ValueError(
                 "the SavedModel does not answer as the trained model does."
+                + (
+                    f" {_MODEL_DIR.value}: other weights than those exported: "
+                    f"{', '.join(names)}."
+                    if names
+                    else ""
+                )
             )
 
 

@@ -5,6 +5,7 @@ ram://, which like an object store is reached through tf.io.gfile alone.
 """
 
 import gzip
+import hashlib
 import os
 import uuid
 
@@ -119,6 +120,12 @@ def test_a_failed_folder_leaves_nothing(folder):
         files.write_text(f"{temporary}/a.txt", "half")
         raise RuntimeError
     assert files.list_folder(folder) == []
+
+
+def test_a_hash_is_of_the_bytes_as_they_lie_there(folder):
+    path = f"{folder}/a.gz"
+    files.write_bytes(path, b"abc")
+    assert files.sha256(path) == hashlib.sha256(b"abc").hexdigest()
 
 
 def test_a_whole_folder_appears_with_its_subfolders(folder):

@@ -174,7 +174,7 @@ def read_task(folder):
     [
         ("tuned/task.json", read_task, 1),
         ("tuned/train/model.json", read_training, 3),
-        ("export/1/assets.extra/bert_tf.json", read_export, 1),
+        ("export/1/assets.extra/bert_tf.json", read_export, 2),
     ],
 )
 def test_versions(folder, tmp_path, name, read, latest):

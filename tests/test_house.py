@@ -1,7 +1,6 @@
 """The order of the house: floors, packaging, files that programs name."""
 
 import ast
-import pathlib
 import re
 
 import pytest
@@ -28,8 +27,8 @@ def read_floors():
 
 
 FLOORS = read_floors()
-# What programs import beside the library: flags that they share.
-FLAG_MODULES = ("training_flags.py", "fine_tuning_flags.py")
+# What the top floor has beside programs: flags that they share, public names.
+NO_PROGRAMS = ("training_flags.py", "fine_tuning_flags.py", "saving.py")
 SOURCES = sorted(
     path.relative_to(ROOT)
     for folder in ("bert_tf", "data", "export")
@@ -44,8 +43,7 @@ def room_of(path):
         return "programs"
     if folders:
         return folders[0]
-    if path.stem == "__init__":
-        return "config"
+    # The public names stand above all that they name.
     return path.stem if path.stem in FLOORS else "programs"
 
 
@@ -94,7 +92,7 @@ def test_imports_go_down_only(path):
 def test_nothing_imports_a_program(path):
     for name in imports_of(path):
         target = module_file(name) if name.startswith("bert_tf") else None
-        if target is not None and target.name not in FLAG_MODULES:
+        if target is not None and target.name not in NO_PROGRAMS:
             assert room_of(target) != "programs", (
                 f"{path} imports the program {name}"
             )
@@ -164,8 +162,15 @@ def test_only_tokenizers_know_of_what_kind_they_are(path):
         )
 
 
-def test_nothing_is_imported_eagerly():
-    assert list(imports_of(pathlib.Path("bert_tf/__init__.py"))) == []
+def test_public_names_are_imported_for_type_checkers_alone():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    assert ast.unparse(block.test) == "TYPE_CHECKING"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            assert {alias.name for alias in node.names} <= {"importlib"}
+        elif isinstance(node, ast.ImportFrom):
+            assert node in block.body or node.module == "typing"
 
 
 def test_modules_say_what_they_are():

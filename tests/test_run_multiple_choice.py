@@ -34,6 +34,18 @@ def write(path, count, num_choices=3, has_labels=True):
     return path
 
 
+def write_race(folder, answers):
+    passage = {
+        "article": "a b c",
+        "questions": ["d _ .", *["e?"] * (len(answers) - 1)],
+        "options": [["d e", "f. g", "h"]] * len(answers),
+        "answers": answers,
+    }
+    (folder / "high").mkdir(parents=True)
+    (folder / "high" / "1.txt").write_text(json.dumps(passage))
+    return folder
+
+
 def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
@@ -49,7 +61,7 @@ def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
         PROGRAM,
         *flags,
         f"--train_file={write(tmp_path / 'train.jsonl', 10)}",
-        f"--eval_file={write(tmp_path / 'dev.jsonl', 7)}",
+        f"--eval_file={write_race(tmp_path / 'dev', [*'ABCABCA'])}",
         f"--test_file={test_file}",
         "--do_train",
         "--do_eval",

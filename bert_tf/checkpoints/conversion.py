@@ -209,8 +209,7 @@ def _write_release(folder, tensors, texts):
 
 
 def _texts(checkpoint, config, architecture, tokenizer):
-    num_labels = labels = None
-    is_multi_label = False
+    num_labels = labels = problem_type = None
     its_parts = checkpoint.family.architectures[architecture]
     if set(parts.CLASSIFIERS) & set(its_parts):
         num_labels = checkpoint.num_labels
@@ -218,7 +217,6 @@ def _texts(checkpoint, config, architecture, tokenizer):
             checkpoint.config_values, checkpoint.folder
         )
         problem_type = checkpoint.config_values.get("problem_type")
-        is_multi_label = problem_type == config_json.MULTI_LABEL
     values = config_json.make(
         checkpoint.family,
         config,
@@ -227,7 +225,7 @@ def _texts(checkpoint, config, architecture, tokenizer):
         num_labels=num_labels,
         labels=labels,
         classifier_dropout=checkpoint.classifier_dropout,
-        problem_type=config_json.MULTI_LABEL if is_multi_label else None,
+        problem_type=problem_type,
     )
     # transformers writes 10 ** 30, or nothing, where nobody told the length.
     settings = model_folder.read_tokenizer_config(checkpoint.folder)

@@ -103,10 +103,10 @@ def save(
         OSError: If the disk is full, and so on: the folder is as it was.
     """
     folder = str(folder).rstrip("/")
+    matched = variables.match(model)
     config = model.config
     _check(config, tokenizer.vocabulary, max_seq_length)
     family = families.of_config(config)
-    matched = variables.match(model)
     architecture = family.architecture_of({tensor.part for tensor in matched})
     its_parts = family.architectures[architecture]
     num_labels = getattr(model, "num_labels", None)
@@ -302,10 +302,16 @@ def _check_label_names(label_names, num_labels):
             "`label_names` must be None: the model is no classifier. "
             f"Received: label_names={files.shortened(label_names)}."
         )
-    if len(set(label_names)) != num_labels or len(label_names) != num_labels:
+    if (
+        # Whose letters would be names.
+        isinstance(label_names, str)
+        or not all(isinstance(name, str) for name in label_names)
+        or len(label_names) != num_labels
+        or len(set(label_names)) != num_labels
+    ):
         raise ValueError(
             f"`label_names` must be {num_labels} different names. Received: "
-            f"label_names={files.shortened(list(label_names))}."
+            f"label_names={files.shortened(label_names)}."
         )
 
 

@@ -1,5 +1,9 @@
 """Data sets of TensorFlow Datasets that lie prepared on a disk."""
 
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+
 import tensorflow_datasets as tfds
 
 
@@ -26,3 +30,53 @@ def open_builder(name: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
             f"there is a network: tfds build {name} --data_dir=..."
         )
     return builder
+
+
+def find_split(builder: tfds.core.DatasetBuilder, names: Iterable[str]) -> str:
+    """Returns the first of these splits that a set has.
+
+    Raises:
+        ValueError: If it has none of them.
+    """
+    return _find(builder, "split", builder.info.splits, names)
+
+
+def find_feature(
+    builder: tfds.core.DatasetBuilder, names: Iterable[str]
+) -> str:
+    """Returns the first of these features that a set has.
+
+    Raises:
+        ValueError: If it has none of them.
+    """
+    return _find(builder, "feature", builder.info.features, names)
+
+
+def rows(
+    builder: tfds.core.DatasetBuilder, split: str
+) -> Iterator[dict[str, Any]]:
+    """Yields the examples of a split in the order in which they are stored.
+
+    Args:
+        builder: What `open_builder` returned.
+        split: The split's name.
+
+    Yields:
+        {feature: NumPy value}.
+    """
+    # Neither shuffled nor interleaved: the same order each time.
+    config = tfds.ReadConfig(interleave_cycle_length=1)
+    yield from tfds.as_numpy(
+        builder.as_dataset(split=split, read_config=config)
+    )
+
+
+def _find(builder, kind, present, names):
+    names = list(names)
+    for name in names:
+        if name in present:
+            return name
+    raise ValueError(
+        f"{builder.info.full_name}: there must be a {kind} "
+        f"{' or '.join(map(repr, names))}. Received: {', '.join(present)}."
+    )

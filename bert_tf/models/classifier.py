@@ -15,8 +15,8 @@ class BertClassifier(EncoderModel):
 
     Args:
         config: A `BertConfig`.
-        num_labels: Number of classes; 1 for a regression.
-        dropout: Fraction of the pooled output dropped in training.
+        num_labels: Number of classes, from 1: that is for a regression.
+        dropout: Fraction of the pooled output dropped in training, in `[0, 1)`.
 
     Call arguments:
         inputs: `BertEncoder`'s.
@@ -25,6 +25,22 @@ class BertClassifier(EncoderModel):
         float32 logits `[B, num_labels]`, or `[B, S, num_labels]` where
         `first_positions` were given. Not yet a softmax: give the loss
         `from_logits=True`.
+
+    Raises:
+        ValueError: If the configuration is of a model that goes from left to
+            right, or a value is out of its range.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import BertClassifier, BertConfig
+        >>> model = BertClassifier(
+        ...     BertConfig.named("tiny", vocab_size=50), num_labels=3
+        ... )
+        >>> names = ("input_ids", "input_mask", "segment_ids")
+        >>> inputs = {name: np.ones((2, 5), "int32") for name in names}
+        >>> tuple(model(inputs).shape)
+        (2, 3)
     """
 
     def __init__(

@@ -21,7 +21,8 @@ from bert_tf.layers.rematerialization import call_rematerialized
 class BertEncoder(Configured, keras.Model):
     """Embeddings, a stack of encoder blocks, and a pooler.
 
-    Its weights exist as soon as it is constructed: their shapes depend on the
+    The model of Devlin et al. 2018, section 3, without heads. Its weights
+    exist as soon as it is constructed: their shapes depend on the
     configuration alone.
 
     Args:
@@ -50,6 +51,22 @@ class BertEncoder(Configured, keras.Model):
     Attributes:
         rematerialize: Whether training computes the blocks a second time for
             the gradient instead of keeping their activations; False at first.
+
+    Raises:
+        ValueError: If `config` is another dictionary than a `BertConfig` makes.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import BertConfig, BertEncoder
+        >>> model = BertEncoder(BertConfig.named("tiny", vocab_size=50))
+        >>> names = ("input_ids", "input_mask", "segment_ids")
+        >>> inputs = {name: np.ones((2, 5), "int32") for name in names}
+        >>> outputs = model(inputs)
+        >>> tuple(outputs["sequence_output"].shape)
+        (2, 5, 128)
+        >>> tuple(outputs["pooled_output"].shape)
+        (2, 128)
     """
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:

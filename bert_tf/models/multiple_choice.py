@@ -21,7 +21,7 @@ class BertMultipleChoice(EncoderModel):
 
     Args:
         config: A `BertConfig`.
-        dropout: Fraction of the pooled output dropped in training.
+        dropout: Fraction of the pooled output dropped in training, in `[0, 1)`.
 
     Call arguments:
         inputs: A dictionary with `input_ids`, `input_mask` and `segment_ids`,
@@ -30,6 +30,20 @@ class BertMultipleChoice(EncoderModel):
     Returns:
         float32 logits `[B, C]`. Not yet a softmax: give the loss
         `from_logits=True`.
+
+    Raises:
+        ValueError: If the configuration is of a model that goes from left to
+            right, or a value is out of its range.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import BertConfig, BertMultipleChoice
+        >>> model = BertMultipleChoice(BertConfig.named("tiny", vocab_size=50))
+        >>> names = ("input_ids", "input_mask", "segment_ids")
+        >>> inputs = {name: np.ones((2, 4, 5), "int32") for name in names}
+        >>> tuple(model(inputs).shape)
+        (2, 4)
     """
 
     def __init__(

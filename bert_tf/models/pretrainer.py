@@ -12,7 +12,7 @@ from bert_tf.models.encoder import EncoderModel
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertPretrainer(EncoderModel):
-    """Masked-LM and next-sentence prediction (Devlin et al., section 3.1).
+    """Masked-LM and next-sentence prediction (Devlin et al. 2018, 3.1).
 
     Args:
         config: A `BertConfig`.
@@ -24,6 +24,23 @@ class BertPretrainer(EncoderModel):
         A dictionary of float32 logits: `masked_lm_logits`
         `[B, P, vocab_size]` and `next_sentence_logits` `[B, 2]`, or
         `[B, S, 2]` where `first_positions` were given.
+
+    Raises:
+        ValueError: If `config` is another dictionary than a `BertConfig` makes.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import BertConfig, BertPretrainer
+        >>> model = BertPretrainer(BertConfig.named("tiny", vocab_size=50))
+        >>> names = ("input_ids", "input_mask", "segment_ids")
+        >>> inputs = {name: np.ones((2, 5), "int32") for name in names}
+        >>> inputs["masked_lm_positions"] = np.array([[1, 2], [3, 1]], "int32")
+        >>> outputs = model(inputs)
+        >>> tuple(outputs["masked_lm_logits"].shape)
+        (2, 2, 50)
+        >>> tuple(outputs["next_sentence_logits"].shape)
+        (2, 2)
     """
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:

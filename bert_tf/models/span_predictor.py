@@ -23,6 +23,20 @@ class BertSpanPredictor(EncoderModel):
     Returns:
         A dictionary of float32 logits `start_logits`, `end_logits` `[B, L]`,
         of padding also: a softmax over the positions comes after them.
+
+    Raises:
+        ValueError: If `config` is another dictionary than a `BertConfig` makes.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import BertConfig, BertSpanPredictor
+        >>> model = BertSpanPredictor(BertConfig.named("tiny", vocab_size=50))
+        >>> names = ("input_ids", "input_mask", "segment_ids")
+        >>> inputs = {name: np.ones((2, 5), "int32") for name in names}
+        >>> outputs = model(inputs)
+        >>> {name: tuple(logits.shape) for name, logits in outputs.items()}
+        {'start_logits': (2, 5), 'end_logits': (2, 5)}
     """
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:

@@ -16,8 +16,9 @@ class BertTokenClassifier(EncoderModel):
 
     Args:
         config: A `BertConfig`.
-        num_labels: Number of classes.
-        dropout: Fraction of the encoder's output dropped in training.
+        num_labels: Number of classes, from 1.
+        dropout: Fraction of the encoder's output dropped in training, in
+            `[0, 1)`.
 
     Call arguments:
         inputs: `BertEncoder`'s.
@@ -25,6 +26,21 @@ class BertTokenClassifier(EncoderModel):
     Returns:
         float32 logits `[B, L, num_labels]`. Not yet a softmax: give the loss
         `from_logits=True`.
+
+    Raises:
+        ValueError: If a value is out of its range.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import BertConfig, BertTokenClassifier
+        >>> model = BertTokenClassifier(
+        ...     BertConfig.named("tiny", vocab_size=50), num_labels=9
+        ... )
+        >>> names = ("input_ids", "input_mask", "segment_ids")
+        >>> inputs = {name: np.ones((2, 5), "int32") for name in names}
+        >>> tuple(model(inputs).shape)
+        (2, 5, 9)
     """
 
     def __init__(

@@ -26,6 +26,8 @@ LearningRate: TypeAlias = (
 class BertOptimizer(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay, as BERT was trained.
 
+    Devlin et al. 2018, appendix A.2; for fine-tuning A.3.
+
     With gradient g of variable w, clipped by the norm of all gradients:
 
         m = beta_1 * m + (1 - beta_1) * g
@@ -41,12 +43,13 @@ class BertOptimizer(keras.optimizers.Optimizer):
     over the replicas is that of the global batch: `apply` sums them, once.
 
     Args:
-        learning_rate: Float or a `LearningRateSchedule`.
+        learning_rate: Float or a `LearningRateSchedule`, e.g. `WarmupDecay`.
         weight_decay: Float, 0 for none.
-        beta_1: Decay rate of m.
-        beta_2: Decay rate of v.
+        beta_1: Decay rate of m, in `[0, 1)`.
+        beta_2: Decay rate of v, in `[0, 1)`.
         epsilon: Added to the root of v.
-        global_clipnorm: Largest norm of all gradients together, or None.
+        global_clipnorm: Largest norm of all gradients together, above 0; or
+            None.
         no_weight_decay: Regular expressions; a variable whose `path` holds a
             match of any of them is not decayed.
         bias_correction: Whether m and v are divided by 1 - beta ** t, as in
@@ -63,6 +66,21 @@ class BertOptimizer(keras.optimizers.Optimizer):
         name: Name of the optimizer.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and
             `loss_scale_factor` of `keras.optimizers.Optimizer`.
+
+    Raises:
+        ValueError: If `global_clipnorm` or `layerwise_decay` is out of its
+            range, or Keras's own clipping or accumulation is asked for.
+
+    Example:
+
+        >>> import keras
+        >>> from bert_tf import BertOptimizer
+        >>> weight = keras.Variable([1.0], name="kernel")
+        >>> optimizer = BertOptimizer(learning_rate=0.1, weight_decay=0.5)
+        >>> optimizer.apply([keras.ops.array([2.0])], [weight])
+        >>> # The gradient is clipped to 1: 1 - 0.1 * (0.1 / 0.001**0.5 + 0.5).
+        >>> round(float(weight[0]), 3)
+        0.634
     """
 
     def __init__(

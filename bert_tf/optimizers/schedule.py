@@ -15,7 +15,7 @@ DECAYS = ("linear", "polynomial", "cosine")
     package="bert_tf", name="WarmupLinearDecay"
 )
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly from 0, then decays to 0.
+    """Rises linearly from 0, then decays to 0 (Devlin et al. 2018, A.2).
 
     At step t, of W warmup steps and N training steps in all:
 
@@ -36,9 +36,9 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     restart).
 
     Args:
-        peak_learning_rate: Float, what the warmup rises towards.
+        peak_learning_rate: Float from 0, what the warmup rises towards.
         num_train_steps: The step at which the rate is 0, above 0.
-        num_warmup_steps: Steps of the warmup. More of them than
+        num_warmup_steps: Steps of the warmup, from 0. More of them than
             `num_train_steps` are never finished.
         decay: One of `DECAYS`.
         power: Of the polynomial, which needs it, float above 0: with 1 the
@@ -48,8 +48,23 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             is counted from the end of the warmup, of (N - t) / (N - W), and
             the rate does not drop.
 
+    Call arguments:
+        step: The step, from 0: a number, or a scalar tensor.
+
+    Returns:
+        The learning rate, a float32 scalar.
+
     Raises:
         ValueError: If a value is bad, or does not apply.
+
+    Example:
+
+        >>> from bert_tf import WarmupDecay
+        >>> rate = WarmupDecay(
+        ...     1e-4, num_train_steps=100, num_warmup_steps=10
+        ... )
+        >>> [round(float(rate(step)), 6) for step in (0, 5, 10, 55, 100)]
+        [0.0, 5e-05, 9e-05, 4.5e-05, 0.0]
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Exports: a model folder as a versioned SavedModel, whole or not at all."""
 
 import dataclasses
-import hashlib
 import os
 import tempfile
 
@@ -13,6 +12,7 @@ from bert_tf.serving import saved_model
 from bert_tf.serving.formats import warmup
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import IDS
 from bert_tf.serving.options import ExportOptions
@@ -77,23 +77,40 @@ class Export:
         return "\n".join(lines)
 
 
-def export(model_dir, export_dir, options=_DEFAULT):
-    """Writes `export_dir/version/` from a model folder.
+def export(
+    model_dir: files.AnyPath,
+    export_dir: files.AnyPath,
+    options: ExportOptions = _DEFAULT,
+) -> Export:
+    """Writes `export_dir/version/`, a SavedModel, from a model folder.
 
     Others may export into the same folder meanwhile: each gets a version.
 
     Args:
-        model_dir: A model folder: a fine-tuned one becomes what its task
-            answers, any other an encoder.
-        export_dir: The servable's folder, `.../<name>`.
+        model_dir: A model folder, of bert_tf or Hugging Face: a fine-tuned
+            one becomes what its task answers, any other an encoder.
+        export_dir: The servable's folder, `.../<name>`, local or remote.
         options: The `ExportOptions`.
 
     Returns:
-        An `Export`.
+        An `Export`: `path` is the version's folder, and `str()` of it a table
+        of its signatures and of the check.
 
     Raises:
         ValueError: If the folder cannot be exported, the version is there, or
             answers differ; nothing has been written then.
+
+    Example:
+
+        >>> import tensorflow as tf
+        >>> from bert_tf import export
+        >>> export("tickets", "servables/tickets").path
+        'servables/tickets/1'
+        >>> model = tf.saved_model.load("servables/tickets/1")
+        >>> answer = model.signatures["serving_default"]
+        >>> answers = answer(text=tf.constant(["the bill is wrong"]))
+        >>> answers["classes"].numpy().tolist()
+        [[b'law', b'sales']]
     """
     export_dir = os.fspath(export_dir).rstrip("/")
     version = options.version
@@ -184,7 +201,7 @@ def _check_bounds_of_ids(bounds, servable):
         )
 
 
-def save(servable, folder):
+def save(servable: Servable, folder: str) -> None:
     """Writes a SavedModel into a local folder, which may be there already.
 
     Args:
@@ -208,15 +225,8 @@ def save(servable, folder):
     saved_model.check_ops(folder, has_text=servable.takes_text)
     settings = dataclasses.asdict(servable.options)
     settings["tensorflow"] = tf.__version__
-    settings["weights_sha256"] = {
-        os.path.basename(path): _sha256(path) for path in servable.weight_files
-    }
+    settings["weights_sha256"] = servable.weights_sha256
     saved_model.write_settings(folder, settings)
-
-
-def _sha256(path):
-    with files.open_bytes(path, decompress=False) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _describe(folder, check_table):

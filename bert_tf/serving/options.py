@@ -1,6 +1,7 @@
 """What the exporter is told, and what stands of it in the export."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ CONTENTS = (TEXT, IDS)
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
 
+# [CLS], a piece and [SEP]; a second.
+_LEAST = {"max_seq_length": 3, "timeout_seconds": 1, "keep_versions": 1}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportOptions:
@@ -20,12 +24,12 @@ class ExportOptions:
     Args:
         contents: One of `CONTENTS`: signatures of strings, ids and Examples,
             or of ids only, which loads where tensorflow_text is not linked.
-        kind: What is served: a key of `opening.KINDS`; None for what the
-            model was tuned to, or else an encoder.
+        kind: What is served: a key of `opening.KINDS`, or "task" or None for
+            what the model was tuned to, or else an encoder.
         settings: {name: value} of arguments that the kind takes.
         bounds: {name: integer} of bounds of a request that the kind has; what
             is beyond is cut.
-        max_seq_length: Longest sequence; the folder's if None.
+        max_seq_length: Longest sequence, at least 3; the folder's if None.
         text_features: Names of one or two strings, where no task.json has
             them: ("text",) if not given.
         precision: One of `PRECISIONS`: the arithmetic of the model's layers,
@@ -38,7 +42,7 @@ class ExportOptions:
             compared with the trained model's.
         check_file: None, or a file of texts to compare on as well; see
             `Servable.read_texts`.
-        timeout_seconds: Of the check, as of `caller.calling`;
+        timeout_seconds: Of the check, at least 1, as of `caller.calling`;
             `caller.TIMEOUT_SECONDS` if None.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
             request a signature; needs tensorflow-serving-api.
@@ -49,6 +53,15 @@ class ExportOptions:
     Raises:
         ValueError: If a value is out of its range, or does not go together
             with another.
+
+    Example:
+
+        >>> from bert_tf import ExportOptions
+        >>> options = ExportOptions(
+        ...     kind="embedding", settings={"normalize": True}, keep_versions=3
+        ... )
+        >>> options.contents, options.precision
+        ('text', 'float32')
     """
 
     contents: str = TEXT
@@ -60,7 +73,7 @@ class ExportOptions:
     precision: str = FLOAT32
     is_frozen: bool = False
     is_checked: bool = True
-    check_file: str | None = None
+    check_file: str | os.PathLike[str] | None = None
     timeout_seconds: float | None = None
     warmup_batch_sizes: tuple[int, ...] = ()
     version: int | None = None
@@ -77,11 +90,13 @@ class ExportOptions:
                     f"`{name}` must be one of {', '.join(values)}. "
                     f"Received: {name}={value!r}."
                 )
-        if self.keep_versions is not None and self.keep_versions < 1:
-            raise ValueError(
-                "`keep_versions` must be at least 1. "
-                f"Received: keep_versions={self.keep_versions}."
-            )
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(
+                    f"`{name}` must be at least {least}. "
+                    f"Received: {name}={value}."
+                )
         for name in ("check_file", "timeout_seconds"):
             value = getattr(self, name)
             if value is not None and not self.is_checked:
@@ -89,9 +104,11 @@ class ExportOptions:
                     f"`{name}` must not be given without the check. "
                     f"Received: {name}={value}."
                 )
-
+        # In the form that JSON has them in.
         for name in ("text_features", "warmup_batch_sizes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.check_file is not None:
+            object.__setattr__(self, "check_file", os.fspath(self.check_file))
 
     @property
     def dtype(self) -> str | None:

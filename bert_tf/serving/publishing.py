@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Iterator
 
 from absl import logging
 
@@ -32,7 +33,7 @@ _MAX_TRIES = 10
 
 
 @contextlib.contextmanager
-def work_folder(export_dir):
+def work_folder(export_dir: str) -> Iterator[str]:
     """Yields a local folder to be published; what is left of it is removed."""
     if files.is_remote(export_dir):
         with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +49,7 @@ def work_folder(export_dir):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def warn_of_leftovers(export_dir):
+def warn_of_leftovers(export_dir: str) -> None:
     """Logs the names of what exporters left that were killed.
 
     It is not removed: another exporter may be at work there.
@@ -73,7 +74,7 @@ def warn_of_leftovers(export_dir):
         )
 
 
-def publish(folder, export_dir, version=None):
+def publish(folder: str, export_dir: str, version: int | None = None) -> int:
     """Makes a local folder a version of a servable.
 
     Args:
@@ -111,7 +112,7 @@ def publish(folder, export_dir, version=None):
     )
 
 
-def check_unclaimed(export_dir, version):
+def check_unclaimed(export_dir: str, version: int) -> None:
     """Raises `ValueError` if an exporter has claimed that number."""
     claims = _claims(export_dir, version)
     if claims:
@@ -122,7 +123,7 @@ def check_unclaimed(export_dir, version):
         )
 
 
-def next_version(export_dir):
+def next_version(export_dir: str) -> int:
     """Returns the number after the highest that is there or claimed."""
     claimed = _claimed(files.list_folder(export_dir))
     return max((*saved_model.versions(export_dir), *claimed), default=0) + 1

@@ -4,6 +4,9 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -29,12 +32,12 @@ _PAUSES = (0.1, 0.5, 1.0, 2.0, 4.0)
 _INTERNAL_SIGNATURE_PREFIX = "__saved_model"
 
 
-def versions(export_dir):
+def versions(export_dir: str) -> list[int]:
     """Returns the version numbers in a servable's folder, ascending."""
     return sorted({number for number, _ in folders(export_dir)})
 
 
-def folders(export_dir):
+def folders(export_dir: str) -> list[tuple[int, str]]:
     """Returns (number, name) of the versions: 0001 is number 1 to servers."""
     return sorted(
         (int(name), name)
@@ -43,7 +46,12 @@ def folders(export_dir):
     )
 
 
-def prune(export_dir, num_versions, keep, among=None):
+def prune(
+    export_dir: str,
+    num_versions: int,
+    keep: int,
+    among: Collection[int] | None = None,
+) -> list[int]:
     """Removes all but the newest versions of a servable.
 
     Folders of other names, and of versions that are not whole, stay.
@@ -59,7 +67,7 @@ def prune(export_dir, num_versions, keep, among=None):
         The numbers of those removed. What is still there after some tries
         stays, with a warning.
     """
-    paths = {}
+    paths: dict[int, list[str]] = {}
     for number, name in folders(export_dir):
         path = f"{export_dir}/{name}"
         is_old = number != keep and (among is None or number in among)
@@ -89,7 +97,7 @@ def _remove(path):
     return False
 
 
-def newest(path):
+def newest(path: files.AnyPath) -> str:
     """Returns the SavedModel at `path`, or the newest version in it.
 
     Raises:
@@ -106,7 +114,7 @@ def newest(path):
     )
 
 
-def read_settings(folder):
+def read_settings(folder: files.AnyPath) -> dict[str, Any]:
     """Returns what the exporter wrote of how it exported, a dictionary.
 
     Raises:
@@ -117,7 +125,7 @@ def read_settings(folder):
     return formats.unstamped(path, files.read_object(path), formats.EXPORT)
 
 
-def read_options(folder):
+def read_options(folder: files.AnyPath) -> ExportOptions:
     """Returns the `ExportOptions` that an export was made with.
 
     Raises:
@@ -126,13 +134,13 @@ def read_options(folder):
     return ExportOptions.from_dict(read_settings(folder))
 
 
-def write_settings(folder, settings):
+def write_settings(folder: files.AnyPath, settings: dict[str, Any]) -> None:
     """Writes what `read_settings` returns into a SavedModel."""
     text = json.dumps(formats.stamped(settings, formats.EXPORT), indent=2)
     files.write_text(f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}", f"{text}\n")
 
 
-def read_signatures(folder):
+def read_signatures(folder: files.AnyPath) -> dict[str, Any]:
     """Returns {name: SignatureDef} of what clients can call."""
     signatures = _read(folder).meta_graphs[0].signature_def
     return {
@@ -142,7 +150,7 @@ def read_signatures(folder):
     }
 
 
-def describe(tensor_info):
+def describe(tensor_info: Any) -> str:
     """Returns the dtype and shape of a signature's tensor, e.g. int32 [?]."""
     dtype = tf.as_dtype(tensor_info.dtype).name
     sizes = [dimension.size for dimension in tensor_info.tensor_shape.dim]
@@ -150,7 +158,9 @@ def describe(tensor_info):
     return f"{dtype} [{shape}]"
 
 
-def set_method_names(folder, method_names):
+def set_method_names(
+    folder: files.AnyPath, method_names: Mapping[str, str]
+) -> None:
     """Sets the method of signatures: tf.saved_model.save writes predict.
 
     Args:
@@ -166,7 +176,7 @@ def set_method_names(folder, method_names):
     files.write_bytes(f"{folder}/{FILE}", saved_model.SerializeToString())
 
 
-def read_ops(folder):
+def read_ops(folder: files.AnyPath) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the kinds of operations in a SavedModel, functions' included.
 
     Returns:
@@ -183,7 +193,7 @@ def read_ops(folder):
     return tuple(sorted(text_ops)), tuple(sorted(names - text_ops))
 
 
-def check_ops(folder, has_text):
+def check_ops(folder: files.AnyPath, has_text: bool) -> None:
     """Checks that old servers have all operations of a SavedModel.
 
     Args:

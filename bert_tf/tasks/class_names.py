@@ -1,12 +1,20 @@
 """Names of classes: matched with those of others, told where they are odd."""
 
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+
 from absl import logging
+
+from bert_tf import files
 
 _MOST_LISTED = 20
 _MAX_SHOWN = 40
 
 
-def match(names, labels, synonyms=()):
+def match(
+    names: Sequence[str], labels: Sequence[str], synonyms: Sequence[str] = ()
+) -> tuple[int, ...] | None:
     """Finds every class of a task among the names that others give it.
 
     Names are compared as they are, and if that is not enough without regard
@@ -38,7 +46,7 @@ def match(names, labels, synonyms=()):
     )
 
 
-def listed(names):
+def listed(names: Iterable[Any]) -> str:
     """Returns names as messages list them: the first ones, cut where long."""
     names = list(map(str, names))
     shown = [
@@ -50,7 +58,7 @@ def listed(names):
     return ", ".join(shown)
 
 
-def log_stripped(where, num_stripped):
+def log_stripped(where: files.AnyPath, num_stripped: int) -> None:
     """Logs how many labels had blanks around them, if any had."""
     if num_stripped:
         logging.warning(

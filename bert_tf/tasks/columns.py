@@ -6,17 +6,55 @@ A file is what its name says: .csv or .tsv with a header (see `tasks.tsv`),
 
 import itertools
 import os
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import DTypeLike
 
 from bert_tf import files
 from bert_tf.tasks import tsv
 from bert_tf.tasks.tsv import Examples
 from bert_tf.tasks.tsv import TsvFile
 
+# What may hold lists: a file of text has but strings.
+_WITH_LISTS = (".jsonl", ".parquet")
 
-def read(table, names):
+
+def title(data: Any) -> str:
+    """Returns what messages call data: their path, or "the data"."""
+    return str(data) if _is_path(data) else "the data"
+
+
+def may_have_lists(data: Any) -> bool:
+    """Returns whether data are a table whose values may be lists.
+
+    They are if they are no path, or that of a .jsonl or .parquet file.
+    """
+    return not _is_path(data) or str(data).lower().endswith(_WITH_LISTS)
+
+
+def names_in(table: Any) -> list[str]:
+    """Returns the names of the columns of a table; `[]` if it has none.
+
+    Args:
+        table: As of `read`, but for files of text. A .jsonl file has those of
+            its first row.
+    """
+    if isinstance(table, tf.data.Dataset):
+        table = table.element_spec
+    elif _is_path(table):
+        if str(table).lower().endswith(".parquet"):
+            return _open_parquet(table)[1]
+        number, line = next(tsv.full_lines(table), (1, "{}"))
+        table = files.parse_json(line, f"{table}, line {number}")
+    return list(table) if hasattr(table, "keys") else []
+
+
+def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
     """Yields (where, values) of every row, for messages and in order.
 
     Args:
@@ -26,14 +64,14 @@ def read(table, names):
 
     Yields:
         A string that names the row, and a tuple of its values: strings,
-        numbers, or lists of them.
+        numbers, or lists and dictionaries of them.
 
     Raises:
         ValueError: If a file is missing or of no known form, there is no such
             column, or two, no row, or rows without end; or a string is not
             UTF-8.
     """
-    if isinstance(table, (str, os.PathLike)):
+    if _is_path(table):
         rows = _rows_of_file(os.fspath(table), names)
     elif isinstance(table, tf.data.Dataset):
         if table.cardinality() == tf.data.INFINITE_CARDINALITY:
@@ -51,7 +89,8 @@ def read(table, names):
         )
     else:
         # A DataFrame, too, has its columns by their names.
-        _check_columns("The data", list(table), names)
+        for name in names:
+            tsv.column_index("The data", list(table), name)
         columns = [table[name] for name in names]
         rows = _numbered("row", zip(*columns, strict=True))
     has_rows = False
@@ -63,10 +102,16 @@ def read(table, names):
             raise ValueError(f"{where}: is not UTF-8: {error}.") from error
         yield where, values
     if not has_rows:
-        raise ValueError("There are no examples in the data.")
+        raise ValueError(f"There are no examples in {title(table)}.")
 
 
-def read_texts(table, text_features, label_column, parse_label, dtype):
+def read_texts(
+    table: Any,
+    text_features: Sequence[str],
+    label_column: str | None,
+    parse_label: Callable[[str, Any], Any],
+    dtype: DTypeLike,
+) -> Examples:
     """Returns the `Examples` of a table.
 
     Args:
@@ -87,17 +132,37 @@ def read_texts(table, text_features, label_column, parse_label, dtype):
     names = [*text_features, *([label_column] if label_column else [])]
     for where, values in read(table, names):
         for name, text in zip(text_features, values):
-            if not isinstance(text, str):
-                raise ValueError(
-                    f"{where}: `{name}` must be a string. "
-                    f"Received: {files.shortened(text)}."
-                )
+            check_text(where, name, text)
         texts.append(values[:num_texts])
         labels += [parse_label(where, value) for value in values[num_texts:]]
     return Examples(
         texts=tuple(map(list, zip(*texts))),
         labels=np.array(labels, dtype) if label_column else None,
     )
+
+
+def check_text(where: str, name: str, value: Any) -> None:
+    """Raises `ValueError` if a value of a row is no string."""
+    if not isinstance(value, str):
+        raise ValueError(
+            f"{where}: `{name}` must be a string. "
+            f"Received: {files.shortened(value)}."
+        )
+
+
+def check_texts(where: str, name: str, values: Any) -> None:
+    """Raises `ValueError` if a value of a row is no list of strings."""
+    if not isinstance(values, list) or not all(
+        isinstance(value, str) for value in values
+    ):
+        raise ValueError(
+            f"{where}: `{name}` must be a list of strings. "
+            f"Received: {files.shortened(values)}."
+        )
+
+
+def _is_path(data):
+    return isinstance(data, (str, os.PathLike))
 
 
 def _rows_of_file(path, names):
@@ -121,7 +186,8 @@ def _rows_of_file(path, names):
         )
 
 
-def _read_parquet(path, names):
+def _open_parquet(path):
+    """Returns pyarrow's module, and the names of the file's columns."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -130,7 +196,13 @@ def _read_parquet(path, names):
         ) from error
     if not files.exists(path):
         raise ValueError(f"There is no file {path}.")
-    _check_columns(path, parquet.read_schema(path).names, names)
+    return parquet, parquet.read_schema(path).names
+
+
+def _read_parquet(path, names):
+    parquet, found = _open_parquet(path)
+    for name in names:
+        tsv.column_index(path, found, name)
     return parquet.read_table(path, columns=names).to_pydict()
 
 
@@ -148,19 +220,12 @@ def _numbered(title, rows):
         yield f"{title} {number}", row
 
 
-def _check_columns(where, found, names):
-    for name in names:
-        if found.count(name) != 1:
-            raise ValueError(
-                f"{where} must have a column {name!r}, once. "
-                f"Received: {files.shortened(found)}."
-            )
-
-
 def _plain(value):
-    """Returns a string, a number, or a list of them, of Python's own types."""
+    """Returns values, with lists and dictionaries, of Python's own types."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value.decode("utf-8") if isinstance(value, bytes) else value

@@ -5,21 +5,29 @@ SavedModel carries. Letters in tensor names: B batch, L position, M masks of a
 text, K answers to a mask, V vocabulary.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf import files
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
+from bert_tf.features import Batch
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text import packing
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.vocabulary import MASK_TOKEN
+from bert_tf.text.vocabulary import Vocabulary
 
 # RE2's \s, spelled out, at the end of a string.
 _WHITE_SPACE_AT_END = r"[\t\n\f\r ]+$"
 
 
-def load_model(path, dtype=None):
+def load_model(path: str, dtype: Any = None) -> BertPretrainer:
     """Returns the `BertPretrainer` of a checkpoint with a masked-LM head.
 
     Args:
@@ -34,7 +42,9 @@ def load_model(path, dtype=None):
         return load_open(checkpoint, dtype)
 
 
-def load_open(checkpoint, dtype=None):
+def load_open(
+    checkpoint: reader.Checkpoint, dtype: Any = None
+) -> BertPretrainer:
     """Returns what `load_model` does, of an open checkpoint."""
     found = checkpoint.found_parts
     if parts.MASKED_LM not in found:
@@ -45,7 +55,9 @@ def load_open(checkpoint, dtype=None):
     return checkpoints.load_open(checkpoint, BertPretrainer, dtype=dtype)
 
 
-def encode(texts, preprocessor):
+def encode(
+    texts: tf.Tensor, preprocessor: Preprocessor
+) -> dict[str, tf.Tensor]:
     """Returns the model inputs of texts in which "[MASK]" is one token.
 
     Everywhere else it is text like any other: "[", "mask" and "]".
@@ -73,7 +85,11 @@ def encode(texts, preprocessor):
     )
 
 
-def check_texts(texts, source, preprocessor):
+def check_texts(
+    texts: Sequence[str | bytes],
+    source: files.AnyPath,
+    preprocessor: Preprocessor,
+) -> None:
     """Checks that every text has a mask, and none beyond the longest sequence.
 
     Args:
@@ -85,9 +101,7 @@ def check_texts(texts, source, preprocessor):
         ValueError: If not; the message names the line.
     """
     inputs = encode(tf.constant(texts), preprocessor)
-    is_mask = tf.equal(
-        inputs[features.INPUT_IDS], preprocessor.vocabulary.mask_id
-    )
+    is_mask = find_masks(inputs, preprocessor.vocabulary)
     num_left = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1).numpy()
     num_masks = count_masks(texts).numpy()
     for line, (found, left) in enumerate(zip(num_masks, num_left), start=1):
@@ -105,19 +119,24 @@ def check_texts(texts, source, preprocessor):
             )
 
 
-def count_masks(texts):
+def count_masks(texts: tf.Tensor) -> tf.Tensor:
     """Returns how often "[MASK]" stands in texts: string `[B]` to int32."""
     parts = tf.strings.split(texts, MASK_TOKEN)
     return tf.cast(parts.row_lengths(), tf.int32) - 1
 
 
-def find_masks(inputs, vocabulary):
+def find_masks(inputs: Batch, vocabulary: Vocabulary) -> tf.Tensor:
     """Returns where the model inputs have masks, bool `[B, L]`."""
     is_mask_BL = tf.equal(inputs[features.INPUT_IDS], vocabulary.mask_id)
     return is_mask_BL & tf.equal(inputs[features.INPUT_MASK], 1)
 
 
-def predict(inputs, model, vocabulary, training=False):
+def predict(
+    inputs: Batch,
+    model: BertPretrainer,
+    vocabulary: Vocabulary,
+    training: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the probabilities of all words in the place of every mask.
 
     Args:
@@ -147,7 +166,12 @@ def predict(inputs, model, vocabulary, training=False):
     return tf.nn.softmax(logits_BMV), num_masks_B
 
 
-def decode(probabilities, num_masks, vocabulary, top_k):
+def decode(
+    probabilities: tf.Tensor,
+    num_masks: tf.Tensor,
+    vocabulary: Vocabulary,
+    top_k: int,
+) -> dict[str, tf.Tensor]:
     """Returns the likeliest words in the place of every mask.
 
     Args:
@@ -161,10 +185,16 @@ def decode(probabilities, num_masks, vocabulary, top_k):
         `[B, M, K]`, the likeliest first, with "", the id of [PAD] and 0.0
         where there is no mask; and `num_masks` int32 `[B]`.
     """
-    return spell(*tf.math.top_k(probabilities, top_k), num_masks, vocabulary)
+    scores, ids = tf.math.top_k(probabilities, top_k)
+    return spell(scores, ids, num_masks, vocabulary)
 
 
-def spell(scores, ids, num_masks, vocabulary):
+def spell(
+    scores: tf.Tensor,
+    ids: tf.Tensor,
+    num_masks: tf.Tensor,
+    vocabulary: Vocabulary,
+) -> dict[str, tf.Tensor]:
     """Returns `decode`'s dictionary of the likeliest words.
 
     Args:
@@ -184,7 +214,9 @@ def spell(scores, ids, num_masks, vocabulary):
     }
 
 
-def fill(texts, answers, tokenizer):
+def fill(
+    texts: tf.Tensor, answers: dict[str, tf.Tensor], tokenizer: Spec
+) -> tf.Tensor:
     """Returns the texts with each answer in the place of its mask.
 
     The text's other masks stay "[MASK]". An answer that continues a word is

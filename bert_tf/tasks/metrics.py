@@ -7,9 +7,10 @@ benchmark's scripts have it, not NaN.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def accuracy(predictions, labels):
+def accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Returns the share of equal pairs.
 
     Args:
@@ -20,7 +21,7 @@ def accuracy(predictions, labels):
     return float(np.mean(predictions == labels))
 
 
-def f1(predictions, labels, positive=1):
+def f1(predictions: ArrayLike, labels: ArrayLike, positive: int = 1) -> float:
     """Returns the F1 of a class: 2 TP / (2 TP + FP + FN).
 
     Args:
@@ -34,7 +35,7 @@ def f1(predictions, labels, positive=1):
     return float(2 * np.sum(is_predicted & is_true) / total) if total else 0.0
 
 
-def macro_f1(predictions, labels):
+def macro_f1(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Returns the mean of the F1s of all classes that occur.
 
     Args:
@@ -46,7 +47,7 @@ def macro_f1(predictions, labels):
     return float(np.mean([f1(predictions, labels, k) for k in classes]))
 
 
-def auc(scores, is_positive):
+def auc(scores: ArrayLike, is_positive: ArrayLike) -> float:
     """Returns the area under the ROC curve.
 
     That is the share of pairs, of a positive and a negative example, in which
@@ -67,7 +68,7 @@ def auc(scores, is_positive):
     return float((ranks.sum() - least) / num_pairs)
 
 
-def mean_auc(logits, labels):
+def mean_auc(logits: ArrayLike, labels: ArrayLike) -> float:
     """Returns the mean over the classes of the AUC of each against the rest.
 
     Of two classes both are equal. Classes without an example are left out.
@@ -87,7 +88,7 @@ def mean_auc(logits, labels):
     return float(np.mean([area(k) for k in np.unique(labels)]))
 
 
-def matthews_correlation(predictions, labels):
+def matthews_correlation(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Returns Matthews' coefficient, for two classes or more.
 
     It is the correlation of the two indicator matrices (Gorodkin 2004,
@@ -109,7 +110,7 @@ def matthews_correlation(predictions, labels):
     return float(covariance / np.sqrt(variances)) if variances > 0 else 0.0
 
 
-def pearson(predictions, labels):
+def pearson(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Returns Pearson's linear correlation.
 
     Args:
@@ -122,7 +123,7 @@ def pearson(predictions, labels):
     return float(np.corrcoef(predictions, labels)[0, 1])
 
 
-def spearman(predictions, labels):
+def spearman(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Returns Spearman's correlation: Pearson's of the ranks.
 
     Equal values share the mean of the ranks that they take up.

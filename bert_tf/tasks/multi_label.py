@@ -6,6 +6,7 @@ loss is the mean of their cross-entropies, over examples and labels.
 
 import dataclasses
 import os
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,6 +15,8 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.checkpoints import config_json
+from bert_tf.config import BertConfig
+from bert_tf.features import Tensor
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
@@ -22,6 +25,7 @@ from bert_tf.tasks import tables
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_names
+from bert_tf.tasks.tsv import Examples
 
 FAMILY = "multi_label"
 # What parts the names of an example's labels in a file of text.
@@ -56,6 +60,20 @@ class MultiLabelTask(Task):
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import MultiLabelTask
+        >>> task = MultiLabelTask(
+        ...     name="topics",
+        ...     text_features=("text",),
+        ...     labels=("sport", "politics"),
+        ...     metrics=("subset_accuracy",),
+        ... )
+        >>> logits = np.array([[2.0, 1.0], [-1.0, 3.0]])
+        >>> task.scores(logits, np.array([[1, 0], [0, 1]]))
+        {'subset_accuracy': 0.5}
     """
 
     family = FAMILY
@@ -82,25 +100,27 @@ class MultiLabelTask(Task):
             )
 
     @property
-    def main_metric(self):
+    def main_metric(self) -> str:
         return f"eval_{self.metrics[0]}"
 
     @property
-    def title(self):
+    def title(self) -> str:
         return self.name
 
-    def make_model(self, config, dtype=None):
+    def make_model(
+        self, config: BertConfig, dtype: Any = None
+    ) -> BertClassifier:
         """Returns a new `BertClassifier`."""
         return BertClassifier(config, len(self.labels), dtype=dtype)
 
-    def losses(self, logits, labels):
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         labels = ops.cast(labels, "float32")
         return ops.softplus(logits) - labels * logits
 
-    def weights(self, labels):
+    def weights(self, labels: Tensor) -> Tensor:
         return ops.ones(ops.shape(labels), "float32")
 
-    def decode(self, logits):
+    def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.
 
         Args:
@@ -115,13 +135,17 @@ class MultiLabelTask(Task):
             "probabilities": tf.nn.sigmoid(logits),
         }
 
-    def scores(self, logits, labels):
+    def scores(
+        self, logits: np.ndarray, labels: np.ndarray
+    ) -> dict[str, float]:
         hits = (np.asarray(logits) > 0).astype(np.int32)
         return {
             name: _METRICS[name](hits, logits, labels) for name in self.metrics
         }
 
-    def read(self, data, split, label_column="labels"):
+    def read(
+        self, data: Any, split: str, label_column: str = "labels"
+    ) -> Examples:
         """Returns the `Examples` of a table; see `columns.read`.
 
         Labels are a list of names, or one string of them with "|" between.
@@ -152,8 +176,11 @@ class MultiLabelTask(Task):
             data, self.text_features, label_column, parse_labels, np.int32
         )
 
-    def report_sections(self, examples, answers, results):
+    def report_sections(
+        self, examples: Examples, answers: np.ndarray, results: dict[str, float]
+    ) -> list[tuple[str, str]]:
         del results
+        assert examples.labels is not None
         wanted, hits = examples.labels == 1, answers > 0
         rows = [
             (
@@ -161,7 +188,10 @@ class MultiLabelTask(Task):
                 wanted[:, k].sum(),
                 hits[:, k].sum(),
                 metrics.f1(hits[:, k], wanted[:, k]),
-                metrics.auc(answers[:, k], wanted[:, k]),
+                # Not defined where all examples have it, or none has.
+                metrics.auc(answers[:, k], wanted[:, k])
+                if wanted[:, k].any() and not wanted[:, k].all()
+                else "-",
             )
             for k, name in enumerate(self.labels)
         ]
@@ -184,7 +214,13 @@ class MultiLabelTask(Task):
             ("Worst errors", tables.errors_table(of_worst, worst)),
         ]
 
-    def write_predictions(self, output_dir, split, examples, answers):
+    def write_predictions(
+        self,
+        output_dir: str,
+        split: str,
+        examples: Examples,
+        answers: np.ndarray,
+    ) -> str:
         """Writes a TSV: the labels, and every example's probabilities."""
         del examples
         rows = tf.nn.sigmoid(answers).numpy()

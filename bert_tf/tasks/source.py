@@ -7,11 +7,18 @@ by as many threads as there are, in any order.
 import abc
 import dataclasses
 import functools
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.features import Batch
 from bert_tf.input import array_source
+from bert_tf.input.batch_source import Context
+from bert_tf.text.tokenizers.tokenizer import Tokenizer
 
 # Names of the sets of examples.
 TRAIN = "train"
@@ -38,18 +45,18 @@ class Source(abc.ABC):
             `array_source.ArraySource`.
     """
 
-    examples: object
+    examples: Any
     seed: int = 12345
     is_trimmed: bool = False
     window_batches: int = 0
 
     @property
     @abc.abstractmethod
-    def arrays(self):
+    def arrays(self) -> Mapping[str, Any]:
         """What a row of the source is: {name: array or list of `[N, ...]`}."""
 
     @abc.abstractmethod
-    def input_maker(self):
+    def input_maker(self) -> Callable[[Batch], Batch]:
         """Returns a function from a batch of `arrays` to {name: [B, ...]}.
 
         Constants are made here: within the function they would be constants
@@ -57,23 +64,27 @@ class Source(abc.ABC):
         """
 
     @functools.cached_property
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         """int `[N]`: the tokens of every row, of its longest sequence."""
         lengths = array_source.example_lengths(self)
         return lengths.reshape(self.num_examples, -1).max(axis=1)
 
     @property
-    def num_examples(self):
+    def num_examples(self) -> int:
         return len(next(iter(self.arrays.values())))
 
-    def training_batches(self, batch_size, start_example=0, context=None):
+    def training_batches(
+        self, batch_size: int, start_example: int = 0, context: Context = None
+    ) -> tf.data.Dataset:
         """Returns the training batches; see `BatchSource`."""
         rows = self._rows(self.lengths if self.window_batches else None)
         return self._made(
             rows.training_batches(batch_size, start_example, context)
         )
 
-    def evaluation_batches(self, batch_size, context=None):
+    def evaluation_batches(
+        self, batch_size: int, context: Context = None
+    ) -> tf.data.Dataset:
         """Returns the evaluation batches; see `BatchSource`."""
         return self._made(self._rows().evaluation_batches(batch_size, context))
 
@@ -96,7 +107,8 @@ class Source(abc.ABC):
         @tf.function(autograph=False)
         def make_inputs(batch):
             rest = dict(batch)
-            return make({name: rest.pop(name) for name in names}) | rest
+            own = {name: rest.pop(name) for name in names}
+            return {**make(own), **rest}
 
         return make_inputs
 
@@ -106,7 +118,7 @@ class Source(abc.ABC):
         ).prefetch(tf.data.AUTOTUNE)
 
 
-def window_rows(num_windows):
+def window_rows(num_windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns what each window is of, and which one of it.
 
     Args:
@@ -122,7 +134,9 @@ def window_rows(num_windows):
     return examples.astype(np.int32), windows.astype(np.int32)
 
 
-def count_pieces(texts, tokenizer, batch_size):
+def count_pieces(
+    texts: Sequence[str], tokenizer: Tokenizer, batch_size: int
+) -> np.ndarray:
     """Returns the pieces of every text, int32 `[N]`.
 
     Args:

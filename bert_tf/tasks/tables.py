@@ -1,6 +1,11 @@
 """Tables in Markdown for a report: what several tasks show of their answers."""
 
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 # Characters of a text.
 _MAX_TEXT = 400
@@ -11,7 +16,7 @@ class Markdown(str):
     """The text of a cell that is Markdown already, e.g. of `quote`."""
 
 
-def table(header, rows):
+def table(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
     """Returns a table in Markdown; texts are quoted, long ones cut."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(
@@ -19,7 +24,7 @@ def table(header, rows):
     )
 
 
-def quote(text):
+def quote(text: str) -> str:
     """Returns Markdown that shows a text as it is, a long one cut."""
     if len(text) > _MAX_TEXT:
         text = text[: _MAX_TEXT - 1] + "…"
@@ -29,7 +34,7 @@ def quote(text):
     return text
 
 
-def worst(badness, is_wrong):
+def worst(badness: ArrayLike, is_wrong: ArrayLike) -> np.ndarray:
     """Returns the indices of the worst errors, the worst one first.
 
     Args:
@@ -40,19 +45,21 @@ def worst(badness, is_wrong):
     return order[np.asarray(is_wrong)[order]][:_NUM_WORST]
 
 
-def errors_table(header, rows):
+def errors_table(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
     """Returns the table of errors, or that there are none."""
     return table(header, rows) if rows else "None: every answer is right."
 
 
-def confusion_matrix(predictions, labels, num_labels):
+def confusion_matrix(
+    predictions: ArrayLike, labels: ArrayLike, num_labels: int
+) -> np.ndarray:
     """Returns int `[num_labels, num_labels]`: [label, prediction] -> count."""
     counts = np.zeros((num_labels, num_labels), np.int64)
-    np.add.at(counts, (labels, predictions), 1)
+    np.add.at(counts, (np.asarray(labels), np.asarray(predictions)), 1)
     return counts
 
 
-def confusion_table(names, counts):
+def confusion_table(names: Iterable[Any], counts: np.ndarray) -> str:
     """Returns the table of a confusion matrix of named classes."""
     rows = [(f"is {name}", *counts[index]) for index, name in enumerate(names)]
     return table(("", *(f"answered {name}" for name in names)), rows)

@@ -6,7 +6,11 @@ one `Task`; a fine-tuned model's folder holds it as task.json.
 
 import abc
 import dataclasses
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 from typing import ClassVar
+from typing import Self
 
 import keras
 import numpy as np
@@ -15,10 +19,13 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
-from bert_tf.tasks import task_folder
+from bert_tf.tasks.source import Source
 from bert_tf.tasks.text_source import TextSource
+from bert_tf.text.preprocessor import Preprocessor
 
 # Metadata of a field that is of the training alone, and not in task.json.
 NOT_STORED = {"is_stored": False}
@@ -52,25 +59,32 @@ class Task(abc.ABC):
     """
 
     family: ClassVar[str]
-    labels = ()
-    main_metric = "eval_accuracy"
-    label_rank = 1
-    outputs = ()
-    accuracy = "accuracy"
-    problem_type = None
-    report_scores = None
-    source = TextSource
+    # In some families it is a field.
+    labels = tuple[str, ...]()
+    label_rank: ClassVar[int] = 1
+    outputs: ClassVar[tuple[str, ...]] = ()
+    problem_type: ClassVar[str | None] = None
+    report_scores: ClassVar[tuple[str, ...] | None] = None
+    source: ClassVar[type] = TextSource
 
     @property
-    def fit_metrics(self):
+    def main_metric(self) -> str:
+        return "eval_accuracy"
+
+    @property
+    def accuracy(self) -> str | None:
+        return "accuracy"
+
+    @property
+    def fit_metrics(self) -> list[str] | None:
         return ["accuracy"] if self.accuracy == "accuracy" else None
 
     @property
-    def title(self):
+    def title(self) -> str:
         """What logs and reports call the task."""
         return self.family
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Returns what task.json holds: the family and the fields."""
         values = {name: getattr(self, name) for name in self._stored_names()}
         return {"family": self.family} | {
@@ -79,14 +93,14 @@ class Task(abc.ABC):
         }
 
     @classmethod
-    def from_dict(cls, values):
+    def from_dict(cls, values: Any) -> Self:
         """Reads what `to_dict` returns.
 
         Raises:
             ValueError: If it is of another family, a key is missing or
                 unknown, or a value is out of its range.
         """
-        task_folder.check_task(values, cls.family, cls._stored_names())
+        _check_stored(values, cls.family, cls._stored_names())
         return cls(
             **{
                 field.name: values[field.name]
@@ -104,7 +118,7 @@ class Task(abc.ABC):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes the task of `get_config`, whose tuples may be lists."""
         return cls(
             **{
@@ -122,7 +136,7 @@ class Task(abc.ABC):
         ]
 
     @abc.abstractmethod
-    def make_model(self, config, dtype=None):
+    def make_model(self, config: BertConfig, dtype: Any = None) -> keras.Model:
         """Returns a new `keras.Model`.
 
         Args:
@@ -130,7 +144,7 @@ class Task(abc.ABC):
             dtype: The Keras dtype policy, or its name.
         """
 
-    def takes_head_of(self, values):
+    def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to another task is one for this.
 
         Args:
@@ -141,7 +155,7 @@ class Task(abc.ABC):
         ) == list(self.labels)
 
     @abc.abstractmethod
-    def losses(self, logits, labels):
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Returns the loss of every element, in keras.ops alone.
 
         An element may be compared with all of the batch. Of a model with
@@ -156,7 +170,7 @@ class Task(abc.ABC):
             float32, of the shape of `weights`.
         """
 
-    def weights(self, labels):
+    def weights(self, labels: Tensor) -> Tensor:
         """Returns how much every element's loss counts, float32 `[B, ...]`.
 
         The loss of a batch is the sum of weight * loss over the sum of the
@@ -167,7 +181,7 @@ class Task(abc.ABC):
         """
         return ops.ones(ops.shape(labels)[:1], "float32")
 
-    def objective(self):
+    def objective(self) -> Objective:
         """Returns the loss for `training.loop`, and the accuracy.
 
         A batch has the model inputs, `labels`, and optionally
@@ -191,7 +205,7 @@ class Task(abc.ABC):
 
         return Objective.of_elements(weights, losses, self.accuracy)
 
-    def loss(self):
+    def loss(self) -> "TaskLoss | dict[str, TaskLoss]":
         """Returns the same loss for `keras.Model.compile`.
 
         It is a Keras loss or, of a model with several `outputs`, one for each.
@@ -199,7 +213,7 @@ class Task(abc.ABC):
         loss = TaskLoss(self)
         return dict.fromkeys(self.outputs, loss) if self.outputs else loss
 
-    def example_losses(self, logits, labels):
+    def example_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Returns every example's loss in an evaluation, float32 `[B]`.
 
         Args:
@@ -208,7 +222,9 @@ class Task(abc.ABC):
         """
         return self.losses(logits, labels)
 
-    def scores(self, logits, labels):
+    def scores(
+        self, logits: np.ndarray, labels: np.ndarray
+    ) -> dict[str, float]:
         """Returns the scores of a whole evaluation set, {name: float}.
 
         Args:
@@ -217,7 +233,9 @@ class Task(abc.ABC):
         del logits, labels
         return {}
 
-    def results(self, logits, labels):
+    def results(
+        self, logits: np.ndarray, labels: np.ndarray
+    ) -> dict[str, float]:
         """Returns the results of a whole evaluation set.
 
         Args:
@@ -239,7 +257,7 @@ class Task(abc.ABC):
         return results
 
     @abc.abstractmethod
-    def read(self, data, split, label_column="label"):
+    def read(self, data: Any, split: str, label_column: str = "label") -> Any:
         """Returns the examples of a set, as `make_sources` takes them.
 
         Args:
@@ -251,7 +269,12 @@ class Task(abc.ABC):
             ValueError: If the data are not of such a form; it names the place.
         """
 
-    def make_sources(self, examples, preprocessor, **options):
+    def make_sources(
+        self,
+        examples: Mapping[str, Any],
+        preprocessor: Preprocessor,
+        **options: Any,
+    ) -> dict[str, Source]:
         """Returns {split: `Source`}.
 
         Args:
@@ -259,14 +282,19 @@ class Task(abc.ABC):
             preprocessor: The `Preprocessor`.
             **options: As of `Source`.
         """
+        arguments = self.source_arguments(preprocessor) | options
         return {
-            split: self.source(
-                examples=examples[split], preprocessor=preprocessor, **options
-            )
+            split: self.source(examples=examples[split], **arguments)
             for split in examples
         }
 
-    def prediction_model(self, model, max_seq_length):
+    def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
+        """Returns what `source` takes, of all sets, beside the options."""
+        return {"preprocessor": preprocessor}
+
+    def prediction_model(
+        self, model: keras.Model, max_seq_length: int
+    ) -> Callable[..., Tensor]:
         """Returns the model, or a function of it, that answers come from.
 
         Its output has one shape for all batches, whatever their length.
@@ -278,7 +306,7 @@ class Task(abc.ABC):
         del max_seq_length
         return model
 
-    def answers(self, source, logits):
+    def answers(self, source: Any, logits: np.ndarray) -> Any:
         """Returns the answers to all examples, in whatever form.
 
         Args:
@@ -288,7 +316,9 @@ class Task(abc.ABC):
         del source
         return logits
 
-    def evaluate(self, source, logits, answers):
+    def evaluate(
+        self, source: Any, logits: np.ndarray, answers: Any
+    ) -> dict[str, float]:
         """Returns the results of a labelled source, {name: float}.
 
         Args:
@@ -298,7 +328,7 @@ class Task(abc.ABC):
         del answers
         return self.results(logits, source.examples.labels)
 
-    def calibrate(self, examples, answers):
+    def calibrate(self, examples: Any, answers: Any) -> Self:
         """Returns the task with what is chosen on the development set.
 
         Args:
@@ -308,11 +338,11 @@ class Task(abc.ABC):
         del examples, answers
         return self
 
-    def num_epoch_examples(self, source):
+    def num_epoch_examples(self, source: Any) -> int:
         """Returns how many rows of the training set count as an epoch."""
         return source.num_examples
 
-    def training_settings(self, compares_epochs):
+    def training_settings(self, compares_epochs: bool) -> dict[str, Any]:
         """Returns what a resumed training must repeat beside task.json.
 
         Args:
@@ -325,7 +355,9 @@ class Task(abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def report_sections(self, examples, answers, results):
+    def report_sections(
+        self, examples: Any, answers: Any, results: dict[str, float]
+    ) -> list[tuple[str, str]]:
         """Returns a report's sections, a list of (heading, Markdown).
 
         Args:
@@ -335,7 +367,9 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def write_predictions(self, output_dir, split, examples, answers):
+    def write_predictions(
+        self, output_dir: str, split: str, examples: Any, answers: Any
+    ) -> str:
         """Writes the answers to a set of examples, whole or not at all.
 
         Returns:
@@ -343,7 +377,7 @@ class Task(abc.ABC):
         """
 
 
-def check_label_column(label_column, name):
+def check_label_column(label_column: str, name: str) -> None:
     """Checks `label_column` where a family's files have one name for it.
 
     Raises:
@@ -356,7 +390,7 @@ def check_label_column(label_column, name):
         )
 
 
-def check_names(task):
+def check_names(task: Any) -> None:
     """Checks a task of texts: its name, and its lists of names.
 
     Args:
@@ -395,6 +429,37 @@ def check_names(task):
         )
 
 
+def _check_stored(values, family, keys):
+    """Checks what task.json holds, before a task is made of it.
+
+    Args:
+        values: Its content.
+        family: What `family` must be in it.
+        keys: Names of all other values.
+
+    Raises:
+        ValueError: If a key is missing or unknown, or the family another.
+    """
+    keys = ("family", *keys)
+    if not isinstance(values, dict) or set(values) != set(keys):
+        raise ValueError(
+            f"A task must have the keys {', '.join(keys)}. "
+            f"Received: {files.shortened(values)}."
+        )
+    for key, value in values.items():
+        items = value if isinstance(value, list) else [value]
+        if any(isinstance(item, (dict, list)) for item in items):
+            raise ValueError(
+                f"`{key}` must be one value or a list of them. "
+                f"Received: {key}={files.shortened(value)}."
+            )
+    if values["family"] != family:
+        raise ValueError(
+            f"`family` must be {family!r}. "
+            f"Received: family={files.shortened(values['family'])}."
+        )
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class TaskLoss(keras.losses.Loss):
     """A task's loss as Keras takes it: the same steps as of its objective.
@@ -408,7 +473,7 @@ class TaskLoss(keras.losses.Loss):
         **kwargs: Of `keras.losses.Loss`.
     """
 
-    def __init__(self, task, **kwargs):
+    def __init__(self, task: Task, **kwargs: Any) -> None:
         super().__init__(**{"name": task.family} | kwargs)
         self.task = task
 
@@ -442,6 +507,6 @@ class TaskLoss(keras.losses.Loss):
         return super().get_config() | {"task": task}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         task = keras.saving.deserialize_keras_object(config["task"])
         return cls(**config | {"task": task})

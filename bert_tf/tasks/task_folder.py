@@ -1,5 +1,9 @@
 """A task's models, and what the folders of tuned models tell of their task."""
 
+from typing import Any
+from typing import TypeVar
+
+import keras
 from absl import logging
 from keras import ops
 
@@ -7,10 +11,16 @@ from bert_tf import files
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import report
+from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.tasks import class_names
+from bert_tf.tasks.task import Task
+
+AnyTask = TypeVar("AnyTask", bound=Task)
 
 
-def new_model(start, task, dtype=None):
+def new_model(
+    start: StartingPoint, task: Task, dtype: Any = None
+) -> keras.Model:
     """Makes a model to be tuned.
 
     The head is newly made, unless the checkpoint is a model folder that was
@@ -34,7 +44,9 @@ def new_model(start, task, dtype=None):
     return model
 
 
-def tuned_model(start, task, dtype=None):
+def tuned_model(
+    start: StartingPoint, task: Task, dtype: Any = None
+) -> keras.Model:
     """Makes a model with all of the checkpoint's weights, head included.
 
     Its outputs are in the order of the task's labels: those of a folder that
@@ -48,31 +60,33 @@ def tuned_model(start, task, dtype=None):
         ValueError: If the checkpoint has no such head, or it is one of other
             classes.
     """
+    checkpoint = start.init_checkpoint
+    assert checkpoint is not None
     model = task.make_model(start.config, dtype)
     coverage = loading.load_weights(
-        start.init_checkpoint, model, allow_partial=start.allow_partial
+        checkpoint, model, allow_partial=start.allow_partial
     )
     # A pooler that takes no part is not trained, and files have none.
     used = {variable.path for variable in model.trainable_variables}
     missing = [name for name in coverage.names(report.NEW) if name in used]
     if missing:
         raise ValueError(
-            f"{start.init_checkpoint}: is not tuned to a task of the "
+            f"{checkpoint}: is not tuned to a task of the "
             f"family {task.family!r}; it has no {', '.join(missing)}."
         )
-    order = output_order(start.init_checkpoint, task)
+    order = output_order(checkpoint, task)
     names = ", ".join(task.labels)
     if order is None and task.labels:
         logging.warning(
             "%s: does not name its classes; they are taken to be, in this "
             "order, %s.",
-            start.init_checkpoint,
+            checkpoint,
             names,
         )
     elif order is not None and list(order) != sorted(order):
         logging.info(
             "%s: its outputs were put in the order %s.",
-            start.init_checkpoint,
+            checkpoint,
             names,
         )
         for variable in model.classification_head.weights:
@@ -80,38 +94,7 @@ def tuned_model(start, task, dtype=None):
     return model
 
 
-def check_task(values, family, keys):
-    """Checks what task.json holds, before a task is made of it.
-
-    Args:
-        values: Its content.
-        family: What `family` must be in it.
-        keys: Names of all other values.
-
-    Raises:
-        ValueError: If a key is missing or unknown, or the family another.
-    """
-    keys = ("family", *keys)
-    if not isinstance(values, dict) or set(values) != set(keys):
-        raise ValueError(
-            f"A task must have the keys {', '.join(keys)}. "
-            f"Received: {files.shortened(values)}."
-        )
-    for key, value in values.items():
-        items = value if isinstance(value, list) else [value]
-        if any(isinstance(item, (dict, list)) for item in items):
-            raise ValueError(
-                f"`{key}` must be one value or a list of them. "
-                f"Received: {key}={files.shortened(value)}."
-            )
-    if values["family"] != family:
-        raise ValueError(
-            f"`family` must be {family!r}. "
-            f"Received: family={files.shortened(values['family'])}."
-        )
-
-
-def output_order(folder, task):
+def output_order(folder: str, task: Task) -> tuple[int, ...] | None:
     """Finds the outputs of a tuned model that are a task's classes.
 
     The classes' names are those of task.json, and where there is none those
@@ -135,7 +118,7 @@ def output_order(folder, task):
     stored = model_folder.read_task(folder)
     if stored is not None:
         path = f"{folder}/{model_folder.TASK_FILE}"
-        names = stored.get("labels") if isinstance(stored, dict) else None
+        names = stored.get("labels")
     else:
         names = model_folder.read_label_names(folder)
     if not names:
@@ -148,7 +131,7 @@ def output_order(folder, task):
         raise ValueError(f"{path}: {error}") from error
 
 
-def stored_task(folder, task_class):
+def stored_task(folder: str, task_class: type[AnyTask]) -> AnyTask | None:
     """Returns the task that a model folder was tuned to.
 
     Args:

@@ -2,8 +2,13 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from bert_tf import features
+from bert_tf.features import Batch
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text import packing
@@ -25,13 +30,13 @@ class TextSource(Source):
     preprocessor: Preprocessor
 
     @functools.cached_property
-    def arrays(self):
+    def arrays(self) -> dict[str, Any]:
         return {
             f"text_{index}": texts
             for index, texts in enumerate(self.examples.texts)
         } | labels_of(self.examples)
 
-    def input_maker(self):
+    def input_maker(self) -> Callable[[Batch], Batch]:
         num_texts = len(self.examples.texts)
 
         def make(batch):
@@ -44,7 +49,7 @@ class TextSource(Source):
         return make
 
 
-def labels_of(examples):
+def labels_of(examples: Any) -> dict[str, np.ndarray]:
     """Returns the examples' labels as an array of a source, if there are."""
     if examples.labels is None:
         return {}

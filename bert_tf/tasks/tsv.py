@@ -12,6 +12,9 @@ import dataclasses
 import io
 import itertools
 import math
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
@@ -50,6 +53,7 @@ class TsvFile:
             first line is a header.
         skip_bad_rows: Whether rows of another number of columns are left out,
             with a warning, instead of being an error.
+        only: A column and its value in the rows that are read; None for all.
     """
 
     name: str
@@ -57,25 +61,36 @@ class TsvFile:
     label_column: int | str | None = None
     num_columns: int | None = None
     skip_bad_rows: bool = False
+    only: tuple[int | str, str] | None = None
 
 
-def read_tsv(path, tsv_file, task):
-    """Reads a file's texts and, for a task, its labels.
+def read_tsv(
+    path: files.AnyPath,
+    tsv_file: TsvFile,
+    names: Sequence[str] = (),
+    synonyms: Sequence[str] = (),
+) -> Examples:
+    """Reads a file's texts and, where it has a column of them, its labels.
 
     Blanks around the name of a class are left out, with a warning; but not of
-    one that the task has with its blanks.
+    one that the task has with its blanks. A class may also be called by its
+    synonym.
+
+    Args:
+        path: The file.
+        tsv_file: Where it has them.
+        names: Names of the classes by class id; none for scores.
+        synonyms: What the file may also call them, by class id.
 
     Raises:
         ValueError: If the file is missing, not UTF-8 or without examples, or
             a line has another number of columns than the header, or a label
             that the task does not have. The message names file and line.
     """
-    texts = tuple([] for _ in tsv_file.text_columns)
+    texts: tuple[list[str], ...] = tuple([] for _ in tsv_file.text_columns)
     labels = []
-    # Who reads the texts alone has no task.
-    label_ids = {}
-    if task is not None:
-        label_ids = {label: index for index, label in enumerate(task.labels)}
+    label_ids = {name: index for index, name in enumerate(names)}
+    name_of = dict(zip(synonyms, names))
     num_stripped = 0
     for line, texts_of_row, label in rows(path, tsv_file):
         for column, text in zip(texts, texts_of_row):
@@ -84,16 +99,17 @@ def read_tsv(path, tsv_file, task):
             if label_ids and label not in label_ids:
                 num_stripped += label != label.strip()
                 label = label.strip()
+                label = name_of.get(label, label)
             where = f"{path}, line {line}"
             labels.append(parse_label(where, label, label_ids))
     class_names.log_stripped(path, num_stripped)
     if tsv_file.label_column is None:
         return Examples(texts=texts, labels=None)
-    dtype = np.int32 if task.labels else np.float32
+    dtype = np.int32 if names else np.float32
     return Examples(texts=texts, labels=np.array(labels, dtype))
 
 
-def find_labels(path, tsv_file):
+def find_labels(path: files.AnyPath, tsv_file: TsvFile) -> tuple[str, ...]:
     """Returns the distinct labels of a file, sorted, blanks around them off.
 
     Nothing is logged of the file: `read_tsv` does.
@@ -103,7 +119,7 @@ def find_labels(path, tsv_file):
     """
     labels = set()
     for line, _, label in rows(path, tsv_file, is_logged=False):
-        label = label.strip()
+        label = (label or "").strip()
         if not label:
             raise ValueError(f"{path}, line {line}: the label is empty.")
         labels.add(label)
@@ -115,12 +131,12 @@ def find_labels(path, tsv_file):
     return tuple(sorted(labels))
 
 
-def is_csv(path):
+def is_csv(path: files.AnyPath) -> bool:
     """Returns whether a file's name says that it is a CSV."""
     return str(path).lower().endswith(".csv")
 
 
-def csv_rows(path):
+def csv_rows(path: files.AnyPath) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of its first line, fields) of every row of a CSV.
 
     Blank lines at the file's end are no rows; elsewhere they have no fields.
@@ -132,7 +148,7 @@ def csv_rows(path):
     text = files.read_text(path).removeprefix("\ufeff")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
-    blank_lines = []
+    blank_lines: list[int] = []
     while (fields := _next_row(path, reader, len(text))) is not None:
         if fields:
             yield from ((blank_line, []) for blank_line in blank_lines)
@@ -166,7 +182,7 @@ def _tsv_rows(path):
         yield line, text.removesuffix("\r").split("\t")
 
 
-def full_lines(path):
+def full_lines(path: files.AnyPath) -> Iterator[tuple[int, str]]:
     """Yields (number, line) of the lines of a file that are not empty."""
     lines = files.read_text(path).removeprefix("\ufeff").split("\n")
     for number, line in enumerate(lines, start=1):
@@ -175,7 +191,9 @@ def full_lines(path):
             yield number, line
 
 
-def rows(path, tsv_file, is_logged=True):
+def rows(
+    path: files.AnyPath, tsv_file: TsvFile, is_logged: bool = True
+) -> Iterator[tuple[int, list[str], str | None]]:
     """Yields (line number, [text of each feature], label or None).
 
     Args:
@@ -198,9 +216,11 @@ def rows(path, tsv_file, is_logged=True):
     label_index = None
     if tsv_file.label_column is not None:
         label_index = _column_index(path, tsv_file.label_column, header)
+    only, value = tsv_file.only or (0, None)
+    only_index = _column_index(path, only, header)
 
     indices = text_indices + ([] if label_index is None else [label_index])
-    num_rows = num_skipped = num_quoted = 0
+    num_rows = num_skipped = num_others = num_quoted = 0
     for number, fields in lines:
         num_rows += 1
         if len(fields) != num_columns:
@@ -211,6 +231,9 @@ def rows(path, tsv_file, is_logged=True):
                 f"{path}, line {number}: a row must have {num_columns} "
                 f"columns. Received: {len(fields)}."
             )
+        if value not in (None, fields[only_index]):
+            num_others += 1
+            continue
         if not has_quoting:
             num_quoted += any(_is_quoted(fields[index]) for index in indices)
         yield (
@@ -222,6 +245,11 @@ def rows(path, tsv_file, is_logged=True):
         raise ValueError(f"{path}: there are no examples in the file.")
     if num_skipped == num_rows:
         raise ValueError(f"{path}: no row has {num_columns} columns.")
+    if num_skipped + num_others == num_rows:
+        raise ValueError(
+            f"{path}: no row has {value!r} in its column "
+            f"{header[only_index]!r}."
+        )
     if num_skipped and is_logged:
         logging.warning(
             "%s: left out %d of %d rows, which do not have %d columns.",
@@ -249,14 +277,28 @@ def _is_quoted(field):
     )
 
 
+def column_index(where: str, names: Sequence[str], name: str) -> int:
+    """Returns the place of a column among the names of all.
+
+    Args:
+        where: What the message begins with: who must have it.
+        names: The list of all.
+        name: The column's.
+
+    Raises:
+        ValueError: If there is no such column, or more than one.
+    """
+    if names.count(name) != 1:
+        raise ValueError(
+            f"{where} must have a column {name!r}, once. "
+            f"Received: {files.shortened(names)}."
+        )
+    return names.index(name)
+
+
 def _column_index(path, column, header):
     if isinstance(column, str):
-        if header.count(column) != 1:
-            raise ValueError(
-                f"{path}, line 1: the header must have a column {column!r}, "
-                f"once. Received: {files.shortened(header)}."
-            )
-        return header.index(column)
+        return column_index(f"{path}, line 1: the header", header, column)
     if not -len(header) <= column < len(header):
         raise ValueError(
             f"{path}, line 1: there must be a column {column + 1}. "
@@ -265,7 +307,7 @@ def _column_index(path, column, header):
     return column
 
 
-def parse_label(where, label, label_ids):
+def parse_label(where: str, label: str, label_ids: Mapping[str, int]) -> float:
     """Returns the id of a class, or without ids the score that is the label.
 
     Args:

@@ -14,12 +14,17 @@ _RELEASED_MAX_LENGTH = 512
 class Preprocessor(tf.Module):
     """Turns strings, or pairs of strings, into the inputs of the model.
 
+    They are packed as in Devlin et al. 2018, section 3: [CLS], the text and
+    [SEP], and of a pair the second text and [SEP]. What does not fit is cut:
+    the end of a single text, and of a pair that of the longer one.
+
     The same object maps a tf.data set, runs eagerly and is carried by an
     exported model, so that text is treated alike everywhere.
 
     Args:
         tokenizer: The spec of the tokenizer.
-        max_seq_length: Length of the sequences, special tokens included.
+        max_seq_length: Length of the sequences, special tokens included, from
+            2; a model takes at most its `max_position_embeddings`.
 
     Call arguments:
         texts: string `[batch]`, or a tuple or list of one or two of them. Each
@@ -29,6 +34,20 @@ class Preprocessor(tf.Module):
     Returns:
         Dictionary of int32 `[batch, max_seq_length]`, or `[max_seq_length]`
         for scalars: `input_ids`, `input_mask`, `segment_ids`.
+
+    Raises:
+        ValueError: If `max_seq_length` is too small, or texts are more than
+            two or of other shapes.
+
+    Example:
+
+        >>> from bert_tf import Preprocessor
+        >>> preprocessor = Preprocessor.from_folder("pretrained", 8)
+        >>> preprocessor(["the bill", "a refund is due"])["input_mask"].numpy()
+        array([[1, 1, 1, 1, 0, 0, 0, 0],
+               [1, 1, 1, 1, 1, 1, 0, 0]], dtype=int32)
+        >>> preprocessor(("the bill", "is due"))["segment_ids"].numpy()
+        array([0, 0, 0, 0, 1, 1, 1, 0], dtype=int32)
     """
 
     def __init__(self, tokenizer: Spec, max_seq_length: int = 128) -> None:
@@ -45,7 +64,7 @@ class Preprocessor(tf.Module):
 
     @classmethod
     def from_folder(
-        cls, folder: str, max_seq_length: int | None = None
+        cls, folder: files.AnyPath, max_seq_length: int | None = None
     ) -> "Preprocessor":
         """Reads the vocabulary and the settings of a model folder.
 
@@ -68,7 +87,9 @@ class Preprocessor(tf.Module):
         # Hugging Face writes 10^30 for a length that it does not know.
         longest = min(int(longest), _num_positions(f"{folder}/config.json"))
         with files.errors_named(folder):
-            return cls(tokenizer, max_seq_length or longest)
+            return cls(
+                tokenizer, longest if max_seq_length is None else max_seq_length
+            )
 
     def __call__(self, texts):
         segments = _to_segments(texts)

@@ -79,3 +79,10 @@ def write_results(path: str, results: dict[str, float]) -> None:
     """Writes sorted lines "name = value", whole or not at all."""
     lines = (f"{name} = {results[name]}\n" for name in sorted(results))
     files.write_text(path, "".join(lines))
+
+
+def read_results(path: str) -> dict[str, float]:
+    """Reads what `write_results` has written."""
+    lines = files.read_text(path).splitlines()
+    pairs = (line.split(" = ") for line in lines)
+    return {name: float(value) for name, value in pairs}

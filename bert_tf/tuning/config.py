@@ -6,6 +6,7 @@ resumed training must repeat it.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +230,7 @@ class FineTuningConfig:
                     f"Received: --{field.name}={value}."
                 )
 
-    def of_training(self):
+    def of_training(self) -> dict[str, Any]:
         """Returns {name: value} of what a resumed training must repeat."""
         return {
             field.name: getattr(self, field.name)

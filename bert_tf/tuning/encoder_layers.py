@@ -1,7 +1,9 @@
 """Layers of the encoder that are not trained, or begin anew."""
 
+from bert_tf.models.encoder import BertEncoder
 
-def freeze_lower_layers(encoder, num_layers):
+
+def freeze_lower_layers(encoder: BertEncoder, num_layers: int | None) -> None:
     """Takes layers out of the training: no gradient, no decay, no moments.
 
     Their dropout stays. Call it before an optimizer is built.
@@ -21,7 +23,7 @@ def freeze_lower_layers(encoder, num_layers):
         layer.trainable = False
 
 
-def reinit_top_layers(encoder, num_layers):
+def reinit_top_layers(encoder: BertEncoder, num_layers: int) -> None:
     """Gives layers new values, as if they had not been pre-trained.
 
     The last blocks are bent towards pre-training's tasks; on few examples it
@@ -51,7 +53,9 @@ def reinit_top_layers(encoder, num_layers):
             variable.assign(value)
 
 
-def check(num_blocks, freeze_lower_layers, reinit_top_layers=0):
+def check(
+    num_blocks: int, freeze_lower_layers: int | None, reinit_top_layers: int = 0
+) -> None:
     """Raises `ValueError`, naming the flags, if a model has no such layers.
 
     Args:

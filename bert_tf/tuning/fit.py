@@ -13,42 +13,49 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
+from bert_tf.input.batch_source import BatchSource
+from bert_tf.tasks.task import Task
 from bert_tf.training import health
 from bert_tf.training import preemption
 from bert_tf.training import randomness
+from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.loop import TrainingConfig
 
 
-def num_train_steps(num_examples, batch_size, num_epochs):
-    """Returns the steps of a run, as google-research/bert counts them.
+def epoch_ends(
+    num_examples: int, batch_size: int, num_epochs: float
+) -> list[int]:
+    """Returns the steps at which an epoch is over, and the last step.
 
-    The batches run on from one epoch into the next, so that the last step of
-    the run leaves out less than a batch.
+    They are counted as in google-research/bert: the batches run on from one
+    epoch into the next, so that the last step of the run leaves out less than
+    a batch.
 
     Raises:
-        ValueError: If that is less than one step.
+        ValueError: If there is less than one step.
     """
-    num_steps = int(num_examples / batch_size * num_epochs)
-    if num_steps < 1:
+
+    def num_steps(num_epochs):
+        return int(num_examples / batch_size * num_epochs)
+
+    last = num_steps(num_epochs)
+    if last < 1:
         raise ValueError(
             "The training examples must make one batch or more. Received: "
             f"{num_examples} examples, train_batch_size={batch_size}, "
             f"num_train_epochs={num_epochs}."
         )
-    return num_steps
+    ends = {num_steps(epoch) for epoch in range(1, math.ceil(num_epochs))}
+    return sorted({step for step in ends if 0 < step < last} | {last})
 
 
-def epoch_ends(num_examples, batch_size, num_epochs):
-    """Returns the steps at which an epoch is over, and the last step."""
-    last = num_train_steps(num_examples, batch_size, num_epochs)
-    ends = {
-        num_train_steps(num_examples, batch_size, epoch)
-        for epoch in range(1, math.ceil(num_epochs))
-        if num_examples * epoch >= batch_size
-    }
-    return sorted({step for step in ends if step < last} | {last})
-
-
-def fit(state, task, source, config, strategy):
+def fit(
+    state: TrainingState,
+    task: Task,
+    source: BatchSource,
+    config: TrainingConfig,
+    strategy: tf.distribute.Strategy,
+) -> list[dict[str, float]]:
     """Trains from the state's step to `config.num_train_steps`.
 
     Every `iterations_per_loop` steps a line is logged, a checkpoint is saved
@@ -80,7 +87,7 @@ def fit(state, task, source, config, strategy):
     model = state.model
     batches = source.training_batches(
         config.train_batch_size, state.example
-    ).map(as_inputs_and_labels)
+    ).map(_as_inputs_and_labels)
     if not (model.compiled and model.optimizer is state.optimizer):
         with strategy.scope():
             model.compile(
@@ -100,7 +107,7 @@ def fit(state, task, source, config, strategy):
     return keep_state.history
 
 
-def as_inputs_and_labels(batch):
+def _as_inputs_and_labels(batch):
     """Splits a batch of a source to what `keras.Model.fit` takes."""
     inputs = {name: batch[name] for name in features.MODEL_INPUTS}
     return inputs, batch[features.LABELS]
@@ -116,7 +123,7 @@ class _KeepState(keras.callbacks.Callback):
         self._told_to_stop = told_to_stop
         self._first_step = state.step
         # Keras's values at the last line of the log, and their step.
-        self._reported = ({}, state.step)
+        self._reported: tuple[dict[str, float], int] = ({}, state.step)
         self.history = []
         states = randomness.seed_states(state.model)
 

@@ -2,7 +2,10 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
+import tensorflow as tf
 from absl import flags
 from absl import logging
 
@@ -12,6 +15,7 @@ from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import tuning_run
@@ -23,19 +27,19 @@ _OF_THE_CALLER = ("text_features", "labels", "metrics")
 
 
 def run(
-    task,
+    task: Task,
     *,
-    output_dir,
-    train=None,
-    dev=None,
-    test=None,
-    start=None,
-    metrics=None,
-    label_column=None,
-    strategy=None,
-    mixed_precision="auto",
-    **hyper_parameters,
-):
+    output_dir: files.AnyPath,
+    train: Any = None,
+    dev: Any = None,
+    test: Any = None,
+    start: files.AnyPath | None = None,
+    metrics: Sequence[str] | None = None,
+    label_column: str | int | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+    mixed_precision: str = "auto",
+    **hyper_parameters: Any,
+) -> tuning_run.Run:
     """Tunes a model, evaluates it and predicts, as the programs do.
 
     The output folder gets what a program writes there: the model with its
@@ -44,22 +48,22 @@ def run(
     It logs how far it is, as the programs do: absl's verbosity is INFO while it
     runs, unless it was set (`absl.logging.set_verbosity`).
 
-        task = ClassificationTask(
-            name="tickets",
-            text_features=("subject", "body"),
-            labels=("law", "sales"),
-            metrics=("macro_f1",),
-        )
-        tuned = tuning.run(
-            task,
-            train="train.csv",
-            dev="dev.csv",
-            start="uncased_L-12_H-768_A-12",
-            output_dir="tickets",
-            learning_rate=3e-5,
-            keep_best=True,
-        )
-        tuned.results["eval_macro_f1"]
+    Data are a table: a pandas DataFrame, a dictionary of lists, a
+    `tf.data.Dataset` of dictionaries, one an example, or the path of a .jsonl
+    or .parquet file. Its columns, of which a set to predict needs no labels:
+
+        ClassificationTask  its `text_features`, and `label`
+        MultiLabelTask      its `text_features`, and `labels`, a list of names
+        TaggingTask         `words` and `tags`, lists of strings
+        MultipleChoiceTask  `context`, `choices`, a list of strings, and
+                            `label`, the number of one; there may be a
+                            `question`, with which each choice then begins
+        SquadTask           `id`, `context`, `question`, and `answers`, each
+                            {"text": [...], "answer_start": [...]}
+
+    Texts with labels are read from .csv and .tsv files with a header too. The
+    others take the path of what their programs read: a file of tagged words,
+    SWAG's or CODAH's file, RACE's folder, SQuAD's JSON.
 
     Args:
         task: A `Task`.
@@ -68,11 +72,8 @@ def run(
             folder, or else of `start`, is taken, which must be tuned to this
             task. Fields of the task that are left at their defaults, e.g. the
             `null_score_diff_threshold` of a `SquadTask`, are then as the
-            folder has them. What a task reads, its
-            `read` says: of a classification the path of a .csv, .tsv, .jsonl
-            or .parquet file, a pandas DataFrame, or a `tf.data.Dataset` of
-            dictionaries, one an example. To resume, give the same examples in
-            the same order.
+            folder has them. It is a table or the path of a file, as described
+            above. To resume, give the same examples in the same order.
         dev: What to evaluate on: with `train` after every epoch.
         test: What to predict; it needs no labels.
         start: A model folder (of bert_tf or Hugging Face) or a release of
@@ -83,7 +84,9 @@ def run(
         label_column: Name of the labels' column, if another than the task's.
         strategy: A `tf.distribute.Strategy`; None for one device.
         mixed_precision: See `training.strategy.dtype_policy`.
-        **hyper_parameters: Of `FineTuningConfig`, e.g. `num_train_epochs`.
+        **hyper_parameters: Of `tuning.config.FineTuningConfig`, which are the
+            programs' flags: `learning_rate`, `num_train_epochs`, `keep_best`,
+            `max_seq_length` and so on, with the programs' defaults.
 
     Returns:
         The `Run`: its `model`, its `results` ({name: float}, None without
@@ -95,6 +98,29 @@ def run(
             to another task.
         training.preemption.PreemptedError: After SIGTERM, when the state has
             been saved.
+
+    Example:
+
+        >>> from bert_tf import ClassificationTask, tuning
+        >>> task = ClassificationTask(
+        ...     name="tickets",
+        ...     text_features=("subject", "body"),
+        ...     labels=("law", "sales"),
+        ...     metrics=("macro_f1",),
+        ... )
+        >>> tuned = tuning.run(
+        ...     task,
+        ...     train="train.csv",
+        ...     dev="dev.csv",
+        ...     start="pretrained",
+        ...     output_dir="tuned",
+        ...     num_train_epochs=1,
+        ...     train_batch_size=4,
+        ...     max_seq_length=16,
+        ... )  # doctest: +ELLIPSIS
+        eval_accuracy = ...
+        >>> 0 <= tuned.results["eval_macro_f1"] <= 1
+        True
     """
     if metrics is not None:
         if "metrics" not in {field.name for field in dataclasses.fields(task)}:
@@ -103,11 +129,13 @@ def run(
                 "MultiLabelTask alone. Received: metrics="
                 f"{files.shortened(metrics)} with a {type(task).__name__}."
             )
-        task = dataclasses.replace(task, metrics=tuple(metrics))
-    if train is None and getattr(task, "class_weights", ()):
+        fields: dict[str, Any] = {"metrics": tuple(metrics)}
+        task = dataclasses.replace(task, **fields)
+    class_weights = getattr(task, "class_weights", None)
+    if train is None and class_weights:
         raise ValueError(
             "`class_weights` must be given with `train`. "
-            f"Received: class_weights={task.class_weights}."
+            f"Received: class_weights={class_weights}."
         )
     config = FineTuningConfig(
         output_dir=str(output_dir),
@@ -122,7 +150,9 @@ def run(
     else:
         task = _as_tuned(task, tuning_run.tuned_folder(config))
     strategy = strategy or strategies.make_strategy()
-    options = {} if label_column is None else {"label_column": label_column}
+    options: dict[str, Any] = {}
+    if label_column is not None:
+        options["label_column"] = label_column
     with _progress_logged():
         examples = {
             split: task.read(data, split, **options)

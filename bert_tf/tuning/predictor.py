@@ -1,5 +1,6 @@
 """A model's outputs for every example of a source."""
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -14,7 +15,9 @@ class Predictor:
         strategy: Any `tf.distribute.Strategy`.
     """
 
-    def __init__(self, model, strategy):
+    def __init__(
+        self, model: keras.Model, strategy: tf.distribute.Strategy
+    ) -> None:
         self._strategy = strategy
 
         # It takes the iterator, whose type is always the same: batches of

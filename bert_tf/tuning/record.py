@@ -23,10 +23,13 @@ class EpochRecord:
             in each.
     """
 
-    def __init__(self, folder, main_metric, step):
+    def __init__(
+        self, folder: files.AnyPath, main_metric: str, step: float
+    ) -> None:
         self._path = f"{folder}/{_NAME}"
         self._main_metric = main_metric
-        self.training, self.evaluations = [], []
+        self.training: list[dict[str, float]] = []
+        self.evaluations: list[dict[str, float]] = []
         if not files.exists(self._path):
             return
         values = files.read_json(self._path)
@@ -46,7 +49,7 @@ class EpochRecord:
                 f"{self._path}: not the record of a training. Delete it."
             ) from error
 
-    def add(self, epoch, results):
+    def add(self, epoch: int, results: dict[str, float]) -> None:
         """Notes the results of an epoch, instead of any that are there."""
         self.evaluations = [
             earlier
@@ -56,7 +59,7 @@ class EpochRecord:
         self.evaluations.append({"epoch": epoch, **results})
 
     @property
-    def best(self):
+    def best(self) -> dict[str, float]:
         """The results of the best epoch, {name: float}."""
         # `max` returns the first of equal ones.
         best = max(
@@ -65,26 +68,21 @@ class EpochRecord:
         return _without_epoch(best)
 
     @property
-    def is_best(self):
-        """Whether the last epoch is the best."""
-        return self.best == _without_epoch(self.evaluations[-1])
-
-    @property
-    def num_without_gain(self):
+    def num_without_gain(self) -> int:
         """Number of the last epochs that were no better than one before."""
         if not self.evaluations:
             return 0
         steps = [results["global_step"] for results in self.evaluations]
         return len(steps) - 1 - steps.index(self.best["global_step"])
 
-    def results_at(self, step):
+    def results_at(self, step: int) -> dict[str, float] | None:
         """Returns the results of the evaluation at a step, or None."""
         for results in self.evaluations:
             if results["global_step"] == step:
                 return _without_epoch(results)
         return None
 
-    def write(self):
+    def write(self) -> None:
         """Writes the record, whole or not at all."""
         values = {"training": self.training, "evaluations": self.evaluations}
         files.write_text(self._path, json.dumps(values, indent=1) + "\n")

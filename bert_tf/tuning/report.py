@@ -8,11 +8,16 @@ extra bert_tf[report] installs.
 import io
 import shlex
 import sys
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 from absl import logging
 
 from bert_tf import files
 from bert_tf.tasks.tables import table
+from bert_tf.tuning.record import EpochRecord
 
 REPORT_FILE = "report.md"
 CURVES_FILE = "curves.png"
@@ -20,7 +25,15 @@ CURVES_FILE = "curves.png"
 _STEPS_AND_LOSSES = {"epoch", "global_step", "loss", "eval_loss"}
 
 
-def write(folder, title, results, record, settings, sections, scores=None):
+def write(
+    folder: str,
+    title: str,
+    results: Mapping[str, float],
+    record: EpochRecord,
+    settings: Mapping[str, Any],
+    sections: Iterable[tuple[str, str]],
+    scores: Collection[str] | None = None,
+) -> None:
     """Writes report.md, and curves.png where there was a training.
 
     Args:

@@ -9,19 +9,26 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import TypeAlias
 
 import keras
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import starting_point
+from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
@@ -29,9 +36,12 @@ from bert_tf.training import strategy as strategies
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning import report
+from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.predictor import Predictor
 from bert_tf.tuning.record import EpochRecord
 
+# Called with the name of a set and the answers to it.
+OnPredictions: TypeAlias = Callable[[str, Any], None]
 # A resumed run may have more of them than it began with.
 _EPOCHS = "num_train_epochs"
 # Of examples: where they are from, which the model does not see.
@@ -64,8 +74,13 @@ class Run:
     """
 
     def __init__(
-        self, config, task, examples, strategy, dtype_policy="float32"
-    ):
+        self,
+        config: FineTuningConfig,
+        task: Task,
+        examples: Mapping[str, Any],
+        strategy: tf.distribute.Strategy,
+        dtype_policy: str = "float32",
+    ) -> None:
         is_tpu = strategies.is_tpu(strategy)
         if config.do_train and config.bucket_window_batches and is_tpu:
             raise ValueError(
@@ -77,7 +92,10 @@ class Run:
         self.task = task
         self.strategy = strategy
         self.is_chief = strategies.is_chief(strategy)
-        self.start = find_start(config)
+        folder = tuned_folder(config)
+        self.start = find_start(config, folder)
+        # Where the training is that the model is of.
+        self._folder = folder or config.output_dir
         self.sources = task.make_sources(
             examples,
             self.start.preprocessor(config.max_seq_length),
@@ -92,7 +110,8 @@ class Run:
                 else task_folder.tuned_model
             )
             self.model = make_model(self.start, task, dtype_policy)
-        self.answers, self.results = {}, None
+        self.answers: dict[str, Any] = {}
+        self.results: dict[str, float] | None = None
         self._predict = Predictor(
             task.prediction_model(self.model, config.max_seq_length), strategy
         )
@@ -100,7 +119,7 @@ class Run:
             bool(config.keep_best or config.early_stopping_epochs)
         )
 
-    def execute(self, on_predictions=None):
+    def execute(self, on_predictions: OnPredictions | None = None) -> None:
         """Does what `do_train`, `do_eval` and `do_predict` ask for.
 
         Args:
@@ -109,15 +128,14 @@ class Run:
         if self.config.do_train:
             self.tune()
         elif self.config.do_eval:
-            folder = tuned_folder(self.config)
-            step = checkpointing.trained_steps(folder)
+            step = checkpointing.trained_steps(self._folder)
             self.results = self.evaluate() | {"global_step": step}
         if self.config.do_eval and self.is_chief:
             self.report()
         if self.config.do_predict:
             self.predict(on_predictions)
 
-    def tune(self):
+    def tune(self) -> dict[str, float] | None:
         """Tunes the model, or resumes that, and saves it in the output folder.
 
         It runs through `fine_tuning.fit`, and through `training.loop` where
@@ -167,7 +185,7 @@ class Run:
                     _log_results(f"epoch {epoch}/{len(ends)}", results)
                     # Before the record says so: a run that is killed in
                     # between does both again.
-                    if config.keep_best and record.is_best:
+                    if config.keep_best and not record.num_without_gain:
                         self.save()
                 if self.is_chief:
                     record.write()
@@ -200,12 +218,12 @@ class Run:
         self.results = best
         return best
 
-    def evaluate(self):
+    def evaluate(self) -> dict[str, float]:
         """Returns the results on the development sets, {name: float}.
 
         Those of all but the first set have its name in theirs.
         """
-        results = {}
+        results: dict[str, float] = {}
         for split, source in self.sources.items():
             if not split.startswith(DEV):
                 continue
@@ -224,13 +242,14 @@ class Run:
         self.results = results
         return results
 
-    def report(self):
+    def report(self) -> None:
         """Writes and prints the results of an evaluation, and its report.
 
         What the task chooses on the development set is kept with a model that
         was tuned.
         """
         config, results = self.config, self.results
+        assert results is not None, "There was no evaluation."
         examples = self.sources[DEV].examples
         task = self.task.calibrate(examples, self.answers[DEV])
         if task != self.task:
@@ -241,20 +260,21 @@ class Run:
         evaluation.write_results(path, results)
         for name in sorted(results):
             print(f"{name} = {results[name]}")
-        folder = tuned_folder(config) or config.output_dir
         report.write(
             config.output_dir,
             f"{task.title}: {task.main_metric} {results[task.main_metric]:.4g}",
             results,
             EpochRecord(
-                f"{folder}/{checkpointing.FOLDER}", task.main_metric, math.inf
+                f"{self._folder}/{checkpointing.FOLDER}",
+                task.main_metric,
+                math.inf,
             ),
             dataclasses.asdict(config) | task.to_dict() | self._settings,
             task.report_sections(examples, self.answers[DEV], results),
             task.report_scores,
         )
 
-    def predict(self, on_predictions=None):
+    def predict(self, on_predictions: OnPredictions | None = None) -> None:
         """Writes the answers to all sets that are neither of the others.
 
         Args:
@@ -282,7 +302,7 @@ class Run:
                 if on_predictions is not None:
                     on_predictions(split, self.answers[split])
 
-    def save(self):
+    def save(self) -> None:
         """Writes the model folder, whole or not at all; on the chief alone."""
         if not self.is_chief:
             return
@@ -386,7 +406,7 @@ class Run:
         )
 
 
-def tuned_folder(config):
+def tuned_folder(config: FineTuningConfig) -> str | None:
     """Returns the folder of the tuned model, None if one is to be trained.
 
     Raises:
@@ -399,8 +419,12 @@ def tuned_folder(config):
     )
 
 
-def find_start(config):
+def find_start(config: FineTuningConfig, folder: str | None) -> StartingPoint:
     """Returns the `StartingPoint` of these settings.
+
+    Args:
+        config: The settings.
+        folder: What `tuned_folder` returned of them.
 
     Raises:
         ValueError: As of `starting_point.find`, and if layers are to be
@@ -408,7 +432,7 @@ def find_start(config):
             anew and not to be trained.
     """
     start = starting_point.find(
-        tuned_folder(config) or config.init_checkpoint,
+        folder or config.init_checkpoint,
         config.bert_config_file,
         config.vocab_file,
         config.do_lower_case,
@@ -424,7 +448,7 @@ def find_start(config):
     return start
 
 
-def examples_hash(examples):
+def examples_hash(examples: Any) -> str:
     """Returns the SHA-256 of texts and labels in their order, hexadecimal.
 
     Args:

@@ -191,15 +191,23 @@ def test_regression_is_marked(tmp_path):
     assert checkpoints.load(tmp_path / "f", BertClassifier).num_labels == 1
 
 
-@pytest.mark.parametrize("num_labels", [1, 3])
-def test_several_labels_a_text_are_marked(tmp_path, num_labels):
+@pytest.mark.parametrize(
+    "num_labels, problem_type",
+    [
+        (1, config_json.MULTI_LABEL),
+        (3, config_json.MULTI_LABEL),
+        # As transformers marks what it has trained.
+        (3, "single_label_classification"),
+    ],
+)
+def test_the_kind_of_labels_is_marked(tmp_path, num_labels, problem_type):
     model = BertClassifier(CONFIG, num_labels=num_labels)
-    save(tmp_path / "f", model, problem_type=config_json.MULTI_LABEL)
+    save(tmp_path / "f", model, problem_type=problem_type)
     # Converted, too.
     conversion.convert(tmp_path / "f", tmp_path / "g", "hugging_face")
     for name in ("f", "g"):
         config = json.loads((tmp_path / name / "config.json").read_text())
-        assert config["problem_type"] == "multi_label_classification"
+        assert config["problem_type"] == problem_type
 
 
 def test_task_is_kept_and_taken_away(tmp_path):

@@ -51,6 +51,7 @@ def test_makes_records_and_says_what_they_are(folder, run_program):
             input_format="text",
             output_file=f"{folder}/out/x.tfrecord@2",
             dupe_factor=30,
+            objective="sentence_order",
         ),
         "--do_whole_word_mask",
     )
@@ -60,7 +61,7 @@ def test_makes_records_and_says_what_they_are(folder, run_program):
     assert table["tokens"] == 4 * 18
     assert table["examples"] >= 4 * 30
     assert 6 < table["mean length"] <= 17
-    assert 30 < table["random next"] < 95
+    assert 30 < table["swapped"] < 70
     assert 8 < table["masked"] < 25
     assert {"seconds", "examples/s"} < set(table)
     assert "write" in process.stderr
@@ -78,7 +79,9 @@ def test_makes_records_and_says_what_they_are(folder, run_program):
     )
     assert process.stdout.startswith("Example 0\n")
     assert "Example 1" not in process.stdout
-    assert table_of(process.stdout)["examples"] == table["examples"]
+    found = table_of(process.stdout)
+    assert found["examples"] == table["examples"]
+    assert found["swapped"] == table["swapped"]
     assert process.stdout.count("holds") == 10
 
 

@@ -59,6 +59,8 @@ def test_a_difference_fails(run_program, tmp_path):
     assert process.returncode == 1
     assert process.stdout.count("DIFFERENT") == 2
     assert "does not answer as the trained model does" in process.stderr
+    # What was exported is told by its hash.
+    assert "other weights than those exported: model.saf" in process.stderr
     errors = [
         line for line in process.stderr.splitlines() if ": error: " in line
     ]

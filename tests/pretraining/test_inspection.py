@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import manifest
 from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import inspection_page
 from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.text.masking import Rules
@@ -119,9 +121,7 @@ def test_table(examples):
         ["2", "b", "0", "2", "[MASK]", "b"],
     ]
     assert lines[6].split() == ["5", "d", "1", "5", "d", "d"]
-    assert lines[9] == (
-        "8 tokens, 2 of padding, 2 predictions; next sentence: random"
-    )
+    assert lines[9] == "8 tokens, 2 of padding, 2 predictions; random next"
 
 
 @pytest.fixture
@@ -186,8 +186,42 @@ def test_totals_and_table_of_a_row(packed):
     assert lines[8].split() == ["7", "d", "2", "0", "1", "d", "d"]
     assert lines[12] == (
         "2 sequences, 11 tokens, 1 of padding, 2 predictions; "
-        "next sentence: the true one, random"
+        "follows, random next"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "meanings", "shown"),
+    [
+        # Records made before there were others.
+        ({}, ("follows", "random next"), "; follows, random next"),
+        (
+            {"objective": "sentence_order"},
+            ("in order", "swapped"),
+            "; in order, swapped",
+        ),
+        ({"objective": "full_sentences"}, (), ""),
+    ],
+)
+def test_labels_mean_what_the_objective_says(packed, settings, meanings, shown):
+    told = manifest.Manifest(
+        max_seq_length=12,
+        max_predictions_per_seq=2,
+        vocab_size=len(VOCABULARY),
+        vocab_sha256="",
+        do_lower_case=True,
+        settings=settings,
+        inputs=[],
+        counts={},
+        records={},
+    )
+    assert inspection.label_meanings(told) == meanings
+    if not meanings:
+        del packed["next_sentence_labels"]
+    table = inspection.table(packed, 0, VOCABULARY, meanings)
+    assert table.endswith(f"1 of padding, 2 predictions{shown}")
+    described = inspection_page.describe(packed, 0, VOCABULARY, meanings)
+    assert described["labels"] == list(meanings or (None, None))
 
 
 def test_records_are_read_back(examples, tmp_path):

@@ -21,6 +21,7 @@ EXAMPLES = {
     "masked_lm_weights": np.array([[1, 1], [0, 0]], np.float32),
     "next_sentence_labels": np.array([[1], [0]]),
 }
+MEANINGS = ("follows", "random next")
 FIRST = {
     "sequences": [
         [
@@ -33,7 +34,7 @@ FIRST = {
         ]
     ],
     "padding": 1,
-    "labels": [1],
+    "labels": ["random next"],
 }
 
 
@@ -60,12 +61,12 @@ class Tags(HTMLParser):
 
 
 def test_example_is_described():
-    assert inspection_page.describe(EXAMPLES, 0, VOCABULARY) == FIRST
-    second = inspection_page.describe(EXAMPLES, 1, VOCABULARY)
+    assert inspection_page.describe(EXAMPLES, 0, VOCABULARY, MEANINGS) == FIRST
+    second = inspection_page.describe(EXAMPLES, 1, VOCABULARY, MEANINGS)
     assert second["sequences"][0][1] == ["</script>", 0]
-    assert second["labels"] == [0]
+    assert second["labels"] == ["follows"]
     unmasked = {name: EXAMPLES[name] for name in list(EXAMPLES)[:3]}
-    described = inspection_page.describe(unmasked, 0, VOCABULARY)
+    described = inspection_page.describe(unmasked, 0, VOCABULARY, MEANINGS)
     assert described["labels"] == [None]
     assert described["sequences"][0][3] == ["[MASK]", 1]
 
@@ -83,19 +84,20 @@ def test_packed_row_is_described_by_sequences():
         "masked_lm_weights": np.array([[1, 0]], np.float32),
         "next_sentence_labels": np.array([[1, 0]]),
     }
-    assert inspection_page.describe(packed, 0, VOCABULARY) == {
+    assert inspection_page.describe(packed, 0, VOCABULARY, MEANINGS) == {
         "sequences": [
             [["[CLS]", 0], ["a", 0], ["[SEP]", 0]],
             [["[CLS]", 0], ["b", 0, "[MASK]"], ["[SEP]", 0]],
         ],
         "padding": 1,
-        "labels": [1, 0],
+        "labels": ["random next", "follows"],
     }
 
 
 def test_page_holds_the_examples_and_stands_alone():
     described = [
-        inspection_page.describe(EXAMPLES, row, VOCABULARY) for row in (0, 1)
+        inspection_page.describe(EXAMPLES, row, VOCABULARY, MEANINGS)
+        for row in (0, 1)
     ]
     page = inspection_page.page(
         described,

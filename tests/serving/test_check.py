@@ -84,6 +84,16 @@ def test_differences_of_large_numbers_are_relative():
     assert where == "scores of b'a'"
 
 
+def test_an_answer_of_another_dtype_differs():
+    # Equal numbers: a client that was compiled for int32 cannot read them.
+    declared = {"starts": Output("starts", "int32", "", "")}
+    starts = np.array([3, 5])
+    found, where, _ = check._difference(
+        {"starts": starts}, {"starts": starts}, [(b"a",), (b"b",)], declared
+    )
+    assert (found, where) == (np.inf, "starts: int64 for int32")
+
+
 @pytest.fixture
 def compare(monkeypatch):
     """Returns a function: the check of an export that answers in this process.
@@ -126,6 +136,19 @@ def test_all_signatures_of_an_equal_export_are_equal(compare):
         *("serving_default", "ids", "examples", "ids_examples", "classify")
     }
     assert all(comparison.is_equal for comparison in found.values())
+
+
+def test_a_signature_that_the_model_does_not_have_differs(compare, monkeypatch):
+    # That of another folder: of a regression the method is another.
+    present = saved_model.read_signatures(serving_models.exported("pair"))
+    present["regress"] = present.pop("classify")
+    monkeypatch.setattr(saved_model, "read_signatures", lambda path: present)
+    found = compare("pair", TEXTS).values()
+    different = [each for each in found if not each.is_equal]
+    assert {each.signature: each.worst for each in different} == {
+        "classify": "the signature is missing",
+        "regress": "no such signature is known",
+    }
 
 
 def test_a_long_comparison_says_how_far_it_is(compare, monkeypatch, caplog):
@@ -307,7 +330,7 @@ def test_labels_that_the_model_cannot_tell_are_counted_only():
     trained = {
         "labels": np.array([b"nein", b"ja", b"ja"], object),
         "probabilities": np.array(
-            [[0.36, 0.3, 0.34], [0.2, 0.7, 0.1], [0.0, 1.0, 0.0]]
+            [[0.36, 0.3, 0.34], [0.2, 0.7, 0.1], [0.0, 1.0, 0.0]], "float32"
         ),
     }
     servable = serving_models.servable("pair")

@@ -1,5 +1,7 @@
 """Exports: versions, whole or not at all, what may be in them."""
 
+import dataclasses
+import hashlib
 import json
 import pathlib
 import uuid
@@ -16,6 +18,7 @@ from bert_tf.serving import saved_model
 from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import check
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from support import serving_models
 
@@ -79,6 +82,14 @@ def test_export_holds_the_files_of_a_servable():
     assert settings["text_features"] == ["sentence 1", "class"]
     assert settings["max_seq_length"] == serving_models.MAX_SEQ_LENGTH
     assert settings["contents"] == "text"
+    servable = serving_models.servable("pair")
+    data = pathlib.Path(serving_models.model_dir("pair"), "model.safetensors")
+    digest = hashlib.sha256(data.read_bytes()).hexdigest()
+    assert settings["weights_sha256"] == {"model.safetensors": digest}
+    assert check.other_weights(path, servable) == []
+    servable.weight_files = [f"{path}/assets/vocab.txt"]
+    names = ["model.safetensors", "vocab.txt"]
+    assert check.other_weights(path, servable) == names
 
 
 def test_versions_count_up_and_none_is_overwritten(tmp_path, fast_save):
@@ -327,12 +338,35 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
         ({"max_seq_length": 24}, "max_position_embeddings=23"),
         ({"text_features": ["a", "b", "c"]}, "one or two different names"),
         ({"text_features": ["a", "a"]}, "one or two different names"),
+        ({"max_seq_length": 0}, "`max_seq_length` must be at least 3"),
+        ({"keep_versions": 0}, "`keep_versions` must be at least 1"),
+        (
+            {"is_checked": True, "timeout_seconds": 0},
+            "`timeout_seconds` must be at least 1",
+        ),
+        ({"settings": {"top_k": 2}}, "given with the kind encoder"),
+        *(
+            ({"kind": "preprocessor", name: value}, f"`{name}` must be .*prep")
+            for name, value in (
+                ("precision", "bfloat16"),
+                ("is_frozen", True),
+                ("contents", "ids"),
+            )
+        ),
     ],
 )
 def test_wrong_arguments(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         export(tmp_path, **arguments)
     assert not (tmp_path / "name").exists()
+
+
+def test_a_path_of_a_check_file_is_stored(tmp_path):
+    path = tmp_path / "texts.txt"
+    options = ExportOptions(check_file=path)
+    assert options.check_file == str(path)
+    values = json.loads(json.dumps(dataclasses.asdict(options)))
+    assert ExportOptions.from_dict(values) == options
 
 
 def test_what_is_no_model_folder_is_refused(tmp_path):

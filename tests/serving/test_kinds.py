@@ -297,7 +297,7 @@ def test_gradients_reach_all_trainable_variables_of_loaded_kinds(
 def test_strings_that_change_in_bfloat16_are_counted():
     expected = {
         "labels": np.array([b"a", b"b", b"c"], object),
-        "scores": np.array([0.1, 0.2, 0.3]),
+        "scores": np.array([0.1, 0.2, 0.3], "float32"),
     }
     answer = expected | {"labels": np.array([b"a", b"x", b"y"], object)}
     texts = [(b"1",), (b"2",), (b"3",)]

@@ -1,7 +1,11 @@
 """Exports of multi-label classifications: signatures, answers, the check."""
 
+import json
+import shutil
+
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
@@ -45,6 +49,32 @@ def test_all_signatures_answer_as_the_trained_model():
         *("serving_default", "ids", "examples", "ids_examples"),
     }
     assert all(difference <= 1e-5 for difference, _ in found.values())
+
+
+def test_a_folder_of_transformers_is_served_with_its_label_names(tmp_path):
+    folder = serving_models.model_dir("topics")
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "task.json").unlink()
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    config["problem_type"] = "multi_label_classification"
+    config["id2label"] = {str(i): name for i, name in enumerate("zéca")}
+    path.write_text(json.dumps(config))
+    servable = opening.open_folder(tmp_path)
+    assert servable.task.labels == ("z", "é", "c", "a")
+    assert servable.text_features == ("text",)
+    inputs = servable.encode(TEXTS)
+    answers = servable.trained_answers(inputs, TEXTS)
+    wanted = answers_of(TEXTS)
+    np.testing.assert_allclose(
+        answers["probabilities"], wanted["probabilities"], atol=1e-6
+    )
+    names = [name.encode() for name in "zéca"]
+    assert answers["classes"].tolist() == [names] * len(TEXTS)
+    config["id2label"]["1"] = "z|a"
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="config.json, id2label: `labels`"):
+        opening.open_folder(tmp_path)
 
 
 def test_a_label_of_even_odds_may_go_either_way():

@@ -100,6 +100,13 @@ def test_files_of_the_task_are_read_as_training_reads_them(
     ]
 
 
+def test_a_folder_of_race_is_read(servable, tmp_path):
+    (tmp_path / "1.txt").write_text(
+        '{"article": "a", "questions": ["b"], "options": [["c", "d", "e"]]}'
+    )
+    assert servable.read_texts(tmp_path) == [(b"a", b"b c", b"b d", b"b e")]
+
+
 def test_a_column_of_choices_is_not_taken_for_all(servable, tmp_path):
     path = tmp_path / "dev.csv"
     path.write_text("context,choices\na,b\n")
@@ -107,7 +114,7 @@ def test_a_column_of_choices_is_not_taken_for_all(servable, tmp_path):
         servable.read_texts(path)
     path = tmp_path / "dev.TSV"
     path.write_text("context\tchoices\na\tb\n")
-    with pytest.raises(ValueError, match=r"TSV: the name must end with \.csv"):
+    with pytest.raises(ValueError, match="TSV, line 1: .* have a category"):
         servable.read_texts(path)
     path = tmp_path / "lines"
     path.write_text("a\tb\tc\td\n")

@@ -168,12 +168,24 @@ def test_the_toy_is_what_it_says():
     assert pickle.loads(pickle.dumps(SPEC)) == SPEC
 
 
+SENTENCES = make_texts(40, 5, seed=3)
+SETTINGS = Settings(max_seq_length=13, max_predictions_per_seq=3, dupe_factor=1)
+
+
+def build_records(folder, spec, sentences=SENTENCES, settings=SETTINGS):
+    """Returns the path of records of documents of four sentences each."""
+    documents = [
+        "\n".join(sentences[n : n + 4]) for n in range(0, len(sentences), 4)
+    ]
+    (folder / "a.txt").write_text("\n\n".join(documents))
+    path = f"{folder}/x"
+    run_local.build(f"{folder}/a.txt", path, spec, settings)
+    return path
+
+
 @pytest.mark.parametrize("masking_mode", ["static", "dynamic"])
 @pytest.mark.parametrize("rule", ["do_whole_word_mask", "do_span_mask"])
 def test_records_are_masked_by_its_words(tmp_path, masking_mode, rule):
-    sentences = make_texts(80, 5, seed=3)
-    documents = ["\n".join(sentences[n : n + 4]) for n in range(0, 80, 4)]
-    (tmp_path / "a.txt").write_text("\n\n".join(documents))
     settings = Settings(
         max_seq_length=27,
         max_predictions_per_seq=7,
@@ -182,8 +194,7 @@ def test_records_are_masked_by_its_words(tmp_path, masking_mode, rule):
         masking_mode=masking_mode,
         **{rule: True},
     )
-    path = f"{tmp_path}/x"
-    run_local.build(f"{tmp_path}/a.txt", path, SPEC, settings)
+    path = build_records(tmp_path, SPEC, make_texts(80, 5, seed=3), settings)
     (found,) = inspection.read([path])
     if masking_mode == "dynamic":
         config = dataclasses.replace(CONFIG, max_position_embeddings=27)
@@ -221,28 +232,13 @@ def test_records_are_masked_by_its_words(tmp_path, masking_mode, rule):
     assert places[VOCABULARY.index("^cat")] == {False}
 
 
-def build_records(folder, spec, masking_mode):
-    """Returns the path of records of some texts."""
-    sentences = make_texts(40, 5, seed=3)
-    documents = ["\n".join(sentences[n : n + 4]) for n in range(0, 40, 4)]
-    (folder / "a.txt").write_text("\n\n".join(documents))
-    settings = Settings(
-        max_seq_length=13,
-        max_predictions_per_seq=3,
-        dupe_factor=1,
-        masking_mode=masking_mode,
-    )
-    path = f"{folder}/x"
-    run_local.build(f"{folder}/a.txt", path, spec, settings)
-    return path
-
-
 @pytest.mark.parametrize("masking_mode", ["static", "dynamic"])
 @pytest.mark.parametrize(
     ("spec", "other"), [(SPEC, WORDPIECE), (WORDPIECE, SPEC)]
 )
 def test_records_are_of_one_tokenizer(tmp_path, masking_mode, spec, other):
-    path = build_records(tmp_path, spec, masking_mode)
+    settings = dataclasses.replace(SETTINGS, masking_mode=masking_mode)
+    path = build_records(tmp_path, spec, settings=settings)
     told = manifest.find([path])[path]
     assert told.tokenizer == tokenizer_files.describe(spec)
     assert pretraining.pretraining_records(path, CONFIG, spec).num_examples
@@ -255,7 +251,7 @@ def test_a_setting_tells_a_tokenizer_from_another(tmp_path):
     class OtherSpec(ToySpec):
         settings = {"mark": "*"}
 
-    path = build_records(tmp_path, SPEC, "static")
+    path = build_records(tmp_path, SPEC)
     with pytest.raises(ValueError, match=r"\{'mark': '\^'\}.*\{'mark': '\*'\}"):
         pretraining.pretraining_records(path, CONFIG, OtherSpec(VOCABULARY))
 
@@ -264,7 +260,7 @@ def test_a_work_folder_is_of_one_tokenizer(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(run_local, "_publish", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            build_records(tmp_path, SPEC, "static")
+            build_records(tmp_path, SPEC)
     (work,) = tmp_path.glob(".*/work.json")
     told = json.loads(work.read_text())
     assert told["tokenizer"] == {
@@ -277,47 +273,22 @@ def test_a_work_folder_is_of_one_tokenizer(tmp_path, monkeypatch):
     ("spec", "other", "version"), [(SPEC, WORDPIECE, 2), (WORDPIECE, SPEC, 1)]
 )
 def test_a_training_is_of_one_tokenizer(tmp_path, spec, other, version):
-    records = build_records(tmp_path, SPEC, "static")
+    records = build_records(tmp_path, SPEC)
     # As google-research/bert writes them: nothing tells their tokenizer.
     for path in tmp_path.glob("manifest-*"):
         path.unlink()
 
     def train(tokenizer, num_steps):
+        phase = Phase(
+            max_seq_length=13, num_steps=num_steps, train_batch_size=2
+        )
         options = pretraining_run.Options(
-            phases=(
-                Phase(
-                    max_seq_length=13, num_steps=num_steps, train_batch_size=2
-                ),
-            ),
+            phases=(phase,),
             input_files=(records,),
-            profile_steps=None,
-            eval_input_file=None,
             output_dir=f"{tmp_path}/out",
-            init_checkpoint=None,
-            attention=None,
-            input_shares=None,
-            tf_data_service=[],
-            max_predictions_per_seq=3,
             do_train=True,
-            do_eval=False,
-            gradient_accumulation_steps=1,
-            rematerialize=False,
-            eval_batch_size=2,
-            learning_rate=1e-3,
+            max_predictions_per_seq=3,
             num_warmup_steps=0,
-            learning_rate_decay="linear",
-            learning_rate_power=None,
-            learning_rate_drop=True,
-            optimizer="bert",
-            layerwise_learning_rate_decay=1.0,
-            save_checkpoints_steps=1,
-            keep_checkpoint_max=2,
-            keep_best=False,
-            iterations_per_loop=1,
-            max_eval_steps=1,
-            skip_nonfinite_steps=0,
-            peak_tflops=None,
-            random_seed=1,
         )
         start = starting_point.StartingPoint(
             init_checkpoint=None, config=CONFIG, tokenizer=tokenizer

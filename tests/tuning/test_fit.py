@@ -305,9 +305,10 @@ def test_trimmed_batches_have_the_same_gradients():
     loss = WARMTH.loss()
 
     def gradients(batch):
-        inputs, labels = fine_tuning.as_inputs_and_labels(batch)
+        inputs = {name: batch[name] for name in features.MODEL_INPUTS}
         with tf.GradientTape() as tape:
-            value = loss(labels, model(inputs, training=True))
+            logits = model(inputs, training=True)
+            value = loss(batch[features.LABELS], logits)
         return tape.gradient(value, model.trainable_variables)
 
     lengths = set()

@@ -18,11 +18,14 @@ from bert_tf import tuning
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import columns
+from bert_tf.tasks import tsv
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
@@ -367,6 +370,13 @@ def test_area_leaves_out_labels_that_all_have_or_none():
     logits = np.float32([[2, 1, 0], [3, 1, 0], [1, 1, 0]])
     assert task.scores(logits, labels) == {"auc": 0.5}
     assert task.scores(logits[:1], labels[:1]) == {"auc": 0.0}
+    examples = tsv.Examples(texts=([*"def"],), labels=labels)
+    report = dict(task.report_sections(examples, logits, {}))["Labels"]
+    assert report.splitlines()[2:] == [
+        "| x | 1 | 3 | 0.5 | 0.5 |",
+        "| y | 0 | 3 | 0 | - |",
+        "| z | 3 | 0 | 0 | - |",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -420,6 +430,33 @@ def save_tuned(folder, model, task):
         task=task.to_dict(),
         label_names=task.labels or None,
     )
+
+
+def test_words_are_tagged_from_tables(tmp_path):
+    table = {
+        "words": [text.split() for text in make_table(9, seed=4)["subject"]],
+        "tags": [["O", "B-x", "O", "O"]] * 9,
+    }
+    task = TaggingTask(scheme="bio", labels=("O", "B-x"))
+    save_tuned(tmp_path / "tuned", BertTokenClassifier(CONFIG, 2), task)
+    run = tuning.run(
+        task,
+        dev=pandas.DataFrame(table),
+        test={"words": table["words"]},
+        output_dir=tmp_path / "output",
+        start=tmp_path / "tuned",
+        max_seq_length=12,
+    )
+    tags = np.array(run.answers["dev"]).reshape(9, 4)
+    hits = (tags[:, 1] == "B-x").sum()
+    found = (tags == "B-x").sum()
+    assert run.results["eval_f1"] == pytest.approx(2 * hits / (9 + found))
+    lines = (tmp_path / "output" / "test_predictions.txt").read_text()
+    rows = [line.split("\t") for line in lines.split("\n") if line]
+    assert rows == [
+        list(row) for row in zip(sum(table["words"], []), run.answers["test"])
+    ]
+    assert (tmp_path / "output" / "report.md").exists()
 
 
 def test_without_training_the_task_must_be_the_folders(tmp_path):

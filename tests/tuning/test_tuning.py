@@ -309,7 +309,7 @@ def test_layers_that_begin_anew_must_be_trained(checkpoint, tmp_path):
     )
     config = dataclasses.replace(config, init_checkpoint=str(checkpoint))
     with pytest.raises(ValueError, match=message):
-        tuning_run.find_start(config)
+        tuning_run.find_start(config, None)
     with pytest.raises(ValueError, match=message):
         run(checkpoint, config)
     encoder = BertEncoder(CONFIG)
@@ -320,7 +320,8 @@ def test_layers_that_begin_anew_must_be_trained(checkpoint, tmp_path):
     before = encoder.blocks[1].get_weights()[0]
     encoder_layers.reinit_top_layers(encoder, 1)
     assert np.abs(encoder.blocks[1].get_weights()[0] - before).max() > 1e-3
-    tuning_run.find_start(dataclasses.replace(config, reinit_top_layers=1))
+    config = dataclasses.replace(config, reinit_top_layers=1)
+    tuning_run.find_start(config, None)
 
 
 def test_weighted_classes_in_fit_and_loop(checkpoint, tmp_path):

@@ -16,6 +16,8 @@ from bert_tf.pretraining.records import tfrecord
 from bert_tf.text.vocabulary import Vocabulary
 
 _BATCH_SIZE = 1024
+# Of records that google-research/bert's program made, and of older manifests.
+_OBJECTIVE = "next_sentence"
 
 
 def read(paths: list[str]) -> Iterator[dict]:
@@ -230,12 +232,27 @@ def tokens_of(
     ]
 
 
-def table(examples: dict, row: int, vocabulary: Vocabulary) -> str:
+def label_meanings(manifest: manifests.Manifest | None) -> tuple[str, ...]:
+    """Returns what the labels 0 and 1 of records say; () if they have none.
+
+    Args:
+        manifest: The `Manifest` that tells of the records, if any does.
+    """
+    settings = {} if manifest is None else manifest.settings
+    return features.SENTENCE_LABELS[settings.get("objective", _OBJECTIVE)]
+
+
+def table(
+    examples: dict,
+    row: int,
+    vocabulary: Vocabulary,
+    meanings: tuple[str, ...] = features.SENTENCE_LABELS[_OBJECTIVE],
+) -> str:
     """Returns one record as a table, a line for each token.
 
     The columns: index, token of the text, in packed rows the number of the
     sequence, segment, position in the sequence, and at a prediction what the
-    token was masked as, and the label.
+    token was masked as, and the label. `meanings` are of `label_meanings`.
     """
     is_packed = features.SEQUENCE_IDS in examples
     tokens = tokens_of(examples, row, vocabulary)
@@ -264,9 +281,7 @@ def table(examples: dict, row: int, vocabulary: Vocabulary) -> str:
         line = f"{exists.sum()} sequences, {line}"
     if features.NEXT_SENTENCE_LABELS in examples:
         labels = examples[features.NEXT_SENTENCE_LABELS][row][exists]
-        line += "; next sentence: " + ", ".join(
-            "random" if label else "the true one" for label in labels
-        )
+        line += "; " + ", ".join(meanings[bool(label)] for label in labels)
     lines.append(line)
     return "\n".join(lines)
 

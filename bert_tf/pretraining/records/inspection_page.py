@@ -15,19 +15,22 @@ from bert_tf.text.vocabulary import Vocabulary
 _PAGE = pathlib.Path(__file__).with_suffix(".html")
 
 
-def describe(examples: dict, row: int, vocabulary: Vocabulary) -> dict:
+def describe(
+    examples: dict, row: int, vocabulary: Vocabulary, meanings: tuple[str, ...]
+) -> dict:
     """Returns one record as the page has it: JSON-able.
 
     Args:
         examples: A batch as `inspection.read` yields it.
         row: The number of the record in it.
         vocabulary: A `Vocabulary`.
+        meanings: Of `inspection.label_meanings`.
 
     Returns:
         `{"sequences", "padding", "labels"}`: a sequence, of which a packed
         row has several, is a list of tokens: `[what it was, segment]`, at a
         prediction `[what it was, segment, what stands there now]`; padding is
-        a number; a label for each sequence is 0, 1 or None.
+        a number; a label for each sequence is what it says, or None.
     """
     one = {name: values[row : row + 1] for name, values in examples.items()}
     padding = int((one[features.INPUT_MASK] == 0).sum())
@@ -48,7 +51,7 @@ def describe(examples: dict, row: int, vocabulary: Vocabulary) -> dict:
         "padding": padding,
         "labels": [None] * len(sequences)
         if labels is None
-        else labels[:, 0].tolist(),
+        else [meanings[bool(label)] for label in labels[:, 0]],
     }
 
 

@@ -7,7 +7,6 @@ document. What is held in memory does not grow with the text.
 """
 
 import dataclasses
-import hashlib
 import html
 import json
 import math
@@ -304,12 +303,10 @@ class TextFiles:
 
 def describe(path: str) -> dict:
     """Returns `{"name", "bytes", "sha256"}` of a file as it lies there."""
-    with files.open_bytes(path, decompress=False) as stream:
-        digest = hashlib.file_digest(stream, "sha256")
     return {
         "name": path.rsplit("/", 1)[-1],
         "bytes": files.size(path),
-        "sha256": digest.hexdigest(),
+        "sha256": files.sha256(path),
     }
 
 

@@ -5,11 +5,14 @@ optimised and memory is got. TensorFlow Serving replays what it finds in
 `assets.extra/tf_serving_warmup_requests`.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.proof import requests
 
 FILE = "tf_serving_warmup_requests"
@@ -20,7 +23,9 @@ _CLASSIFY = signatures.METHOD_NAMES[signatures.CLASSIFY]
 _REGRESS = signatures.METHOD_NAMES[signatures.REGRESS]
 
 
-def write_requests(folder, servable, batch_sizes, model_name):
+def write_requests(
+    folder: str, servable: Servable, batch_sizes: Sequence[int], model_name: str
+) -> int:
     """Writes one request a signature and batch size into a SavedModel.
 
     The texts are as long as the model takes them: others are shorter.

@@ -5,6 +5,10 @@ rows times length. Cut into chunks by length, short rows are not computed at
 the length of a long one, and any number of rows takes the memory of a few.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from bert_tf import features
@@ -14,7 +18,11 @@ from bert_tf.text import packing
 CHUNK_SIZE = 8
 
 
-def call_module(module, inputs, answer_shape):
+def call_module(
+    module: Any,
+    inputs: dict[str, tf.Tensor],
+    answer_shape: Sequence[int | None],
+) -> tf.Tensor:
     """Calls a module chunk by chunk; see `compute_in_chunks`.
 
     Args:
@@ -30,7 +38,11 @@ def call_module(module, inputs, answer_shape):
     )
 
 
-def compute_windows(windows, pad_outputs, answer_shape):
+def compute_windows(
+    windows: dict[str, tf.Tensor],
+    pad_outputs: Callable[[tf.Tensor], Callable[..., tf.Tensor]],
+    answer_shape: Sequence[int | None],
+) -> tf.Tensor:
     """Computes the outputs of windows chunk by chunk.
 
     Args:
@@ -52,7 +64,12 @@ def compute_windows(windows, pad_outputs, answer_shape):
     )
 
 
-def compute_in_chunks(inputs, compute, chunk_size, answer_shape):
+def compute_in_chunks(
+    inputs: dict[str, tf.Tensor],
+    compute: Callable[[dict[str, tf.Tensor]], tf.Tensor],
+    chunk_size: int,
+    answer_shape: Sequence[int | None],
+) -> tf.Tensor:
     """Computes rows chunk by chunk, in TensorFlow's operations.
 
     Args:
@@ -89,7 +106,12 @@ def compute_in_chunks(inputs, compute, chunk_size, answer_shape):
     return answers
 
 
-def concat_chunks(compute, count, chunk_size, specs):
+def concat_chunks(
+    compute: Callable[[tf.Tensor], Sequence[tf.Tensor]],
+    count: tf.Tensor,
+    chunk_size: int,
+    specs: Sequence[tf.TensorSpec],
+) -> list[tf.Tensor]:
     """Puts together what is computed of so many rows, chunk by chunk.
 
     Args:

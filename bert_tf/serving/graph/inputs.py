@@ -5,10 +5,12 @@ text would take the memory and the time of all requests. TensorFlow's
 operations, for eager calls and graphs.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 
-def check_shapes(inputs, specs):
+def check_shapes(inputs: Any, specs: Any) -> Any:
     """Returns the inputs of a call if their shapes are those of the specs.
 
     Those of one spec must have one shape, and all must have one batch size.
@@ -52,7 +54,7 @@ def check_shapes(inputs, specs):
     return tf.nest.pack_sequence_as(inputs, tensors)
 
 
-def take_texts(texts, max_bytes):
+def take_texts(texts: Any, max_bytes: int) -> Any:
     """Returns what a preprocessor is given of strings `[B]`, or of pairs.
 
     Args:
@@ -71,7 +73,7 @@ def take_texts(texts, max_bytes):
     )
 
 
-def cut_texts(texts, max_bytes):
+def cut_texts(texts: tf.Tensor, max_bytes: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Cuts the ends off long texts, between two characters.
 
     Args:

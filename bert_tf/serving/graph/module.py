@@ -4,6 +4,8 @@
 the same attributes, without Keras and without this library.
 """
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -35,7 +37,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         vocab_path: The vocabulary, a local file.
     """
 
-    def __init__(self, servable, vocab_path):
+    def __init__(self, servable: Any, vocab_path: str) -> None:
         super().__init__()
         model, preprocessor = servable.kept_model, servable.preprocessor
         self._is_frozen = servable.options.is_frozen
@@ -53,7 +55,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
             ]
         self._weights = lambda: model.weights
         self.max_length = model.config.max_position_embeddings
-        self.regularization_losses = []
+        self.regularization_losses: list[Any] = []
         self._call_model = lambda inputs, training: servable.call_model(
             inputs, training
         )
@@ -68,7 +70,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         # Of choices there is an axis before that of the positions.
         self._ids_shape = [None, None] + [None] * bool(servable.num_choices)
 
-    def ids_spec(self):
+    def ids_spec(self) -> dict[str, tf.TensorSpec]:
         """Returns the specs of the inputs, {name outside: int32 [B, L]}.
 
         With choices they are `[B, C, L]`.
@@ -78,19 +80,23 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
             for name in self._input_names.values()
         }
 
-    def from_model_inputs(self, inputs):
+    def from_model_inputs(
+        self, inputs: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         """Returns model inputs under their names outside."""
         return {
             outside: inputs[name] for name, outside in self._input_names.items()
         }
 
-    def to_model_inputs(self, inputs):
+    def to_model_inputs(
+        self, inputs: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         """Returns inputs from outside under their names in the library."""
         return {
             name: inputs[outside] for name, outside in self._input_names.items()
         }
 
-    def trace(self):
+    def trace(self) -> None:
         """Traces the callables: only traced ones survive saving."""
         if self._is_frozen:
             answer = self._trace_with_constants()
@@ -106,7 +112,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         return self._call_model(self.to_model_inputs(inputs), training)
 
     @tf.function(autograph=False)
-    def training_call(self, inputs):
+    def training_call(self, inputs: dict[str, tf.Tensor]) -> Any:
         return self(inputs, training=True)
 
     def _trace_with_constants(self):
@@ -139,7 +145,7 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
         The model inputs, int32 `[B, max_seq_length]`.
     """
 
-    def __init__(self, servable):
+    def __init__(self, servable: Any) -> None:
         super().__init__()
         self.tokenizer = servable.preprocessor.tokenizer
         self._max_text_bytes = servable.options.bounds["max_text_bytes"]

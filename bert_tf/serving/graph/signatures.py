@@ -18,6 +18,7 @@ import collections
 import dataclasses
 import keyword
 import re
+from typing import Any
 
 import tensorflow as tf
 
@@ -54,7 +55,7 @@ class Form:
     examples: str | None = None
 
 
-def make_forms(takes_text):
+def make_forms(takes_text: bool) -> dict[str, Form]:
     """Returns {signature: its `Form`} of what every model has.
 
     Args:
@@ -70,7 +71,7 @@ def make_forms(takes_text):
     }
 
 
-def make_signatures(servable, module):
+def make_signatures(servable: Any, module: Any) -> dict[str, Any]:
     """Returns {name: ConcreteFunction}, as the servable declares them.
 
     Args:
@@ -113,7 +114,7 @@ def _trace(servable, module, form, outputs):
     return signature.get_concrete_function(spec)
 
 
-def strings_spec(text_features):
+def strings_spec(text_features: tuple[str, ...]) -> dict[str, tf.TensorSpec]:
     """Returns the specs of the strings: {name: string [B] or [B, C]}."""
     return {
         name: tf.TensorSpec([None, *shape], tf.string, name=input_name(name))
@@ -121,7 +122,9 @@ def strings_spec(text_features):
     }
 
 
-def parse_texts(serialized, text_features):
+def parse_texts(
+    serialized: tf.Tensor, text_features: tuple[str, ...]
+) -> dict[str, tf.Tensor]:
     """Returns {name: string [B] or [B, C]} of serialized Examples."""
     return tf.io.parse_example(
         serialized,
@@ -132,7 +135,9 @@ def parse_texts(serialized, text_features):
     )
 
 
-def parse_ids(serialized, max_length, num_choices=None):
+def parse_ids(
+    serialized: tf.Tensor, max_length: int, num_choices: int | None = None
+) -> dict[str, tf.Tensor]:
     """Returns the model inputs of serialized Examples: {name: int32}.
 
     A row may be of any length; it is filled up with zeros to the batch's
@@ -223,7 +228,7 @@ def _check_rows_of_choices(inputs):
         return tf.nest.map_structure(tf.identity, inputs)
 
 
-def input_name(text_feature):
+def input_name(text_feature: str) -> str:
     """Returns a text feature's name as the input of a signature.
 
     TensorFlow wants these to be Python parameters: "question 1" becomes

@@ -1,18 +1,25 @@
 """Classifiers and regressions of one or two strings, as they are served."""
 
 import dataclasses
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
+from bert_tf.serving.kinds.servable import repeat_names
+from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
 
@@ -73,11 +80,17 @@ class Classification(Servable):
     PART = parts.CLASSIFIER
 
     @classmethod
-    def text_features_of(cls, task):
+    def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return task.text_features
 
     @classmethod
-    def task_of(cls, checkpoint, text_features):
+    def is_found(cls, checkpoint: Checkpoint) -> bool:
+        return super().is_found(checkpoint) and not is_multi_label(checkpoint)
+
+    @classmethod
+    def task_of(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
+    ) -> Any:
         """Returns the task of a classifier that no program of ours tuned.
 
         Args:
@@ -85,40 +98,26 @@ class Classification(Servable):
             text_features: Names of the one or two strings.
 
         Raises:
-            ValueError: If it gives several labels to a text, or its
-                config.json has names that are none.
+            ValueError: If its config.json has names that are none.
         """
-        config_values = checkpoint.config_values
-        if config_values.get("problem_type") == config_json.MULTI_LABEL:
-            raise ValueError(
-                f"{checkpoint.path}: must be a model of one label a text. "
-                "Received: problem_type='multi_label_classification'."
-            )
-        num_labels = checkpoint.num_labels
-        labels = config_json.label_names(config_values, checkpoint.folder) or [
-            f"LABEL_{label}" for label in range(num_labels)
-        ]
-        try:
-            task = ClassificationTask(
+
+        def make_task(labels):
+            is_regression = len(labels) < 2
+            return ClassificationTask(
                 name="classifier",
                 text_features=("text",),
-                labels=labels if num_labels > 1 else (),
-                metrics=("accuracy",) if num_labels > 1 else ("pearson",),
+                labels=() if is_regression else labels,
+                metrics=("pearson" if is_regression else "accuracy",),
             )
-        except ValueError as error:
-            path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
-            raise ValueError(f"{path}, id2label: {error}") from error
-        # Not the file's: an error of theirs must not name it.
-        return dataclasses.replace(
-            task, text_features=text_features or texts_lib.DEFAULT_FEATURES
-        )
+
+        return task_of_classifier(checkpoint, text_features, make_task)
 
     @classmethod
-    def model_arguments(cls, task):
+    def model_arguments(cls, task: Any) -> dict[str, Any]:
         return {"num_labels": task.num_outputs}
 
     @property
-    def forms(self):
+    def forms(self) -> dict[str, signatures.Form]:
         method = signatures.CLASSIFY
         if not self.task.labels:
             method = signatures.REGRESS
@@ -131,20 +130,25 @@ class Classification(Servable):
         }
 
     @property
-    def row_shape(self):
+    def row_shape(self) -> list[int] | None:
         return [self.task.num_outputs]
 
-    def decode(self, outputs):
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         answers = self.task.decode(outputs)
         if not self.task.labels:
             return answers | {"outputs": answers["scores"]}
-        classes = tf.constant(self.task.labels)[tf.newaxis]
         return answers | {
-            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
+            "classes": repeat_names(self.task.labels, outputs),
             "scores": answers["probabilities"],
         }
 
-    def settle_ties(self, texts, trained, answers, tolerance):
+    def settle_ties(
+        self,
+        texts: Sequence[Row],
+        trained: dict[str, np.ndarray],
+        answers: dict[str, np.ndarray],
+        tolerance: float,
+    ) -> dict[str, np.ndarray]:
         labels = answers.get("labels")
         if labels is None or labels.shape != trained["labels"].shape:
             return trained
@@ -161,7 +165,7 @@ class Classification(Servable):
             "labels": np.where(is_as_good, labels, trained["labels"])
         }
 
-    def read_texts(self, path):
+    def read_texts(self, path: files.AnyPath) -> list[Row]:
         if self.task.name not in glue_files.GLUE_TASKS:
             return super().read_texts(path)
         dev = glue_files.glue_task(self.task.name).splits[glue_files.DEV]
@@ -171,3 +175,35 @@ class Classification(Servable):
             dev,
             may_be_unnamed=self.task.name in _UNNAMED,
         )
+
+
+def is_multi_label(checkpoint: Checkpoint) -> bool:
+    """Returns whether a config.json is of several labels a text."""
+    problem_type = checkpoint.config_values.get("problem_type")
+    return problem_type == config_json.MULTI_LABEL
+
+
+def task_of_classifier(
+    checkpoint: Checkpoint,
+    text_features: tuple[str, ...],
+    make_task: Callable[[tuple[str, ...]], Any],
+) -> Any:
+    """Returns a task with the names of the labels that a config.json has.
+
+    Args:
+        checkpoint, text_features: As of `Classification.task_of`.
+        make_task: Makes it of the names, LABEL_0, ... where there are none.
+
+    Raises:
+        ValueError: If the names are none; the message has the file.
+    """
+    labels = config_json.label_names(
+        checkpoint.config_values, checkpoint.folder
+    ) or tuple(f"LABEL_{label}" for label in range(checkpoint.num_labels or 0))
+    path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
+    with files.errors_named(f"{path}, id2label"):
+        task = make_task(labels)
+    # Not the file's: an error of theirs must not name it.
+    return dataclasses.replace(
+        task, text_features=text_features or texts_lib.DEFAULT_FEATURES
+    )

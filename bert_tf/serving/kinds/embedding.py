@@ -1,11 +1,17 @@
 """Embeddings as they are served: one vector a text."""
 
+from typing import Any
+
+import tensorflow as tf
+
 from bert_tf import features
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving.kinds.hub import INPUT_NAMES
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.features.extraction import CLS
 from bert_tf.tasks.features.extraction import CONCATENATE
 from bert_tf.tasks.features.extraction import MEAN
@@ -58,7 +64,7 @@ class Embedding(Servable):
     input_names = INPUT_NAMES
 
     @classmethod
-    def resolve(cls, options, task):
+    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         options = super().resolve(options, task)
         embedding = options.settings["embedding"]
         if embedding not in EMBEDDINGS:
@@ -69,27 +75,29 @@ class Embedding(Servable):
         return options
 
     @classmethod
-    def load(cls, checkpoint, task, options):
+    def load(
+        cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
+    ) -> Any:
         model = super().load(checkpoint, task, options)
         extraction = _extraction(**options.settings)
         extraction.check_layers(model.config.num_hidden_layers)
         return model
 
     @property
-    def trained_parts(self):
+    def trained_parts(self) -> tuple[Any, ...]:
         # The pooler has no part in it.
         return (self.model.embeddings, *self.model.blocks)
 
     @property
-    def row_shape(self):
+    def row_shape(self) -> list[int] | None:
         layers = _extraction(**self.options.settings).layers
         return [self.model.config.hidden_size * len(layers)]
 
-    def call_model(self, inputs, training):
+    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         outputs = self.model(inputs, training=training)
         return _extraction(**self.options.settings)(
             outputs["encoder_outputs"], inputs[features.INPUT_MASK]
         )
 
-    def decode(self, outputs):
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {OUTPUT: outputs}

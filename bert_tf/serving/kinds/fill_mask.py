@@ -1,13 +1,19 @@
 """Fill-mask as it is served: the likeliest tokens for each [MASK]."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds.output import IS_CUT
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
 
@@ -71,7 +77,7 @@ class FillMask(Servable):
     TAKES_PAIRS = False
 
     @classmethod
-    def resolve(cls, options, task):
+    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         options = super().resolve(options, task)
         top_k = options.settings["top_k"]
         if top_k < 1:
@@ -86,7 +92,9 @@ class FillMask(Servable):
         return options
 
     @classmethod
-    def load(cls, checkpoint, task, options):
+    def load(
+        cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
+    ) -> Any:
         model = fill_mask.load_open(checkpoint, options.dtype)
         top_k = options.settings["top_k"]
         if top_k > model.config.vocab_size:
@@ -97,7 +105,7 @@ class FillMask(Servable):
         return model
 
     @property
-    def trained_parts(self):
+    def trained_parts(self) -> tuple[Any, ...]:
         encoder = self.model.encoder
         # The pooler and the next-sentence head have no part in it.
         return (
@@ -106,10 +114,10 @@ class FillMask(Servable):
             self.model.masked_lm_head,
         )
 
-    def preprocess(self, texts):
+    def preprocess(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return fill_mask.encode(texts, self.preprocessor)
 
-    def hard_texts(self):
+    def hard_texts(self) -> list[Row]:
         texts = [
             text
             for (hard,) in super().hard_texts()
@@ -122,7 +130,7 @@ class FillMask(Servable):
         ]
         return [(text,) for text in texts]
 
-    def call_model(self, inputs, training):
+    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         return _answer_masks(
             inputs,
             self.model,
@@ -132,14 +140,18 @@ class FillMask(Servable):
             training,
         )
 
-    def answer_texts(self, module, texts):
+    def answer_texts(
+        self, module: Any, texts: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         (strings,) = texts.values()
         strings, is_cut = self.cut(strings)
         inputs = packing.trim_padding(module.preprocessor(strings))
         answers = self.answer_ids(module, module.from_model_inputs(inputs))
         return self._with_sequences(strings, is_cut, answers)
 
-    def trained_answers(self, inputs, texts):
+    def trained_answers(
+        self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
+    ) -> dict[str, np.ndarray]:
         vocabulary = self.preprocessor.vocabulary
         probabilities, num_masks = fill_mask.predict(
             inputs, self.model, vocabulary
@@ -162,7 +174,13 @@ class FillMask(Servable):
         sequences = fill_mask.fill(strings, answers, spec)
         return answers | {"sequences": sequences, "is_cut": is_cut}
 
-    def settle_ties(self, texts, trained, answers, tolerance):
+    def settle_ties(
+        self,
+        texts: Sequence[Row],
+        trained: dict[str, np.ndarray],
+        answers: dict[str, np.ndarray],
+        tolerance: float,
+    ) -> dict[str, np.ndarray]:
         ids = answers["ids"]
         if ids.shape != trained["ids"].shape:
             return trained
@@ -186,7 +204,8 @@ class FillMask(Servable):
                 is_mask, tokens[ids].astype(object), trained["tokens"]
             ),
         }
-        filled = fill_mask.fill(*self.columns(texts), settled, tokenizer)
+        (strings,) = self.columns(texts)
+        filled = fill_mask.fill(strings, settled, tokenizer)
         return settled | {"sequences": filled.numpy()}
 
 

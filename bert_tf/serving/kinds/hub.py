@@ -4,17 +4,21 @@ The text API is https://www.tensorflow.org/hub/common_saved_model_apis/text.
 Only this module knows the Hub's names of the model inputs.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.options import ExportOptions
 
 # Our names to the Hub's.
 INPUT_NAMES = {
@@ -53,7 +57,7 @@ class Encoder(Servable):
     input_names = INPUT_NAMES
 
     @classmethod
-    def resolve(cls, options, task):
+    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         if options.is_frozen:
             raise ValueError(
                 "`is_frozen` must be False with the kind encoder, whose API "
@@ -62,7 +66,9 @@ class Encoder(Servable):
         return super().resolve(options, task)
 
     @classmethod
-    def load(cls, checkpoint, task, options):
+    def load(
+        cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
+    ) -> Any:
         found = checkpoint.found_parts
         if parts.POOLER not in found:
             raise ValueError(
@@ -75,13 +81,13 @@ class Encoder(Servable):
         )
 
     @property
-    def kept_model(self):
+    def kept_model(self) -> Any:
         return getattr(self.model, "encoder", self.model)
 
-    def make_module(self, vocab_path):
+    def make_module(self, vocab_path: str) -> Any:
         return HubEncoder(self, vocab_path)
 
-    def call_model(self, inputs, training):
+    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         # Clients get float32 in every precision.
         outputs = tf.nest.map_structure(
             lambda value: tf.cast(value, tf.float32),
@@ -89,11 +95,13 @@ class Encoder(Servable):
         )
         return outputs | {"default": outputs["pooled_output"]}
 
-    def decode(self, outputs):
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         layers = tf.stack(outputs["encoder_outputs"], axis=1)
         return outputs | {"encoder_outputs": layers}
 
-    def answer_ids(self, module, inputs):
+    def answer_ids(
+        self, module: Any, inputs: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         mask = tf.identity(inputs[features.INPUT_MASK])
         return super().answer_ids(module, inputs) | {features.INPUT_MASK: mask}
 
@@ -112,12 +120,12 @@ class HubEncoder(ServingModule):
         vocab_path: As of `ServingModule`.
     """
 
-    def __init__(self, servable, vocab_path):
+    def __init__(self, servable: Encoder, vocab_path: str) -> None:
         super().__init__(servable, vocab_path)
         if hasattr(servable.model, "masked_lm_head"):
             self.mlm = _MaskedLM(servable.model, self)
 
-    def trace(self):
+    def trace(self) -> None:
         super().trace()
         if hasattr(self, "mlm"):
             self.mlm.trace()

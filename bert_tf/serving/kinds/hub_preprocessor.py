@@ -5,6 +5,10 @@ strings it returns the encoder's inputs; `tokenize` and `bert_pack_inputs` are
 its two halves, with pairs and a length of one's own.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.serving.graph import inputs as inputs_lib
@@ -12,10 +16,12 @@ from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.hub import INPUT_NAMES
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import TEXT
+from bert_tf.serving.options import ExportOptions
 from bert_tf.text import packing
-
-AutoTrackable = tf.__internal__.tracking.AutoTrackable
+from bert_tf.text.preprocessor import Preprocessor
 
 
 def _show_ids(answers):
@@ -45,16 +51,23 @@ class Preprocessing(Servable):
     input_names = INPUT_NAMES
 
     @classmethod
-    def resolve(cls, options, task):
-        if options.contents != TEXT:
-            raise ValueError(
-                "`contents` must be text with the kind preprocessor. "
-                f"Received: contents={options.contents!r}."
-            )
+    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
+        # It has no model, and takes strings.
+        for name, wanted in (
+            ("contents", TEXT),
+            ("precision", FLOAT32),
+            ("is_frozen", False),
+        ):
+            value = getattr(options, name)
+            if value != wanted:
+                raise ValueError(
+                    f"`{name}` must be {wanted} with the kind preprocessor. "
+                    f"Received: {name}={value!r}."
+                )
         return super().resolve(options, task)
 
     @property
-    def forms(self):
+    def forms(self) -> dict[str, signatures.Form]:
         # Ids are what it makes.
         return {
             name: form
@@ -62,22 +75,26 @@ class Preprocessing(Servable):
             if form.of == signatures.STRINGS
         }
 
-    def make_module(self, vocab_path):
+    def make_module(self, vocab_path: str) -> Any:
         return HubPreprocessor(
             self.preprocessor, vocab_path, self.options.bounds["max_text_bytes"]
         )
 
-    def answer_texts(self, module, texts):
+    def answer_texts(
+        self, module: Any, texts: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         texts = [texts[name] for name in self.text_features]
         return module(texts[0] if len(texts) == 1 else texts)
 
-    def trained_answers(self, inputs, texts):
+    def trained_answers(
+        self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
+    ) -> dict[str, np.ndarray]:
         return {
             INPUT_NAMES[name]: value.numpy() for name, value in inputs.items()
         }
 
 
-class HubPreprocessor(AutoTrackable):
+class HubPreprocessor(tf.__internal__.tracking.AutoTrackable):
     """Strings to the inputs of an encoder of the Hub.
 
     Attributes that survive saving:
@@ -100,7 +117,9 @@ class HubPreprocessor(AutoTrackable):
             halves take any length.
     """
 
-    def __init__(self, preprocessor, vocab_path, max_text_bytes):
+    def __init__(
+        self, preprocessor: Preprocessor, vocab_path: str, max_text_bytes: int
+    ) -> None:
         super().__init__()
         self.vocab_file = tf.saved_model.Asset(vocab_path)
         self.do_lower_case = tf.Variable(
@@ -116,7 +135,7 @@ class HubPreprocessor(AutoTrackable):
             preprocessor.vocabulary,
         )
 
-    def trace(self):
+    def trace(self) -> None:
         """Traces the callables: only traced ones survive saving."""
         strings = tf.TensorSpec([None], tf.string)
         self.__call__.get_concrete_function(strings)
@@ -135,11 +154,13 @@ class HubPreprocessor(AutoTrackable):
         return _rename(self._preprocess(texts))
 
     @tf.function(autograph=False)
-    def bert_pack_inputs(self, segments, seq_length=None):
+    def bert_pack_inputs(
+        self, segments: Any, seq_length: tf.Tensor | int | None = None
+    ) -> dict[str, tf.Tensor]:
         return _rename(self._pack(segments, seq_length))
 
 
-class _Tokenize(AutoTrackable):
+class _Tokenize(tf.__internal__.tracking.AutoTrackable):
     """The first half: strings to ids, and the ids of the special tokens."""
 
     def __init__(self, preprocessor):

@@ -1,11 +1,20 @@
 """Multi-label classifications of one or two strings, as they are served."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving.kinds import classification
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.servable import repeat_names
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.tasks.multi_label import MultiLabelTask
 
 
 def _show_labels(answers):
@@ -36,26 +45,50 @@ class MultiLabel(Servable):
         Output("classes", "string", "classes", "the names of the labels"),
     )
     MODEL = BertClassifier
+    PART = parts.CLASSIFIER
 
     @classmethod
-    def text_features_of(cls, task):
+    def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return task.text_features
 
     @classmethod
-    def model_arguments(cls, task):
+    def is_found(cls, checkpoint: Checkpoint) -> bool:
+        is_found = super().is_found(checkpoint)
+        return is_found and classification.is_multi_label(checkpoint)
+
+    @classmethod
+    def task_of(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
+    ) -> Any:
+        """Returns the task of such a folder, as of `Classification`."""
+        return classification.task_of_classifier(
+            checkpoint,
+            text_features,
+            lambda labels: MultiLabelTask(
+                name="classifier", text_features=("text",), labels=labels
+            ),
+        )
+
+    @classmethod
+    def model_arguments(cls, task: Any) -> dict[str, Any]:
         return {"num_labels": len(task.labels)}
 
     @property
-    def row_shape(self):
+    def row_shape(self) -> list[int] | None:
         return [len(self.task.labels)]
 
-    def decode(self, outputs):
-        classes = tf.constant(self.task.labels)[tf.newaxis]
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return self.task.decode(outputs) | {
-            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
+            "classes": repeat_names(self.task.labels, outputs),
         }
 
-    def settle_ties(self, texts, trained, answers, tolerance):
+    def settle_ties(
+        self,
+        texts: Sequence[Row],
+        trained: dict[str, np.ndarray],
+        answers: dict[str, np.ndarray],
+        tolerance: float,
+    ) -> dict[str, np.ndarray]:
         is_label = answers.get("is_label")
         if is_label is None or is_label.shape != trained["is_label"].shape:
             return trained

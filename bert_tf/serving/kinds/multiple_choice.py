@@ -1,13 +1,18 @@
 """Multiple choice as it is served: which of its choices a context has."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
+from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.multiple_choice import source as multiple_choice_source
 from bert_tf.text import packing
@@ -37,17 +42,19 @@ class MultipleChoice(Servable):
     MODEL = BertMultipleChoice
 
     @classmethod
-    def text_features_of(cls, task):
+    def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return (CONTEXT, *[CHOICES] * task.num_choices)
 
     @property
-    def num_choices(self):
+    def num_choices(self) -> int | None:
         return self.task.num_choices
 
-    def decode(self, outputs):
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return self.task.decode(outputs)
 
-    def answer_texts(self, module, texts):
+    def answer_texts(
+        self, module: Any, texts: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         inputs = multiple_choice_source.make_inputs(
             lambda pairs: packing.trim_padding(module.preprocessor(pairs)),
             texts[CONTEXT],
@@ -55,14 +62,14 @@ class MultipleChoice(Servable):
         )
         return self.answer_ids(module, module.from_model_inputs(inputs))
 
-    def encode(self, texts):
+    def encode(self, texts: Sequence[Row]) -> dict[str, tf.Tensor]:
         contexts, *choices = self.columns(texts)
         return multiple_choice_source.make_inputs(
             self.preprocessor, contexts, tf.stack(choices, axis=1)
         )
 
-    def read_texts(self, path):
-        if not str(path).lower().endswith(multiple_choice_files.SUFFIXES):
+    def read_texts(self, path: files.AnyPath) -> list[Row]:
+        if not multiple_choice_files.is_file_of_choices(path):
             return super().read_texts(path)
         examples = multiple_choice_files.read_choices(
             str(path), has_labels=False, num_choices=self.num_choices
@@ -72,7 +79,13 @@ class MultipleChoice(Servable):
             for context, choices in zip(examples.contexts, examples.choices)
         ]
 
-    def settle_ties(self, texts, trained, answers, tolerance):
+    def settle_ties(
+        self,
+        texts: Sequence[Row],
+        trained: dict[str, np.ndarray],
+        answers: dict[str, np.ndarray],
+        tolerance: float,
+    ) -> dict[str, np.ndarray]:
         choice = answers.get("choice")
         if choice is None or choice.shape != trained["choice"].shape:
             return trained
@@ -81,7 +94,7 @@ class MultipleChoice(Servable):
             "choice": np.where(is_as_good, choice, trained["choice"])
         }
 
-    def hard_texts(self):
+    def hard_texts(self) -> list[Row]:
         # Each hard string as context and, one further on, as every choice.
         hard = texts_lib.HARD_STRINGS
         return [

@@ -3,12 +3,15 @@
 import dataclasses
 import math
 import os
+from collections.abc import Iterable
+from typing import Any
 
 import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
@@ -33,12 +36,12 @@ MOST_FROZEN_BYTES = 2**28
 
 # What an exporter's user can ask for. Where nothing is asked, it is what the
 # model was tuned to, or else an encoder.
-KINDS = {
+KINDS: dict[str, type[Servable]] = {
     kind.KIND: kind for kind in (Encoder, Embedding, FillMask, Preprocessing)
 }
 
 # Tasks and what serves them, by the family in task.json.
-FAMILIES = {
+FAMILIES: dict[str, tuple[Any, Any]] = {
     glue.FAMILY: (glue.ClassificationTask, Classification),
     multi_label.FAMILY: (multi_label.MultiLabelTask, MultiLabel),
     tagging.FAMILY: (tagging.TaggingTask, Tagging),
@@ -50,7 +53,9 @@ FAMILIES = {
 }
 
 
-def open_folder(model_dir, options=_DEFAULT):
+def open_folder(
+    model_dir: files.AnyPath, options: ExportOptions = _DEFAULT
+) -> Servable:
     """Opens a model folder to be served.
 
     A classifier without task.json, as transformers writes them, gets its
@@ -67,13 +72,13 @@ def open_folder(model_dir, options=_DEFAULT):
         ValueError: If it is no model folder, or one that cannot be served, or
             not with these options.
     """
-    kind, task = KINDS.get(options.kind), None
+    kind, task = KINDS.get(options.kind or ""), None
     if kind is None:
         kind, task = _stored_kind(model_dir, options)
     model, weight_files = None, ()
     # What needs no model takes a folder without one.
     if kind is None or kind.MODEL is not None:
-        with reader.open_checkpoint(model_dir) as checkpoint:
+        with reader.open_checkpoint(str(model_dir)) as checkpoint:
             if kind is None:
                 kind, task = _found_kind(checkpoint, options)
             options = kind.resolve(options, task)
@@ -83,7 +88,7 @@ def open_folder(model_dir, options=_DEFAULT):
         options = kind.resolve(options, task)
     preprocessor = Preprocessor.from_folder(model_dir, options.max_seq_length)
     if model is not None:
-        _check_length(model, preprocessor)
+        check_length(model, preprocessor)
         if options.is_frozen:
             _check_size(model)
     options = dataclasses.replace(
@@ -92,7 +97,25 @@ def open_folder(model_dir, options=_DEFAULT):
     return kind(model, preprocessor, task, options, weight_files)
 
 
-def kind_of_outputs(names):
+def kind_of(checkpoint: Checkpoint) -> tuple[type[Servable], Any]:
+    """Returns what serves a checkpoint, and the task that it was tuned to.
+
+    Args:
+        checkpoint: What `reader.open_checkpoint` yielded.
+
+    Returns:
+        A subclass of `Servable`, and a `Task` or None.
+
+    Raises:
+        ValueError: If it is tuned to what is not served here.
+    """
+    kind, task = _stored_kind(checkpoint.folder, _DEFAULT)
+    if kind is None:
+        return _found_kind(checkpoint, _DEFAULT)
+    return kind, task
+
+
+def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
     """Returns the kind that answers under some names.
 
     Exports do not tell the family of their task.
@@ -139,7 +162,7 @@ def _stored_kind(model_dir, options):
 def _found_kind(checkpoint, options):
     """Returns the kind and the task of a folder that has no task.json."""
     for _, kind in FAMILIES.values():
-        if kind.PART in checkpoint.found_parts:
+        if kind.is_found(checkpoint):
             return kind, kind.task_of(checkpoint, options.text_features)
     return Encoder, None
 
@@ -161,7 +184,8 @@ def _weight_files(container):
     return sorted(paths)
 
 
-def _check_length(model, preprocessor):
+def check_length(model: Any, preprocessor: Preprocessor) -> None:
+    """Raises `ValueError` unless the model has positions for the texts."""
     longest = model.config.max_position_embeddings
     if preprocessor.max_seq_length > longest:
         raise ValueError(

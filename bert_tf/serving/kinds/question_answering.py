@@ -5,12 +5,16 @@ chooses among their spans and cites the text, by the rules of run_squad.
 """
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds import texts as texts_lib
@@ -19,10 +23,12 @@ from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_span
 from bert_tf.serving.kinds.output import show_text
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering import windows as squad_windows
+from bert_tf.tasks.question_answering.windows import WindowMaker
 
 QUESTION = "question"
 CONTEXT = "context"
@@ -96,29 +102,35 @@ class QuestionAnswering(Servable):
     BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
 
     @classmethod
-    def text_features_of(cls, task):
+    def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return (QUESTION, CONTEXT)
 
     @classmethod
-    def task_of(cls, checkpoint, text_features):
+    def task_of(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
+    ) -> Any:
         """Returns run_squad's own `SquadTask`, which such folders go by."""
         return squad.SquadTask()
 
-    def answer_ids(self, module, inputs):
+    def answer_ids(
+        self, module: Any, inputs: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         return self._of_windows(inputs, module(inputs, training=False))
 
-    def answer_texts(self, module, texts):
+    def answer_texts(
+        self, module: Any, texts: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         questions, _ = self.cut(texts[QUESTION])
         contexts, is_cut = self.cut(texts[CONTEXT])
         answers = find_answers(questions, contexts, self._maker(), module)
         return answers | {"is_cut": answers["is_cut"] | is_cut}
 
-    def hard_texts(self):
+    def hard_texts(self) -> list[Row]:
         # The question is the string before.
         hard = texts_lib.hard_uncut_texts()
         return list(zip(hard[-1:] + hard[:-1], hard))
 
-    def read_texts(self, path):
+    def read_texts(self, path: files.AnyPath) -> list[Row]:
         examples = squad_files.read_squad(
             path, self.task.version_2_with_negative, is_training=False
         )
@@ -127,7 +139,9 @@ class QuestionAnswering(Servable):
             for index, question in enumerate(examples.questions)
         ]
 
-    def trained_answers(self, inputs, texts):
+    def trained_answers(
+        self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
+    ) -> dict[str, np.ndarray]:
         questions, contexts = map(_valid, self.columns(texts))
         windows = squad_answers.cut_windows(self._maker(), questions, contexts)
         # As in training every window has the full length.
@@ -171,7 +185,13 @@ class QuestionAnswering(Servable):
             "null_scores": found["null_scores"],
         }
 
-    def settle_ties(self, texts, trained, answers, tolerance):
+    def settle_ties(
+        self,
+        texts: Sequence[Row],
+        trained: dict[str, np.ndarray],
+        answers: dict[str, np.ndarray],
+        tolerance: float,
+    ) -> dict[str, np.ndarray]:
         if "nbest_answers" not in answers:
             return _settle_tokens(trained, answers, tolerance)
         if answers["nbest_starts"].shape != trained["nbest_starts"].shape:
@@ -194,7 +214,9 @@ class QuestionAnswering(Servable):
         return settled
 
 
-def find_answers(questions, contexts, maker, model):
+def find_answers(
+    questions: tf.Tensor, contexts: tf.Tensor, maker: WindowMaker, model: Any
+) -> dict[str, tf.Tensor]:
     """Finds the answers to questions, in TensorFlow's operations.
 
     Args:
@@ -271,7 +293,7 @@ def _scores_of_spans(task, windows, logits):
         tf.gather(offsets.limits.flat_values, spans.last),
         tf.reduce_sum(spans.logits, axis=1),
     )
-    found = [{} for _ in windows.contexts]
+    found: list[dict[tuple[int, ...], float]] = [{} for _ in windows.contexts]
     for row, *span, score in zip(
         *(values.numpy().tolist() for values in columns)
     ):

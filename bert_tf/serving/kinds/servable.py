@@ -6,19 +6,28 @@ warm-up, the check and its tables know no more of a kind than is here.
 """
 
 import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
+from bert_tf import files
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.options import ExportOptions
 from bert_tf.text import packing
+from bert_tf.text.preprocessor import Preprocessor
 
 
 class Servable:
@@ -39,10 +48,6 @@ class Servable:
         TAKES_PAIRS: Whether the preprocessor in the SavedModel does.
         input_names: What the model inputs are called outside, {name in
             `features.MODEL_INPUTS`: other name}.
-        num_choices: C where a row of ids is `[C, L]`, None where it is `[L]`.
-        row_shape: Shape of a row of what `call_model` returns: rows are
-            computed a few at a time then. None where it is no one tensor, or
-            has other axes.
 
     Args:
         model: The Keras model; None where there is only text to preprocess.
@@ -53,19 +58,25 @@ class Servable:
     """
 
     KIND = "task"
-    outputs_of_strings = outputs_of_ids = ()
-    outputs_of_methods = {}
-    MODEL = None
-    PART = None
-    SETTINGS = {}
+    outputs_of_strings: tuple[Output, ...] = ()
+    outputs_of_ids: tuple[Output, ...] = ()
+    outputs_of_methods: dict[str, tuple[Output, ...]] = {}
+    MODEL: Any = None
+    PART: str | None = None
+    SETTINGS: dict[str, Any] = {}
     BOUNDS = {"max_text_bytes": 2**20}
-    BOUNDS_OF_IDS = ()
+    BOUNDS_OF_IDS: tuple[str, ...] = ()
     TAKES_PAIRS = True
     input_names = {name: name for name in features.MODEL_INPUTS}
-    num_choices = None
-    row_shape = None
 
-    def __init__(self, model, preprocessor, task, options, weight_files=()):
+    def __init__(
+        self,
+        model: Any,
+        preprocessor: Preprocessor,
+        task: Any,
+        options: ExportOptions,
+        weight_files: Sequence[str] = (),
+    ) -> None:
         self.model = model
         self.preprocessor = preprocessor
         self.task = task
@@ -73,7 +84,7 @@ class Servable:
         self.weight_files = weight_files
 
     @classmethod
-    def resolve(cls, options, task):
+    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         """Returns the options with what the kind has where they say nothing.
 
         Raises:
@@ -82,8 +93,7 @@ class Servable:
         for name, value in options.settings.items():
             if name not in cls.SETTINGS:
                 raise ValueError(
-                    f"`{name}` must not be given with the kind "
-                    f"{options.kind or Servable.KIND}. "
+                    f"`{name}` must not be given with the kind {cls.KIND}. "
                     f"Received: {name}={value!r}."
                 )
         for name, value in options.bounds.items():
@@ -102,8 +112,8 @@ class Servable:
         return dataclasses.replace(
             options,
             kind=cls.KIND,
-            settings=cls.SETTINGS | options.settings,
-            bounds=cls.BOUNDS | options.bounds,
+            settings={**cls.SETTINGS, **options.settings},
+            bounds={**cls.BOUNDS, **options.bounds},
             text_features=cls._find_text_features(options.text_features, task),
         )
 
@@ -126,15 +136,27 @@ class Servable:
         return own
 
     @classmethod
-    def text_features_of(cls, task):
+    def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         """Returns the names of the strings that a task has.
 
         None where the exporter's user names them.
         """
         del task
+        return None
 
     @classmethod
-    def load(cls, checkpoint, task, options):
+    def is_found(cls, checkpoint: Checkpoint) -> bool:
+        """Returns whether a folder without task.json was tuned to this.
+
+        Args:
+            checkpoint: What `reader.open_checkpoint` yielded.
+        """
+        return cls.PART in checkpoint.found_parts
+
+    @classmethod
+    def load(
+        cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
+    ) -> Any:
         """Returns the Keras model of a model folder.
 
         Args:
@@ -153,38 +175,60 @@ class Servable:
         )
 
     @classmethod
-    def model_arguments(cls, task):
+    def model_arguments(cls, task: Any) -> dict[str, Any]:
         """Returns what the model's class is given beside its configuration."""
         del task
         return {}
 
     @property
-    def text_features(self):
+    def text_features(self) -> tuple[str, ...]:
         """Names of the strings that it is given."""
         return self.options.text_features
 
     @property
-    def takes_text(self):
+    def takes_text(self) -> bool:
         """Whether its signatures take strings, or ids only."""
         return self.options.contents == options_lib.TEXT
 
     @property
-    def kept_model(self):
+    def num_choices(self) -> int | None:
+        """C where a row of ids is `[C, L]`, None where it is `[L]`."""
+        return None
+
+    @property
+    def row_shape(self) -> list[int] | None:
+        """Shape of a row of what `call_model` returns.
+
+        Rows are computed a few at a time then. None where it is no one
+        tensor, or has other axes.
+        """
+        return None
+
+    @property
+    def kept_model(self) -> Any:
         """The Keras model whose weights the SavedModel keeps."""
         return self.model
 
     @property
-    def trained_parts(self):
+    def trained_parts(self) -> tuple[Any, ...]:
         """The Keras layers whose weights can be trained in the SavedModel."""
         return (self.kept_model,)
 
     @property
-    def forms(self):
+    def weights_sha256(self) -> dict[str, str]:
+        """{name of a file of weights: its SHA-256}."""
+        return {
+            os.path.basename(path): files.sha256(path)
+            for path in self.weight_files
+        }
+
+    @property
+    def forms(self) -> dict[str, signatures.Form]:
         """{signature: its `Form`}."""
         return signatures.make_forms(self.takes_text)
 
     @property
-    def outputs(self):
+    def outputs(self) -> dict[str, tuple[Output, ...]]:
         """{signature: its `Output`s}."""
         declared = self.outputs_of_methods | {
             signatures.STRINGS: self.outputs_of_strings,
@@ -199,7 +243,7 @@ class Servable:
             for name, form in self.forms.items()
         }
 
-    def make_module(self, vocab_path):
+    def make_module(self, vocab_path: str) -> Any:
         """Returns the root object of the SavedModel, which is to be traced.
 
         Args:
@@ -207,11 +251,11 @@ class Servable:
         """
         return ServingModule(self, vocab_path)
 
-    def preprocess(self, texts):
+    def preprocess(self, texts: Any) -> dict[str, tf.Tensor]:
         """Returns the model inputs of string `[B]`, or of a list of two."""
         return self.preprocessor(texts)
 
-    def call_model(self, inputs, training):
+    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         """Returns what the SavedModel computes when it is called with ids.
 
         Args:
@@ -220,11 +264,13 @@ class Servable:
         """
         return self.model(inputs, training=training)
 
-    def decode(self, outputs):
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns answers, {name: tensor}, of what `call_model` returned."""
         return outputs
 
-    def answer_ids(self, module, inputs):
+    def answer_ids(
+        self, module: Any, inputs: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         """Returns the answers to ids, {name: tensor [B, ...]}.
 
         Args:
@@ -233,7 +279,9 @@ class Servable:
         """
         return self.decode(module(inputs, training=False))
 
-    def answer_texts(self, module, texts):
+    def answer_texts(
+        self, module: Any, texts: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         """Returns the answers to strings, {name: tensor [B, ...]}.
 
         Args:
@@ -247,7 +295,9 @@ class Servable:
             return self.answer_ids(module, inputs)
         return self.decode(chunks.call_module(module, inputs, self.row_shape))
 
-    def trained_answers(self, inputs, texts):
+    def trained_answers(
+        self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
+    ) -> dict[str, np.ndarray]:
         """Returns what the signatures must answer, by the name of the output.
 
         Args:
@@ -261,7 +311,13 @@ class Servable:
         answers = self.decode(self.call_model(inputs, training=False))
         return {name: value.numpy() for name, value in answers.items()}
 
-    def settle_ties(self, texts, trained, answers, tolerance):
+    def settle_ties(
+        self,
+        texts: Sequence[Row],
+        trained: dict[str, np.ndarray],
+        answers: dict[str, np.ndarray],
+        tolerance: float,
+    ) -> dict[str, np.ndarray]:
         """Returns trained answers that choose as `answers` do between equals.
 
         Args:
@@ -272,7 +328,7 @@ class Servable:
         """
         return trained
 
-    def encode(self, texts):
+    def encode(self, texts: Sequence[Row]) -> dict[str, tf.Tensor]:
         """Returns the model inputs: {name: int32 tensor [B, L]}.
 
         Args:
@@ -280,17 +336,17 @@ class Servable:
         """
         return self.preprocess(_one_or_all(self.columns(texts)))
 
-    def columns(self, texts):
+    def columns(self, texts: Sequence[Row]) -> list[tf.Tensor]:
         """Returns what is read of rows of strings: a string `[B]` each."""
         return [self.cut(tf.constant(column))[0] for column in zip(*texts)]
 
-    def cut(self, texts):
+    def cut(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what is read of strings, and which have more."""
         return inputs_lib.cut_texts(
             texts, self.options.bounds["max_text_bytes"]
         )
 
-    def read_texts(self, path):
+    def read_texts(self, path: files.AnyPath) -> list[Row]:
         """Reads the texts of a development set, as training read them.
 
         Args:
@@ -310,12 +366,19 @@ class Servable:
         """
         return texts_lib.read_texts(path, self.text_features)
 
-    def hard_texts(self):
+    def hard_texts(self) -> list[Row]:
         """Returns rows of strings that would show a difference."""
         return texts_lib.hard_texts(len(self.text_features))
 
 
-def are_as_good(chosen, scores, tolerance):
+def repeat_names(names: Sequence[str], outputs: tf.Tensor) -> tf.Tensor:
+    """Returns names once for each row of outputs: string `[B, names]`."""
+    return tf.tile(tf.constant(names)[tf.newaxis], [tf.shape(outputs)[0], 1])
+
+
+def are_as_good(
+    chosen: np.ndarray, scores: np.ndarray, tolerance: float
+) -> np.ndarray:
     """Returns whether what rows chose has their best score: bool `[B]`.
 
     Args:

@@ -6,10 +6,15 @@ first piece, in the window that shows most round it, as in training. There a
 word may have been several of these ("U.S."), whose first one was learned from.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds import texts as texts_lib
@@ -17,6 +22,9 @@ from bert_tf.serving.kinds.output import IS_CUT
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_span
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.servable import repeat_names
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging import task as tagging
@@ -90,7 +98,7 @@ class Tagging(Servable):
     BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
 
     @classmethod
-    def resolve(cls, options, task):
+    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         options = super().resolve(options, task)
         if len(options.text_features) != 1:
             raise ValueError(
@@ -100,31 +108,34 @@ class Tagging(Servable):
         return options
 
     @classmethod
-    def task_of(cls, checkpoint, text_features):
+    def task_of(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
+    ) -> Any:
         """Returns the `TaggingTask` of a folder without task.json."""
         return tagging.tuned_task(checkpoint.folder)
 
     @classmethod
-    def model_arguments(cls, task):
+    def model_arguments(cls, task: Any) -> dict[str, Any]:
         return {"num_labels": len(task.labels)}
 
-    def decode(self, outputs):
-        classes = tf.constant(self.task.labels)[tf.newaxis]
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {
             "token_probabilities": tf.nn.softmax(outputs),
-            "classes": tf.tile(classes, [tf.shape(outputs)[0], 1]),
+            "classes": repeat_names(self.task.labels, outputs),
         }
 
-    def answer_texts(self, module, texts):
+    def answer_texts(
+        self, module: Any, texts: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         (strings,) = texts.values()
         strings, is_cut = self.cut(strings)
         answers = find_entities(strings, self._maker(), self.task, module)
         return answers | {"is_cut": answers["is_cut"] | is_cut}
 
-    def hard_texts(self):
+    def hard_texts(self) -> list[Row]:
         return [(text,) for text in texts_lib.hard_uncut_texts()]
 
-    def read_texts(self, path):
+    def read_texts(self, path: files.AnyPath) -> list[Row]:
         if not tagging_files.is_column_file(path):
             return super().read_texts(path)
         examples = tagging_files.read_columns(path)
@@ -133,7 +144,9 @@ class Tagging(Servable):
             for words in examples.by_sentence(examples.words)
         ]
 
-    def trained_answers(self, inputs, texts):
+    def trained_answers(
+        self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
+    ) -> dict[str, np.ndarray]:
         strings, is_cut = self.cut(tf.constant([text for (text,) in texts]))
         maker = self._maker()
         _, offsets = maker.tokenizer.tokenize_with_offsets(strings)
@@ -145,7 +158,13 @@ class Tagging(Servable):
             name: value.numpy() for name, value in found.items()
         }
 
-    def settle_ties(self, texts, trained, answers, tolerance):
+    def settle_ties(
+        self,
+        texts: Sequence[Row],
+        trained: dict[str, np.ndarray],
+        answers: dict[str, np.ndarray],
+        tolerance: float,
+    ) -> dict[str, np.ndarray]:
         # Not ties, but room for as many entities as were answered: the rows
         # that have another number of them differ in that.
         if "num_entities" not in answers:
@@ -199,7 +218,9 @@ class Tagging(Servable):
         )
 
 
-def find_entities(texts, maker, task, model):
+def find_entities(
+    texts: tf.Tensor, maker: WindowMaker, task: tagging.TaggingTask, model: Any
+) -> dict[str, tf.Tensor]:
     """Finds the entities of strings, in TensorFlow's operations.
 
     Args:

@@ -1,11 +1,15 @@
 """Texts to try a SavedModel on: hard ones, and those that users give."""
 
 import dataclasses
+from collections.abc import Iterable
+from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf.tasks import tsv
 
 DEFAULT_FEATURES = ("text",)
+# The strings of one text to a model, bytes.
+Row = tuple[bytes, ...]
 
 # Where a tokenizer, a cut or a copy of either would show: each is one text.
 HARD_STRINGS = (
@@ -33,12 +37,12 @@ HARD_STRINGS = (
 MAX_UNCUT_BYTES = 1500
 
 
-def hard_uncut_texts():
+def hard_uncut_texts() -> list[bytes]:
     """Returns the hard strings for a model that answers texts of any length."""
     return [text[:MAX_UNCUT_BYTES] for text in HARD_STRINGS]
 
 
-def hard_texts(num_strings):
+def hard_texts(num_strings: int) -> list[Row]:
     """Returns the table of hard strings: rows of one or two, bytes."""
     if num_strings == 1:
         return [(text,) for text in HARD_STRINGS]
@@ -50,7 +54,9 @@ def hard_texts(num_strings):
     ]
 
 
-def parse_texts(lines, num_strings, source):
+def parse_texts(
+    lines: Iterable[str | bytes], num_strings: int, source: files.AnyPath
+) -> list[Row]:
     """Returns rows of so many strings, bytes.
 
     Args:
@@ -77,7 +83,7 @@ def parse_texts(lines, num_strings, source):
     return rows
 
 
-def read_lines(path, num_strings):
+def read_lines(path: files.AnyPath, num_strings: int) -> list[Row]:
     """Reads a file of one text a line; it need not be valid UTF-8.
 
     Raises:
@@ -90,7 +96,12 @@ def read_lines(path, num_strings):
     return parse_texts(lines, num_strings, path)
 
 
-def read_texts(path, text_features, dev=None, may_be_unnamed=False):
+def read_texts(
+    path: files.AnyPath,
+    text_features: Sequence[str],
+    dev: tsv.TsvFile | None = None,
+    may_be_unnamed: bool = False,
+) -> list[Row]:
     """Reads the texts of a file: of a table its columns, or a text a line.
 
     Args:
@@ -113,7 +124,7 @@ def read_texts(path, text_features, dev=None, may_be_unnamed=False):
     if is_table or dev is not None:
         tsv_file = _table(path, is_table, text_features, dev, may_be_unnamed)
         if tsv_file is not None:
-            columns = tsv.read_tsv(path, tsv_file, task=None).texts
+            columns = tsv.read_tsv(path, tsv_file).texts
             return [
                 tuple(text.encode() for text in row) for row in zip(*columns)
             ]

@@ -8,10 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
+from bert_tf import files
 from bert_tf.serving.proof.progress import Progress
 
 # The script's file, not the module: see there.
@@ -24,12 +29,12 @@ _POLL_SECONDS = 1.0
 
 @contextlib.contextmanager
 def calling(
-    path,
-    requests,
-    python=None,
-    with_text=True,
-    timeout_seconds=TIMEOUT_SECONDS,
-):
+    path: files.AnyPath,
+    requests: Iterable[tuple[str, dict[str, Any]]],
+    python: str | None = None,
+    with_text: bool = True,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Iterator[tuple[str, Iterator[dict[str, np.ndarray]]]]:
     """Calls signatures, one request after the other.
 
     Requests and answers lie in files, not in memory.

@@ -9,15 +9,20 @@ tolerance is no error; other changes are, of more than one text in ten.
 """
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.output import LENGTH
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import TEXT
 from bert_tf.serving.proof import caller
@@ -62,14 +67,14 @@ class Comparison:
     tolerance: float = TOLERANCE
 
     @property
-    def is_equal(self):
+    def is_equal(self) -> bool:
         return (
             self.max_difference <= self.tolerance
             and self.num_wrong <= MOST_CHANGED * self.num_texts
         )
 
 
-def trained_servable(path, model_dir):
+def trained_servable(path: files.AnyPath, model_dir: files.AnyPath) -> Servable:
     """Returns the `Servable` of a SavedModel, as in training: in float32.
 
     Args:
@@ -87,16 +92,16 @@ def trained_servable(path, model_dir):
 
 
 def compare(
-    path,
-    servable,
-    texts=None,
-    python=None,
-    timeout_seconds=caller.TIMEOUT_SECONDS,
-):
+    path: files.AnyPath,
+    servable: Servable,
+    texts: Sequence[Row] | None = None,
+    python: str | None = None,
+    timeout_seconds: float = caller.TIMEOUT_SECONDS,
+) -> tuple[str, list[Comparison]]:
     """Compares every signature with the trained model on the same texts.
 
-    The signatures and outputs are those that an export must have; what it has
-    beyond them is compared too.
+    The signatures and outputs are those that an export must have; others are
+    a difference too.
 
     Args:
         path: A SavedModel of this library.
@@ -115,9 +120,10 @@ def compare(
     tolerance = TOLERANCE if is_exact else BFLOAT16_TOLERANCE
     texts = texts or servable.hard_texts()
     batches = make_batches(texts)
-    names = sorted(saved_model.read_signatures(path))
     outputs = servable.outputs
-    found = {name: [] for name in names}
+    present = saved_model.read_signatures(path).keys()
+    names = sorted(present & outputs.keys())
+    found: dict[str, list[Any]] = {name: [] for name in names}
     with caller.calling(
         path,
         (
@@ -141,7 +147,7 @@ def compare(
                         batch,
                         trained,
                         answer,
-                        outputs.get(name, ()),
+                        outputs[name],
                         tolerance,
                     )
                 )
@@ -153,15 +159,33 @@ def compare(
             signature=name,
             num_texts=0,
             max_difference=np.inf,
-            worst="the signature is missing",
+            worst="no such signature is known"
+            if name in present
+            else "the signature is missing",
             tolerance=tolerance,
         )
-        for name in sorted(outputs.keys() - found.keys())
+        for name in sorted(outputs.keys() ^ present)
     ]
     return version, comparisons
 
 
-def make_batches(texts):
+def other_weights(path: files.AnyPath, servable: Servable) -> list[str]:
+    """Returns which files of weights are not those exported, sorted names.
+
+    None of an export of an older release, which has no hashes.
+
+    Args:
+        path, servable: As of `compare`.
+    """
+    stored = saved_model.read_settings(path).get("weights_sha256")
+    if stored is None:
+        return []
+    found = servable.weights_sha256
+    names = stored.keys() | found.keys()
+    return sorted(name for name in names if stored.get(name) != found.get(name))
+
+
+def make_batches(texts: Sequence[Row]) -> list[Sequence[Row]]:
     """Returns lists of rows of strings: what is compared at once."""
     return [
         texts[start : start + _BATCH_SIZE]
@@ -213,8 +237,11 @@ def _summarize(name, found, num_texts, tolerance):
 
 
 def answer_texts(
-    path, texts, python=None, timeout_seconds=caller.TIMEOUT_SECONDS
-):
+    path: files.AnyPath,
+    texts: Sequence[Row],
+    python: str | None = None,
+    timeout_seconds: float = caller.TIMEOUT_SECONDS,
+) -> dict[str, np.ndarray]:
     """Returns the answers of `serving_default` to texts: {output: array}.
 
     Args:
@@ -237,7 +264,7 @@ def answer_texts(
         return next(answers)
 
 
-def num_strings(path):
+def num_strings(path: files.AnyPath) -> int:
     """Returns how many strings a SavedModel of this library is given."""
     return len(saved_model.read_options(path).text_features)
 
@@ -262,6 +289,10 @@ def _difference(answer, expected, batch, declared, is_exact=True):
     # Strings and integers first: numbers may belong to them.
     for name in sorted(answer, key=lambda name: not declared[name].is_exact):
         output, value, wanted = declared[name], answer[name], expected[name]
+        # Of no strings at all the dtype is S.
+        dtype = "string" if value.dtype.kind in "OS" else value.dtype.name
+        if dtype != output.dtype:
+            return np.inf, f"{name}: {dtype} for {output.dtype}", 0
         if LENGTH in output.axes.split():
             mask = expected[features.INPUT_MASK]
             value, wanted = (
@@ -270,8 +301,6 @@ def _difference(answer, expected, batch, declared, is_exact=True):
             )
         if value.shape != wanted.shape:
             return np.inf, f"{name}: {value.shape} for {wanted.shape}", 0
-        if (value.dtype == object) != (wanted.dtype == object):
-            return np.inf, f"{name}: {value.dtype} for {wanted.dtype}", 0
         if output.is_exact:
             differs = (value != wanted).reshape(len(batch), -1).any(axis=1)
             is_changed |= differs

@@ -12,10 +12,12 @@ _SECONDS = 30.0
 class Progress:
     """Logs how work goes on, a line each half minute."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._start = self._last = time.monotonic()
 
-    def note(self, message, *values, now=None):
+    def note(
+        self, message: str, *values: object, now: float | None = None
+    ) -> None:
         """Logs a line with the time since the start, if one is due.
 
         Args:

@@ -1,11 +1,18 @@
 """Tables for people to read: answers and comparisons."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.output import show_text
+from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.proof import check
 
 
-def comparisons_table(version, comparisons):
+def comparisons_table(
+    version: str, comparisons: Sequence[check.Comparison]
+) -> str:
     """Returns the table of `check.compare`'s results."""
     tolerance = comparisons[0].tolerance
     is_exact = tolerance == check.TOLERANCE
@@ -36,7 +43,7 @@ def comparisons_table(version, comparisons):
     )
 
 
-def answers_table(texts, answers):
+def answers_table(texts: Sequence[Row], answers: dict[str, np.ndarray]) -> str:
     """Returns a table of texts with what the SavedModel answers.
 
     Args:

@@ -1,13 +1,19 @@
 """Texts as the inputs of every signature: what a client would send."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
 
 
-def make_inputs(signature, servable, texts):
+def make_inputs(
+    signature: str, servable: Servable, texts: Sequence[Row]
+) -> dict[str, np.ndarray]:
     """Returns the inputs of a signature for a batch: {name: array}.
 
     Args:
@@ -46,7 +52,9 @@ def _rows_of_ids(inputs):
         }
 
 
-def strings(text_features, texts):
+def strings(
+    text_features: Sequence[str], texts: Sequence[Row]
+) -> dict[str, np.ndarray]:
     """Returns the inputs of a signature of strings: {name: array}."""
     return {
         signatures.input_name(name): column
@@ -56,7 +64,7 @@ def strings(text_features, texts):
 
 def _columns(text_features, texts):
     """Returns {name: array [B], or [B, C] of a name that is there C times}."""
-    columns = {}
+    columns: dict[str, list[np.ndarray]] = {}
     for name, column in zip(text_features, zip(*texts)):
         columns.setdefault(name, []).append(np.array(column, object))
     return {

@@ -19,7 +19,7 @@ import tensorflow as tf
 SIGNATURE = "signature"
 
 
-def main():
+def main() -> None:
     arguments = sys.argv[1:]
     if arguments[0] == "--without_text":
         arguments.pop(0)

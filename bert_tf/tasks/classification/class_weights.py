@@ -1,11 +1,15 @@
 """Weights of classes in the loss, where some have few examples."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 AUTO = "auto"
 
 
-def parse(text, labels, class_ids):
+def parse(
+    text: str, labels: Sequence[str], class_ids: np.ndarray
+) -> tuple[float, ...]:
     """Returns the weight of every class, a tuple of floats.
 
     Args:

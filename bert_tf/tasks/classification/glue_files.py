@@ -1,7 +1,9 @@
-"""The files of tasks: GLUE's nine and AX, or any TSV or CSV with a header."""
+"""The files of tasks: GLUE's nine and AX, XNLI's, or any with a header."""
 
 import dataclasses
 import os
+from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
@@ -38,11 +40,11 @@ class TaskFiles:
     splits: dict[str, TsvFile]
     submissions: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def path(self, data_dir, split):
+    def path(self, data_dir: str, split: str) -> str:
         """Returns the path of a split's file; see `find_path`."""
         return find_path(data_dir, self.splits[split])
 
-    def check(self, data_dir, splits):
+    def check(self, data_dir: str, splits: Iterable[str]) -> None:
         """Raises `ValueError` if a file of these splits, if any, is missing."""
         for split in splits:
             if split in self.splits:
@@ -50,14 +52,17 @@ class TaskFiles:
                 if not files.exists(path):
                     raise ValueError(f"There is no file {path}.")
 
-    def read(self, data_dir, split):
+    def read(self, data_dir: str, split: str) -> tsv.Examples:
         """Returns the `Examples` of a split; see `tsv.read_tsv`."""
         return tsv.read_tsv(
-            self.path(data_dir, split), self.splits[split], self.task
+            self.path(data_dir, split),
+            self.splits[split],
+            self.task.labels,
+            self.task.label_synonyms,
         )
 
 
-def glue_task(name):
+def glue_task(name: str) -> TaskFiles:
     """Returns the `TaskFiles` of one of GLUE's tasks.
 
     Args:
@@ -76,7 +81,7 @@ def glue_task(name):
     )
 
 
-def find_path(data_dir, tsv_file):
+def find_path(data_dir: str, tsv_file: TsvFile) -> str:
     """Returns the path of a `TsvFile`, or of the .csv that is there instead.
 
     That is for columns with names only: GLUE's have numbers, in files of a
@@ -92,7 +97,9 @@ def find_path(data_dir, tsv_file):
     return csv_path
 
 
-def write_submission(path, task, logits):
+def write_submission(
+    path: files.AnyPath, task: ClassificationTask, logits: np.ndarray
+) -> None:
     """Writes a test set's answers as GLUE's leaderboard takes them.
 
     A header and a line for every example: its number from 0, and the name of
@@ -113,7 +120,12 @@ def write_submission(path, task, logits):
     files.write_text(path, "\n".join(lines) + "\n")
 
 
-def tsv_task(text_columns, label_column, labels=(), regression=False):
+def tsv_task(
+    text_columns: Sequence[str],
+    label_column: str,
+    labels: Sequence[str] = (),
+    regression: bool = False,
+) -> TaskFiles:
     """Makes a task of TSV or CSV files with named columns.
 
     The data folder has train.tsv, dev.tsv and test.tsv, or any of them as
@@ -146,7 +158,9 @@ def tsv_task(text_columns, label_column, labels=(), regression=False):
     )
 
 
-def named_columns(text_columns, label_column):
+def named_columns(
+    text_columns: Sequence[str], label_column: str
+) -> dict[str, TsvFile]:
     """Returns the splits of `tsv_task`: {split: `TsvFile`}."""
     labelled = TsvFile(
         name="train.tsv",
@@ -327,3 +341,44 @@ GLUE_TASKS["ax"] = TaskFiles(
     splits={AX: TsvFile(name="AX.tsv", text_columns=(1, 2))},
     submissions={AX: "AX.tsv"},
 )
+
+
+def _xnli(language):
+    """Returns XNLI in a language, as google-research/bert reads it."""
+    dev = TsvFile(
+        name="xnli.dev.tsv",
+        text_columns=(6, 7),
+        label_column=1,
+        only=(0, language),
+    )
+    return TaskFiles(
+        task=ClassificationTask(
+            name="xnli",
+            text_features=_SENTENCES,
+            labels=("contradiction", "entailment", "neutral"),
+            # So the files to train on call them.
+            label_synonyms=("contradictory", "entailment", "neutral"),
+            metrics=_ACCURACY,
+        ),
+        splits={
+            TRAIN: TsvFile(
+                name=f"multinli/multinli.train.{language}.tsv",
+                text_columns=(0, 1),
+                label_column=2,
+            ),
+            DEV: dev,
+            TEST: dataclasses.replace(
+                dev, name="xnli.test.tsv", label_column=None
+            ),
+        },
+    )
+
+
+# XNLI (Conneau et al. 2018, arXiv 1809.05053) is one task in 15 languages. By
+# its bare name it is in Chinese, as in google-research/bert.
+_LANGUAGES = (
+    *("ar", "bg", "de", "el", "en", "es", "fr", "hi"),
+    *("ru", "sw", "th", "tr", "ur", "vi", "zh"),
+)
+_XNLI = {f"xnli-{language}": _xnli(language) for language in _LANGUAGES}
+GLUE_TASKS |= {"xnli": _XNLI["xnli-zh"]} | _XNLI

@@ -11,11 +11,14 @@ import os
 
 from bert_tf import files
 from bert_tf.training import checkpointing
+from bert_tf.training import evaluation
 
 _RUN_FILE = "run.json"
 
 
-def finish(folder, run_flags, keeps_state):
+def finish(
+    folder: str, run_flags: list[str], keeps_state: bool
+) -> dict[str, float]:
     """Notes that a run is finished, and lets go of its training's state.
 
     Args:
@@ -26,7 +29,7 @@ def finish(folder, run_flags, keeps_state):
     Returns:
         Its results, {name: float}.
     """
-    results = _read_results(folder)
+    results = evaluation.read_results(f"{folder}/eval_results.txt")
     values = {
         "flags": run_flags,
         "keeps_state": keeps_state,
@@ -39,7 +42,9 @@ def finish(folder, run_flags, keeps_state):
     return results
 
 
-def finished_results(folder, run_flags):
+def finished_results(
+    folder: str, run_flags: list[str]
+) -> dict[str, float] | None:
     """Returns the results of a run that is finished, or None.
 
     Args:
@@ -60,12 +65,6 @@ def finished_results(folder, run_flags):
         )
     _let_go(folder, found)
     return found["results"]
-
-
-def _read_results(folder):
-    text = files.read_text(os.path.join(folder, "eval_results.txt"))
-    pairs = (line.split(" = ") for line in text.splitlines())
-    return {name: float(value) for name, value in pairs}
 
 
 def _let_go(folder, values):

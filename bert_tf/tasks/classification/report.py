@@ -4,9 +4,13 @@ import keras
 import numpy as np
 
 from bert_tf.tasks import tables
+from bert_tf.tasks.task import Task
+from bert_tf.tasks.tsv import Examples
 
 
-def sections(task, examples, logits):
+def sections(
+    task: Task, examples: Examples, logits: np.ndarray
+) -> list[tuple[str, str]]:
     """Returns the sections for `tuning.report.write`.
 
     Args:
@@ -19,6 +23,7 @@ def sections(task, examples, logits):
         class and the confusion matrix; and the examples of the highest loss
         that were answered wrongly.
     """
+    assert examples.labels is not None
     parts = []
     if task.labels:
         counts = tables.confusion_matrix(
@@ -32,22 +37,15 @@ def sections(task, examples, logits):
 
 
 def _classes(task, counts):
-    rows = []
-    for index, name in enumerate(task.labels):
-        hits = counts[index, index]
-        num_predicted, num_labelled = (
-            counts[:, index].sum(),
-            counts[index].sum(),
-        )
-        rows.append(
-            (
-                name,
-                num_labelled,
-                float(hits / max(num_predicted, 1)),
-                float(hits / max(num_labelled, 1)),
-                float(2 * hits / max(num_predicted + num_labelled, 1)),
-            )
-        )
+    hits = counts.diagonal()
+    num_labelled, num_predicted = counts.sum(axis=1), counts.sum(axis=0)
+    rows = zip(
+        task.labels,
+        num_labelled,
+        hits / np.maximum(num_predicted, 1),
+        hits / np.maximum(num_labelled, 1),
+        2 * hits / np.maximum(num_predicted + num_labelled, 1),
+    )
     header = ("class", "examples", "precision", "recall", "F1")
     return tables.table(header, rows)
 

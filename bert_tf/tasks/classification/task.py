@@ -7,6 +7,8 @@ with their files' columns, and makes a task from any TSV with named columns.
 import dataclasses
 import functools
 import os
+from typing import Any
+from typing import Self
 
 import keras
 import numpy as np
@@ -15,6 +17,8 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
+from bert_tf.config import BertConfig
+from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import columns
@@ -26,6 +30,8 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_names
+from bert_tf.tasks.text_source import TextSource
+from bert_tf.tasks.tsv import Examples
 
 # As in the files that there are.
 FAMILY = "glue"
@@ -51,6 +57,8 @@ _SCORE_METRICS = {
 class ClassificationTask(Task):
     """What a model is tuned to answer about one or two strings.
 
+    The method is Devlin et al. 2018, section 4.1.
+
     Args:
         name: E.g. "mrpc".
         text_features: Names of the one or two strings, in the order in which
@@ -72,6 +80,20 @@ class ClassificationTask(Task):
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import ClassificationTask
+        >>> task = ClassificationTask(
+        ...     name="tickets",
+        ...     text_features=("subject", "body"),
+        ...     labels=("law", "sales"),
+        ...     metrics=("accuracy", "f1_law"),
+        ... )
+        >>> logits = np.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
+        >>> task.scores(logits, np.array([0, 1, 0]))
+        {'accuracy': 1.0, 'f1_law': 1.0}
     """
 
     family = FAMILY
@@ -112,24 +134,24 @@ class ClassificationTask(Task):
             )
 
     @property
-    def main_metric(self):
+    def main_metric(self) -> str:
         return f"eval_{self.metrics[0]}"
 
     @property
-    def accuracy(self):
+    def accuracy(self) -> str | None:
         return "accuracy" if self.labels else None
 
     @property
-    def title(self):
+    def title(self) -> str:
         return self.name
 
     @property
-    def num_outputs(self):
+    def num_outputs(self) -> int:
         """`num_labels` of the `BertClassifier`: 1 for a regression."""
         return len(self.labels) or 1
 
     @classmethod
-    def from_dict(cls, values):
+    def from_dict(cls, values: Any) -> Self:
         task = super().from_dict(values)
         if values["kind"] != task.kind:
             raise ValueError(
@@ -139,7 +161,7 @@ class ClassificationTask(Task):
             )
         return task
 
-    def takes_head_of(self, values):
+    def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to that task is one for this.
 
         Classes of one name, as CoLA's and SST-2's 0 and 1, may mean different
@@ -147,18 +169,20 @@ class ClassificationTask(Task):
         """
         return super().takes_head_of(values) and self.name == values["name"]
 
-    def make_model(self, config, dtype=None):
+    def make_model(
+        self, config: BertConfig, dtype: Any = None
+    ) -> BertClassifier:
         """Returns a new `BertClassifier`."""
         return BertClassifier(config, self.num_outputs, dtype=dtype)
 
-    def losses(self, logits, labels):
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         losses_B = self.example_losses(logits, labels)
         if self.class_weights:
             weights_K = ops.convert_to_tensor(self.class_weights, "float32")
             losses_B *= ops.take(weights_K, ops.cast(labels, "int32"))
         return losses_B
 
-    def example_losses(self, logits, labels):
+    def example_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Returns every example's loss, whatever its class weighs.
 
         That is its cross-entropy in nats, or the squared error of a score.
@@ -167,7 +191,9 @@ class ClassificationTask(Task):
             return ops.square(logits[:, 0] - labels)
         return objectives.cross_entropy(logits, labels)
 
-    def read(self, data, split, label_column="label"):
+    def read(
+        self, data: Any, split: str, label_column: str = "label"
+    ) -> Examples:
         """Returns the `Examples` of a table; see `columns.read`.
 
         A label is the name of a class, in a file of text always; elsewhere an
@@ -196,22 +222,32 @@ class ClassificationTask(Task):
             np.int32 if self.labels else np.float32,
         )
 
-    def evaluate(self, source, logits, answers):
+    def evaluate(
+        self, source: TextSource, logits: np.ndarray, answers: np.ndarray
+    ) -> dict[str, float]:
         results = super().evaluate(source, logits, answers)
         # google-research/bert has it under both names.
         return results | {"loss": results["eval_loss"]}
 
-    def training_settings(self, compares_epochs):
+    def training_settings(self, compares_epochs: bool) -> dict[str, Any]:
         del compares_epochs
         if not self.class_weights:
             return {}
         return {"class_weights": self.class_weights}
 
-    def report_sections(self, examples, answers, results):
+    def report_sections(
+        self, examples: Examples, answers: np.ndarray, results: dict[str, float]
+    ) -> list[tuple[str, str]]:
         del results
         return report.sections(self, examples, answers)
 
-    def write_predictions(self, output_dir, split, examples, answers):
+    def write_predictions(
+        self,
+        output_dir: str,
+        split: str,
+        examples: Examples,
+        answers: np.ndarray,
+    ) -> str:
         """Writes a line for every example, as google-research/bert does.
 
         It has the probabilities of the classes, separated by tabs; of a
@@ -226,7 +262,7 @@ class ClassificationTask(Task):
         files.write_text(path, "".join(lines))
         return f"{len(rows)} predictions in {path}"
 
-    def decode(self, logits):
+    def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.
 
         Args:
@@ -246,7 +282,9 @@ class ClassificationTask(Task):
             "probabilities": tf.nn.softmax(logits, axis=-1),
         }
 
-    def scores(self, logits, labels):
+    def scores(
+        self, logits: np.ndarray, labels: np.ndarray
+    ) -> dict[str, float]:
         """Returns the official scores of a whole evaluation set.
 
         Args:
@@ -276,7 +314,9 @@ class ClassificationTask(Task):
         return _LABEL_METRICS | _AUC | of_classes
 
 
-def tuned_task(folder, task=None):
+def tuned_task(
+    folder: str, task: ClassificationTask | None = None
+) -> ClassificationTask:
     """Returns the task that the model in a folder was tuned to.
 
     Args:

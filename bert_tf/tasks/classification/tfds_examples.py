@@ -8,8 +8,10 @@ import numpy as np
 import tensorflow_datasets as tfds
 from absl import logging
 
+from bert_tf.input import prepared_sets
 from bert_tf.tasks import class_names
 from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.tsv import Examples
 
 # A split's names in data sets, the first that there is.
@@ -25,13 +27,16 @@ _SPLITS = {
 _PLACE = "idx"
 
 
-def label_names(builder, feature):
+def label_names(
+    builder: tfds.core.DatasetBuilder, feature: str
+) -> tuple[str, ...]:
     """Returns the names of the classes of a feature.
 
     Raises:
         ValueError: If it is none of classes.
     """
-    names = getattr(_feature(builder, feature), "names", None)
+    prepared_sets.find_feature(builder, [feature])
+    names = getattr(builder.info.features[feature], "names", None)
     if names is None:
         raise ValueError(
             f"{builder.info.full_name}: the feature {feature!r} must be one "
@@ -40,7 +45,12 @@ def label_names(builder, feature):
     return tuple(names)
 
 
-def read(builder, split, task, label_feature="label"):
+def read(
+    builder: tfds.core.DatasetBuilder,
+    split: str,
+    task: ClassificationTask,
+    label_feature: str = "label",
+) -> Examples:
     """Returns the `Examples` of a split.
 
     TensorFlow Datasets shuffles what it stores, unless a set is made with
@@ -62,14 +72,9 @@ def read(builder, split, task, label_feature="label"):
             classes than the task, or an example has no label.
     """
     name = builder.info.full_name
-    names = [split for split in _SPLITS[split] if split in builder.info.splits]
-    if not names:
-        raise ValueError(
-            f"{name}: there must be a split {_SPLITS[split][0]!r}. Received: "
-            f"{', '.join(builder.info.splits)}."
-        )
+    stored_split = prepared_sets.find_split(builder, _SPLITS[split])
     for feature in task.text_features:
-        _feature(builder, feature)
+        prepared_sets.find_feature(builder, [feature])
     is_labelled = split in (
         glue_files.TRAIN,
         glue_files.DEV,
@@ -88,17 +93,14 @@ def read(builder, split, task, label_feature="label"):
             "that tells the order before. The answers will be in the order "
             "in which it is stored.",
             name,
-            names[0],
+            stored_split,
             _PLACE,
         )
-    texts = tuple([] for _ in task.text_features)
+    texts: tuple[list[str], ...] = tuple([] for _ in task.text_features)
     labels, places = [], []
-    examples = builder.as_dataset(
-        split=names[0],
-        # Neither shuffled nor interleaved: the same order each time.
-        read_config=tfds.ReadConfig(interleave_cycle_length=1),
-    )
-    for number, example in enumerate(tfds.as_numpy(examples)):
+    examples = prepared_sets.rows(builder, stored_split)
+    for number, example in enumerate(examples, start=1):
+        where = f"{name}, {stored_split}, example {number}"
         for column, feature in zip(texts, task.text_features):
             column.append(example[feature].decode("utf-8"))
         if is_sorted:
@@ -108,18 +110,15 @@ def read(builder, split, task, label_feature="label"):
         label = example[label_feature]
         if class_ids is not None:
             if not 0 <= label < len(class_ids):
-                raise ValueError(
-                    f"{name}, {names[0]}, example {number + 1}: has no label."
-                )
+                raise ValueError(f"{where}: has no label.")
             label = class_ids[label]
         elif not np.isfinite(label):
             raise ValueError(
-                f"{name}, {names[0]}, example {number + 1}: the score must be "
-                f"a number. Received: {label}."
+                f"{where}: the score must be a number. Received: {label}."
             )
         labels.append(label)
     if not texts[0]:
-        raise ValueError(f"{name}, {names[0]}: there are no examples.")
+        raise ValueError(f"{name}, {stored_split}: there are no examples.")
     if is_sorted:
         order = np.argsort(places, kind="stable")
         texts = tuple([column[index] for index in order] for column in texts)
@@ -170,13 +169,3 @@ def _class_ids(builder, task, feature):
 def _are_numbers(names):
     """Returns whether names are nothing but the places of the classes."""
     return list(names) == [str(index) for index in range(len(names))]
-
-
-def _feature(builder, name):
-    features = builder.info.features
-    if name not in features:
-        raise ValueError(
-            f"{builder.info.full_name}: there must be a feature {name!r}. "
-            f"Received: {', '.join(features)}."
-        )
-    return features[name]

@@ -11,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.models.encoder import BertEncoder
 from bert_tf.text import packing
+from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import strategy as strategies
 
 SEPARATE, CONCATENATE, MEAN = "separate", "concatenate", "mean"
@@ -62,7 +64,7 @@ class Extraction:
                     f"Received: {field}={value!r}."
                 )
 
-    def check_layers(self, num_layers):
+    def check_layers(self, num_layers: int) -> None:
         """Raises `ValueError` if the encoder does not have the layers."""
         for layer in self.layers:
             if not -num_layers <= layer < num_layers:
@@ -88,7 +90,9 @@ class Extraction:
             weights = tf.cast(input_mask, tf.float32)
             # Rows that only fill a batch have no token at all.
             total = tf.maximum(tf.reduce_sum(weights, axis=1), 1.0)
-            weights = _expand(weights / total[:, tf.newaxis], vectors)
+            weights /= total[:, tf.newaxis]
+            # With the axes that the vectors have.
+            weights = weights[(..., *[tf.newaxis] * (vectors.shape.rank - 2))]
             vectors = tf.reduce_sum(vectors * weights, axis=1)
         if self.is_normalized:
             squares = tf.reduce_sum(vectors * vectors, axis=-1, keepdims=True)
@@ -124,7 +128,13 @@ class Extractor:
         strategy: A `tf.distribute.Strategy` of one host.
     """
 
-    def __init__(self, encoder, preprocessor, extraction, strategy):
+    def __init__(
+        self,
+        encoder: BertEncoder,
+        preprocessor: Preprocessor,
+        extraction: Extraction,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
         extraction.check_layers(encoder.config.num_hidden_layers)
         self._preprocessor = preprocessor
         self._is_pooled = extraction.pooling != NONE
@@ -245,10 +255,3 @@ class Extractor:
         return self._strategy.experimental_distribute_values_from_function(
             rows_of
         )
-
-
-def _expand(weights, vectors):
-    """Returns weights `[B, L]` with the axes that the vectors have."""
-    shape = tf.shape(weights)
-    ones = [1] * (vectors.shape.rank - 2)
-    return tf.reshape(weights, tf.concat([shape, ones], axis=0))

@@ -14,6 +14,9 @@ import re
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +24,9 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.tasks.features.extraction import NONE
 from bert_tf.tasks.features.extraction import SEPARATE
+from bert_tf.tasks.features.extraction import Extraction
+from bert_tf.tasks.features.extraction import LineFeatures
+from bert_tf.text.vocabulary import Vocabulary
 
 JSONL, NPZ, TFRECORD = "jsonl", "npz", "tfrecord"
 FORMATS = (JSONL, NPZ, TFRECORD)
@@ -31,7 +37,7 @@ _PAIR = re.compile(r"(.*) \|\|\| (.*)")
 _DECIMALS = 6
 
 
-def read_lines(path):
+def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
     """Yields a tuple of one or two texts for each line of a file.
 
     "sentence ||| sentence" is a pair. A blank line is an empty text, as in
@@ -62,13 +68,19 @@ def read_lines(path):
         raise ValueError(f"{path}: there are no lines in the file.")
 
 
-def count_lines(path):
+def count_lines(path: files.AnyPath) -> int:
     """Returns the number of lines; raises what `read_lines` does."""
     return sum(1 for _ in read_lines(path))
 
 
 @contextlib.contextmanager
-def open_writer(path, output_format, extraction, vocabulary, dtype="float32"):
+def open_writer(
+    path: str,
+    output_format: str,
+    extraction: Extraction,
+    vocabulary: Vocabulary,
+    dtype: str = "float32",
+) -> Iterator[Callable[[LineFeatures], Any]]:
     """Yields a function that writes the `LineFeatures` of a line.
 
     Args:
@@ -173,7 +185,7 @@ def _npz_writer(path, extraction, dtype):
     dtypes = {"vectors": dtype, "layers": "int32"}
     if extraction.pooling == NONE:
         dtypes |= {"token_ids": "int32", "row_splits": "int64"}
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     with contextlib.ExitStack() as stack:
         folder = os.path.dirname(path) or "."
         streams = {

@@ -1,21 +1,32 @@
-r"""Files of multiple-choice questions, told apart by the ends of their names.
+r"""Multiple-choice questions: files, told apart by their names, and tables.
 
-    .csv    SWAG's: a header with sent1, sent2, ending0, ending1, ... and label;
-            the context is sent1, a choice is sent2 with an ending
-    .tsv    CODAH's: category, beginning, its choices, and the number of the
-            right one, without header and without quoting
-    .jsonl  {"context": "...", "choices": ["...", "..."], "label": 0} a line
+    .csv      SWAG's: a header with sent1, sent2, ending0, ending1, ... and
+              label; the context is sent1, a choice is sent2 with an ending
+    .tsv      CODAH's: category, beginning, its choices, and the number of the
+              right one, without header and without quoting
+    a folder  RACE's, e.g. RACE/train: in it and in the folders there, files
+              *.txt of {"article": "...", "questions": ["...", ...],
+              "options": [["...", ...], ...], "answers": ["A", ...]}; a choice
+              is the question with an option in its blank, or else after it
 
-Labels count from 0. A file to predict needs none: SWAG's then has no column
-`label`, CODAH's an empty last field, and an object no key "label".
+All else is a table (see `tasks.columns`), e.g. a .jsonl file, with the columns
+`context`, `choices` (a list of strings) and `label`. It may also have a column
+`question`, with which each choice then begins; or that instead of `context`.
+
+Labels count from 0, RACE's answers from A. A file to predict needs none: SWAG's
+then has no column `label`, CODAH's an empty last field.
 """
 
 import dataclasses
+import os
+import string
+from typing import Any
 
 import numpy as np
 
 from bert_tf import files
 from bert_tf.tasks import class_names
+from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 
 # How SWAG's endings are called: with a number from 0 at the end.
@@ -40,45 +51,38 @@ class ChoiceExamples:
         return len(self.contexts)
 
     @property
-    def num_choices(self):
+    def num_choices(self) -> int:
         """C."""
         return len(self.choices[0])
 
 
-def read_choices(path, has_labels=True, num_choices=None):
-    """Reads a file of one of the three forms.
+def read_choices(
+    data: Any,
+    has_labels: bool = True,
+    num_choices: int | None = None,
+    label_column: str = "label",
+) -> ChoiceExamples:
+    """Reads questions of one of these forms.
 
     Args:
-        path: The file.
+        data: The path of a file or folder, or a table.
         has_labels: Whether the labels are read; if not they may be missing.
         num_choices: How many choices each row must have; as many as the first
             one if None.
+        label_column: Name of the labels' column in a table.
 
     Returns:
         `ChoiceExamples`.
 
     Raises:
-        ValueError: If the file is missing, of no known form or without
+        ValueError: If a file is missing, of no known form or without
             examples, a row has another number of choices, or its label is
-            none of them. The message names file and line.
+            none of them. The message names file and line, or the row.
     """
-    path = str(path)
-    read_rows = next(
-        (
-            reader
-            for suffix, reader in _READERS.items()
-            if path.endswith(suffix)
-        ),
-        None,
-    )
-    if read_rows is None:
-        raise ValueError(
-            f"{path}: the name must end with {', '.join(_READERS)}."
-        )
     contexts, choices, labels = [], [], []
     num_stripped = 0
-    for line, context, choices_of_row, label in read_rows(path):
-        where = f"{path}, line {line}"
+    rows = _rows(data, label_column if has_labels else None)
+    for where, context, choices_of_row, label in rows:
         num_choices = num_choices or len(choices_of_row)
         if len(choices_of_row) != num_choices or num_choices < 2:
             wanted = num_choices if num_choices > 1 else "two or more"
@@ -94,8 +98,8 @@ def read_choices(path, has_labels=True, num_choices=None):
                 label = label.strip()
             labels.append(_parse_label(where, label, num_choices))
     if not contexts:
-        raise ValueError(f"{path}: there are no examples in the file.")
-    class_names.log_stripped(path, num_stripped)
+        raise ValueError(f"{data}: there are no examples in it.")
+    class_names.log_stripped(columns.title(data), num_stripped)
     return ChoiceExamples(
         contexts=tuple(contexts),
         choices=tuple(choices),
@@ -103,7 +107,9 @@ def read_choices(path, has_labels=True, num_choices=None):
     )
 
 
-def write_predictions(path, answers):
+def write_predictions(
+    path: files.AnyPath, answers: dict[str, np.ndarray]
+) -> None:
     """Writes a TSV with a header: every example's choice and probabilities.
 
     Args:
@@ -122,24 +128,50 @@ def write_predictions(path, answers):
     files.write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
+def is_file_of_choices(path: files.AnyPath) -> bool:
+    """Returns whether a path is one of `read_choices`'s, by its name."""
+    suffixes = (".csv", ".tsv", ".jsonl", ".parquet")
+    return files.is_folder(path) or str(path).lower().endswith(suffixes)
+
+
+def _rows(data, label_column):
+    """Yields (string that names the row, context, choices, label or None).
+
+    Args:
+        data: As of `read_choices`.
+        label_column: Name of the labels' column; None if none are wanted.
+    """
+    if columns.may_have_lists(data):
+        return _table_rows(data, label_column)
+    if files.is_folder(data):
+        return _race_rows(data, has_answers=label_column is not None)
+    if tsv.is_csv(data):
+        return _swag_rows(data)
+    if str(data).lower().endswith(".tsv"):
+        return _codah_rows(data)
+    raise ValueError(
+        f"{data}: must be a folder, or the name must end with .csv, .tsv, "
+        ".jsonl or .parquet."
+    )
+
+
 def _swag_rows(path):
-    """Yields (line number, context, choices, label or None)."""
     rows = tsv.csv_rows(path)
     _, header = next(rows, (1, []))
-    columns = {}
+    places: dict[str, int] = {}
     for index, name in enumerate(header):
-        columns.setdefault(name, index)
-    endings = []
-    while f"{_ENDING}{len(endings)}" in columns:
-        endings.append(columns[f"{_ENDING}{len(endings)}"])
+        places.setdefault(name, index)
+    endings: list[int] = []
+    while f"{_ENDING}{len(endings)}" in places:
+        endings.append(places[f"{_ENDING}{len(endings)}"])
     for name in ("sent1", "sent2", f"{_ENDING}0"):
-        if name not in columns:
+        if name not in places:
             raise ValueError(
                 f"{path}, line 1: the header must have a column {name!r}. "
                 f"Received: {files.shortened(header)}."
             )
-    first, second = columns["sent1"], columns["sent2"]
-    label = columns.get("label")
+    first, second = places["sent1"], places["sent2"]
+    label = places.get("label")
     for line, row in rows:
         if len(row) != len(header):
             raise ValueError(
@@ -147,7 +179,7 @@ def _swag_rows(path):
                 f"{len(header)} columns. Received: {len(row)}."
             )
         yield (
-            line,
+            f"{path}, line {line}",
             row[first],
             [f"{row[second]} {row[ending]}".strip() for ending in endings],
             None if label is None else row[label],
@@ -156,32 +188,75 @@ def _swag_rows(path):
 
 def _codah_rows(path):
     for line, text in tsv.full_lines(path):
-        fields = text.split("\t")
+        where, fields = f"{path}, line {line}", text.split("\t")
         if len(fields) < 3:
             raise ValueError(
-                f"{path}, line {line}: a row must have a category, a "
-                "beginning, its choices and a label. "
-                f"Received: {len(fields)} columns."
+                f"{where}: a row must have a category, a beginning, its "
+                f"choices and a label. Received: {len(fields)} columns."
             )
-        yield line, fields[1], fields[2:-1], fields[-1]
+        yield where, fields[1], fields[2:-1], fields[-1]
 
 
-def _json_rows(path):
-    for line, text in tsv.full_lines(path):
-        where = f"{path}, line {line}"
-        row = files.parse_json(text, where)
-        is_good = (
-            isinstance(row, dict)
-            and isinstance(row.get("context"), str)
-            and isinstance(row.get("choices"), list)
-            and all(isinstance(choice, str) for choice in row["choices"])
-        )
-        if not is_good:
+def _race_rows(folder, has_answers):
+    for path in _passages(folder):
+        passage = files.read_json(path)
+        names = ["questions", "options", *(["answers"] if has_answers else [])]
+        if (
+            not isinstance(passage, dict)
+            or not isinstance(passage.get("article"), str)
+            or not all(isinstance(passage.get(name), list) for name in names)
+            or len({len(passage[name]) for name in names}) > 1
+        ):
             raise ValueError(
-                f"{where}: must be an object with a string `context` and a "
-                f"list of strings `choices`. Received: {text[:60]}"
+                f"{path}: must be an object with a string `article`, and "
+                f"lists of one length: {', '.join(names)}. "
+                f"Received: {files.shortened(passage)}."
             )
-        yield line, row["context"], row["choices"], row.get("label")
+        rows = zip(*(passage[name] for name in names))
+        for number, (question, options, *answer) in enumerate(rows, start=1):
+            where = f"{path}, question {number}"
+            columns.check_text(where, "questions", question)
+            columns.check_texts(where, "options", options)
+            letters = [*string.ascii_uppercase[: len(options)]]
+            if answer and answer[0] not in letters:
+                raise ValueError(
+                    f"{where}: the answer must be one of "
+                    f"{', '.join(letters)}. "
+                    f"Received: {files.shortened(answer[0])}."
+                )
+            # As the readers of ALBERT and of transformers have it.
+            blank = question if "_" in question else f"{question} _"
+            choices = [blank.replace("_", option) for option in options]
+            label = letters.index(answer[0]) if has_answers else None
+            yield where, passage["article"], choices, label
+
+
+def _passages(folder):
+    """Yields the paths of the .txt files in a folder and in those below."""
+    for name in files.list_folder(folder):
+        path = os.path.join(folder, name)
+        if name.endswith(".txt"):
+            yield path
+        else:
+            yield from _passages(path)
+
+
+def _table_rows(table, label_column):
+    """Yields those of a table; `label_column` is None not to read it."""
+    found = columns.names_in(table)
+    texts = [name for name in ("context", "question") if name in found]
+    texts = texts or ["context"]
+    names = [*texts, "choices"]
+    if label_column is not None:
+        names.append(label_column)
+    for where, values in columns.read(table, names):
+        for name, text in zip(texts, values):
+            columns.check_text(where, name, text)
+        context, *question = values[: len(texts)]
+        choices, *label = values[len(texts) :]
+        columns.check_texts(where, "choices", choices)
+        choices = [" ".join([*question, choice]) for choice in choices]
+        yield where, context, choices, label[0] if label else None
 
 
 def _parse_label(where, label, num_choices):
@@ -196,7 +271,3 @@ def _parse_label(where, label, num_choices):
             f"{num_choices - 1}. Received: {files.shortened(label)}."
         )
     return number
-
-
-_READERS = {".csv": _swag_rows, ".tsv": _codah_rows, ".jsonl": _json_rows}
-SUFFIXES = tuple(_READERS)

@@ -4,9 +4,13 @@ import keras
 import numpy as np
 
 from bert_tf.tasks import tables
+from bert_tf.tasks.multiple_choice.files import ChoiceExamples
+from bert_tf.tasks.task import Task
 
 
-def sections(task, examples, logits):
+def sections(
+    task: Task, examples: ChoiceExamples, logits: np.ndarray
+) -> list[tuple[str, str]]:
     """Returns the sections for `tuning.report.write`.
 
     Args:
@@ -19,9 +23,10 @@ def sections(task, examples, logits):
         right, and answered; the confusion matrix of the places; and the
         examples of the highest loss that were answered wrongly.
     """
-    names = range(task.num_choices)
+    assert examples.labels is not None
+    names = range(examples.num_choices)
     counts = tables.confusion_matrix(
-        np.argmax(logits, axis=-1), examples.labels, task.num_choices
+        np.argmax(logits, axis=-1), examples.labels, examples.num_choices
     )
     return [
         ("Choices", _choices(names, counts)),
@@ -31,17 +36,10 @@ def sections(task, examples, logits):
 
 
 def _choices(names, counts):
-    rows = [
-        (
-            name,
-            counts[name].sum(),
-            counts[:, name].sum(),
-            float(counts[name, name] / max(counts[name].sum(), 1)),
-        )
-        for name in names
-    ]
+    num_right, num_answered = counts.sum(axis=1), counts.sum(axis=0)
+    shares = counts.diagonal() / np.maximum(num_right, 1)
     header = ("choice", "is right", "is answered", "accuracy where right")
-    return tables.table(header, rows)
+    return tables.table(header, zip(names, num_right, num_answered, shares))
 
 
 def _worst(task, examples, logits):

@@ -5,9 +5,12 @@ Letters: B examples, C choices, L sequence length.
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.features import Batch
 from bert_tf.tasks.multiple_choice.files import ChoiceExamples
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.text_source import labels_of
@@ -15,7 +18,11 @@ from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 
 
-def make_inputs(preprocessor, contexts, choices):
+def make_inputs(
+    preprocessor: Callable[[Any], dict[str, tf.Tensor]],
+    contexts: tf.Tensor,
+    choices: tf.Tensor,
+) -> dict[str, tf.Tensor]:
     """Returns the model inputs of contexts with choices, int32 `[B, C, L]`.
 
     Each choice is packed with the context as a pair: what does not fit is cut
@@ -31,11 +38,6 @@ def make_inputs(preprocessor, contexts, choices):
     inputs = preprocessor(
         [tf.reshape(contexts, [-1]), tf.reshape(choices, [-1])]
     )
-    return by_example(inputs, num_choices)
-
-
-def by_example(inputs, num_choices):
-    """Returns inputs `[B * C, L]` as `[B, C, L]`."""
     return {
         name: tf.reshape(values, [-1, num_choices, tf.shape(values)[1]])
         for name, values in inputs.items()
@@ -57,13 +59,13 @@ class ChoiceSource(Source):
     preprocessor: Preprocessor
 
     @functools.cached_property
-    def arrays(self):
+    def arrays(self) -> dict[str, Any]:
         return {
             "contexts": self.examples.contexts,
             "choices": self.examples.choices,
         } | labels_of(self.examples)
 
-    def input_maker(self):
+    def input_maker(self) -> Callable[[Batch], Batch]:
         def preprocessor(texts):
             inputs = self.preprocessor(texts)
             return packing.trim_padding(inputs) if self.is_trimmed else inputs

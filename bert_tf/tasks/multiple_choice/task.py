@@ -6,17 +6,21 @@ SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
 
 import dataclasses
 import os
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
-from bert_tf.tasks import metrics
+from bert_tf.tasks import columns
 from bert_tf.tasks.multiple_choice import files as choice_files
 from bert_tf.tasks.multiple_choice import report
+from bert_tf.tasks.multiple_choice.files import ChoiceExamples
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import Task
@@ -30,13 +34,22 @@ _MOST_CHOICES = 1000
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceTask(Task):
-    """Of how many choices a model takes one.
+    """Of how many choices a model takes one (Devlin et al. 2018, section 4.4).
 
     Args:
         num_choices: From 2 to 1,000.
 
     Raises:
-        ValueError: If the value is out of its range.
+        ValueError: If a value is out of its range.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import MultipleChoiceTask
+        >>> task = MultipleChoiceTask(num_choices=4)
+        >>> logits = np.array([[0.0, 3.0, 1.0, 2.0], [4.0, 0.0, 0.0, 0.0]])
+        >>> task.results(logits, np.array([1, 2]))["eval_accuracy"]
+        0.5
     """
 
     family = FAMILY
@@ -54,23 +67,41 @@ class MultipleChoiceTask(Task):
                 f"Received: num_choices={files.shortened(self.num_choices)}."
             )
 
-    def make_model(self, config, dtype=None):
+    def make_model(
+        self, config: BertConfig, dtype: Any = None
+    ) -> BertMultipleChoice:
         """Returns a new `BertMultipleChoice`."""
         return BertMultipleChoice(config, dtype=dtype)
 
-    def losses(self, logits, labels):
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         return objectives.cross_entropy(logits, labels)
 
-    def read(self, data, split, label_column="label"):
-        """Returns the `ChoiceExamples` of a file; see `files.read_choices`."""
-        check_label_column(label_column, "label")
-        return choice_files.read_choices(data, split != TEST, self.num_choices)
+    def read(
+        self, data: Any, split: str, label_column: str = "label"
+    ) -> ChoiceExamples:
+        """Returns `ChoiceExamples`; see `files.read_choices`."""
+        if not columns.may_have_lists(data):
+            check_label_column(label_column, "label")
+        return choice_files.read_choices(
+            data, split != TEST, self.num_choices, label_column
+        )
 
-    def report_sections(self, examples, answers, results):
+    def report_sections(
+        self,
+        examples: ChoiceExamples,
+        answers: np.ndarray,
+        results: dict[str, float],
+    ) -> list[tuple[str, str]]:
         del results
         return report.sections(self, examples, answers)
 
-    def write_predictions(self, output_dir, split, examples, answers):
+    def write_predictions(
+        self,
+        output_dir: str,
+        split: str,
+        examples: ChoiceExamples,
+        answers: np.ndarray,
+    ) -> str:
         """Writes every example's choice and probabilities."""
         del examples
         path = os.path.join(output_dir, f"{split}_results.tsv")
@@ -80,7 +111,7 @@ class MultipleChoiceTask(Task):
         )
         return f"{len(answers)} choices in {path}"
 
-    def decode(self, logits):
+    def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.
 
         Args:
@@ -94,13 +125,3 @@ class MultipleChoiceTask(Task):
             "choice": tf.argmax(logits, axis=-1, output_type=tf.int32),
             "probabilities": tf.nn.softmax(logits, axis=-1),
         }
-
-    def scores(self, logits, labels):
-        """Returns {"accuracy": float} of a whole evaluation set.
-
-        Args:
-            logits: float32 `[N, C]`, an array.
-            labels: int32 `[N]`.
-        """
-        predictions = np.argmax(logits, axis=-1)
-        return {"accuracy": metrics.accuracy(predictions, labels)}

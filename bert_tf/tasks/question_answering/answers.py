@@ -13,14 +13,20 @@ an n-best list.
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 from typing import NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf.features import Tensor
 from bert_tf.tasks.question_answering import windows as squad_windows
+from bert_tf.tasks.question_answering.windows import WindowMaker
+from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.text.offsets import Offsets
 
 # The score of no answer less that of the best, where there is no other.
@@ -57,7 +63,7 @@ class SquadAnswers:
     spans: dict[str, list]
     null_odds: dict[str, float]
 
-    def predictions(self, task):
+    def predictions(self, task: Any) -> dict[str, str]:
         """Returns {id: text}, "" where `task` prefers no answer."""
         return {
             name: ""
@@ -86,7 +92,9 @@ class Windows(NamedTuple):
     is_cut: tf.Tensor
 
 
-def cut_windows(maker, questions, contexts):
+def cut_windows(
+    maker: WindowMaker, questions: tf.Tensor, contexts: tf.Tensor
+) -> Windows:
     """Returns all `Windows` of questions.
 
     Args:
@@ -113,7 +121,9 @@ def cut_windows(maker, questions, contexts):
     )
 
 
-def stacked_outputs(model, max_seq_length):
+def stacked_outputs(
+    model: keras.Model, max_seq_length: int
+) -> Callable[..., Tensor]:
     """Returns the model as `fine_tuning.Predictor` takes it.
 
     Differs from BERT: padding is no candidate. There its logits may take the
@@ -147,7 +157,9 @@ def stacked_outputs(model, max_seq_length):
     return call
 
 
-def find_answers(task, source, logits):
+def find_answers(
+    task: Any, source: WindowSource, logits: np.ndarray
+) -> SquadAnswers:
     """Finds the answers to all questions.
 
     Args:
@@ -178,7 +190,7 @@ def find_answers(task, source, logits):
     first = first_window = 0
     while first < len(examples):
         # One question may have more.
-        last = np.searchsorted(limits, first_window + _MOST_WINDOWS)
+        last = int(np.searchsorted(limits, first_window + _MOST_WINDOWS))
         last = min(max(last, first + 1), len(examples))
         found = choose_some(
             examples.questions[first:last],
@@ -200,14 +212,16 @@ def find_answers(task, source, logits):
 
 def _entries(found, row):
     """Returns a question's entries of nbest, and a list of (start, limit)."""
-    count = np.count_nonzero(np.isfinite(found["scores"][row]))
+    count = found["num_entries"][row]
     columns = [
         found[name][row, :count].tolist()
         for name in ("texts", "start_logits", "end_logits", "starts", "limits")
     ]
     scores = found["scores"][row, :count]
-    probabilities = np.exp(scores - np.max(scores))
-    probabilities /= np.sum(probabilities)
+    # Of infinite logits they are NaN, as those of NaN are.
+    with np.errstate(invalid="ignore"):
+        probabilities = np.exp(scores - np.max(scores))
+        probabilities /= np.sum(probabilities)
     entries = [
         {
             "text": text.decode(),
@@ -222,12 +236,14 @@ def _entries(found, row):
     return entries, list(zip(*columns[3:]))
 
 
-def num_entries(task):
+def num_entries(task: Any) -> int:
     """Returns K: no answer may come after the n best."""
     return task.n_best_size + task.version_2_with_negative
 
 
-def choose(task, windows, logits):
+def choose(
+    task: Any, windows: Windows, logits: tf.Tensor
+) -> dict[str, tf.Tensor]:
     """Chooses the n best answers to questions, and among them no answer.
 
     Args:
@@ -240,9 +256,9 @@ def choose(task, windows, logits):
         string; `starts` and `limits` int32, places in the context in
         characters; `start_logits` and `end_logits` float32, and `scores`
         float64, their sum. No answer is "", -1, -1; beyond the last entry
-        scores are -inf. And `[B]`: `best` int32, the first entry that is an
-        answer; with `version_2_with_negative` `null_odds` float64, by how much
-        no answer scores higher than it.
+        scores are -inf. And `[B]`: `num_entries` int32; `best` int32, the
+        first entry that is an answer; with `version_2_with_negative`
+        `null_odds` float64, by how much no answer scores higher than it.
     """
     num_rows = tf.size(windows.contexts)
     offsets = windows.offsets
@@ -301,6 +317,7 @@ def choose(task, windows, logits):
         "start_logits": logits[:, :, 0],
         "end_logits": logits[:, :, 1],
         "scores": tf.where(is_entry, tf.reduce_sum(logits, axis=2), -math.inf),
+        "num_entries": tf.reduce_sum(tf.cast(is_entry, tf.int32), axis=1),
         "best": best,
     }
     if task.version_2_with_negative:
@@ -330,7 +347,7 @@ class Spans(NamedTuple):
     last: tf.Tensor
 
 
-def find_spans(task, windows, logits):
+def find_spans(task: Any, windows: Windows, logits: tf.Tensor) -> Spans:
     """Returns the `Spans` of the likeliest starts and ends of each window.
 
     Args:
@@ -380,12 +397,14 @@ def _null_logits(task, windows, logits):
     if not task.version_2_with_negative:
         return tf.fill([num_rows, 2], tf.constant(-math.inf, tf.float64))
     logits_N2 = tf.cast(logits[:, 0], tf.float64)
-    score_N = tf.reduce_sum(logits_N2, axis=1)
+    # The least of no numbers is the largest, which infinity would not be.
+    score_N = tf.minimum(tf.reduce_sum(logits_N2, axis=1), tf.float64.max)
     least_B = tf.math.unsorted_segment_min(score_N, windows.rows, num_rows)
-    is_least_N = tf.equal(score_N, tf.gather(least_B, windows.rows))
+    # NaN is not: each question has a window that is none.
+    is_above_N = score_N > tf.gather(least_B, windows.rows)
     number_N = tf.range(tf.size(score_N))
     first_B = tf.math.unsorted_segment_min(
-        tf.where(is_least_N, number_N, tf.size(score_N)),
+        tf.where(is_above_N, tf.size(score_N), number_N),
         windows.rows,
         num_rows,
     )

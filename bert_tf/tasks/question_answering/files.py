@@ -1,12 +1,14 @@
-"""SQuAD's files: questions read, and answers written, as JSON."""
+"""SQuAD's questions, read from JSON or tables, and answers written as JSON."""
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf.tasks import columns
 
 # Warnings about single questions, before they are only counted.
 _MAX_WARNINGS = 5
@@ -42,15 +44,23 @@ class SquadExamples:
     def __len__(self):
         return len(self.ids)
 
-    def context(self, index):
+    def context(self, index: int) -> str:
         """Returns the text that a question is about."""
         return self.contexts[self.context_indices[index]]
 
 
 def read_squad(
-    path, version_2_with_negative, is_training, verbose_logging=False
-):
-    """Reads a file of SQuAD 1.1 or 2.0.
+    data: Any,
+    version_2_with_negative: bool,
+    is_training: bool,
+    verbose_logging: bool = False,
+    answers_column: str | None = "answers",
+) -> SquadExamples:
+    """Reads SQuAD 1.1 or 2.0: its JSON, or a table (see `tasks.columns`).
+
+    A table has the columns of Hugging Face's `squad` and `squad_v2`: strings
+    `id`, `context` and `question`, and `answers`, each an object with lists
+    `text` and `answer_start`, empty where the question has no answer.
 
     An answer that does not stand where the file says is looked for in the
     words that it touches there. In training, questions for which that fails
@@ -60,30 +70,37 @@ def read_squad(
     original refuses the file.
 
     Args:
-        path: The file.
+        data: The path of a file, or a table.
         version_2_with_negative: Whether questions may have no answer.
         is_training: Whether the answers are to be learned.
         verbose_logging: Whether every question left out is warned of, instead
             of the first few and their number.
+        answers_column: Name of a table's column of answers; None not to read
+            them.
 
     Returns:
         `SquadExamples`.
 
     Raises:
-        ValueError: If the file is missing, not JSON or not of this form, has
+        ValueError: If a file is missing, not JSON or not of this form, has
             no question, or an id twice, or in training an answer is missing.
-            The message names the file and the path in it.
+            The message names the file and the path in it, or the row and the
+            column.
     """
-    content = files.read_json(path)
+    title = columns.title(data)
+    if columns.may_have_lists(data):
+        questions = _rows(data, answers_column)
+    else:
+        questions = _questions(files.read_json(data))
     try:
         return _Reader(
-            path, version_2_with_negative, is_training, verbose_logging
-        ).read(content)
+            title, version_2_with_negative, is_training, verbose_logging
+        ).read(questions)
     except _FormError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{title}: {error}") from None
 
 
-def write_json(path, value):
+def write_json(path: files.AnyPath, value: Any) -> None:
     """Writes JSON as google-research/bert does, whole or not at all."""
     files.write_text(path, json.dumps(value, indent=4) + "\n")
 
@@ -93,8 +110,8 @@ class _FormError(Exception):
 
 
 class _Reader:
-    def __init__(self, path, may_lack_answer, is_training, verbose_logging):
-        self._path = path
+    def __init__(self, title, may_lack_answer, is_training, verbose_logging):
+        self._title = title
         self._may_lack_answer = may_lack_answer
         self._is_training = is_training
         self._max_warnings = np.inf if verbose_logging else _MAX_WARNINGS
@@ -103,26 +120,19 @@ class _Reader:
         self._rows = {}
         self._has_answers = True
 
-    def read(self, content):
-        paragraphs = [
-            item
-            for entry, place in _items(content, "data", "")
-            for item in _items(entry, "paragraphs", place)
-        ]
-        for paragraph, place in paragraphs:
-            context = _get(paragraph, "context", str, place)
+    def read(self, questions):
+        for question, place, context in questions:
             index = self._contexts.setdefault(context, len(self._contexts))
-            for question, place_of in _items(paragraph, "qas", place):
-                self._add(question, place_of, context, index)
+            self._add(question, place, context, index)
         if self._num_left_out:
             logging.warning(
                 "%s: left out %d of the questions: their answers are not in "
                 "the text.",
-                self._path,
+                self._title,
                 self._num_left_out,
             )
         if not self._rows:
-            raise _FormError("there is no question in the file.")
+            raise _FormError("there is no question in it.")
         columns = list(zip(*self._rows.values()))
         questions, indices, starts, limits, answers = columns
         return SquadExamples(
@@ -149,9 +159,7 @@ class _Reader:
             and _get(question, "is_impossible", bool, place)
         )
         answers = []
-        if is_impossible and "answers" not in question:
-            pass
-        elif "answers" in question or self._is_training:
+        if "answers" in question or (self._is_training and not is_impossible):
             answers = [
                 (
                     _get(answer, "text", str, place_of),
@@ -159,7 +167,7 @@ class _Reader:
                 )
                 for answer, place_of in _items(question, "answers", place)
             ]
-        else:
+        elif not is_impossible:
             self._has_answers = False
         span = (-1, -1)
         if self._is_training and not is_impossible:
@@ -184,11 +192,62 @@ class _Reader:
         if self._num_left_out <= self._max_warnings:
             logging.warning(
                 "%s: %s (id %s): could not find the answer %s in the text.",
-                self._path,
+                self._title,
                 place,
                 files.shortened(name),
                 files.shortened(answer),
             )
+
+
+def _questions(content):
+    """Yields (question, its path in the file, context) of SQuAD's JSON."""
+    # All are looked at before any question is.
+    paragraphs = [
+        item
+        for entry, place in _items(content, "data", "")
+        for item in _items(entry, "paragraphs", place)
+    ]
+    for paragraph, place in paragraphs:
+        context = _get(paragraph, "context", str, place)
+        for question, place_of in _items(paragraph, "qas", place):
+            yield question, place_of, context
+
+
+def _rows(table, answers_column):
+    """Yields (question as in SQuAD's JSON, name of the row, context)."""
+    title = columns.title(table)
+    texts = ("id", "context", "question")
+    names = [*texts, *([] if answers_column is None else [answers_column])]
+    for where, values in columns.read(table, names):
+        for name, text in zip(texts, values):
+            columns.check_text(where, name, text)
+        name, context, text, *answers = values
+        question = {"id": name, "question": text}
+        if answers:
+            pairs = _pairs(where, answers_column, *answers)
+            question["answers"] = [
+                {"text": text, "answer_start": start} for text, start in pairs
+            ]
+            question["is_impossible"] = not pairs
+        # The messages that are about it begin with the file's name.
+        yield question, where.removeprefix(f"{title}, "), context
+
+
+def _pairs(where, name, answers):
+    """Returns (text, start) of each of a row's answers."""
+    parts: list[Any] = [
+        answers.get(part) if isinstance(answers, dict) else None
+        for part in ("text", "answer_start")
+    ]
+    if not all(isinstance(part, list) for part in parts) or len(
+        parts[0]
+    ) != len(parts[1]):
+        raise ValueError(
+            f"{where}: `{name}` must be an object with lists `text` and "
+            "`answer_start` of one length. "
+            f"Received: {files.shortened(answers)}."
+        )
+    return list(zip(*parts))
 
 
 def _find_answer(context, answer, start):

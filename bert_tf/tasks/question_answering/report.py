@@ -3,11 +3,14 @@
 import collections
 import math
 import re
+from typing import Any
 
 import numpy as np
 
 from bert_tf.tasks import tables
 from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.question_answering.answers import SquadAnswers
+from bert_tf.tasks.question_answering.files import SquadExamples
 
 # The other results are counts and thresholds, which the sections tell.
 SCORES = (
@@ -37,7 +40,12 @@ _NONE = tables.Markdown("*none*")
 _CHARACTERS_AROUND = 80
 
 
-def sections(task, examples, answers, results):
+def sections(
+    task: Any,
+    examples: SquadExamples,
+    answers: SquadAnswers,
+    results: dict[str, float],
+) -> list[tuple[str, str]]:
     """Returns the sections for `tuning.report.write`.
 
     Args:
@@ -51,6 +59,7 @@ def sections(task, examples, answers, results):
         by the length of the first right answer; of SQuAD 2.0 which questions
         were answered, and the thresholds of that; and the worst errors.
     """
+    assert examples.answers is not None
     predictions = list(answers.predictions(task).values())
     question_scores = (
         squad_scores.question_scores_2_0

@@ -8,23 +8,28 @@ import collections
 import math
 import re
 import string
+from collections.abc import Sequence
+from typing import TypeAlias
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
+# Of each question the right answers.
+Answers: TypeAlias = Sequence[Sequence[str]]
 
-def normalize_answer(text):
+
+def normalize_answer(text: str) -> str:
     """Returns the words that count: lower-case, no punctuation, no articles."""
     text = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def exact_match(prediction, answer):
+def exact_match(prediction: str, answer: str) -> int:
     """Returns 1 if the two are the same answer, or else 0."""
     return int(normalize_answer(prediction) == normalize_answer(answer))
 
 
-def f1(prediction, answer):
+def f1(prediction: str, answer: str) -> float:
     """Returns the F1 of the words that two answers have, with their counts.
 
     It is 0 where nothing is common, also to two answers without words, as
@@ -41,7 +46,9 @@ def f1(prediction, answer):
     return 2 * precision * recall / (precision + recall)
 
 
-def scores_1_1(predictions, answers):
+def scores_1_1(
+    predictions: Sequence[str], answers: Answers
+) -> dict[str, float]:
     """Returns the scores of SQuAD 1.1.
 
     Args:
@@ -64,7 +71,9 @@ def scores_1_1(predictions, answers):
     return {"exact_match": _percent(exact), "f1": _percent(partial)}
 
 
-def question_scores_1_1(predictions, answers):
+def question_scores_1_1(
+    predictions: Sequence[str], answers: Answers
+) -> tuple[list[int], list[float]]:
     """Returns every question's scores, from 0 to 1: exact matches and F1s.
 
     Args:
@@ -77,7 +86,9 @@ def question_scores_1_1(predictions, answers):
     return exact, partial
 
 
-def scores_2_0(predictions, answers):
+def scores_2_0(
+    predictions: Sequence[str], answers: Answers
+) -> dict[str, float]:
     """Returns the scores of SQuAD 2.0.
 
     Args:
@@ -95,7 +106,7 @@ def scores_2_0(predictions, answers):
         "HasAns_": [i for i, own in enumerate(answers) if own],
         "NoAns_": [i for i, own in enumerate(answers) if not own],
     }
-    results = {}
+    results: dict[str, float] = {}
     for prefix, indices in groups.items():
         if indices:
             results |= {
@@ -106,7 +117,9 @@ def scores_2_0(predictions, answers):
     return results
 
 
-def best_thresholds(predictions, null_odds, answers):
+def best_thresholds(
+    predictions: Sequence[str], null_odds: Sequence[float], answers: Answers
+) -> dict[str, float]:
     """Returns the best scores that any threshold of no answer could give.
 
     Args:
@@ -131,7 +144,9 @@ def best_thresholds(predictions, null_odds, answers):
     return results
 
 
-def tuned_null_threshold(predictions, null_odds, answers):
+def tuned_null_threshold(
+    predictions: Sequence[str], null_odds: Sequence[float], answers: Answers
+) -> float:
     """Returns the threshold of no answer that gives the best F1.
 
     It is that of `best_thresholds`, but for two things which that leaves out:
@@ -146,7 +161,7 @@ def tuned_null_threshold(predictions, null_odds, answers):
     sums = dict(_sums_by_threshold(predictions, partial, null_odds, answers))
     nothing = math.nextafter(min(null_odds), -math.inf)
     sums = {nothing: sum(not own for own in answers)} | sums
-    return max(sums, key=sums.get)
+    return max(sums, key=sums.__getitem__)
 
 
 def _best_threshold(predictions, scores, null_odds, answers):
@@ -174,7 +189,9 @@ def _sums_by_threshold(predictions, scores, null_odds, answers):
         yield null_odds[index], score
 
 
-def question_scores_2_0(predictions, answers):
+def question_scores_2_0(
+    predictions: Sequence[str], answers: Answers
+) -> tuple[list[int], list[float]]:
     """Returns every question's scores, from 0 to 1: exact matches and F1s.
 
     Args:

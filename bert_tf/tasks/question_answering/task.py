@@ -8,27 +8,38 @@ is Devlin et al. 2018, sections 4.2 and 4.3.
 import dataclasses
 import math
 import os
+from collections.abc import Callable
+from typing import Any
+from typing import Self
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.tasks import columns
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import report
 from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.question_answering.answers import SquadAnswers
+from bert_tf.tasks.question_answering.files import SquadExamples
 from bert_tf.tasks.question_answering.windows import END_LOGITS
 from bert_tf.tasks.question_answering.windows import OUTPUTS
 from bert_tf.tasks.question_answering.windows import START_LOGITS
 from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_label_column
+from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "squad"
 # An exported model gives every answer room for so many, and looks at the
@@ -48,6 +59,8 @@ _SIZES = (
 class SquadTask(Task):
     """How texts are cut to windows and answers chosen from their logits.
 
+    The method is Devlin et al. 2018, sections 4.2 and 4.3.
+
     Args:
         version_2_with_negative: Whether a question may have no answer.
         doc_stride: Pieces from the beginning of one window to the next.
@@ -63,6 +76,13 @@ class SquadTask(Task):
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> from bert_tf import SquadTask
+        >>> task = SquadTask(doc_stride=64, version_2_with_negative=True)
+        >>> task.main_metric, task.max_answer_length
+        ('f1', 30)
     """
 
     family = FAMILY
@@ -70,6 +90,7 @@ class SquadTask(Task):
     outputs = OUTPUTS
     accuracy = None
     report_scores = report.SCORES
+    source = WindowSource
 
     version_2_with_negative: bool = False
     doc_stride: int = 128
@@ -115,19 +136,27 @@ class SquadTask(Task):
                 f"{files.shortened(threshold)}."
             )
 
-    def make_model(self, config, dtype=None):
+    def make_model(
+        self, config: BertConfig, dtype: Any = None
+    ) -> BertSpanPredictor:
         """Returns a new `BertSpanPredictor`."""
         return BertSpanPredictor(config, dtype=dtype)
 
-    def losses(self, logits, labels):
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         # Of the start, or of the end: the two are added to their mean.
         return 0.5 * objectives.cross_entropy(logits, labels)
 
-    def read(self, data, split, label_column="answers"):
-        """Returns the `SquadExamples` of a file; see `files.read_squad`."""
-        check_label_column(label_column, "answers")
+    def read(
+        self, data: Any, split: str, label_column: str = "answers"
+    ) -> SquadExamples:
+        """Returns `SquadExamples`; see `files.read_squad`."""
+        if not columns.may_have_lists(data):
+            check_label_column(label_column, "answers")
         examples = squad_files.read_squad(
-            data, self.version_2_with_negative, split == TRAIN
+            data,
+            self.version_2_with_negative,
+            split == TRAIN,
+            answers_column=None if split == TEST else label_column,
         )
         if split == DEV and examples.answers is None:
             raise ValueError(
@@ -136,25 +165,24 @@ class SquadTask(Task):
             )
         return examples
 
-    def make_sources(self, examples, preprocessor, **options):
-        maker = WindowMaker(preprocessor, self)
-        return {
-            split: WindowSource(
-                examples=examples[split], maker=maker, **options
-            )
-            for split in examples
-        }
+    def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
+        return {"maker": WindowMaker(preprocessor, self)}
 
-    def prediction_model(self, model, max_seq_length):
+    def prediction_model(
+        self, model: keras.Model, max_seq_length: int
+    ) -> Callable[..., Tensor]:
         return squad_answers.stacked_outputs(model, max_seq_length)
 
-    def answers(self, source, logits):
+    def answers(self, source: WindowSource, logits: np.ndarray) -> SquadAnswers:
         """Returns `SquadAnswers`."""
         return squad_answers.find_answers(self, source, logits)
 
-    def evaluate(self, source, logits, answers):
+    def evaluate(
+        self, source: WindowSource, logits: np.ndarray, answers: SquadAnswers
+    ) -> dict[str, float]:
         """Returns the official scores, under their official names."""
         examples = source.examples
+        assert examples.answers is not None
         task = self.calibrate(examples, answers)
         predictions = list(answers.predictions(task).values())
         if not self.version_2_with_negative:
@@ -169,10 +197,11 @@ class SquadTask(Task):
             "null_score_diff_threshold": task.null_score_diff_threshold,
         }
 
-    def calibrate(self, examples, answers):
+    def calibrate(self, examples: SquadExamples, answers: SquadAnswers) -> Self:
         """Returns the task, if so told with the threshold of the best F1."""
         if not self.tune_null_threshold:
             return self
+        assert examples.answers is not None
         threshold = squad_scores.tuned_null_threshold(
             list(answers.texts.values()),
             list(answers.null_odds.values()),
@@ -180,21 +209,32 @@ class SquadTask(Task):
         )
         return dataclasses.replace(self, null_score_diff_threshold=threshold)
 
-    def num_epoch_examples(self, source):
+    def num_epoch_examples(self, source: WindowSource) -> int:
         # As google-research/bert has it: an epoch is as many windows as there
         # are questions.
         return len(source.examples)
 
-    def training_settings(self, compares_epochs):
+    def training_settings(self, compares_epochs: bool) -> dict[str, Any]:
         # Epochs are then compared by other scores.
         if compares_epochs and self.tune_null_threshold:
             return {"tune_null_threshold": True}
         return {}
 
-    def report_sections(self, examples, answers, results):
+    def report_sections(
+        self,
+        examples: SquadExamples,
+        answers: SquadAnswers,
+        results: dict[str, float],
+    ) -> list[tuple[str, str]]:
         return report.sections(self, examples, answers, results)
 
-    def write_predictions(self, output_dir, split, examples, answers):
+    def write_predictions(
+        self,
+        output_dir: str,
+        split: str,
+        examples: SquadExamples,
+        answers: SquadAnswers,
+    ) -> str:
         """Writes the files of google-research/bert's run_squad."""
         del split, examples
         predictions = answers.predictions(self)
@@ -210,7 +250,9 @@ class SquadTask(Task):
         path = os.path.join(output_dir, "predictions.json")
         return f"{len(predictions)} answers in {path}"
 
-    def decode(self, outputs, is_candidate):
+    def decode(
+        self, outputs: dict[str, tf.Tensor], is_candidate: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Finds the best span of every window, in TensorFlow's operations.
 
         Args:

@@ -9,17 +9,21 @@ Letters: B windows, L sequence length, W windows of a text.
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
+from bert_tf.features import Batch
 from bert_tf.tasks import source
 from bert_tf.tasks.question_answering.files import SquadExamples
 from bert_tf.tasks.source import Source
 from bert_tf.text import packing
 from bert_tf.text.offsets import Offsets
+from bert_tf.text.preprocessor import Preprocessor
 
 # The model's outputs, and the labels: the answer's first and last piece.
 START_LOGITS = "start_logits"
@@ -46,7 +50,12 @@ class WindowMaker(tf.Module):
         ValueError: If the longest question leaves no room for the text.
     """
 
-    def __init__(self, preprocessor, task, max_windows=None):
+    def __init__(
+        self,
+        preprocessor: Preprocessor,
+        task: Any,
+        max_windows: int | None = None,
+    ) -> None:
         super().__init__(name="window_maker")
         # [CLS] and two [SEP].
         if preprocessor.max_seq_length <= task.max_query_length + 3:
@@ -73,12 +82,14 @@ class WindowMaker(tf.Module):
             ],
         )
 
-    def num_pieces(self, texts):
+    def num_pieces(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns the pieces of each text: string `[N]` to int32 `[N]`."""
         pieces = self.tokenizer.tokenize(texts).merge_dims(1, 2)
         return tf.cast(pieces.row_lengths(), tf.int32)
 
-    def num_windows(self, question_pieces, context_pieces):
+    def num_windows(
+        self, question_pieces: tf.Tensor, context_pieces: tf.Tensor
+    ) -> tf.Tensor:
         """Returns the windows of every question; an empty text has one.
 
         Args:
@@ -93,7 +104,9 @@ class WindowMaker(tf.Module):
             return count
         return tf.minimum(count, self.max_windows)
 
-    def is_cut(self, question_pieces, context_pieces):
+    def is_cut(
+        self, question_pieces: tf.Tensor, context_pieces: tf.Tensor
+    ) -> tf.Tensor:
         """Returns which texts have too many windows, bool `[B]`.
 
         Args:
@@ -130,7 +143,9 @@ class WindowMaker(tf.Module):
             value.set_shape([*windows.shape, *shape])
         return made
 
-    def tokenize(self, questions, contexts):
+    def tokenize(
+        self, questions: tf.Tensor, contexts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Offsets]:
         """Returns the pieces of questions, and of texts, in one list a row.
 
         Args:
@@ -148,7 +163,13 @@ class WindowMaker(tf.Module):
         offsets = Offsets(*[values.merge_dims(1, 2) for values in offsets])
         return question, context.merge_dims(1, 2), offsets
 
-    def pack(self, question, context, rows, windows):
+    def pack(
+        self,
+        question: tf.RaggedTensor,
+        context: tf.RaggedTensor,
+        rows: tf.Tensor,
+        windows: tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
         """Packs windows of tokenized texts.
 
         Args:
@@ -275,7 +296,7 @@ class WindowSource(Source):
     maker: WindowMaker
 
     @functools.cached_property
-    def num_windows(self):
+    def num_windows(self) -> np.ndarray:
         """int32 `[N]`: the windows of every question.
 
         Questions that are too long are counted here, with a warning.
@@ -296,11 +317,11 @@ class WindowSource(Source):
         ).numpy()
 
     @functools.cached_property
-    def arrays(self):
+    def arrays(self) -> dict[str, np.ndarray]:
         questions, windows = source.window_rows(self.num_windows)
         return {"question": questions, "window": windows}
 
-    def input_maker(self):
+    def input_maker(self) -> Callable[[Batch], Batch]:
         questions = tf.constant(self.examples.questions)
         contexts = tf.constant(self.examples.contexts)
         indices = tf.constant(self.examples.context_indices)

@@ -7,13 +7,16 @@ ratios in percent.
 """
 
 import collections
+from collections.abc import Sequence
 
 from bert_tf.tasks.tagging import entity_tags
 
 _NAMES = ("precision", "recall", "f1")
 
 
-def score_tags(predicted, wanted):
+def score_tags(
+    predicted: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]
+) -> dict[str, float]:
     """Scores the tags of all sentences.
 
     Args:
@@ -27,7 +30,7 @@ def score_tags(predicted, wanted):
         type of entity `<type>_precision`, `<type>_recall` and `<type>_f1`.
     """
     num_right, num_predicted, num_wanted = (
-        collections.Counter() for _ in range(3)
+        collections.Counter[str]() for _ in range(3)
     )
     num_words = num_hits = 0
     entities_of = map(entity_tags.find_entities, (predicted, wanted))

@@ -13,6 +13,8 @@ type right before it.
 """
 
 import itertools
+from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,19 +37,21 @@ class Entity(NamedTuple):
     limit: int
 
 
-def is_tag(text):
+def is_tag(text: str) -> bool:
     """Returns whether a string is a tag of any scheme."""
     return text == OUTSIDE or (
         text[:1] in ("B", "I", "E", "S") and text[1:2] == "-" and len(text) > 2
     )
 
 
-def type_of(tag):
+def type_of(tag: str) -> str:
     """Returns the entity's type, "" of `OUTSIDE`."""
     return tag[2:]
 
 
-def locate_entities(tags, labels):
+def locate_entities(
+    tags: tf.RaggedTensor, labels: Sequence[str]
+) -> dict[str, tf.Tensor]:
     """Finds the entities of every row, in TensorFlow's own operations.
 
     The rule is conlleval's, for tags of all schemes, also where they do not
@@ -102,7 +106,7 @@ def locate_entities(tags, labels):
     }
 
 
-def find_entities(sentences):
+def find_entities(sentences: Sequence[Sequence[str]]) -> list[list[Entity]]:
     """Returns the entities of sentences: of each a list of `Entity`, in order.
 
     Args:
@@ -133,7 +137,9 @@ def find_entities(sentences):
     ]
 
 
-def make_tags(entities, num_words, scheme):
+def make_tags(
+    entities: Iterable[Entity], num_words: int, scheme: str
+) -> list[str]:
     """Returns the tags of a sentence by a scheme, a list of `num_words`."""
     tags = [OUTSIDE] * num_words
     previous = None
@@ -154,7 +160,7 @@ def make_tags(entities, num_words, scheme):
     return tags
 
 
-def breaches(sentences, scheme):
+def breaches(sentences: Sequence[Sequence[str]], scheme: str) -> list[int]:
     """Returns the numbers of the words whose tags the scheme has not there.
 
     They are counted over all sentences, which are lists of tags.
@@ -168,7 +174,7 @@ def breaches(sentences, scheme):
     return [index for index, tag in enumerate(tags) if tag != wanted[index]]
 
 
-def detect_scheme(sentences):
+def detect_scheme(sentences: Sequence[Sequence[str]]) -> str:
     """Returns the scheme of tagged sentences.
 
     That is bioes where any tag has E- or S-, else of bio and iob1 the one
@@ -183,7 +189,9 @@ def detect_scheme(sentences):
     return min((BIO, IOB1), key=lambda scheme: len(breaches(sentences, scheme)))
 
 
-def make_labels(sentences, scheme):
+def make_labels(
+    sentences: Sequence[Sequence[str]], scheme: str
+) -> tuple[str, ...]:
     """Returns all tags that a scheme has for the types in some sentences.
 
     Those that do not occur are among them: the B- of a type in iob1 may come

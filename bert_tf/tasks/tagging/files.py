@@ -6,14 +6,19 @@ begins with # and is no such row is a comment.
 """
 
 import dataclasses
+import operator
 import os
 import re
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
 
 from bert_tf import files
 from bert_tf.tasks import class_names
+from bert_tf.tasks import tsv
 from bert_tf.tasks.tagging import entity_tags
 
 _DOCUMENT_START = "-DOCSTART-"
@@ -52,7 +57,7 @@ class TaggingExamples:
     def __len__(self):
         return len(self.row_lengths)
 
-    def by_sentence(self, values):
+    def by_sentence(self, values: Any) -> list[list]:
         """Returns lists, one a sentence, of W values of the words."""
         limits = np.cumsum(self.row_lengths)
         return [
@@ -60,13 +65,14 @@ class TaggingExamples:
             for length, limit in zip(self.row_lengths, limits)
         ]
 
-    def tag_ids(self, labels):
+    def tag_ids(self, labels: Sequence[str]) -> np.ndarray:
         """Returns the numbers of the tags among some labels, int32 `[W]`.
 
         Raises:
             ValueError: If a tag is none of them; the message names file and
                 line.
         """
+        assert self.tags is not None
         ids = {label: index for index, label in enumerate(labels)}
         for tag, index in zip(self.tags, self.line_indices):
             if tag not in ids:
@@ -77,8 +83,9 @@ class TaggingExamples:
                 )
         return np.array([ids[tag] for tag in self.tags], np.int32)
 
-    def warn_of_breaches(self, scheme):
+    def warn_of_breaches(self, scheme: str) -> None:
         """Logs how many tags are not as the scheme has them, and the first."""
+        assert self.tags is not None
         found = entity_tags.breaches(self.by_sentence(self.tags), scheme)
         if found:
             logging.warning(
@@ -92,7 +99,7 @@ class TaggingExamples:
             )
 
 
-def find_file(data_dir, split):
+def find_file(data_dir: str, split: str) -> str:
     """Returns the path of a split's file in a folder.
 
     Raises:
@@ -110,7 +117,7 @@ def find_file(data_dir, split):
     return os.path.join(data_dir, found[0])
 
 
-def is_column_file(path):
+def is_column_file(path: files.AnyPath) -> bool:
     """Returns whether a file has the form of tagged words, not that of texts.
 
     It has if more than half of its rows have columns and the last is a tag, as
@@ -127,7 +134,11 @@ def is_column_file(path):
     return 2 * len(tagged) > len(rows)
 
 
-def read_columns(path, token_column=0, tag_column=-1):
+def read_columns(
+    path: files.AnyPath,
+    token_column: int | str = 0,
+    tag_column: int | str | None = -1,
+) -> TaggingExamples:
     """Reads a column file.
 
     Blanks around a tag, which there may be between tabs, are no part of it;
@@ -183,7 +194,66 @@ def read_columns(path, token_column=0, tag_column=-1):
     )
 
 
-def write_predictions(path, examples, tags):
+def from_rows(
+    name: str,
+    rows: Iterable[tuple[str, list[str], list[str] | None]],
+    has_tags: bool = True,
+    labels: Sequence[str] = (),
+) -> TaggingExamples:
+    """Makes examples of sentences that are not lines of a file.
+
+    Blanks around a tag are no part of it; how many had some is logged.
+    Sentences without words are left out.
+
+    Args:
+        name: Where they are from; messages name it.
+        rows: Yields a string that names the row, the list of its words, and
+            that of its tags, or None.
+        has_tags: Whether the examples get the tags.
+        labels: Which tags there may be; none for all that are tags.
+
+    Returns:
+        `TaggingExamples` with lines of words, with the tags if there are.
+
+    Raises:
+        ValueError: If there are no sentences, or a row has another number of
+            tags than of words, or what is no tag.
+    """
+    words, tags, row_lengths = [], [], []
+    lines: list[str] = []
+    line_indices: list[int] = []
+    num_stripped = 0
+    for where, words_of_row, tags_of_row in rows:
+        # In a line there is room for no more than one word and tag.
+        lines_of_row = [re.sub(r"[\t\n]", " ", word) for word in words_of_row]
+        if tags_of_row is not None:
+            stripped = [tag.strip() for tag in tags_of_row]
+            num_stripped += sum(map(operator.ne, stripped, tags_of_row))
+            _check_tags(where, words_of_row, stripped, labels)
+            lines_of_row = list(map("\t".join, zip(lines_of_row, stripped)))
+            tags += stripped
+        if words_of_row:
+            row_lengths.append(len(words_of_row))
+            line_indices += range(len(lines), len(lines) + len(words_of_row))
+            lines += [*lines_of_row, ""]
+            words += words_of_row
+    if not words:
+        raise ValueError(f"{name}: there are no sentences in it.")
+    class_names.log_stripped(name, num_stripped)
+    return TaggingExamples(
+        path=name,
+        words=tuple(words),
+        tags=tuple(tags) if has_tags else None,
+        row_lengths=np.array(row_lengths, np.int32),
+        lines=tuple(lines),
+        line_indices=np.array(line_indices, np.int32),
+        separator="\t",
+    )
+
+
+def write_predictions(
+    path: files.AnyPath, examples: TaggingExamples, tags: Sequence[str]
+) -> None:
     """Writes the lines that were read, each row with its predicted tag.
 
     So the last two columns of a file whose last column are the tags are what
@@ -288,18 +358,31 @@ class _Layout:
 
     def _index(self, column, header):
         if isinstance(column, str):
-            if header.count(column) != 1:
-                raise ValueError(
-                    f"{self._path}, line 1: the header must have a column "
-                    f"{column!r}, once. Received: {files.shortened(header)}."
-                )
-            return header.index(column)
+            where = f"{self._path}, line 1: the header"
+            return tsv.column_index(where, header, column)
         if not -self._num_columns <= column < self._num_columns:
             raise ValueError(
                 f"{self._path}: a row must have a column {column}. "
                 f"Received: {self._num_columns} columns."
             )
         return column % self._num_columns
+
+
+def _check_tags(where, words, tags, labels):
+    if len(words) != len(tags):
+        raise ValueError(
+            f"{where}: must have as many tags as words. Received: "
+            f"{len(words)} words, {len(tags)} tags."
+        )
+    for tag in tags:
+        if tag not in labels if labels else not entity_tags.is_tag(tag):
+            expected = "O, or B-, I-, E- or S- with a type"
+            if labels:
+                expected = f"one of {class_names.listed(labels)}"
+            raise ValueError(
+                f"{where}: a tag must be {expected}. "
+                f"Received: {files.shortened(tag)}."
+            )
 
 
 def _is_blank(line):

@@ -2,11 +2,15 @@
 
 import collections
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
 from bert_tf.tasks import tables
+from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
+from bert_tf.tasks.tagging.files import TaggingExamples
+from bert_tf.tasks.task import Task
 
 # Those of all entities together: those of the types have a table.
 SCORES = ("eval_precision", "eval_recall", "eval_f1", "eval_token_accuracy")
@@ -16,7 +20,9 @@ _WORDS_AROUND = 8
 _MAX_WORDS = 80
 
 
-def sections(task, examples, tags):
+def sections(
+    task: Task, examples: TaggingExamples, tags: Sequence[str]
+) -> list[tuple[str, str]]:
     """Returns the sections for `tuning.report.write`.
 
     Args:
@@ -30,7 +36,7 @@ def sections(task, examples, tags):
         sentences with most wrong entities.
     """
     sentences = list(zip(*map(examples.by_sentence, (tags, examples.tags))))
-    num_found, num_wanted = collections.Counter(), collections.Counter()
+    num_found, num_wanted = (collections.Counter[str]() for _ in range(2))
     num_wrong = []
     entities = [
         (set(found), set(wanted))
@@ -42,7 +48,7 @@ def sections(task, examples, tags):
         num_found.update(entity.type for entity in found)
         num_wanted.update(entity.type for entity in wanted)
         num_wrong.append(len(found ^ wanted))
-    scores = task.scores(*zip(*sentences))
+    scores = entity_scores.score_tags(*zip(*sentences))
     return [
         ("Entities", _types(num_wanted, num_found, scores)),
         ("Confusion of words", _confusion(task, examples, tags)),

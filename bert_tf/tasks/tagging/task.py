@@ -6,15 +6,21 @@ its first piece, without any rule of which tag may follow which.
 
 import dataclasses
 import os
+from collections.abc import Callable
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
+from bert_tf.config import BertConfig
+from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.tasks import columns
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.tagging import entity_scores
@@ -22,10 +28,12 @@ from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging import report
 from bert_tf.tasks.tagging import windows
+from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.tasks.tagging.windows import IGNORED
 from bert_tf.tasks.tagging.windows import TaggingSource
 from bert_tf.tasks.tagging.windows import WindowMaker
 from bert_tf.tasks.task import Task
+from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "tagging"
 
@@ -33,7 +41,7 @@ FAMILY = "tagging"
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingTask(Task):
-    """Which tags a model gives to words.
+    """Which tags a model gives to words (Devlin et al. 2018, section 5.3).
 
     Args:
         scheme: One of `entity_tags.SCHEMES`: how training's tags mark entities.
@@ -41,6 +49,13 @@ class TaggingTask(Task):
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
+
+    Example:
+
+        >>> from bert_tf import TaggingTask
+        >>> task = TaggingTask(scheme="bio", labels=("O", "B-PER", "I-PER"))
+        >>> task.to_dict()["labels"]
+        ['O', 'B-PER', 'I-PER']
     """
 
     family = FAMILY
@@ -48,6 +63,7 @@ class TaggingTask(Task):
     main_metric = "eval_f1"
     accuracy = "token_accuracy"
     report_scores = report.SCORES
+    source = TaggingSource
 
     scheme: str
     # Not the base's value, but one that must be given.
@@ -77,61 +93,92 @@ class TaggingTask(Task):
             )
         object.__setattr__(self, "labels", tuple(labels))
 
-    def make_model(self, config, dtype=None):
+    def make_model(
+        self, config: BertConfig, dtype: Any = None
+    ) -> BertTokenClassifier:
         """Returns a new `BertTokenClassifier`."""
         return BertTokenClassifier(config, len(self.labels), dtype=dtype)
 
-    def losses(self, logits, labels):
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         # Any loss will do where the label is `IGNORED`.
         return objectives.cross_entropy(logits, ops.maximum(labels, 0))
 
-    def weights(self, labels):
+    def weights(self, labels: Tensor) -> Tensor:
         return ops.cast(ops.not_equal(labels, IGNORED), "float32")
 
-    def read(self, data, split, label_column=-1):
-        """Returns the `TaggingExamples` of a file; see `files.read_columns`."""
-        return tagging_files.read_columns(
-            data, tag_column=None if split == TEST else label_column
+    def read(
+        self, data: Any, split: str, label_column: int | str | None = None
+    ) -> TaggingExamples:
+        """Returns the `TaggingExamples` of a column file, or of a table.
+
+        A table (see `columns.read`) has a column `words`, lists of strings,
+        and one of their tags, `tags` if it is not named. Of a column file it
+        is the last one, or as `files.read_columns` has it.
+        """
+        if not columns.may_have_lists(data):
+            column = -1 if label_column is None else label_column
+            return tagging_files.read_columns(
+                data, tag_column=None if split == TEST else column
+            )
+        names: list[Any] = ["words"]
+        if split != TEST:
+            names.append("tags" if label_column is None else label_column)
+
+        def rows():
+            for where, values in columns.read(data, names):
+                for name, texts in zip(names, values):
+                    columns.check_texts(where, name, texts)
+                words, *tags = values
+                yield where, words, tags[0] if tags else None
+
+        return tagging_files.from_rows(
+            columns.title(data), rows(), split != TEST, self.labels
         )
 
-    def make_sources(self, examples, preprocessor, **options):
-        maker = WindowMaker(preprocessor)
-        return {
-            split: TaggingSource(
-                examples=examples[split],
-                labels=self.labels,
-                maker=maker,
-                **options,
-            )
-            for split in examples
-        }
+    def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
+        return {"labels": self.labels, "maker": WindowMaker(preprocessor)}
 
-    def prediction_model(self, model, max_seq_length):
+    def prediction_model(
+        self, model: keras.Model, max_seq_length: int
+    ) -> Callable[..., Tensor]:
         return windows.padded_outputs(model, max_seq_length)
 
-    def answers(self, source, logits):
+    def answers(self, source: TaggingSource, logits: np.ndarray) -> list[str]:
         """Returns the tags of all words, a list of W strings."""
         return source.predict(logits)
 
-    def evaluate(self, source, logits, answers):
+    def evaluate(
+        self, source: TaggingSource, logits: np.ndarray, answers: list[str]
+    ) -> dict[str, float]:
         predicted, right = map(
             source.examples.by_sentence, (answers, source.examples.tags)
         )
         results = {"loss": source.loss(logits)}
-        results |= self.scores(predicted, right)
+        results |= entity_scores.score_tags(predicted, right)
         return {f"eval_{name}": results[name] for name in results}
 
-    def report_sections(self, examples, answers, results):
+    def report_sections(
+        self,
+        examples: TaggingExamples,
+        answers: list[str],
+        results: dict[str, float],
+    ) -> list[tuple[str, str]]:
         del results
         return report.sections(self, examples, answers)
 
-    def write_predictions(self, output_dir, split, examples, answers):
+    def write_predictions(
+        self,
+        output_dir: str,
+        split: str,
+        examples: TaggingExamples,
+        answers: list[str],
+    ) -> str:
         """Writes the file of words with a column of tags."""
         path = os.path.join(output_dir, f"{split}_predictions.txt")
         tagging_files.write_predictions(path, examples, answers)
         return f"{len(answers)} tags in {path}"
 
-    def decode(self, logits):
+    def decode(self, logits: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Finds the entities of every row, in TensorFlow's own operations.
 
         What is an entity is `entity_tags.locate_entities`'s to say.
@@ -171,17 +218,8 @@ class TaggingTask(Task):
             "scores": as_rows(scores_E, 0.0),
         }
 
-    def scores(self, tags, wanted):
-        """Returns the scores of all sentences; see `entity_scores`.
 
-        Args:
-            tags: Of each sentence the list of its predicted tags.
-            wanted: Likewise, the right ones.
-        """
-        return entity_scores.score_tags(tags, wanted)
-
-
-def tuned_task(folder):
+def tuned_task(folder: str) -> TaggingTask:
     """Returns the `TaggingTask` of a model folder.
 
     One that transformers wrote has no task.json: there the tags are the names

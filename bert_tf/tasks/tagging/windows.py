@@ -11,15 +11,19 @@ Letters: B windows, L sequence length, W words of all sentences of a batch.
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.features import Batch
 from bert_tf.tasks import source
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.text import packing
+from bert_tf.text.preprocessor import Preprocessor
 
 # The label of a token that is no word's first piece.
 IGNORED = -1
@@ -41,7 +45,9 @@ class WindowMaker(tf.Module):
         ValueError: If there is no room for a piece.
     """
 
-    def __init__(self, preprocessor, max_windows=None):
+    def __init__(
+        self, preprocessor: Preprocessor, max_windows: int | None = None
+    ) -> None:
         super().__init__(name="window_maker")
         # [CLS] and [SEP].
         self.room = preprocessor.max_seq_length - 2
@@ -70,7 +76,7 @@ class WindowMaker(tf.Module):
             ],
         )
 
-    def num_windows(self, num_pieces):
+    def num_windows(self, num_pieces: tf.Tensor) -> tf.Tensor:
         """Returns the windows of sentences of so many pieces, int32 `[N]`.
 
         One without any piece has one.
@@ -79,7 +85,9 @@ class WindowMaker(tf.Module):
         left = tf.maximum(num_pieces - self.room, 0)
         return 1 + (left + self.step - 1) // self.step
 
-    def place(self, piece, num_pieces):
+    def place(
+        self, piece: tf.Tensor, num_pieces: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns in which window, and where in it, a piece is tagged.
 
         That is the window with the most pieces on the poorer side of it, of
@@ -114,7 +122,9 @@ class WindowMaker(tf.Module):
         is_window = (window >= 0) & (window < self.num_windows(num_pieces))
         return tf.where(is_window, context, -1)
 
-    def pack(self, pieces, rows, windows):
+    def pack(
+        self, pieces: tf.RaggedTensor, rows: tf.Tensor, windows: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Returns the model inputs of windows, int32 `[B, L]`.
 
         Args:
@@ -211,24 +221,24 @@ class TaggingSource(Source):
         self._tag_ids  # noqa: B018
 
     @functools.cached_property
-    def num_windows(self):
+    def num_windows(self) -> np.ndarray:
         """int32 `[N]`: the windows of every sentence."""
         return self.maker.num_windows(self._pieces_of_sentences).numpy()
 
     @functools.cached_property
-    def arrays(self):
+    def arrays(self) -> dict[str, np.ndarray]:
         sentences, windows = source.window_rows(self.num_windows)
         return {"sentence": sentences, "window": windows}
 
     @property
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         left = (
             self._pieces_of_sentences[self.arrays["sentence"]]
             - self.arrays["window"] * self.maker.step
         )
         return np.minimum(left, self.maker.room)
 
-    def input_maker(self):
+    def input_maker(self) -> Callable[[Batch], Batch]:
         lengths = self.examples.row_lengths.astype(np.int64)
         words, tag_ids = (
             tf.RaggedTensor.from_row_lengths(tf.constant(values), lengths)
@@ -251,7 +261,7 @@ class TaggingSource(Source):
 
         return make
 
-    def word_logits(self, logits):
+    def word_logits(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Picks the logits of words out of those of windows.
 
         Args:
@@ -281,7 +291,7 @@ class TaggingSource(Source):
         row = windows_before[sentence] + np.where(has_piece, window, 0)
         return logits[row, place], has_piece
 
-    def predict(self, logits):
+    def predict(self, logits: np.ndarray) -> list[str]:
         """Returns the likeliest tags of all words, a list of W strings.
 
         A word without a piece is outside of all entities.
@@ -295,7 +305,7 @@ class TaggingSource(Source):
             for label, is_seen in zip(np.argmax(logits_WK, axis=-1), has_piece)
         ]
 
-    def loss(self, logits):
+    def loss(self, logits: np.ndarray) -> float:
         """Returns the mean loss of the words that have a piece, a float.
 
         Args:
@@ -329,7 +339,9 @@ class TaggingSource(Source):
         )
 
 
-def padded_outputs(model, max_seq_length):
+def padded_outputs(
+    model: keras.Model, max_seq_length: int
+) -> Callable[..., tf.Tensor]:
     """Returns the model as `fine_tuning.Predictor` takes it.
 
     Args:

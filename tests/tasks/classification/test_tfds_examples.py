@@ -194,7 +194,7 @@ def test_stored_set_with_scores(stored):
             "team",
             "abc",
             "test",
-            "must be a split 'test'. Received: train, dev",
+            "must be a split 'test' or 'test_matched'. Received: train, dev",
         ),
     ],
 )

@@ -97,8 +97,74 @@ def test_files_without_labels_are_read_where_none_are_wanted(tmp_path):
         examples = multiple_choice_files.read_choices(path, has_labels=False)
         assert examples.contexts == ("a",)
         assert examples.choices == (("b c", "b d"),)
-        with pytest.raises(ValueError, match="the label must be"):
+        with pytest.raises(ValueError, match="label"):
             multiple_choice_files.read_choices(path)
+
+
+def write_race(folder, **passages):
+    for name, passage in passages.items():
+        path = folder / name / "1.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(passage), "utf-8")
+    return folder
+
+
+PASSAGE = {
+    "id": "high1.txt",
+    "article": "Ann ran.\nShe é fell.",
+    "questions": ["Ann _ .", "Who ran?"],
+    "options": [["ran", "sat", "a_b"], ["Ann", "Bob", "Cy"]],
+    "answers": ["A", "C"],
+}
+
+
+def test_a_folder_of_race_is_read(tmp_path):
+    other = {
+        "article": "x",
+        "questions": ["y"],
+        "options": [["z", "w", ""]],
+        "answers": ["B"],
+    }
+    folder = write_race(tmp_path / "dev", middle=other, high=PASSAGE)
+    (folder / ".DS_Store").write_bytes(b"\xff")
+    examples = multiple_choice_files.read_choices(folder)
+    assert examples.contexts == ("Ann ran.\nShe é fell.",) * 2 + ("x",)
+    assert examples.choices == (
+        ("Ann ran .", "Ann sat .", "Ann a_b ."),
+        ("Who ran? Ann", "Who ran? Bob", "Who ran? Cy"),
+        ("y z", "y w", "y "),
+    )
+    assert examples.labels.tolist() == [0, 2, 1]
+    # One of its folders alone, and without answers.
+    del other["answers"]
+    middle = write_race(folder, middle=other) / "middle"
+    examples = multiple_choice_files.read_choices(middle, has_labels=False)
+    assert examples.contexts == ("x",)
+    assert examples.labels is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"article": 1}, "1.txt: must be an object with a string `article`"),
+        ({"answers": ["A"]}, "lists of one length: questions, options, ans"),
+        ({"answers": None}, "lists of one length: questions, options, ans"),
+        ({"answers": ["A", "D"]}, "question 2: .* one of A, B, C. .*'D'"),
+        ({"answers": ["A", ["B"]]}, "question 2: the answer must be one of"),
+        ({"questions": [3, "x"]}, "question 1: `questions` must be a string"),
+        ({"options": [["a", "b"], "ab"]}, "question 2: `options` must be a"),
+        ({"options": [["a"] * 2, ["a"] * 3]}, "question 2: .* 2 choices.* 3"),
+    ],
+)
+def test_bad_passages_are_told_by_question(tmp_path, change, message):
+    folder = write_race(tmp_path / "dev", high=PASSAGE | change)
+    with pytest.raises(ValueError, match=message) as error:
+        multiple_choice_files.read_choices(folder)
+    assert str(error.value).startswith(f"{folder}/high/1.txt")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(ValueError, match="empty: there are no examples"):
+        multiple_choice_files.read_choices(empty)
 
 
 def test_blanks_around_labels_are_taken_off_and_counted(tmp_path, caplog):
@@ -128,7 +194,7 @@ def test_blanks_around_labels_are_taken_off_and_counted(tmp_path, caplog):
         (
             "a.jsonl",
             JSON_LINES + '{"context": "a", "choices": "bcd", "label": 0}',
-            "line 3: must be an object",
+            "line 3: `choices` must be a list of strings",
         ),
         (
             "a.jsonl",

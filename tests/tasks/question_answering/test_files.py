@@ -233,7 +233,7 @@ def damage(*keys, value=None):
             damage("data", 1, "paragraphs", 0, "qas", 0, "answers", value=[]),
             r"data\[1\].paragraphs\[0\].qas\[0\].answers must have an answer",
         ),
-        ({"data": []}, "there is no question in the file"),
+        ({"data": []}, "there is no question in it"),
     ],
 )
 def test_bad_file_is_told_with_the_path_in_it(write, content, message):

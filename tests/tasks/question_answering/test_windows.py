@@ -200,6 +200,33 @@ def test_answers_are_those_of_plain_loops(version_2, drawn):
     assert 0 < sum(map(bool, answers.texts.values())) < len(examples)
 
 
+def test_logits_that_are_not_finite_spoil_their_own_questions_alone():
+    maker = maker_of()
+    task = dataclasses.replace(
+        maker.task, version_2_with_negative=True, n_best_size=4
+    )
+    source = WindowSource(examples=random_examples(3), maker=maker)
+    shape = (source.num_examples, LENGTH, 2)
+    logits = np.random.default_rng(4).normal(size=shape).astype(np.float32)
+    wanted = squad_answers.find_answers(task, source, logits)
+    limits = np.cumsum([0, *source.num_windows])
+    spoiled = {}
+    for index, value in enumerate((np.nan, np.inf, -np.inf)):
+        spoiled[source.examples.ids[index]] = value
+        logits[limits[index] : limits[index + 1]] = value
+
+    answers = squad_answers.find_answers(task, source, logits)
+
+    assert answers.nbest.keys() == wanted.nbest.keys()
+    for name, entries in wanted.nbest.items():
+        if name in spoiled:
+            # One at least: predictions are written for all questions.
+            assert answers.nbest[name]
+        else:
+            assert answers.nbest[name] == entries
+            assert answers.null_odds[name] == wanted.null_odds[name]
+
+
 def test_answers_are_cited_character_for_character():
     context = "The  Café\u0301, (in É.中)"
     none = np.array([-1, -1], np.int32)

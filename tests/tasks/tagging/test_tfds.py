@@ -84,9 +84,9 @@ def test_stored_set_is_read(stored, tmp_path, name, caplog):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("classes", TEST), "must have a split test"),
-        (("classes", TRAIN, "words"), "a feature words"),
-        (("classes", TRAIN, None, "pos"), "a feature pos"),
+        (("classes", TEST), "must be a split 'test'. Received: train, val"),
+        (("classes", TRAIN, "words"), "be a feature 'words'. Received: t"),
+        (("classes", TRAIN, None, "pos"), "be a feature 'pos'"),
     ],
 )
 def test_what_is_not_there_is_told(stored, arguments, message):

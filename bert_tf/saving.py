@@ -1,0 +1,224 @@
+"""Whole models from Python: loaded with their preprocessor, and saved."""
+
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+import keras
+from absl import logging
+
+from bert_tf import files
+from bert_tf.checkpoints import loading
+from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import report
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.serving.kinds import opening
+from bert_tf.tasks.task import Task
+from bert_tf.text.preprocessor import Preprocessor
+
+# Whose model a head is; a checkpoint without any is an encoder's.
+_MODELS = {
+    parts.CLASSIFIER: BertClassifier,
+    parts.TOKEN_CLASSIFIER: BertTokenClassifier,
+    parts.SPAN: BertSpanPredictor,
+    parts.MULTIPLE_CHOICE: BertMultipleChoice,
+    parts.MASKED_LM: BertPretrainer,
+    parts.NEXT_SENTENCE: BertPretrainer,
+}
+
+
+class LoadedModel(NamedTuple):
+    """What `load` returns, and `save` takes: `save(folder, *load(path))`.
+
+    Args:
+        model: The Keras model.
+        preprocessor: The `Preprocessor` whose ids the model knows.
+        task: The `Task` that the model was tuned to; None where it was not,
+            or its head is new, or nothing tells the task.
+    """
+
+    model: keras.Model
+    preprocessor: Preprocessor
+    task: Task | None
+
+
+def load(
+    path: files.AnyPath,
+    model_class: type[keras.Model] | None = None,
+    *,
+    max_seq_length: int | None = None,
+    allow_partial: bool = False,
+    max_position_embeddings: int | None = None,
+    **kwargs: Any,
+) -> LoadedModel:
+    """Makes a model and its preprocessor from a checkpoint.
+
+    Weights that the checkpoint does not have are initialised, and a warning
+    names them; those of an unused pooler aside. What became of every tensor is
+    the model's attribute `coverage_report`.
+
+    Args:
+        path: A model folder of bert_tf or Hugging Face, a release of Google's,
+            or the prefix of a TF1 checkpoint; local or remote.
+        model_class: `BertClassifier`, `BertEncoder`, ...; None for the class
+            that has the checkpoint's head, or `BertEncoder` where it has none.
+        max_seq_length: Length of the sequences, from 2 to the model's
+            `max_position_embeddings`; None for the longest that the folder
+            tells, which is 512 in a release of Google's.
+        allow_partial: Whether weights may be missing, left over or of another
+            shape where the change of the head is no reason.
+        max_position_embeddings: None, or the model's longest sequence, where
+            longer than the checkpoint's: its position embeddings are repeated
+            (Beltagy et al. 2020, section 5).
+        **kwargs: Arguments of `model_class` other than its configuration, e.g.
+            `num_labels`, which is the checkpoint's if not given, and `dtype`.
+
+    Returns:
+        A `LoadedModel`, always: `model`, `preprocessor`, `task`.
+
+    Raises:
+        ValueError: If files are missing or corrupt, or do not fit together or
+            the model; the message names the file and the tensor.
+
+    Example:
+
+        >>> from bert_tf import BertClassifier, load
+        >>> model, preprocessor, task = load(
+        ...     "pretrained", BertClassifier, num_labels=3, max_seq_length=16
+        ... )
+        >>> model(preprocessor(["a text", "another"])).shape
+        TensorShape([2, 3])
+        >>> load("tickets").task.labels
+        ('law', 'sales')
+    """
+    with reader.open_checkpoint(str(path), allow_partial) as checkpoint:
+        if model_class is None:
+            found = checkpoint.found_parts
+            heads = [_MODELS[part] for part in _MODELS if part in found]
+            model_class = heads[0] if heads else BertEncoder
+        preprocessor = Preprocessor.from_folder(
+            checkpoint.folder, max_seq_length
+        )
+        model: keras.Model = loading.load_open(
+            checkpoint,
+            model_class,
+            allow_partial=allow_partial,
+            max_position_embeddings=max_position_embeddings,
+            **kwargs,
+        )
+        opening.check_length(model, preprocessor)
+        return LoadedModel(model, preprocessor, _task_of(checkpoint, model))
+
+
+def save(
+    folder: files.AnyPath,
+    model: keras.Model,
+    preprocessor: Preprocessor,
+    task: Task | None = None,
+    *,
+    label_names: Sequence[str] | None = None,
+) -> None:
+    """Writes a model folder, whole or not at all.
+
+    It is one of Hugging Face's: `load`, `export`, `tuning.run` and transformers
+    take it. A folder that holds this model already gets its new weights; one
+    that holds another model is refused.
+
+    Args:
+        folder: Path, local or remote; made if it is not there.
+        model: A model of bert_tf: its weights, and not its optimizer's state,
+            are written.
+        preprocessor: The `Preprocessor` that the model was trained with: its
+            vocabulary, case and `max_seq_length` are written.
+        task: The `Task` that the model was tuned to; it becomes task.json, from
+            which an export knows what to answer. What `load` returned keeps
+            what the folder said.
+        label_names: Of a (token) classifier without a task, its names of the
+            classes, in order, which an export answers with; they are
+            LABEL_0, ... if not given.
+
+    Raises:
+        ValueError: If the arguments do not fit together, or the folder holds
+            another model or another vocabulary.
+        OSError: If the disk is full, and so on: the folder is as it was.
+
+    Example:
+
+        >>> import os
+        >>> from bert_tf import BertClassifier, load, save
+        >>> model, preprocessor, _ = load(
+        ...     "pretrained", BertClassifier, num_labels=2
+        ... )
+        >>> save("reviews", model, preprocessor, label_names=("bad", "good"))
+        >>> sorted(os.listdir("reviews"))  # doctest: +NORMALIZE_WHITESPACE
+        ['config.json', 'model.safetensors', 'tokenizer_config.json',
+         'vocab.txt']
+        >>> load("reviews").task.labels
+        ('bad', 'good')
+    """
+    problem_type = None
+    if task is not None:
+        if label_names is not None:
+            raise ValueError(
+                "`label_names` must not be given with a task, whose labels are "
+                f"{files.shortened(list(task.labels))}. "
+                f"Received: label_names={files.shortened(list(label_names))}."
+            )
+        _check_is_tuned_to(task, model)
+        label_names, problem_type = task.labels or None, task.problem_type
+    model_folder.save(
+        str(folder),
+        model,
+        preprocessor.tokenizer.spec,
+        preprocessor.max_seq_length,
+        task=None if task is None else task.to_dict(),
+        label_names=label_names,
+        problem_type=problem_type,
+    )
+
+
+def _task_of(checkpoint, model):
+    """Returns the task that a loaded model was tuned to, or None."""
+    # A pooler that takes no part is not trained, and files have none.
+    trained = {variable.path for variable in model.trainable_variables}
+    new = [
+        name
+        for name in model.coverage_report.names(report.NEW)
+        if name in trained
+    ]
+    if new:
+        logging.warning(
+            "%s: %d weights are not in it and must be trained: %s.",
+            checkpoint.path,
+            len(new),
+            ", ".join(new),
+        )
+        return None
+    try:
+        kind, task = opening.kind_of(checkpoint)
+    except ValueError as error:
+        logging.warning("The task of the model is not known: %s", error)
+        return None
+    return task if isinstance(model, kind.MODEL) else None
+
+
+def _check_is_tuned_to(task, model):
+    """Raises unless the task, if it is served here, is one of such a model."""
+    if task.family not in opening.FAMILIES:
+        return
+    _, kind = opening.FAMILIES[task.family]
+    wanted = kind.model_arguments(task)
+    found = {name: getattr(model, name, None) for name in wanted}
+    if not isinstance(model, kind.MODEL) or found != wanted:
+        raise ValueError(
+            f"`model` must be a {kind.MODEL.__name__} for this "
+            f"{type(task).__name__}, with {wanted or 'any head'}. "
+            f"Received: a {type(model).__name__} with {found or 'any head'}."
+        )

@@ -1,0 +1,202 @@
+"""Models from Python: what `load` finds, what `save` writes and refuses."""
+
+import json
+import os
+
+import keras
+import numpy as np
+import pytest
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf.checkpoints import model_folder
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.saving import load
+from bert_tf.saving import save
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks.classification.task import ClassificationTask
+from support import serving_models
+
+TEXTS = ["the quick", "lorem ipsum"]
+
+
+def read(folder):
+    """Returns {name: bytes} of the files of a folder."""
+    found = {}
+    for name in os.listdir(folder):
+        with open(f"{folder}/{name}", "rb") as stream:
+            found[name] = stream.read()
+    return found
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    """A list that gets what is warned of."""
+    lines = []
+    monkeypatch.setattr(
+        logging, "warning", lambda text, *args: lines.append(text % args)
+    )
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("name", "model_class", "task"),
+    [
+        ("encoder", BertEncoder, None),
+        ("pretrainer", BertPretrainer, None),
+        ("pair", BertClassifier, serving_models.PAIR_TASK),
+        ("regression", BertClassifier, serving_models.REGRESSION_TASK),
+        ("topics", BertClassifier, serving_models.TOPICS_TASK),
+        ("tagger", BertTokenClassifier, serving_models.TAGGING_TASK),
+        ("choice", BertMultipleChoice, serving_models.CHOICE_TASK),
+        ("squad", BertSpanPredictor, serving_models.SQUAD_TASK),
+    ],
+)
+def test_a_folder_tells_its_model_and_task_and_is_saved_as_it_was(
+    tmp_path, warnings, name, model_class, task
+):
+    folder = serving_models.model_dir(name)
+    loaded = load(folder)
+    assert type(loaded.model) is model_class
+    assert loaded.preprocessor.max_seq_length == serving_models.MAX_SEQ_LENGTH
+    assert loaded.task == task
+    assert not warnings
+    copies = [str(tmp_path / "copy"), str(tmp_path / "another")]
+    save(copies[0], *loaded)
+    first, second = (read(copy) for copy in (folder, copies[0]))
+    # The support's folders do not name their labels in config.json.
+    del first["config.json"], second["config.json"]
+    assert first == second
+    assert first.keys() & {"task.json"} == ({"task.json"} if task else set())
+    again = load(copies[0])
+    save(copies[1], *again)
+    assert read(copies[1]) == read(copies[0])
+    batch = loaded.preprocessor(TEXTS)
+    if model_class is BertClassifier:
+        np.testing.assert_array_equal(
+            again.model(again.preprocessor(TEXTS)), loaded.model(batch)
+        )
+
+
+def test_label_names_are_what_is_served(tmp_path):
+    model, preprocessor, _ = load(serving_models.model_dir("pair"))
+    folder, names = str(tmp_path / "f"), ("nein", "ja", "vielleicht¿")
+    save(folder, model, preprocessor, label_names=names)
+    assert model_folder.read_task(folder) is None
+    assert load(folder).task.labels == names
+    options = ExportOptions(text_features=("a", "b"))
+    servable = opening.open_folder(folder, options)
+    assert servable.task.labels == names
+    answers = servable.decode(servable.model(preprocessor(TEXTS)))
+    found = [label.decode() for label in answers["labels"].numpy()]
+    logits = np.asarray(model(preprocessor(TEXTS)))
+    assert found == [names[index] for index in logits.argmax(axis=1)]
+
+
+def test_names_that_are_no_task_are_warned_of(tmp_path, warnings):
+    # Parts of speech are not tags of entities.
+    model, preprocessor, _ = load(serving_models.model_dir("tagger"))
+    folder, names = str(tmp_path / "f"), ("NOUN", "VERB", "ADJ", "ADP", "X")
+    save(folder, model, preprocessor, label_names=names)
+    loaded = load(folder)
+    assert type(loaded.model) is BertTokenClassifier
+    assert loaded.task is None
+    (line,) = warnings
+    assert folder in line and "NOUN" in line
+
+
+class _OwnTask(ClassificationTask):
+    family = "own"
+
+
+def test_a_task_of_ones_own_is_kept_and_not_found(tmp_path, warnings):
+    model, preprocessor, task = load(serving_models.model_dir("pair"))
+    own = _OwnTask(**task.get_config())
+    save(tmp_path / "f", model, preprocessor, own)
+    values = json.loads((tmp_path / "f/task.json").read_text())
+    assert values["family"] == "own"
+    assert values["labels"] == list(task.labels)
+    assert load(tmp_path / "f").task is None
+    (line,) = warnings
+    assert "Received: family='own'." in line
+
+
+def test_a_new_head_has_no_task_and_is_warned_of(warnings):
+    folder = serving_models.model_dir("pair")
+    assert load(folder, BertEncoder).task is None
+    assert not warnings
+    model, _, task = load(folder, BertTokenClassifier, num_labels=5)
+    assert task is None
+    assert warnings == [
+        f"{folder}: 2 weights are not in it and must be trained: "
+        + ", ".join(weight.path for weight in model.classification_head.weights)
+        + "."
+    ]
+
+
+def test_a_release_of_googles_is_loaded(tmp_path):
+    folder = serving_models.model_dir("pretrainer")
+    release = str(tmp_path / "release")
+    checkpoints.convert(folder, release, "google")
+    ours = load(folder, max_seq_length=7)
+    for path in (release, f"{release}/bert_model.ckpt"):
+        loaded = load(path, max_seq_length=7)
+        assert type(loaded.model) is BertPretrainer
+        for weight, other in zip(loaded.model.weights, ours.model.weights):
+            np.testing.assert_array_equal(weight, other)
+        np.testing.assert_array_equal(
+            loaded.preprocessor(TEXTS)["input_ids"],
+            ours.preprocessor(TEXTS)["input_ids"],
+        )
+
+
+def test_the_sequences_have_positions():
+    folder = serving_models.model_dir("encoder")
+    with pytest.raises(ValueError, match="max_position_embeddings=23. Rece"):
+        load(folder, max_seq_length=24)
+    with pytest.raises(ValueError, match="must be at least 2.*=0"):
+        load(folder, max_seq_length=0)
+    loaded = load(folder, max_seq_length=30, max_position_embeddings=30)
+    outputs = loaded.model(loaded.preprocessor(TEXTS))
+    assert outputs["sequence_output"].shape == (2, 30, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("squad", {"task": serving_models.PAIR_TASK}, "must be a BertClassif"),
+        ("pair", {"task": serving_models.SQUAD_TASK}, "must be a BertSpanPre"),
+        ("pair", {"task": serving_models.REGRESSION_TASK}, "'num_labels': 1}"),
+        (
+            "pair",
+            {"task": serving_models.PAIR_TASK, "label_names": ("a", "b", "c")},
+            "must not be given with a task, whose labels are",
+        ),
+        ("pair", {"label_names": "abc"}, "3 different names. Received: .*'abc"),
+        ("pair", {"label_names": (0, 1, 2)}, "must be 3 different names"),
+        ("encoder", {"label_names": ("a", "b")}, "no classifier"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(
+    tmp_path, name, arguments, message
+):
+    model, preprocessor, _ = load(serving_models.model_dir(name))
+    with pytest.raises(ValueError, match=message):
+        save(tmp_path / "f", model, preprocessor, **arguments)
+    assert not (tmp_path / "f").exists()
+
+
+def test_only_models_of_the_library_are_saved(tmp_path):
+    _, preprocessor, _ = load(serving_models.model_dir("encoder"))
+    folder = str(tmp_path / "f")
+    # The other way round, as `keras.saving.save_model` has it.
+    for arguments in ((folder, keras.Sequential()), (keras.Sequential(), "f")):
+        with pytest.raises(ValueError, match="must be one of bert_tf.models"):
+            save(*arguments, preprocessor)
+    assert not os.path.exists(folder)
