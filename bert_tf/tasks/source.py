@@ -99,15 +99,22 @@ class Source(abc.ABC):
             window_batches=self.window_batches,
         )
 
-    def _made(self, batches):
+    @functools.cached_property
+    def _make_inputs(self):
         names, make = tuple(self.arrays), self.input_maker()
 
-        @tf.autograph.experimental.do_not_convert
+        # Traced once, and not anew for every epoch and every evaluation.
+        @tf.function(autograph=False)
         def make_inputs(batch):
-            return make({name: batch.pop(name) for name in names}) | batch
+            rest = dict(batch)
+            own = {name: rest.pop(name) for name in names}
+            return {**make(own), **rest}
 
+        return make_inputs
+
+    def _made(self, batches):
         return batches.map(
-            make_inputs, num_parallel_calls=tf.data.AUTOTUNE
+            self._make_inputs, num_parallel_calls=tf.data.AUTOTUNE
         ).prefetch(tf.data.AUTOTUNE)
 
 

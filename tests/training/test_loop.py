@@ -126,10 +126,15 @@ def weights_of(state):
 
 
 @pytest.fixture(scope="module")
-def one_device(tmp_path_factory, records):
+def one_device_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("one_device")
+
+
+@pytest.fixture(scope="module")
+def one_device(one_device_folder, records):
     """The run that others are held against: history, weights, evaluation."""
     strategy = make_strategy()
-    state = make_state(tmp_path_factory.mktemp("one_device"), strategy)
+    state = make_state(one_device_folder, strategy)
     history = train(state, records, strategy)
     return history, weights_of(state), evaluate(state, records, strategy)
 
@@ -174,18 +179,39 @@ def test_a_stopped_run_goes_on_as_if_unbroken(tmp_path, records):
     first = make_state(
         tmp_path / "stopped", strategy, dropout=0.1, num_layers=1
     )
-    history = train(first, records, strategy, make_config(7))
+    before = signal.getsignal(signal.SIGTERM)
+
+    def kill_after_first_save():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(
+        preemption.PreemptedError, match="step 7 of 20 is saved"
+    ):
+        train(
+            first,
+            records,
+            strategy,
+            make_config(save_checkpoints_steps=7),
+            on_save=kill_after_first_save,
+        )
+    assert signal.getsignal(signal.SIGTERM) == before
     second = make_state(
         tmp_path / "stopped", strategy, dropout=0.1, num_layers=1
     )
     assert second.restore()
     assert (second.step, second.example) == (7, 7 * 8)
-    history += train(second, records, strategy)
+    history = train(second, records, strategy)
 
-    assert column(history, "step").tolist() == list(range(1, NUM_STEPS + 1))
-    for name in ("loss", "masked_lm_loss", "gradient_norm", "learning_rate"):
+    assert column(whole, "step").tolist() == list(range(1, NUM_STEPS + 1))
+    for name in (
+        "step",
+        "loss",
+        "masked_lm_loss",
+        "gradient_norm",
+        "learning_rate",
+    ):
         np.testing.assert_array_equal(
-            column(history, name), column(whole, name)
+            column(history, name), column(whole[7:], name)
         )
     for resumed, wanted in zip(weights_of(second), weights_of(unbroken)):
         np.testing.assert_array_equal(resumed, wanted)
@@ -294,13 +320,6 @@ def test_a_step_compiles_whole_for_accelerators():
     assert losses[-1] < losses[0]
 
 
-def test_an_evaluation_of_nothing_is_refused(tmp_path, records):
-    strategy = make_strategy()
-    state = make_state(tmp_path, strategy, num_layers=1)
-    with pytest.raises(ValueError, match="Received: max_batches=0"):
-        evaluate(state, records, strategy, max_batches=0)
-
-
 def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):
     strategy = make_strategy()
     state = make_state(tmp_path, strategy, num_layers=1)
@@ -315,11 +334,7 @@ def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):
             epsilon=0.0,
         )
 
-    for batch_size, max_batches, count in (
-        (63, None, 63),
-        (8, None, 63),
-        (8, 2, 16),
-    ):
+    for batch_size, max_batches, count in ((8, None, 63), (4, 4, 16)):
         results = evaluate(state, records, strategy, batch_size, max_batches)
         assert set(results) == {
             "loss",
@@ -332,6 +347,8 @@ def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):
             np.testing.assert_allclose(results[name], value, rtol=1e-5)
     # Of other batches they would be others.
     assert expect(16)["loss"] != pytest.approx(expect(63)["loss"], rel=1e-3)
+    with pytest.raises(ValueError, match="Received: max_batches=0"):
+        evaluate(state, records, strategy, max_batches=0)
 
 
 def test_loops_of_many_steps_report_means(
@@ -368,15 +385,11 @@ def test_loops_of_many_steps_report_means(
     )
 
 
-def test_summaries_are_what_tensorboard_reads(tmp_path, records):
-    strategy = make_strategy()
-    history = train(
-        make_state(tmp_path, strategy, num_layers=1),
-        records,
-        strategy,
-        make_config(3),
-    )
-    (path,) = (tmp_path / "train").glob("events*")
+def test_summaries_are_what_tensorboard_reads(
+    records, one_device_folder, one_device
+):
+    history = one_device[0]
+    (path,) = (one_device_folder / "train").glob("events*")
     found = {}
     for event in tf.compat.v1.train.summary_iterator(str(path)):
         for value in event.summary.value:
@@ -395,68 +408,10 @@ def test_summaries_are_what_tensorboard_reads(tmp_path, records):
         )
 
     # Started once more, the finished run has nothing left to do.
-    state = make_state(tmp_path, strategy, num_layers=1)
+    strategy = make_strategy()
+    state = make_state(one_device_folder, strategy)
     state.restore()
-    assert train(state, records, strategy, make_config(3)) == []
-
-
-def failing_objective(bad_weight):
-    """A loss that is not finite where a batch has that many masked tokens."""
-    good = reference.pretraining_objective()
-
-    def losses(outputs, batch):
-        totals = good.losses(outputs, batch)
-        weight = good.weights(batch)["masked_lm_loss"]
-        totals["masked_lm_loss"] /= tf.cast(weight != bad_weight, "float32")
-        return totals
-
-    return Objective(weights=good.weights, losses=losses, metrics=good.metrics)
-
-
-def test_a_loss_that_is_not_finite_stops_and_names_the_step(tmp_path, records):
-    strategy = make_strategy()
-    batches = records.training_batches(8).take(6).as_numpy_iterator()
-    counts = [int(b[features.MASKED_LM_WEIGHTS].sum()) for b in batches]
-    bad = 4
-    assert counts[bad] not in counts[:bad]
-    state = make_state(tmp_path, strategy, num_layers=1)
-    with pytest.raises(
-        health.NotFiniteError, match=f"Step {bad} .*masked_lm_loss=inf"
-    ):
-        loop.train(
-            state,
-            failing_objective(counts[bad]),
-            records,
-            make_config(save_checkpoints_steps=2),
-            strategy,
-        )
-    again = make_state(tmp_path, strategy, num_layers=1)
-    assert again.restore()
-    assert again.step == 4
-
-
-def test_sigterm_saves_and_stops(tmp_path, records):
-    strategy = make_strategy()
-    state = make_state(tmp_path, strategy, num_layers=1)
-    before = signal.getsignal(signal.SIGTERM)
-
-    def kill_after_first_save():
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(
-        preemption.PreemptedError, match="step 5 of 20 is saved"
-    ):
-        train(
-            state,
-            records,
-            strategy,
-            make_config(save_checkpoints_steps=5),
-            on_save=kill_after_first_save,
-        )
-    assert signal.getsignal(signal.SIGTERM) == before
-    again = make_state(tmp_path, strategy, num_layers=1)
-    again.restore()
-    assert again.step == 5
+    assert train(state, records, strategy) == []
 
 
 def test_records_that_turn_bad_are_a_clear_error(tmp_path, records):
@@ -504,58 +459,96 @@ def test_mixed_precision_trains(tmp_path, records, one_device, policy):
         assert variable.dtype == "float32"
 
 
-def test_fit_and_the_loop_end_with_the_same_weights(tmp_path):
+class Classifier(keras.Model):
+    """Two layers: what steps the loop makes is the same with any model."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(5, activation="tanh")
+        self.head = keras.layers.Dense(3)
+        self.hidden.build((None, 6))
+        self.head.build((None, 5))
+        self.built = True
+
+    def call(self, batch, training=None):
+        return self.head(self.hidden(batch["x"]))
+
+
+def make_classifier():
+    keras.utils.set_random_seed(8)
+    return Classifier(), BertOptimizer(WarmupDecay(0.1, NUM_STEPS, 3))
+
+
+def cross_entropy(labels, logits):
+    return keras.losses.sparse_categorical_crossentropy(
+        labels, logits, from_logits=True
+    )
+
+
+CLASSES = Objective(
+    weights=lambda batch: {
+        "loss_of_classes": tf.cast(tf.size(batch["y"]), tf.float32)
+    },
+    losses=lambda outputs, batch: {
+        "loss_of_classes": tf.reduce_sum(cross_entropy(batch["y"], outputs))
+    },
+    metrics=lambda outputs, batch: {},
+)
+
+
+@pytest.fixture
+def points():
+    """A source of 40 examples for the `Classifier`."""
     random = np.random.default_rng(4)
-    x = random.normal(size=(40, 6)).astype("float32")
-    y = random.integers(0, 3, 40).astype("int32")
-    mask = np.ones((40, 6), "int32")
-    source = array_source.ArraySource(
-        arrays={"x": x, "y": y, features.INPUT_MASK: mask}
-    )
-    strategy = make_strategy()
-
-    def cross_entropy(labels, logits):
-        return keras.losses.sparse_categorical_crossentropy(
-            labels, logits, from_logits=True
-        )
-
-    def weights(batch):
-        return {"loss_of_classes": tf.cast(tf.size(batch["y"]), tf.float32)}
-
-    objective = Objective(
-        weights=weights,
-        losses=lambda outputs, batch: {
-            "loss_of_classes": tf.reduce_sum(cross_entropy(batch["y"], outputs))
-        },
-        metrics=lambda outputs, batch: {},
+    return array_source.ArraySource(
+        arrays={
+            "x": random.normal(size=(40, 6)).astype("float32"),
+            "y": random.integers(0, 3, 40).astype("int32"),
+            features.INPUT_MASK: np.ones((40, 6), "int32"),
+        }
     )
 
-    class Classifier(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.hidden = keras.layers.Dense(5, activation="tanh")
-            self.head = keras.layers.Dense(3)
-            self.hidden.build((None, 6))
-            self.head.build((None, 5))
-            self.built = True
 
-        def call(self, batch, training=None):
-            return self.head(self.hidden(batch["x"]))
-
-    def make_pair():
-        keras.utils.set_random_seed(8)
-        return Classifier(), BertOptimizer(WarmupDecay(0.1, NUM_STEPS, 3))
-
-    model, optimizer = make_pair()
+def test_fit_and_the_loop_end_with_the_same_weights(tmp_path, points):
+    model, optimizer = make_classifier()
     state = TrainingState(model, optimizer, tmp_path, {})
-    loop.train(state, objective, source, make_config(), strategy)
+    loop.train(state, CLASSES, points, make_config(), make_strategy())
 
-    fitted, optimizer = make_pair()
+    fitted, optimizer = make_classifier()
     fitted.compile(optimizer, loss=cross_entropy)
-    batches = source.training_batches(8).map(lambda batch: (batch, batch["y"]))
+    batches = points.training_batches(8).map(lambda batch: (batch, batch["y"]))
     fitted.fit(batches, steps_per_epoch=NUM_STEPS, verbose=0, shuffle=False)
     for got, wanted in zip(model.get_weights(), fitted.get_weights()):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loss_that_is_not_finite_stops_and_names_the_step(tmp_path, points):
+    bad = 4
+    batches = points.training_batches(8).take(bad + 1).as_numpy_iterator()
+    firsts = [float(batch["x"][0, 0]) for batch in batches]
+    assert firsts[bad] not in firsts[:bad]
+
+    def losses(outputs, batch):
+        is_good = batch["x"][0, 0] != firsts[bad]
+        totals = CLASSES.losses(outputs, batch)
+        totals["loss_of_classes"] /= tf.cast(is_good, tf.float32)
+        return totals
+
+    strategy = make_strategy()
+    state = TrainingState(*make_classifier(), tmp_path, {})
+    with pytest.raises(
+        health.NotFiniteError, match=f"Step {bad} .*loss_of_classes=inf"
+    ):
+        loop.train(
+            state,
+            dataclasses.replace(CLASSES, losses=losses),
+            points,
+            make_config(save_checkpoints_steps=2),
+            strategy,
+        )
+    again = TrainingState(*make_classifier(), tmp_path, {})
+    assert again.restore()
+    assert again.step == 4
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Fine-tuning: `fit` in a notebook, `fit` beside the loop, evaluation."""
 
 import dataclasses
+import shutil
 
 import keras
 import numpy as np
@@ -163,24 +164,35 @@ def test_six_lines_of_a_notebook_learn_a_separable_problem(untuned_folder):
     assert loss < 0.2
 
 
-@pytest.mark.parametrize(
-    ("task", "model_config", "num_parts"),
-    [(COLOUR, CONFIG, 1), (WEIGHTED, NO_DROPOUT, 3), (WARMTH, NO_DROPOUT, 1)],
-    ids=["dropout", "class_weights_in_parts", "regression"],
-)
-def test_fit_and_loop_give_equal_weights(
-    tmp_path, task, model_config, num_parts
-):
-    source, config = make_source(task), make_config(iterations_per_loop=7)
-    fitted, looped = (
-        make_state(task, tmp_path / name, one_device(), model_config)
-        for name in ("fit", "loop")
+def fit_on_one_device(task, folder, model_config):
+    """Runs `fit`; returns the state, the weights before, and the history."""
+    state = make_state(task, folder, one_device(), model_config)
+    before = [variable.numpy() for variable in state.model.variables]
+    config = make_config(iterations_per_loop=7)
+    history = fine_tuning.fit(
+        state, task, make_source(task), config, one_device()
     )
-    assert_equal_weights(fitted, looped, atol=0)
-    before = [variable.numpy() for variable in looped.model.variables]
-    history = fine_tuning.fit(fitted, task, source, config, one_device())
-    config = dataclasses.replace(config, gradient_accumulation_steps=num_parts)
-    reports = loop.train(looped, task.objective(), source, config, one_device())
+    return state, before, history
+
+
+@pytest.fixture(scope="module")
+def fitted_with_class_weights(tmp_path_factory):
+    return fit_on_one_device(
+        WEIGHTED, tmp_path_factory.mktemp("fit"), NO_DROPOUT
+    )
+
+
+def assert_loop_is_fit(fit, task, folder, model_config, num_parts):
+    fitted, before, history = fit
+    looped = make_state(task, folder, one_device(), model_config)
+    for ours, theirs in zip(before, looped.model.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    config = make_config(
+        iterations_per_loop=7, gradient_accumulation_steps=num_parts
+    )
+    reports = loop.train(
+        looped, task.objective(), make_source(task), config, one_device()
+    )
     assert_equal_weights(fitted, looped)
     # Both report means since the report before.
     assert [report["step"] for report in history] == [7, 14, 20]
@@ -196,13 +208,27 @@ def test_fit_and_loop_give_equal_weights(
     assert moved > 1e-3
 
 
-def test_two_mirrored_devices_make_the_steps_of_one(tmp_path):
-    source, config = make_source(COLOUR), make_config()
-    one = make_state(COLOUR, tmp_path / "one", one_device())
-    fine_tuning.fit(one, COLOUR, source, config, one_device())
+def test_fit_and_loop_give_equal_weights(tmp_path):
+    fit = fit_on_one_device(WARMTH, tmp_path / "fit", CONFIG)
+    assert_loop_is_fit(fit, WARMTH, tmp_path / "loop", CONFIG, num_parts=1)
+
+
+def test_class_weights_are_the_same_in_parts(
+    tmp_path, fitted_with_class_weights
+):
+    assert_loop_is_fit(
+        fitted_with_class_weights, WEIGHTED, tmp_path, NO_DROPOUT, num_parts=3
+    )
+
+
+def test_two_mirrored_devices_make_the_steps_of_one(
+    tmp_path, fitted_with_class_weights
+):
+    one, _, _ = fitted_with_class_weights
+    source = make_source(WEIGHTED)
     strategy = make_strategy("mirrored", num_cpu_devices=2)
-    two = make_state(COLOUR, tmp_path / "two", strategy)
-    fine_tuning.fit(two, COLOUR, source, config, strategy)
+    two = make_state(WEIGHTED, tmp_path, strategy)
+    fine_tuning.fit(two, WEIGHTED, source, make_config(), strategy)
     assert_equal_weights(one, two, atol=1e-5)
 
     logits = Predictor(one.model, one_device())(source, 4)
@@ -213,26 +239,28 @@ def test_two_mirrored_devices_make_the_steps_of_one(tmp_path):
     )
 
 
-def test_stopped_and_resumed_fit_equals_an_unbroken_one(tmp_path):
+def test_stopped_fit_goes_on_in_the_loop(tmp_path):
     source = make_source(COLOUR)
     unbroken = make_state(COLOUR, tmp_path / "unbroken", one_device(), CONFIG)
-    fine_tuning.fit(unbroken, COLOUR, source, make_config(9), one_device())
+    config = make_config(9, save_checkpoints_steps=5)
+    fine_tuning.fit(unbroken, COLOUR, source, config, one_device())
+    assert checkpointing.trained_steps(tmp_path / "unbroken") == 9
 
-    stopped = make_state(COLOUR, tmp_path / "stopped", one_device(), CONFIG)
-    config = make_config(5, save_checkpoints_steps=2)
-    fine_tuning.fit(stopped, COLOUR, source, config, one_device())
-    resumed = make_state(COLOUR, tmp_path / "stopped", one_device(), CONFIG)
+    # As if it had been stopped after the first of the two.
+    stopped = tmp_path / "stopped"
+    shutil.copytree(
+        tmp_path / "unbroken",
+        stopped,
+        ignore=shutil.ignore_patterns("*-9.*", "checkpoint"),
+    )
+    resumed = make_state(COLOUR, stopped, one_device(), CONFIG)
     assert resumed.restore()
     assert (resumed.step, resumed.example) == (5, 30)
-    fine_tuning.fit(resumed, COLOUR, source, make_config(7), one_device())
-    # And on in the loop.
-    resumed = make_state(COLOUR, tmp_path / "stopped", one_device(), CONFIG)
-    assert resumed.restore()
     loop.train(
         resumed, COLOUR.objective(), source, make_config(9), one_device()
     )
     assert_equal_weights(unbroken, resumed)
-    assert checkpointing.trained_steps(tmp_path / "stopped") == 9
+    assert checkpointing.trained_steps(stopped) == 9
     assert checkpointing.trained_steps(tmp_path) == 0
 
 
@@ -270,26 +298,37 @@ def test_every_epoch_has_every_example_once_in_its_own_order():
     assert list(next(other.as_numpy_iterator())["labels"]) != list(epochs[0])
 
 
-def test_trimmed_batches_make_the_same_steps(tmp_path):
-    source, config = make_source(WARMTH), make_config(9)
+def test_trimmed_batches_have_the_same_gradients():
+    source = make_source(WARMTH)
     trimmed = dataclasses.replace(source, is_trimmed=True)
+    model = BertClassifier(NO_DROPOUT, 1, dropout=0.0)
+    loss = WARMTH.loss()
+
+    def gradients(batch):
+        inputs = {name: batch[name] for name in features.MODEL_INPUTS}
+        with tf.GradientTape() as tape:
+            logits = model(inputs, training=True)
+            value = loss(batch[features.LABELS], logits)
+        return tape.gradient(value, model.trainable_variables)
+
     lengths = set()
-    for ours, theirs in zip(
-        trimmed.training_batches(2).take(9).as_numpy_iterator(),
-        source.training_batches(2).as_numpy_iterator(),
+    for number, (ours, theirs) in enumerate(
+        zip(
+            trimmed.training_batches(2).take(9).as_numpy_iterator(),
+            source.training_batches(2).as_numpy_iterator(),
+        )
     ):
         length = theirs["input_mask"].sum(axis=1).max()
         lengths.add(length)
         for name in ("input_ids", "input_mask", "segment_ids"):
             np.testing.assert_array_equal(ours[name], theirs[name][:, :length])
+        if number < 3:
+            for a, b in zip(gradients(ours), gradients(theirs), strict=True):
+                np.testing.assert_allclose(
+                    tf.convert_to_tensor(a), tf.convert_to_tensor(b), atol=1e-6
+                )
     assert len(lengths) > 1
-    states = [
-        make_state(WARMTH, tmp_path / name, one_device()) for name in "ab"
-    ]
-    fine_tuning.fit(states[0], WARMTH, source, config, one_device())
-    fine_tuning.fit(states[1], WARMTH, trimmed, config, one_device())
-    assert_equal_weights(*states)
-    predictor = Predictor(states[0].model, one_device())
+    predictor = Predictor(model, one_device())
     np.testing.assert_allclose(
         predictor(source, 4), predictor(trimmed, 4), atol=1e-6
     )
@@ -309,6 +348,20 @@ def test_batches_hold_the_texts_of_their_labels():
         (*row, label)
         for row, label in zip(batch["input_ids"].tolist(), batch["labels"])
     }
+
+
+def test_inputs_are_traced_once_for_all_epochs():
+    source = make_source(COLOUR, num_examples=7)
+    preprocess, traces = source.preprocessor, []
+
+    def noting_preprocessor(texts):
+        traces.append(texts)
+        return preprocess(texts)
+
+    source = dataclasses.replace(source, preprocessor=noting_preprocessor)
+    for start_example in (0, 7, 14):
+        source.training_batches(4, start_example)
+    assert len(traces) == 1
 
 
 def test_evaluation_sees_every_example_once_in_order():

@@ -51,11 +51,21 @@ TASK = ClassificationTask(
 STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
+def save_encoder(folder, config):
+    checkpoints.save(folder, BertEncoder(config), WordpieceSpec(VOCABULARY), 9)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("checkpoint") / "encoder"
-    checkpoints.save(folder, BertEncoder(CONFIG), WordpieceSpec(VOCABULARY), 9)
-    return folder
+    return save_encoder(tmp_path_factory.mktemp("two_blocks") / "a", CONFIG)
+
+
+@pytest.fixture(scope="module")
+def shallow(tmp_path_factory):
+    """A checkpoint of one block, for what is not of blocks."""
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1)
+    return save_encoder(tmp_path_factory.mktemp("one_block") / "a", config)
 
 
 def make_config(folder, **options):
@@ -107,9 +117,20 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(a, b)
 
 
-def test_last_epoch_is_kept_and_more_may_follow(checkpoint, tmp_path, caplog):
+@pytest.fixture(scope="module")
+def three_epochs(tmp_path_factory, shallow):
+    """A run to the end: its folder, and what `run` returns."""
+    folder = tmp_path_factory.mktemp("three_epochs")
+    config = make_config(folder, iterations_per_loop=1)
+    return folder, run(shallow, config, [0.5, 0.9, 0.7])
+
+
+def test_last_epoch_is_kept_and_more_may_follow(
+    shallow, three_epochs, tmp_path, caplog
+):
+    folder, (model, results, weights) = three_epochs
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     config = make_config(tmp_path, iterations_per_loop=1)
-    model, results, weights = run(checkpoint, config, [0.5, 0.9, 0.7])
     assert results == {"eval_accuracy": 0.7, "global_step": 6}
     assert len(weights) == 3
     kept = checkpoints.load(tmp_path, BertClassifier)
@@ -123,7 +144,7 @@ def test_last_epoch_is_kept_and_more_may_follow(checkpoint, tmp_path, caplog):
     )
     task = dataclasses.replace(TASK, labels=("no", "yes", "never"))
     with pytest.raises(ValueError) as error:
-        run(checkpoint, other, [0.5], task)
+        run(shallow, other, [0.5], task)
     assert str(error.value) == (
         f"{tmp_path} holds a training that was begun with other settings: "
         "--learning_rate was 0.01 and is 1.0; "
@@ -136,7 +157,7 @@ def test_last_epoch_is_kept_and_more_may_follow(checkpoint, tmp_path, caplog):
 
     more = dataclasses.replace(config, num_train_epochs=4.5)
     with caplog.at_level("WARNING", logger="absl"):
-        model, results, weights = run(checkpoint, more, [0.7, 0.6, 0.8])
+        model, results, weights = run(shallow, more, [0.7, 0.6, 0.8])
     assert "--num_train_epochs was 3 before and is 4.5 now: from step 6" in (
         caplog.text
     )
@@ -152,28 +173,17 @@ def test_last_epoch_is_kept_and_more_may_follow(checkpoint, tmp_path, caplog):
     # From now on it is a training of so many epochs.
     caplog.clear()
     with caplog.at_level("WARNING", logger="absl"):
-        _, results, _ = run(checkpoint, more, [0.6])
+        _, results, _ = run(shallow, more, [0.6])
     assert results["global_step"] == 9
     assert "num_train_epochs" not in caplog.text
     with pytest.raises(ValueError, match="--num_train_epochs was 4.5 and is 3"):
-        run(checkpoint, config, [0.6])
+        run(shallow, config, [0.6])
 
 
 def test_best_epoch_is_kept_also_by_a_resumed_run(
-    checkpoint, tmp_path, monkeypatch
+    shallow, three_epochs, tmp_path, monkeypatch
 ):
-    config = make_config(tmp_path / "whole", keep_best=True)
-    # Of the two best the first counts.
-    scores = [0.5, 0.9, 0.9]
-    model, results, weights = run(checkpoint, config, scores)
-    assert results == {"eval_accuracy": 0.9, "global_step": 4}
-    assert_equal(model.get_weights(), weights[1])
-    # What was evaluated last is what the model has: reports are of that.
-    assert len(weights) == 4
-    assert_equal(weights[3], weights[1])
-    kept = checkpoints.load(tmp_path / "whole", BertClassifier)
-    assert_equal(kept.get_weights(), weights[1])
-
+    _, (_, _, weights) = three_epochs
     # Stopped within the third epoch, after its first step.
     begin = fine_tuning._KeepState.on_train_batch_begin
 
@@ -188,30 +198,36 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
             fine_tuning._KeepState, "on_train_batch_begin", begin_and_stop
         )
         with pytest.raises(preemption.PreemptedError, match="step 5 is saved"):
-            run(checkpoint, config, scores)
+            run(shallow, config, [0.5, 0.9])
     assert checkpointing.trained_steps(tmp_path / "stopped") == 5
-    model, results, resumed = run(checkpoint, config, [0.8])
+    # Of the two best the first counts.
+    model, results, resumed = run(shallow, config, [0.9])
     assert_equal(resumed[0], weights[2])
     assert results == {"eval_accuracy": 0.9, "global_step": 4}
     assert_equal(model.get_weights(), weights[1])
+    # What was evaluated last is what the model has: reports are of that.
+    assert len(resumed) == 2
+    assert_equal(resumed[1], weights[1])
+    kept = checkpoints.load(tmp_path / "stopped", BertClassifier)
+    assert_equal(kept.get_weights(), weights[1])
 
     # Over, it is evaluated once more and stays the same.
-    model, results, _ = run(checkpoint, config, [0.8])
+    model, results, _ = run(shallow, config, [0.8])
     assert results["global_step"] == 4
     assert_equal(model.get_weights(), weights[1])
     with pytest.raises(ValueError, match="--keep_best was True and is False"):
-        run(checkpoint, make_config(tmp_path / "stopped"), [0.8])
+        run(shallow, make_config(tmp_path / "stopped"), [0.8])
 
 
-def test_training_stops_early_and_stays_stopped(checkpoint, tmp_path):
+def test_training_stops_early_and_stays_stopped(shallow, tmp_path):
     config = make_config(
         tmp_path, early_stopping_epochs=2, num_train_epochs=9.0
     )
     scores = [0.5, 0.6, 0.6, 0.1, 0.9]
-    _, results, weights = run(checkpoint, config, scores)
+    _, results, weights = run(shallow, config, scores)
     assert len(weights) == 4
     assert results == {"eval_accuracy": 0.1, "global_step": 8}
-    _, results, again = run(checkpoint, config, [0.1])
+    _, results, again = run(shallow, config, [0.1])
     assert results["global_step"] == 8
     assert_equal(again[0], weights[3])
     record = EpochRecord(f"{tmp_path}/train", "eval_accuracy", 8)
@@ -231,13 +247,13 @@ def test_damaged_record_is_told(tmp_path):
 @pytest.mark.parametrize(
     "drop, rates", [(True, (0.01 / 3, 5e-3)), (False, (0.01 / 3, 1e-2))]
 )
-def test_learning_rate_drops_or_not(checkpoint, tmp_path, drop, rates):
+def test_learning_rate_drops_or_not(tmp_path, drop, rates):
     # Of 6 steps 3 are the warmup.
     config = make_config(
-        tmp_path, do_eval=False, warmup_proportion=0.5, learning_rate_drop=drop
+        tmp_path, warmup_proportion=0.5, learning_rate_drop=drop
     )
-    model, _, _ = run(checkpoint, config)
-    values = model.optimizer.get_config()["learning_rate"]
+    optimizer = tuning_run._make_optimizer(config, 6, "float32")
+    values = optimizer.get_config()["learning_rate"]
     schedule = keras.optimizers.schedules.deserialize(values)
     np.testing.assert_allclose(schedule(np.array([1, 3])), rates, rtol=1e-6)
 

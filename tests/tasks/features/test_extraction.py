@@ -65,14 +65,29 @@ def layers_of_one(encoder, line):
     return np.stack([value[0] for value in outputs["encoder_outputs"]])
 
 
+def wanted_vectors(encoder, line, extraction):
+    wanted = layers_of_one(encoder, line)[list(extraction.layers)]
+    if extraction.combine == "concatenate":
+        wanted = np.concatenate(wanted, axis=-1)
+    elif extraction.combine == "mean":
+        wanted = wanted.mean(axis=0)
+    else:
+        wanted = wanted.transpose(1, 0, 2)
+    if extraction.pooling == "cls":
+        wanted = wanted[0]
+    elif extraction.pooling == "mean":
+        wanted = wanted.mean(axis=0)
+    if extraction.is_normalized:
+        wanted = wanted / np.linalg.norm(wanted, axis=-1, keepdims=True)
+    return wanted
+
+
 @pytest.mark.parametrize(
     "extraction",
     [
         Extraction(layers=(-1, 0)),
-        Extraction(layers=(1,), combine="concatenate", is_normalized=True),
-        Extraction(layers=(0, -1), combine="concatenate", pooling="cls"),
-        Extraction(layers=(0, 1), combine="mean", pooling="mean"),
-        Extraction(layers=(0, 1), pooling="mean", is_normalized=True),
+        Extraction(layers=(0, -1), combine="concatenate", is_normalized=True),
+        Extraction(layers=(0, 1), pooling="cls"),
     ],
     ids=str,
 )
@@ -87,26 +102,16 @@ def test_vectors_are_those_of_each_line_alone(
     assert [" ".join(tokens_of(line)) for line in found] == TOKENS
     assert [line.is_cut for line in found] == [False] * 3 + [True] + [False] * 2
     for line in found:
-        wanted = layers_of_one(encoder, line)[list(extraction.layers)]
-        if extraction.combine == "concatenate":
-            wanted = np.concatenate(wanted, axis=-1)
-        elif extraction.combine == "mean":
-            wanted = wanted.mean(axis=0)
-        else:
-            wanted = wanted.transpose(1, 0, 2)
-        if extraction.pooling == "cls":
-            wanted = wanted[0]
-        elif extraction.pooling == "mean":
-            wanted = wanted.mean(axis=0)
-        if extraction.is_normalized:
-            wanted = wanted / np.linalg.norm(wanted, axis=-1, keepdims=True)
+        wanted = wanted_vectors(encoder, line, extraction)
         assert line.vectors.dtype == np.float32
         assert line.vectors.shape == wanted.shape
         np.testing.assert_allclose(line.vectors, wanted, atol=1e-5)
 
 
 def test_mirrored_devices_give_the_same(encoder, preprocessor):
-    extraction = Extraction(layers=(-1,), combine="mean", pooling="mean")
+    extraction = Extraction(
+        layers=(0, 1), combine="mean", pooling="mean", is_normalized=True
+    )
     strategy = strategies.make_strategy("mirrored", num_cpu_devices=2)
     with strategy.scope():
         copy = BertEncoder(encoder.config)
@@ -114,12 +119,12 @@ def test_mirrored_devices_give_the_same(encoder, preprocessor):
     mirrored = feature_extraction.Extractor(
         copy, preprocessor, extraction, strategy
     )
-    alone = feature_extraction.Extractor(
-        encoder, preprocessor, extraction, strategies.make_strategy()
-    )
     lines = LINES[:5]
-    for ours, wanted in zip(mirrored(lines, 4), alone(lines, 4), strict=True):
-        np.testing.assert_allclose(ours.vectors, wanted.vectors, atol=1e-5)
+    found = list(mirrored(lines, 4))
+    assert [" ".join(tokens_of(line)) for line in found] == TOKENS[:5]
+    for line in found:
+        wanted = wanted_vectors(encoder, line, extraction)
+        np.testing.assert_allclose(line.vectors, wanted, atol=1e-5)
     with pytest.raises(ValueError, match="multiple of 2.*batch_size=3"):
         list(mirrored(lines, 3))
 

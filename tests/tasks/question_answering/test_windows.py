@@ -86,14 +86,11 @@ def test_windows_and_labels_are_those_of_plain_loops():
     assert max(source.num_windows) > 5
     flat = [window for own in wanted for window in own]
     assert source.num_examples == len(flat)
-    places = []
-    for index, question in enumerate(examples.questions):
-        windows = squad_answers.cut_windows(
-            maker,
-            tf.constant([question]),
-            tf.constant([examples.context(index)]),
-        )
-        places += zip(*reference_squad.places(windows))
+    contexts = [examples.context(index) for index in range(len(examples))]
+    windows = squad_answers.cut_windows(
+        maker, tf.constant(examples.questions), tf.constant(contexts)
+    )
+    places = list(zip(*reference_squad.places(windows)))
     assert len(places) == len(flat)
     batches = list(source.evaluation_batches(6).as_numpy_iterator())
     weights = np.concatenate([batch["example_weights"] for batch in batches])
@@ -146,17 +143,25 @@ def test_windows_of_training_are_a_function_of_seed_and_place():
     ]
 
 
-@pytest.mark.parametrize("version_2", [False, True])
-def test_answers_are_those_of_plain_loops(version_2):
+@pytest.fixture(scope="module")
+def drawn():
+    """A source of random examples, and their windows by plain loops."""
     maker = maker_of()
+    examples = random_examples(3)
+    source = WindowSource(examples=examples, maker=maker)
+    return source, wanted_windows(examples, maker.task)
+
+
+@pytest.mark.parametrize("version_2", [False, True])
+def test_answers_are_those_of_plain_loops(version_2, drawn):
+    source, wanted = drawn
+    examples = source.examples
     task = dataclasses.replace(
-        maker.task,
+        source.maker.task,
         version_2_with_negative=version_2,
         n_best_size=4,
         max_answer_length=3,
     )
-    examples = random_examples(3)
-    source = WindowSource(examples=examples, maker=maker)
     generator = np.random.default_rng(3)
     # Of few values, so that there are ties.
     logits = generator.integers(-9, 9, (source.num_examples, LENGTH, 2)) / 4
@@ -169,7 +174,7 @@ def test_answers_are_those_of_plain_loops(version_2):
     assert answers.spans == spans
     assert answers.null_odds == odds
     row = 0
-    for index, shown in enumerate(wanted_windows(examples, task)):
+    for index, shown in enumerate(wanted):
         own = logits[row : row + len(shown)]
         row += len(shown)
         entries, odds = reference_squad.nbest(
