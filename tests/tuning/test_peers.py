@@ -22,6 +22,7 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import task as tagging
+from bert_tf.tasks.tsv import Examples
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.tuning import tuning_run
@@ -67,7 +68,7 @@ class GivenBatches:
     """A source of batches that are there already."""
 
     num_examples = NUM_STEPS * BATCH_SIZE
-    examples = range(num_examples)
+    examples = Examples(texts=([""] * num_examples,), labels=None)
 
     def __init__(self, batches):
         self._batches = batches
