@@ -395,7 +395,8 @@ def read_table(path, data, name):
         task = glue_files.tsv_task(("sentence",), "label", regression=True)
     else:
         task = glue_files.glue_task(name)
-    examples = read(tsv.read_tsv, path, task.splits["train"], task.task)
+    labels = task.task.labels
+    examples = read(tsv.read_tsv, path, task.splits["train"], labels)
     assert examples is None or len(examples) == len(examples.labels) > 0
 
 
