@@ -1,7 +1,6 @@
 """Type hints: public functions have them, and mypy agrees with them."""
 
 import ast
-import os
 import subprocess
 import sys
 import tomllib
@@ -105,9 +104,8 @@ def call(a: int): ...
 
 
 def test_mypy_finds_nothing():
-    # Without a cache: a few seconds, and nothing is left anywhere.
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", f"--cache-dir={os.devnull}"],
+        [sys.executable, "-m", "mypy"],
         cwd=ROOT,
         capture_output=True,
         text=True,

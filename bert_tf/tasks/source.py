@@ -146,7 +146,16 @@ def count_pieces(
     """
     texts = tf.data.Dataset.from_tensor_slices(tf.constant(texts))
     counts = texts.batch(batch_size).map(
-        lambda texts: tokenizer.tokenize(texts).merge_dims(1, 2).row_lengths(),
-        num_parallel_calls=tf.data.AUTOTUNE,
+        _piece_counter(tokenizer), num_parallel_calls=tf.data.AUTOTUNE
     )
     return np.concatenate(list(counts.as_numpy_iterator())).astype(np.int32)
+
+
+@functools.lru_cache(maxsize=4)
+def _piece_counter(tokenizer):
+    """Returns what counts the pieces of texts, traced once for all sets."""
+    return tf.function(
+        lambda texts: tokenizer.tokenize(texts).merge_dims(1, 2).row_lengths(),
+        autograph=False,
+        input_signature=[tf.TensorSpec([None], tf.string)],
+    )

@@ -12,6 +12,7 @@ an n-best list.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -171,20 +172,12 @@ def find_answers(
         `SquadAnswers`.
     """
     examples = source.examples
-    strings = tf.TensorSpec([None], tf.string)
-
-    @tf.function(
-        autograph=False,
-        input_signature=[
-            strings,
-            strings,
-            tf.TensorSpec([None, logits.shape[1], 2], tf.float32),
-        ],
+    choose_some = _chooser(
+        # What it chooses does not depend on it.
+        dataclasses.replace(task, null_score_diff_threshold=0.0),
+        source.maker,
+        logits.shape[1],
     )
-    def choose_some(questions, contexts, logits):
-        windows = cut_windows(source.maker, questions, contexts)
-        return choose(task, windows, logits)
-
     texts, nbest, spans, null_odds = {}, {}, {}, {}
     limits = np.cumsum(source.num_windows)
     first = first_window = 0
@@ -208,6 +201,26 @@ def find_answers(
     return SquadAnswers(
         texts=texts, nbest=nbest, spans=spans, null_odds=null_odds
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _chooser(task, maker, length):
+    """Returns `choose` of strings, traced once for all evaluations."""
+    strings = tf.TensorSpec([None], tf.string)
+
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            strings,
+            strings,
+            tf.TensorSpec([None, length, 2], tf.float32),
+        ],
+    )
+    def choose_some(questions, contexts, logits):
+        windows = cut_windows(maker, questions, contexts)
+        return choose(task, windows, logits)
+
+    return choose_some
 
 
 def _entries(found, row):

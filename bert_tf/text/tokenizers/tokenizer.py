@@ -63,7 +63,7 @@ class Spec(Hashable, Protocol):
         """
 
 
-class Tokenizer(Protocol):
+class Tokenizer(Hashable, Protocol):
     """Strings to ids, as TensorFlow operations: a `tf.Module`.
 
     Attributes:
