@@ -1,5 +1,6 @@
 """Whole models from Python: loaded with their preprocessor, and saved."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
@@ -98,7 +99,14 @@ def load(
         >>> load("tickets").task.labels
         ('law', 'sales')
     """
-    with reader.open_checkpoint(str(path), allow_partial) as checkpoint:
+    if model_class is not None and not (
+        isinstance(model_class, type) and issubclass(model_class, keras.Model)
+    ):
+        raise ValueError(
+            "`model_class` must be a class, BertClassifier and so on. "
+            f"Received: {model_class!r}."
+        )
+    with reader.open_checkpoint(os.fspath(path), allow_partial) as checkpoint:
         if model_class is None:
             found = checkpoint.found_parts
             heads = [_MODELS[part] for part in _MODELS if part in found]
@@ -146,7 +154,7 @@ def save(
 
     Raises:
         ValueError: If the arguments do not fit together, or the folder holds
-            another model or another vocabulary.
+            another model or another vocabulary, or a task and none is given.
         OSError: If the disk is full, and so on: the folder is as it was.
 
     Example:
@@ -163,8 +171,25 @@ def save(
         >>> load("reviews").task.labels
         ('bad', 'good')
     """
+    for name, value, wanted, text in (
+        ("folder", folder, str | os.PathLike, "a path"),
+        ("preprocessor", preprocessor, Preprocessor, "a Preprocessor"),
+        ("task", task, Task | None, "a Task or None"),
+    ):
+        if not isinstance(value, wanted):
+            raise ValueError(
+                f"`{name}` must be {text}. Received: {type(value).__name__}."
+            )
+    folder = os.fspath(folder)
     problem_type = None
-    if task is not None:
+    if task is None:
+        path = os.path.join(folder, model_folder.TASK_FILE)
+        if files.exists(path):
+            raise ValueError(
+                f"`task` must be given: {path} says what the model was tuned "
+                "to, and would be lost. Received: task=None."
+            )
+    else:
         if label_names is not None:
             raise ValueError(
                 "`label_names` must not be given with a task, whose labels are "
@@ -174,7 +199,7 @@ def save(
         _check_is_tuned_to(task, model)
         label_names, problem_type = task.labels or None, task.problem_type
     model_folder.save(
-        str(folder),
+        folder,
         model,
         preprocessor.tokenizer.spec,
         preprocessor.max_seq_length,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import keras
 import numpy as np
@@ -195,8 +196,49 @@ def test_what_does_not_fit_together_is_refused(
 def test_only_models_of_the_library_are_saved(tmp_path):
     _, preprocessor, _ = load(serving_models.model_dir("encoder"))
     folder = str(tmp_path / "f")
+    with pytest.raises(ValueError, match="must be one of bert_tf.models"):
+        save(folder, keras.Sequential(), preprocessor)
     # The other way round, as `keras.saving.save_model` has it.
-    for arguments in ((folder, keras.Sequential()), (keras.Sequential(), "f")):
-        with pytest.raises(ValueError, match="must be one of bert_tf.models"):
-            save(*arguments, preprocessor)
+    with pytest.raises(ValueError, match="`folder` must be a path"):
+        save(keras.Sequential(), folder, preprocessor)
     assert not os.path.exists(folder)
+
+
+def test_a_folders_task_is_not_lost(tmp_path):
+    folder = tmp_path / "f"
+    shutil.copytree(serving_models.model_dir("squad"), folder)
+    model, preprocessor, task = load(folder)
+    before = read_files(folder)
+    with pytest.raises(ValueError, match="f/task.json says what the model was"):
+        save(folder, model, preprocessor)
+    # A later release's, which this one cannot read.
+    path = folder / "task.json"
+    later = json.loads(path.read_text()) | {"format_version": 99}
+    path.write_text(json.dumps(later))
+    with pytest.raises(ValueError, match="`task` must be given"):
+        save(folder, *load(folder))
+    assert json.loads(path.read_text())["format_version"] == 99
+    path.write_bytes(before["task.json"])
+    save(folder, model, preprocessor, task)
+    assert read_files(folder) == before
+
+
+def read_files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_arguments_in_another_order_are_named(tmp_path):
+    model, preprocessor, task = load(serving_models.model_dir("pair"))
+    folder = tmp_path / "f"
+    with pytest.raises(ValueError, match="`preprocessor` must be a Preproc"):
+        save(folder, preprocessor, model)
+    with pytest.raises(
+        ValueError, match="must be a Task or None. Received: tup"
+    ):
+        save(folder, model, preprocessor, ("a", "b", "c"))
+    with pytest.raises(ValueError, match="`folder` must be a path"):
+        save(None, model, preprocessor)
+    assert not folder.exists()
+    for value in ("BertClassifier", model, int):
+        with pytest.raises(ValueError, match="`model_class` must be a class"):
+            load(serving_models.model_dir("pair"), value)

@@ -42,16 +42,23 @@ def names_in(table: Any) -> list[str]:
 
     Args:
         table: As of `read`, but for files of text. A .jsonl file has those of
-            its first row.
+            all its rows.
     """
     if isinstance(table, tf.data.Dataset):
         table = table.element_spec
     elif _is_path(table):
         if str(table).lower().endswith(".parquet"):
             return _open_parquet(table)[1]
-        number, line = next(tsv.full_lines(table), (1, "{}"))
-        table = files.parse_json(line, f"{table}, line {number}")
-    return list(table) if hasattr(table, "keys") else []
+        rows = [
+            files.parse_json(line, f"{table}, line {number}")
+            for number, line in tsv.full_lines(table)
+        ]
+        table = {name: None for row in rows for name in _keys(row)}
+    return _keys(table)
+
+
+def _keys(row):
+    return list(row) if hasattr(row, "keys") else []
 
 
 def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
@@ -91,8 +98,21 @@ def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
         # A DataFrame, too, has its columns by their names.
         for name in names:
             tsv.column_index("The data", list(table), name)
-        columns = [table[name] for name in names]
-        rows = _numbered("row", zip(*columns, strict=True))
+        columns = {name: table[name] for name in names}
+        for name, column in columns.items():
+            if isinstance(column, (str, bytes)) or not hasattr(
+                column, "__len__"
+            ):
+                raise ValueError(
+                    f"The data: the column {name!r} must be a list. "
+                    f"Received: {files.shortened(column)}."
+                )
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                f"The data: columns must be of one length. Received: {lengths}."
+            )
+        rows = _numbered("row", zip(*columns.values()))
     has_rows = False
     for where, values in rows:
         has_rows = True

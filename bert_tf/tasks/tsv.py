@@ -99,7 +99,8 @@ def read_tsv(
             if label_ids and label not in label_ids:
                 num_stripped += label != label.strip()
                 label = label.strip()
-                label = name_of.get(label, label)
+                if label not in label_ids:
+                    label = name_of.get(label, label)
             where = f"{path}, line {line}"
             labels.append(parse_label(where, label, label_ids))
     class_names.log_stripped(path, num_stripped)

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 from pyarrow import parquet
 
+from bert_tf.tasks import columns
+from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.tagging import files as tagging_files
@@ -236,3 +238,28 @@ def test_answers_that_are_not_in_a_tables_text_are_counted(tmp_path, caplog):
         assert SQUAD.read(path, "train").ids == ("0", "1")
     assert f"{path}: line 3 (id '2'): could not find" in caplog.text
     assert f"{path}: left out 1 of the questions" in caplog.text
+
+
+def test_a_question_that_only_some_lines_have_is_no_silence(tmp_path):
+    path = tmp_path / "choices.jsonl"
+    rows = [
+        {"context": "a", "choices": ["b", "c"], "label": 0},
+        {"context": "a", "choices": ["b", "c"], "label": 1, "question": "Why?"},
+    ]
+    for lines, number in ((rows, 1), (rows[::-1], 2)):
+        path.write_text("\n".join(map(json.dumps, lines)))
+        with pytest.raises(ValueError, match=f"line {number}.*question"):
+            multiple_choice_files.read_choices(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"a": "xy"}, "column 'a' must be a list. Received: .*xy"),
+        ({"a": 3}, "column 'a' must be a list"),
+        ({"a": ["x"], "b": ["y", "z"]}, "of one length. Received: {'a': 1, "),
+    ],
+)
+def test_what_is_no_column_is_told(table, message):
+    with pytest.raises(ValueError, match=message):
+        list(columns.read(table, list(table)))

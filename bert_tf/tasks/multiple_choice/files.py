@@ -231,14 +231,20 @@ def _race_rows(folder, has_answers):
             yield where, passage["article"], choices, label
 
 
-def _passages(folder):
-    """Yields the paths of the .txt files in a folder and in those below."""
-    for name in files.list_folder(folder):
+def _passages(folder, levels=2):
+    """Yields the paths of the .txt files in a folder, in middle/ and high/."""
+    names = files.list_folder(folder)
+    if len({"train", "dev", "test"} & {*names}) > 1:
+        raise ValueError(
+            f"{folder} must be one of RACE's sets, e.g. {folder}/train. "
+            f"Received: {', '.join(names)}."
+        )
+    for name in names:
         path = os.path.join(folder, name)
         if name.endswith(".txt"):
             yield path
-        else:
-            yield from _passages(path)
+        elif levels > 1 and files.is_folder(path):
+            yield from _passages(path, levels - 1)
 
 
 def _table_rows(table, label_column):

@@ -141,6 +141,10 @@ def test_a_folder_of_race_is_read(tmp_path):
     examples = multiple_choice_files.read_choices(middle, has_labels=False)
     assert examples.contexts == ("x",)
     assert examples.labels is None
+    # All of RACE is no set to train on.
+    write_race(tmp_path / "train", high=PASSAGE)
+    with pytest.raises(ValueError, match="must be one of RACE's sets.*/train"):
+        multiple_choice_files.read_choices(tmp_path)
 
 
 @pytest.mark.parametrize(
