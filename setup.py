@@ -19,6 +19,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
+    entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
         *find_packages(include=["bert_tf", "bert_tf.*"]),
         "bert_tf.data",
