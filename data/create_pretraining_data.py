@@ -201,6 +201,7 @@ def _print_table(counts, settings, seconds):
     *_, label = "labelled", *OBJECTIVES[settings.objective].label_meanings
     for name, value in (
         ("documents", f"{counts.documents:,}"),
+        ("one sentence", f"{counts.one_sentence_documents:,}"),
         ("sentences", f"{counts.sentences:,}"),
         ("tokens", f"{counts.tokens:,}"),
         ("examples", f"{counts.examples:,}"),

@@ -170,14 +170,19 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
         return found
     lone = counts.one_sentence_documents / counts.documents
     long = counts.long_sentence_tokens / counts.tokens
-    if settings.input_format == "sentences":
+    is_split = settings.input_format != "sentences"
+    if not is_split:
         advice = "If a line is a paragraph, use --input_format=text."
     else:
         advice = "--objective=full_sentences needs no sentences."
-    if lone > _MAX_ONE_SENTENCE:
+    # Of prose every one is told: its script may be one that the splitter does
+    # not know.
+    if lone > _MAX_ONE_SENTENCE or (is_split and lone):
         found.append(
-            f"{lone:.0%} of the documents have one sentence, so that no second "
-            f"one of theirs can follow it. {advice}"
+            f"{counts.one_sentence_documents:,} of {counts.documents:,} "
+            f"documents ({lone:.0%}) {'stayed' if is_split else 'have'} one "
+            "sentence, so that no second one of theirs can follow it. "
+            f"{advice}"
         )
     if long > _MAX_LONG:
         found.append(

@@ -27,6 +27,7 @@ from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import sentences
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text.tokenizers.tokenizer import Spec
@@ -200,6 +201,10 @@ def build(
     # No model's concern, but other text: whether a tokenizer is fast.
     work = tokenizer.settings | manifest.to_dict()
     work |= {"version": _WORK_VERSION, "output_paths": output_paths}
+    if settings.input_format != "sentences":
+        # Not a part of what is begun is split by one release, and another part
+        # by the next.
+        work["sentence_rules"] = sentences.VERSION
     with work_folder.local(work_dir, output_paths, work, plan.parts) as folder:
         tasks = Tasks(plan, folder)
         with workers.pool(tasks, num_workers) as run:

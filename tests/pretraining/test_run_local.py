@@ -462,11 +462,13 @@ PROSE = "A b c d. E f g! A h. I j k l. B m a b. "
     "objective, input_format, text, found",
     [
         # A paragraph a line, and blank lines between them or not.
-        ("next_sentence", "sentences", f"{PROSE}\n\n" * 9, "100% .*=text"),
+        ("next_sentence", "sentences", f"{PROSE}\n\n" * 9, "100%.*=text"),
         ("next_sentence", "sentences", f"{PROSE * 9}\n" * 9, "100% .*=text"),
         ("full_sentences", "sentences", f"{PROSE * 9}\n" * 9, None),
         ("next_sentence", "text", f"{PROSE * 9}\n" * 9, None),
-        ("next_sentence", "text", "A b.\n\n" * 9, "100% .*=full_sentences"),
+        ("next_sentence", "text", "A b.\n\n" * 9, r"9 of 9 .*100%.*=full"),
+        ("next_sentence", "text", f"A b.\n\n{PROSE}\n\n" * 9, "9 of 18 .*50%"),
+        ("next_sentence", "sentences", "A b.\n\nA\nB\n\n" * 9, None),
     ],
 )
 def test_paragraphs_that_are_taken_for_sentences_are_told(
