@@ -42,6 +42,8 @@ class Vocabulary:
 
     Args:
         tokens: All entries, special tokens included, each once.
+        path: The file that they are from, if any: messages name it. Of equal
+            vocabularies it may differ.
 
     Raises:
         ValueError: If an entry is empty, too long, holds white space or NUL or
@@ -50,6 +52,7 @@ class Vocabulary:
     """
 
     tokens: tuple[str, ...]
+    path: str | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self):
         object.__setattr__(self, "tokens", tuple(self.tokens))
@@ -153,7 +156,7 @@ def load_vocabulary(path: str) -> Vocabulary:
     if not lines:
         raise ValueError(f"{path}: the vocabulary is empty.")
     try:
-        return Vocabulary(tokens=tuple(lines))
+        return Vocabulary(tokens=tuple(lines), path=str(path))
     except ValueError as error:
         raise ValueError(f"{path}, {error}") from error
 

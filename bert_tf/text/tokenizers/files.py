@@ -88,7 +88,7 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
         return vocabulary_lib.load_vocabulary(path)
     tokenizer = files.read_object(path)
     with files.errors_named(path):
-        return Vocabulary(tokens=_tokens(tokenizer))
+        return Vocabulary(tokens=_tokens(tokenizer), path=path)
 
 
 def read_settings(folder: str) -> dict[str, Any]:
