@@ -5,9 +5,9 @@ The names in `__all__` are public. Each is imported when it is first looked up
 nor Keras, and the models load no TensorFlow where Keras has another backend.
 """
 
-import importlib
 from typing import TYPE_CHECKING
-from typing import Any
+
+from bert_tf import lazy
 
 if TYPE_CHECKING:
     from bert_tf import tuning
@@ -84,15 +84,7 @@ _MODULES = {
 
 # For type checkers a module with such a function would have every name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
-        value = importlib.import_module(_MODULES[name])
-        if not value.__name__.endswith(f".{name}"):
-            value = getattr(value, name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazy.attach(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

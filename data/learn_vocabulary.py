@@ -20,9 +20,7 @@ from tqdm import tqdm
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.sources import text_files
-from bert_tf.text.learners import wordpiece
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
@@ -67,6 +65,9 @@ def main(argv):
     start = time.monotonic()
     paths = files.expand_globs(_INPUT_FILE.value)
     _check_output_file(_OUTPUT_FILE.value, paths)
+
+    from bert_tf.text.learners import wordpiece
+
     num_bytes = sum(map(files.size, paths))
     with tqdm(
         desc="count words", total=num_bytes, unit="B", unit_scale=True
@@ -82,6 +83,9 @@ def main(argv):
 
 
 def _count_words(paths, progress):
+    from bert_tf.pretraining.corpus import blocks
+    from bert_tf.text.learners import wordpiece
+
     if _INPUT_FORMAT.value in ("sentences", "text"):
         # The words are the same, whether lines are sentences or paragraphs.
         return wordpiece.count_words(
@@ -124,6 +128,8 @@ def _check_output_file(output_file, paths):
 
 
 def _print_table(vocabulary, word_counts, seconds):
+    from bert_tf.text.learners import wordpiece
+
     pieces_a_word, unknown = wordpiece.measure(vocabulary, word_counts)
     for name, value in (
         ("entries", f"{len(vocabulary):,}"),
