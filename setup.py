@@ -4,18 +4,26 @@ The programs in data/ and export/ are installed as bert_tf.data and
 bert_tf.export, so that nothing named `data` lands in site-packages.
 """
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages
 from setuptools import setup
 
+ROOT = Path(__file__).parent
+
 setup(
     name="bert_tf",
-    version="0.1.0",
+    # Of one line there, which is not to be imported here.
+    version=re.search(
+        '^__version__ = "(.+)"$',
+        (ROOT / "bert_tf" / "__init__.py").read_text("utf-8"),
+        re.MULTILINE,
+    )[1],
     description=(
         "BERT from raw text to a served SavedModel, in TensorFlow and Keras 3"
     ),
-    long_description=Path(__file__).with_name("README.md").read_text("utf-8"),
+    long_description=(ROOT / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",

@@ -23,3 +23,9 @@ def test_a_tpu_vm_gets_every_other_requirement():
     }
     assert len(own) == 2
     assert told - own == others
+
+
+def test_every_tool_has_one_version():
+    (ruff,) = re.findall('"ruff==(.+)"', (ROOT / "setup.py").read_text("utf-8"))
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    assert re.findall("rev: (.+)", hooks) == [f"v{ruff}"]
