@@ -19,6 +19,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
+    entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
         *find_packages(include=["bert_tf", "bert_tf.*"]),
         "bert_tf.data",
@@ -71,6 +72,8 @@ setup(
             "pyarrow>=17",
             # The oracle of correlations.
             "scipy>=1.11",
+            # What reads our tokenizer.json.
+            "tokenizers>=0.20",
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
         ],

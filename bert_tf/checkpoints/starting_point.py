@@ -135,6 +135,7 @@ def find(
     if bert_config_file is not None:
         num_entries = len(tokenizer.vocabulary)
         config = _read_config(bert_config_file, num_entries)
+    assert config is not None
     if max_position_embeddings is not None:
         config = loading.longer_config(config, max_position_embeddings)
     return StartingPoint(
