@@ -88,7 +88,7 @@ REFUSALS = {
         "--do_train",
     ),
     "run_pretraining": (
-        "`peak_learning_rate` must be 0 or more.",
+        "flag --learning_rate=-1: -1.0 is not a non-negative number.",
         "--input_file=a",
         "--output_dir=no/where",
         "--do_train",
