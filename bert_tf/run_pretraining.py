@@ -147,6 +147,7 @@ flags.DEFINE_float(
     "learning_rate",
     _DEFAULTS.learning_rate,
     "Learning rate at the end of the warmup.",
+    lower_bound=0.0,
 )
 _NUM_TRAIN_STEPS = flags.DEFINE_integer(
     "num_train_steps", 100_000, "Number of the last step.", lower_bound=1
