@@ -19,6 +19,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
+    entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
         *find_packages(include=["bert_tf", "bert_tf.*"]),
         "bert_tf.data",
@@ -49,6 +50,8 @@ setup(
         "beam": ["apache-beam>=2.77"],
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
+        # A training's curves, in a browser.
+        "tensorboard": ["tensorboard>=2.19"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
         "test": [
