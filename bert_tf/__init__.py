@@ -3,9 +3,13 @@
 The names in `__all__` are public. Each is imported when it is first looked up
 (PEP 562), and with it what it needs: `import bert_tf` loads neither TensorFlow
 nor Keras, and the models load no TensorFlow where Keras has another backend.
+Whichever of the two is imported first, `keras.saving.load_model` knows what is
+defined here.
 """
 
 import importlib
+import importlib.machinery
+import sys
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -97,3 +101,32 @@ if not TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _KerasFinder(importlib.machinery.PathFinder):
+    """Finds Keras, and tells it of this library as soon as it is imported."""
+
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        if fullname != "keras":
+            return None
+        spec = super().find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                _register()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _register():
+    importlib.import_module("bert_tf.keras_files").register()
+
+
+if "keras" in sys.modules:
+    _register()
+else:
+    sys.meta_path.insert(0, _KerasFinder)

@@ -468,8 +468,8 @@ class TaskLoss(keras.losses.Loss):
     these are divided by, as everywhere in Keras.
 
     Args:
-        task: The `Task`. A file of a compiled model holds it; it is loaded
-            where the module of its class is imported.
+        task: The `Task`. A file of a compiled model holds it; one of a class
+            of your own is loaded where its module is imported.
         **kwargs: Of `keras.losses.Loss`.
     """
 
