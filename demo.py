@@ -13,17 +13,12 @@ import argparse
 import csv
 import dataclasses
 import json
-import os
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
 import time
 
-STARTUP_NOTE = re.compile(
-    rb"[IWE]\d{4} 00:00:\d+\.\d+ |WARNING: All log messages before absl"
-)
 ROOT = pathlib.Path(__file__).resolve().parent
 PREDICTED_TEXTS = (
     "Return the sum of array elements over the given axis.",
@@ -82,33 +77,10 @@ class Stages:
         print(f"\n=== {len(self.seconds) + 1}. {title}", flush=True)
         print(f"    python {program} \\\n        {shown}\n", flush=True)
         start = time.monotonic()
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / program), *arguments],
-            env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ,
-            stderr=subprocess.PIPE,
-        )
-        pass_on(process.stderr)
-        if process.wait():
-            sys.exit(f"{program} failed with exit code {process.returncode}.")
+        done = subprocess.run([sys.executable, str(ROOT / program), *arguments])
+        if done.returncode:
+            sys.exit(f"{program} failed with exit code {done.returncode}.")
         self.seconds[title] = time.monotonic() - start
-
-
-def pass_on(stream):
-    """Copies a program's stderr to ours, without TensorFlow's start-up notes.
-
-    They come from C++ before any setting can silence them: what the processor
-    can do, and that there is no GPU. Progress bars end lines with \\r.
-    """
-    line = b""
-    while byte := stream.read(1):
-        line += byte
-        if byte in b"\r\n":
-            if not STARTUP_NOTE.match(line):
-                sys.stderr.buffer.write(line)
-                sys.stderr.flush()
-            line = b""
-    sys.stderr.buffer.write(line)
-    sys.stderr.flush()
 
 
 def read_results(path):
@@ -127,10 +99,18 @@ def majority_share(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true")
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
-        "--output_dir", default="demo_output", type=pathlib.Path
+        "--quick", action="store_true", help="Learn less, in less time."
+    )
+    parser.add_argument(
+        "--output_dir",
+        default="demo_output",
+        type=pathlib.Path,
+        help="A folder that is empty or not there. Default: %(default)s.",
     )
     arguments = parser.parse_args()
     out = arguments.output_dir

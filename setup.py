@@ -72,6 +72,8 @@ setup(
             "pyarrow>=17",
             # The oracle of correlations.
             "scipy>=1.11.1",
+            # What reads our tokenizer.json.
+            "tokenizers>=0.20",
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
         ],

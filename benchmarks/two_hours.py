@@ -28,7 +28,7 @@ from matplotlib import figure
 from bert_tf import files
 from bert_tf import program
 from bert_tf.tasks.classification import glue_files
-from bert_tf.training import phases
+from bert_tf.training import options
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text files: globs, comma-separated.", required=True
@@ -241,7 +241,7 @@ def tune(folder, config_file, **weights):
 
 def main(_):
     # What is missing or wrong is told now, and not after hours.
-    parsed_phases = phases.parse_phases(_PHASES.value)
+    parsed_phases = options.parse_phases(_PHASES.value)
     for task in _TUNING:
         glue_files.glue_task(task).check(
             os.path.join(_GLUE_DIR.value, task),

@@ -7,11 +7,10 @@ Whichever of the two is imported first, `keras.saving.load_model` knows what is
 defined here.
 """
 
-import importlib
-import importlib.machinery
-import sys
 from typing import TYPE_CHECKING
-from typing import Any
+
+from bert_tf import keras_files
+from bert_tf import lazy
 
 if TYPE_CHECKING:
     from bert_tf import tuning
@@ -88,45 +87,11 @@ _MODULES = {
 
 # For type checkers a module with such a function would have every name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
-        value = importlib.import_module(_MODULES[name])
-        if not value.__name__.endswith(f".{name}"):
-            value = getattr(value, name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazy.attach(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _KerasFinder(importlib.machinery.PathFinder):
-    """Finds Keras, and tells it of this library as soon as it is imported."""
-
-    @classmethod
-    def find_spec(cls, fullname, path=None, target=None):
-        if fullname != "keras":
-            return None
-        spec = super().find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                _register()
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
-def _register():
-    importlib.import_module("bert_tf.keras_files").register()
-
-
-if "keras" in sys.modules:
-    _register()
-else:
-    sys.meta_path.insert(0, _KerasFinder)
+keras_files.register_with_keras()

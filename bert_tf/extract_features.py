@@ -16,18 +16,12 @@ stopped writes nothing.
 
 import time
 
-import tensorflow as tf
 from absl import flags
 from absl import logging
 
-from bert_tf import checkpoints
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.checkpoints import starting_point
-from bert_tf.models.encoder import BertEncoder
-from bert_tf.tasks.features import extraction as feature_extraction
-from bert_tf.tasks.features import files as feature_files
-from bert_tf.training import progress
+from bert_tf.tasks.features import options
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text, one example a line; .gz, .xz and .bz2 too."
@@ -68,25 +62,25 @@ _BATCH_SIZE = flags.DEFINE_integer(
 )
 _OUTPUT_FORMAT = flags.DEFINE_enum(
     "output_format",
-    feature_files.JSONL,
-    feature_files.FORMATS,
+    options.JSONL,
+    options.FORMATS,
     "jsonl: google-research/bert's. npz: NumPy's arrays `vectors`, `layers` "
     "and, of tokens, `token_ids` and `row_splits`. tfrecord: Examples of "
     "`linex_index`, `vectors` (a serialized tensor) and `token_ids`.",
 )
 _DTYPE = flags.DEFINE_enum(
-    "dtype", "float32", feature_files.DTYPES, "Numbers in npz and tfrecord."
+    "dtype", "float32", options.DTYPES, "Numbers in npz and tfrecord."
 )
 _COMBINE = flags.DEFINE_enum(
     "combine",
-    feature_extraction.SEPARATE,
-    feature_extraction.COMBINE,
+    options.SEPARATE,
+    options.COMBINE,
     "The layers side by side, as one long vector, or their mean.",
 )
 _POOLING = flags.DEFINE_enum(
     "pooling",
-    feature_extraction.NONE,
-    feature_extraction.POOLING,
+    options.NONE,
+    options.POOLING,
     "none: a vector a token. cls: a vector a line, that of [CLS]. mean: the "
     "mean of the line's tokens, [CLS] and [SEP] among them.",
 )
@@ -104,8 +98,18 @@ def main(_):
         output_file=_OUTPUT_FILE.value,
         init_checkpoint=_INIT_CHECKPOINT.value,
     )
+    layers = _parse_layers(_LAYERS.value)
+
+    import tensorflow as tf
+
+    from bert_tf import checkpoints
+    from bert_tf.checkpoints import starting_point
+    from bert_tf.models.encoder import BertEncoder
+    from bert_tf.tasks.features import extraction as feature_extraction
+    from bert_tf.tasks.features import files as feature_files
+
     extraction = feature_extraction.Extraction(
-        layers=_parse_layers(_LAYERS.value),
+        layers=layers,
         combine=_COMBINE.value,
         pooling=_POOLING.value,
         is_normalized=_NORMALIZE.value,
@@ -163,6 +167,9 @@ def _parse_layers(values):
 
 def _write_all(extractor, write, num_lines):
     """Writes every line's features; returns how many lines were cut."""
+    from bert_tf.tasks.features import files as feature_files
+    from bert_tf.training import progress
+
     num_cut = 0
     start = logged = time.monotonic()
     lines = feature_files.read_lines(_INPUT_FILE.value)

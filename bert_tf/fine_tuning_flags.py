@@ -13,10 +13,9 @@ from absl import logging
 
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.training import checkpointing
+from bert_tf.training import output_folder
 from bert_tf.training import preemption
 from bert_tf.tuning.config import FineTuningConfig
-from bert_tf.tuning.tuning_run import Run
 
 _FLAGS = program.define_flags(FineTuningConfig)
 
@@ -36,7 +35,7 @@ def make_config():
     """
     config = program.from_flags(FineTuningConfig)
     if config.do_train:
-        checkpointing.check_output_dir(config.output_dir)
+        output_folder.check(config.output_dir)
     return config
 
 
@@ -67,6 +66,8 @@ def execute(config, task, examples, strategy, on_predictions=None):
         config, task, examples, strategy: As of `Run`.
         on_predictions: As of `Run.predict`.
     """
+    from bert_tf.tuning.tuning_run import Run
+
     run = Run(
         config,
         task,

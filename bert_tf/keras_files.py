@@ -1,14 +1,15 @@
 """What of this library Keras's files may hold, and where that is defined.
 
 Keras finds a class of a file by the name under which it was registered, and a
-class is registered when its module is imported. `import bert_tf` imports none:
-here each is registered by its name alone.
+class is registered when its module is imported. `import bert_tf` imports none,
+nor Keras: each is registered here by its name alone, when Keras is imported.
 """
 
 import importlib
+import importlib.machinery
+import sys
+from types import ModuleType
 from typing import Any
-
-import keras
 
 CLASSES = (
     "bert_tf.layers.dropout.Dropout",
@@ -53,7 +54,26 @@ class _NotImported:
         return getattr(module, self._name).from_config(config)
 
 
-def register() -> None:
+class _KerasFinder(importlib.machinery.PathFinder):
+    """Finds Keras, and registers the classes as soon as it is imported."""
+
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        if fullname != "keras":
+            return None
+        spec = super().find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                register(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def register(keras: ModuleType) -> None:
     """Has Keras find the classes that are not imported yet."""
     objects = keras.saving.get_custom_objects()
     for path in CLASSES:
@@ -61,3 +81,11 @@ def register() -> None:
         objects.setdefault(
             f"bert_tf>{_NAMES.get(name, name)}", _NotImported(module, name)
         )
+
+
+def register_with_keras() -> None:
+    """Registers the classes now, or as soon as Keras is imported."""
+    if "keras" in sys.modules:
+        register(sys.modules["keras"])
+    else:
+        sys.meta_path.insert(0, _KerasFinder)

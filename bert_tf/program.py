@@ -1,4 +1,12 @@
-"""What every command-line program of the library does alike."""
+"""What every command-line program of the library does alike.
+
+A program's file has, from top to bottom, its flags and what it does. So that
+its help and its refusals come at once, nothing that it imports at the top
+imports TensorFlow or Keras: flags are made of modules that know neither
+(`tuning.config`, `training.options`, `serving.options`, ...). A function
+imports what it works with, and `main` calls such functions, and imports
+anything itself, when it has checked the flags. A test holds this.
+"""
 
 import dataclasses
 import os
@@ -9,6 +17,8 @@ from typing import Any
 
 from absl import app
 from absl import flags
+
+from bert_tf import quiet
 
 # The flags that are defined here are their programs'.
 flags.disclaim_key_flags()
@@ -31,21 +41,41 @@ def run(main: Callable[[list[str]], Any]) -> None:
     configuration, `OSError` what the system raises for a full disk or a
     missing permission: both are answered on stderr with exit code 1. The
     trace is there with BERT_TF_TRACEBACK=1 in the environment.
+
+    What TensorFlow and Keras log is left out, unless the environment has a
+    TF_CPP_MIN_LOG_LEVEL, which then holds for their lines from Python too.
     """
 
     def guarded(argv):
-        if len(argv) > 1:
-            raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
         try:
             return main(argv)
         except (ValueError, OSError) as error:
             if os.environ.get("BERT_TF_TRACEBACK"):
                 raise
-            name = os.path.basename(sys.argv[0])
-            print(f"{name}: error: {error}", file=sys.stderr)
-            return BAD_INPUT_EXIT_CODE
+            return _refuse(error)
 
-    app.run(guarded)
+    quiet.quieten()
+    # Those of the modules that programs share: --help shows key flags.
+    for module in flags.FLAGS.flags_by_module_dict():
+        if module.startswith("bert_tf."):
+            flags.adopt_module_key_flags(sys.modules[module])
+    app.run(guarded, flags_parser=_parse)
+
+
+def _parse(argv):
+    try:
+        rest = flags.FLAGS(argv)
+    except flags.Error as error:
+        sys.exit(_refuse(f"{error} --help shows all flags."))
+    if len(rest) > 1:
+        sys.exit(_refuse(f"Unexpected arguments: {' '.join(rest[1:])}."))
+    return rest
+
+
+def _refuse(reason):
+    name = os.path.basename(sys.argv[0])
+    print(f"{name}: error: {reason}", file=sys.stderr)
+    return BAD_INPUT_EXIT_CODE
 
 
 def define_flags(dataclass: Any, **names: str) -> dict[str, flags.FlagHolder]:

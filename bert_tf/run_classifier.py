@@ -1,4 +1,4 @@
-"""Tunes BERT to a classification or regression of one or two sentences.
+r"""Tunes BERT to a classification or regression of one or two sentences.
 
     python -m bert_tf.run_classifier --task_name=MRPC --data_dir=glue/MRPC \
         --init_checkpoint=uncased_L-12_H-768_A-12/bert_model.ckpt \
@@ -39,12 +39,6 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import tsv
-from bert_tf.tasks.classification import class_weights
-from bert_tf.tasks.classification import glue_files
-from bert_tf.tasks.classification import task as classification
-from bert_tf.tasks.classification import tfds_examples
-from bert_tf.tuning import tuning_run
 
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -97,6 +91,10 @@ def main(argv):
     logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
     builder = _find_data_set()
+
+    from bert_tf.tasks.classification import glue_files
+    from bert_tf.tuning import tuning_run
+
     strategy = training_flags.make_strategy()
     task_files = _find_task(config, tuning_run.tuned_folder(config), builder)
     examples = {
@@ -137,6 +135,8 @@ def _task_name():
 
 
 def _wanted_splits(config, task_files):
+    from bert_tf.tasks.classification import glue_files
+
     groups = (
         ("do_train", (glue_files.TRAIN,)),
         ("do_eval", glue_files.DEVELOPMENT),
@@ -158,12 +158,18 @@ def _wanted_splits(config, task_files):
 def _read(task_files, split, builder):
     if builder is None:
         return task_files.read(_DATA_DIR.value, split)
+
+    from bert_tf.tasks.classification import tfds_examples
+
     label = _LABEL_COLUMN.value or "label"
     return tfds_examples.read(builder, split, task_files.task, label)
 
 
 def _weighted(task, config, examples):
     """Returns the task with the weights of --class_weights, if given."""
+    from bert_tf.tasks.classification import class_weights
+    from bert_tf.tasks.classification import glue_files
+
     if _CLASS_WEIGHTS.value is None:
         return task
     if not config.do_train:
@@ -176,6 +182,9 @@ def _weighted(task, config, examples):
 
 def _find_task(config, folder, builder):
     """Returns the `TaskFiles`, with the task as `folder` has it, if given."""
+    from bert_tf.tasks.classification import glue_files
+    from bert_tf.tasks.classification import task as classification
+
     if _task_name().lower() != "tsv":
         for flag in (_TEXT_COLUMNS, _LABEL_COLUMN, _LABELS, _REGRESSION):
             if flag.present:
@@ -211,7 +220,12 @@ def _find_task(config, folder, builder):
 
 def _find_labels(builder):
     if builder is not None:
+        from bert_tf.tasks.classification import tfds_examples
+
         return tfds_examples.label_names(builder, _LABEL_COLUMN.value)
+    from bert_tf.tasks import tsv
+    from bert_tf.tasks.classification import glue_files
+
     columns = glue_files.named_columns(
         _TEXT_COLUMNS.value, _LABEL_COLUMN.value
     )[glue_files.TRAIN]

@@ -12,16 +12,12 @@ text with each filled in. With --input_file, the texts are its lines; with
 
 import json
 
-import tensorflow as tf
 from absl import flags
 from absl import logging
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.checkpoints import starting_point
 from bert_tf.serving.kinds import texts as texts_lib
-from bert_tf.tasks import fill_mask
-from bert_tf.text import packing
 from bert_tf.text.vocabulary import MASK_TOKEN
 
 _MODEL_DIR = flags.DEFINE_string(
@@ -66,6 +62,13 @@ def main(_):
         name = "--text"
         rows = texts_lib.parse_texts(_TEXT.value, 1, name)
     texts = [text for (text,) in rows]
+
+    import tensorflow as tf
+
+    from bert_tf.checkpoints import starting_point
+    from bert_tf.tasks import fill_mask
+    from bert_tf.text import packing
+
     start = starting_point.find(_MODEL_DIR.value)
     if _TOP_K.value > start.config.vocab_size:
         raise ValueError(

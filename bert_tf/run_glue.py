@@ -31,8 +31,6 @@ from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks import tables
-from bert_tf.tasks.classification import glue_files
-from bert_tf.tasks.classification import glue_runs
 from bert_tf.training import preemption
 
 fine_tuning_flags.set_defaults(do_train=True, do_eval=True)
@@ -69,13 +67,18 @@ def main(argv):
     # What run_classifier would refuse is refused here, before it is started.
     handed_on = _handed_on_flags()
     config = fine_tuning_flags.make_config()
+    rates = _numbers("learning_rates", _LEARNING_RATES.value, float)
+    seeds = _numbers("seeds", _SEEDS.value, int)
     tasks = _find_tasks(config)
+
+    from bert_tf.tasks.classification import glue_runs
+
     runs = [
         {"task": task, "learning_rate": rate, "seed": seed}
         for task, rate, seed in itertools.product(
             (task for task in tasks if task != "ax"),
-            _numbers("learning_rates", _LEARNING_RATES.value, float),
-            _numbers("seeds", _SEEDS.value, int),
+            rates,
+            seeds,
         )
     ]
     for run in runs:
@@ -142,6 +145,8 @@ def _find_tasks(config):
         raise ValueError(
             "One of --glue_dir and --tfds_data_dir must be given, not both."
         )
+    from bert_tf.tasks.classification import glue_files
+
     tasks = {}
     for name in _TASKS.value:
         task_files = glue_files.glue_task(name)
@@ -228,6 +233,8 @@ def _start(arguments, log_path):
 
 def _best(task, runs):
     """Returns (learning rate of the highest median, its runs, best of all)."""
+    from bert_tf.tasks.classification import glue_files
+
     metric = glue_files.GLUE_TASKS[task].task.main_metric
     done = [run for run in runs if run["task"] == task and run["results"]]
     if not done:
@@ -249,6 +256,8 @@ def _best(task, runs):
 
 
 def _write_tables(output_dir, runs):
+    from bert_tf.tasks.classification import glue_files
+
     rows = []
     for task in dict.fromkeys(run["task"] for run in runs):
         found = _best(task, runs)
@@ -309,6 +318,8 @@ def _write_tables(output_dir, runs):
 
 def _collect_submission(output_dir, tasks, runs, handed_on):
     """Puts the leaderboard's files of the best runs into one folder."""
+    from bert_tf.tasks.classification import glue_files
+
     folder = os.path.join(output_dir, "submission")
     for task in tasks:
         source = _best("mnli" if task == "ax" else task, runs)[2]["folder"]

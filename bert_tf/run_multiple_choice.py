@@ -1,4 +1,4 @@
-"""Tunes BERT to choose one of several texts: SWAG, CODAH, RACE and the like.
+r"""Tunes BERT to choose one of several texts: SWAG, CODAH, RACE and the like.
 
     python -m bert_tf.run_multiple_choice --train_file=train.csv \
         --eval_file=val.csv --test_file=test.csv \
@@ -26,11 +26,6 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import source
-from bert_tf.tasks import task_folder
-from bert_tf.tasks.multiple_choice import files as multiple_choice_files
-from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from bert_tf.tuning import tuning_run
 
 _TRAIN_FILE = flags.DEFINE_string(
     "train_file",
@@ -47,6 +42,12 @@ def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
+    _check_flags(config)
+
+    from bert_tf.tasks import task_folder
+    from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+    from bert_tf.tuning import tuning_run
+
     strategy = training_flags.make_strategy()
     folder, task = tuning_run.tuned_folder(config), None
     if folder is not None:
@@ -58,8 +59,20 @@ def main(argv):
     fine_tuning_flags.execute(config, task, examples, strategy)
 
 
+def _check_flags(config):
+    if config.do_train:
+        program.require(train_file=_TRAIN_FILE.value)
+    if config.do_eval:
+        program.require(eval_file=_EVAL_FILE.value)
+    if config.do_predict:
+        program.require(test_file=_TEST_FILE.value)
+
+
 def _read(config, task):
     """Returns {split: `ChoiceExamples`}, all of as many choices."""
+    from bert_tf.tasks import source
+    from bert_tf.tasks.multiple_choice import files as multiple_choice_files
+
     num_choices = task.num_choices if task else None
     examples = {}
     for split, flag, is_wanted in (
@@ -68,7 +81,6 @@ def _read(config, task):
         (source.TEST, _TEST_FILE, config.do_predict),
     ):
         if is_wanted:
-            program.require(**{flag.name: flag.value})
             examples[split] = multiple_choice_files.read_choices(
                 flag.value, split != source.TEST, num_choices
             )

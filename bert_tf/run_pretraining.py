@@ -31,14 +31,12 @@ from absl import logging
 
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.checkpoints import starting_point
-from bert_tf.optimizers import schedule
-from bert_tf.training import phases
+from bert_tf.optimizers import decays
+from bert_tf.training import options as options_lib
 from bert_tf.training import preemption
-from bert_tf.training import pretraining_run
 
 # Those without a name here go into the options as they are.
-_DEFAULTS = pretraining_run.Options
+_DEFAULTS = options_lib.Options
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
@@ -80,7 +78,7 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
     "attention",
     _DEFAULTS.attention,
-    pretraining_run.ATTENTION,
+    options_lib.ATTENTION,
     "left_to_right: a token sees only itself and those before it, and every "
     "next token is predicted in place of the masked ones and the next sentence "
     "(the paper's LTR ablation, section 5.1), from records of any kind; so "
@@ -167,7 +165,7 @@ flags.DEFINE_integer(
 flags.DEFINE_enum(
     "learning_rate_decay",
     _DEFAULTS.learning_rate_decay,
-    schedule.DECAYS,
+    decays.DECAYS,
     "Form of the learning rate after the warmup.",
 )
 flags.DEFINE_float(
@@ -184,7 +182,7 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
     "optimizer",
     _DEFAULTS.optimizer,
-    sorted(pretraining_run.OPTIMIZERS),
+    options_lib.OPTIMIZERS,
     "bert: Adam with weight decay, as google-research/bert's; lamb: for "
     "batches of thousands.",
 )
@@ -258,11 +256,14 @@ def main(argv):
     program.require(input_file=_INPUT_FILE.value, output_dir=_OUTPUT_DIR.value)
     parsed, input_files = _phases()
     options = program.from_flags(
-        pretraining_run.Options,
+        options_lib.Options,
         phases=parsed,
         input_files=input_files,
         profile_steps=_profile_steps(),
     )
+    from bert_tf.checkpoints import starting_point
+    from bert_tf.training import pretraining_run
+
     strategy = training_flags.make_strategy()
     start = starting_point.find(
         options.checkpoint(),
@@ -284,7 +285,7 @@ def main(argv):
 def _phases():
     """Returns the `Phase`s, and the globs of their records."""
     if _PHASES.value is None:
-        phase = phases.Phase(
+        phase = options_lib.Phase(
             max_seq_length=_MAX_SEQ_LENGTH.value,
             num_steps=_NUM_TRAIN_STEPS.value,
             train_batch_size=_TRAIN_BATCH_SIZE.value,
@@ -296,7 +297,7 @@ def _phases():
                 f"--{holder.name} must not be given with --phases. Received: "
                 f"--{holder.name}={holder.value} --phases={_PHASES.value}."
             )
-    parsed = phases.parse_phases(_PHASES.value)
+    parsed = options_lib.parse_phases(_PHASES.value)
     patterns = tuple(_INPUT_FILE.value.split(";"))
     if len(patterns) != len(parsed):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Tunes BERT to find the answers to questions in texts: SQuAD 1.1 and 2.0.
+r"""Tunes BERT to find the answers to questions in texts: SQuAD 1.1 and 2.0.
 
     python -m bert_tf.run_squad --train_file=train-v1.1.json \
         --predict_file=dev-v1.1.json \
@@ -25,11 +25,6 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import source
-from bert_tf.tasks import task_folder
-from bert_tf.tasks.question_answering import files as squad_files
-from bert_tf.tasks.question_answering.task import SquadTask
-from bert_tf.tuning import tuning_run
 
 fine_tuning_flags.set_defaults(max_seq_length=384)
 _TRAIN_FILE = flags.DEFINE_string(
@@ -106,6 +101,10 @@ def main(argv):
     logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
     _check_flags(config)
+
+    from bert_tf.tasks import source
+    from bert_tf.tuning import tuning_run
+
     strategy = training_flags.make_strategy()
     task = _find_task(tuning_run.tuned_folder(config))
     examples = {}
@@ -134,6 +133,9 @@ def _check_flags(config):
 
 def _find_task(folder):
     """Returns the task: of the flags, before them of a tuned model."""
+    from bert_tf.tasks import task_folder
+    from bert_tf.tasks.question_answering.task import SquadTask
+
     stored = (
         None if folder is None else task_folder.stored_task(folder, SquadTask)
     )
@@ -151,6 +153,8 @@ def _find_task(folder):
 
 
 def _read(path, task, is_training, needs_answers):
+    from bert_tf.tasks.question_answering import files as squad_files
+
     return squad_files.read_squad(
         path,
         task.version_2_with_negative,

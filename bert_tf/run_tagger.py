@@ -1,4 +1,4 @@
-"""Tunes BERT to tag words: named entities, as in CoNLL-2003.
+r"""Tunes BERT to tag words: named entities, as in CoNLL-2003.
 
     python -m bert_tf.run_tagger --data_dir=conll2003 \
         --init_checkpoint=cased_L-12_H-768_A-12 --do_lower_case=false \
@@ -26,13 +26,7 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import source
-from bert_tf.tasks.tagging import entity_tags
-from bert_tf.tasks.tagging import files as tagging_files
-from bert_tf.tasks.tagging import task as tagging
-from bert_tf.tasks.tagging import tfds as tagging_tfds
-from bert_tf.tasks.tagging.task import TaggingTask
-from bert_tf.tuning import tuning_run
+from bert_tf.tasks.tagging import schemes
 
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -40,19 +34,17 @@ _DATA_DIR = flags.DEFINE_string(
     "Folder with files named train, dev and test, each with .conll, .txt, "
     ".tsv or nothing after it.",
 )
-_FILES = {
-    source.TRAIN: flags.DEFINE_string(
-        "train_file", None, "The column file to train on, instead."
-    ),
-    source.DEV: flags.DEFINE_string(
-        "eval_file", None, "The column file for --do_eval, instead."
-    ),
-    source.TEST: flags.DEFINE_string(
-        "test_file",
-        None,
-        "The column file for --do_predict, instead; it needs no tags.",
-    ),
-}
+_TRAIN_FILE = flags.DEFINE_string(
+    "train_file", None, "The column file to train on, instead."
+)
+_EVAL_FILE = flags.DEFINE_string(
+    "eval_file", None, "The column file for --do_eval, instead."
+)
+_TEST_FILE = flags.DEFINE_string(
+    "test_file",
+    None,
+    "The column file for --do_predict, instead; it needs no tags.",
+)
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
     None,
@@ -78,7 +70,7 @@ _TAG_COLUMN = flags.DEFINE_string(
 _SCHEME = flags.DEFINE_enum(
     "scheme",
     None,
-    list(entity_tags.SCHEMES),
+    list(schemes.SCHEMES),
     "With --do_train: how tags mark entities. Default: what the training "
     "set's look like.",
 )
@@ -88,34 +80,45 @@ def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
-    strategy = training_flags.make_strategy()
-    folder = tuning_run.tuned_folder(config)
     builder = fine_tuning_flags.open_data_set(
         _TFDS_NAME.value,
         _TFDS_DATA_DIR.value,
         data_dir=_DATA_DIR.value,
-        **{flag.name: flag.value for flag in _FILES.values()},
+        train_file=_TRAIN_FILE.value,
+        eval_file=_EVAL_FILE.value,
+        test_file=_TEST_FILE.value,
     )
-    wanted = {
-        source.TRAIN: config.do_train,
-        source.DEV: config.do_eval,
-        source.TEST: config.do_predict,
-    }
+
+    from bert_tf.tasks import source
+    from bert_tf.tuning import tuning_run
+
+    strategy = training_flags.make_strategy()
+    folder = tuning_run.tuned_folder(config)
     examples = {
-        split: _read(split, builder) for split in wanted if wanted[split]
+        split: _read(split, path.value, builder)
+        for split, path, is_wanted in (
+            (source.TRAIN, _TRAIN_FILE, config.do_train),
+            (source.DEV, _EVAL_FILE, config.do_eval),
+            (source.TEST, _TEST_FILE, config.do_predict),
+        )
+        if is_wanted
     }
     task = _find_task(folder, examples)
     fine_tuning_flags.execute(config, task, examples, strategy)
 
 
-def _read(split, builder):
+def _read(split, path, builder):
     """Returns the `TaggingExamples` of a split; of the test set no tags."""
+    from bert_tf.tasks import source
+    from bert_tf.tasks.tagging import files as tagging_files
+
     has_tags = split != source.TEST
     if builder is not None:
+        from bert_tf.tasks.tagging import tfds as tagging_tfds
+
         return tagging_tfds.read(
             builder, split, _TOKEN_COLUMN.value, _TAG_COLUMN.value, has_tags
         )
-    path = _FILES[split].value
     if path is None:
         program.require(data_dir=_DATA_DIR.value)
         path = tagging_files.find_file(_DATA_DIR.value, split)
@@ -138,6 +141,11 @@ def _column(text, default):
 
 def _find_task(folder, examples):
     """Returns the task: of a tuned folder, or what the training set shows."""
+    from bert_tf.tasks import source
+    from bert_tf.tasks.tagging import entity_tags
+    from bert_tf.tasks.tagging import task as tagging
+    from bert_tf.tasks.tagging.task import TaggingTask
+
     if folder is not None:
         if _SCHEME.present:
             raise ValueError("--scheme must be given with --do_train.")

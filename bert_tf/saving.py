@@ -166,8 +166,8 @@ def save(
         ... )
         >>> save("reviews", model, preprocessor, label_names=("bad", "good"))
         >>> sorted(os.listdir("reviews"))  # doctest: +NORMALIZE_WHITESPACE
-        ['config.json', 'model.safetensors', 'tokenizer_config.json',
-         'vocab.txt']
+        ['config.json', 'model.safetensors', 'tokenizer.json',
+         'tokenizer_config.json', 'vocab.txt']
         >>> load("reviews").task.labels
         ('bad', 'good')
     """

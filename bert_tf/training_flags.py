@@ -3,15 +3,19 @@
 Imported by programs alone: importing it defines the flags.
 """
 
-import tensorflow as tf
+from typing import TYPE_CHECKING
+
 from absl import flags
 
-from bert_tf.training import strategy as strategies
+from bert_tf.training import options
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _STRATEGY = flags.DEFINE_enum(
     "strategy",
     None,
-    strategies.STRATEGIES,
+    options.STRATEGIES,
     "Where to run. one_device: the first GPU, else the CPU; mirrored: all "
     "GPUs of this machine; multi_worker: the machines of TF_CONFIG; tpu. "
     "Default: tpu with --use_tpu, else one_device.",
@@ -45,13 +49,13 @@ _NUM_TPU_CORES = flags.DEFINE_integer(
 _MIXED_PRECISION = flags.DEFINE_enum(
     "mixed_precision",
     "auto",
-    strategies.MIXED_PRECISION,
+    options.MIXED_PRECISION,
     "Arithmetic of the layers; weights and losses are float32. auto: "
     "bfloat16 on TPUs, float32 elsewhere.",
 )
 
 
-def make_strategy() -> tf.distribute.Strategy:
+def make_strategy() -> "tf.distribute.Strategy":
     """Returns the strategy that the flags ask for.
 
     Raises:
@@ -70,6 +74,8 @@ def make_strategy() -> tf.distribute.Strategy:
             "--master is another name of --tpu_name: the two must agree. "
             f"Received: --tpu_name={_TPU_NAME.value} --master={_MASTER.value}."
         )
+    from bert_tf.training import strategy as strategies
+
     return strategies.make_strategy(
         name,
         num_cpu_devices=_NUM_CPU_DEVICES.value,
@@ -80,6 +86,8 @@ def make_strategy() -> tf.distribute.Strategy:
     )
 
 
-def dtype_policy(strategy: tf.distribute.Strategy) -> str:
+def dtype_policy(strategy: "tf.distribute.Strategy") -> str:
     """Returns the name of the Keras dtype policy that the flags ask for."""
+    from bert_tf.training import strategy as strategies
+
     return strategies.dtype_policy(_MIXED_PRECISION.value, strategy)

@@ -20,12 +20,7 @@ from absl import flags
 from tqdm import tqdm
 
 from bert_tf import program
-from bert_tf.pretraining import record_set
-from bert_tf.pretraining import run_local
-from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.settings import Settings
-from bert_tf.pretraining.sources import tfds_text
-from bert_tf.text.tokenizers import files as tokenizer_files
 
 _SETTINGS = program.define_flags(Settings, masking_mode="masking")
 _INPUT_FILE = flags.DEFINE_string(
@@ -107,11 +102,15 @@ def main(argv):
     program.require(
         output_file=_OUTPUT_FILE.value, vocab_file=_VOCAB_FILE.value
     )
-    source = _source()
     values = {name: flag.value for name, flag in _SETTINGS.items()}
     if _TFDS_NAME.value:
         values["input_format"] = "tfds"
     settings = Settings(**values)
+    source = _source()
+
+    from bert_tf.pretraining import run_local
+    from bert_tf.text.tokenizers import files as tokenizer_files
+
     tokenizer = tokenizer_files.from_vocabulary_file(
         _VOCAB_FILE.value, _DO_LOWER_CASE.value
     )
@@ -188,6 +187,9 @@ def _source():
             "`tfds_name` must not come with `input_file` or `input_format`. "
             f"Received: tfds_name={_TFDS_NAME.value!r}."
         )
+
+    from bert_tf.pretraining.sources import tfds_text
+
     return tfds_text.TfdsText(
         name=_TFDS_NAME.value,
         data_dir=_TFDS_DATA_DIR.value,
@@ -197,6 +199,8 @@ def _source():
 
 
 def _print_table(counts, settings, seconds):
+    from bert_tf.pretraining.objectives.table import OBJECTIVES
+
     mean_length = counts.example_tokens / counts.examples
     *_, label = "labelled", *OBJECTIVES[settings.objective].label_meanings
     for name, value in (
@@ -217,6 +221,8 @@ def _print_table(counts, settings, seconds):
 
 
 def _print_warnings(counts, settings):
+    from bert_tf.pretraining import record_set
+
     for warning in record_set.warnings(counts, settings):
         print(f"Warning: {warning}")
 

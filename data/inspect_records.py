@@ -17,9 +17,6 @@ from absl import flags
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf import program
-from bert_tf.pretraining.records import inspection
-from bert_tf.pretraining.records import inspection_page
-from bert_tf.pretraining.records import record_rules
 from bert_tf.text.vocabulary import load_vocabulary
 
 _INPUT_FILE = flags.DEFINE_string(
@@ -45,6 +42,11 @@ def main(argv):
     vocabulary = load_vocabulary(_VOCAB_FILE.value)
     paths = files.expand_globs(_INPUT_FILE.value)
     told = manifests.find(paths)
+
+    from bert_tf.pretraining.records import inspection
+    from bert_tf.pretraining.records import inspection_page
+    from bert_tf.pretraining.records import record_rules
+
     totals = collections.Counter()
     broken = collections.Counter()
     described = []

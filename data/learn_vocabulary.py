@@ -17,7 +17,6 @@ from tqdm import tqdm
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.text.learners import wordpiece
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
@@ -52,6 +51,9 @@ def main(argv):
     start = time.monotonic()
     paths = files.expand_globs(_INPUT_FILE.value)
     _check_output_file(_OUTPUT_FILE.value, paths)
+
+    from bert_tf.text.learners import wordpiece
+
     num_bytes = sum(map(files.size, paths))
     with tqdm(
         desc="count words", total=num_bytes, unit="B", unit_scale=True
@@ -85,6 +87,8 @@ def _check_output_file(output_file, paths):
 
 
 def _print_table(vocabulary, word_counts, seconds):
+    from bert_tf.text.learners import wordpiece
+
     pieces_a_word, unknown = wordpiece.measure(vocabulary, word_counts)
     for name, value in (
         ("entries", f"{len(vocabulary):,}"),

@@ -18,7 +18,6 @@ from absl import flags
 from absl import logging
 
 from bert_tf import program
-from bert_tf.input import data_service
 
 _PORT = flags.DEFINE_integer(
     "port", 5050, "Where trainers find the service.", lower_bound=0
@@ -34,6 +33,9 @@ _HOST = flags.DEFINE_string(
 def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
+
+    from bert_tf.input import data_service
+
     port, servers = data_service.start(_PORT.value, _HOST.value)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

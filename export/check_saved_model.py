@@ -20,11 +20,8 @@ prints the answers to texts of yours.
 from absl import flags
 
 from bert_tf import program
-from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import texts
-from bert_tf.serving.proof import caller
-from bert_tf.serving.proof import check
-from bert_tf.serving.proof import report
+from bert_tf.serving.options import TIMEOUT_SECONDS
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The servable's folder, or that of one version."
@@ -52,7 +49,7 @@ _PYTHON = flags.DEFINE_string(
 
 _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "timeout_seconds",
-    caller.TIMEOUT_SECONDS,
+    TIMEOUT_SECONDS,
     "Longest wait for the SavedModel to be loaded, and for each answer.",
     lower_bound=1,
 )
@@ -64,6 +61,11 @@ def main(_):
         raise ValueError("--model_dir or --text must be given.")
     if _INPUT_FILE.value and not _MODEL_DIR.value:
         raise ValueError("--input_file needs --model_dir to compare with.")
+
+    from bert_tf.serving import saved_model
+    from bert_tf.serving.proof import check
+    from bert_tf.serving.proof import report
+
     path = saved_model.newest(_EXPORT_DIR.value)
     if _TEXT.value:
         num_strings = check.num_strings(path)

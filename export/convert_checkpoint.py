@@ -17,17 +17,16 @@ where, and what was left over.
 
 from absl import flags
 
-from bert_tf import checkpoints
 from bert_tf import config
 from bert_tf import program
-from bert_tf.checkpoints import conversion
+from bert_tf.checkpoints import containers
 
 _INPUT = flags.DEFINE_string("input", None, "The checkpoint to convert.")
 _OUTPUT = flags.DEFINE_string(
     "output", None, "The folder to write; it must be empty or not there."
 )
 _FORMAT = flags.DEFINE_enum(
-    "format", conversion.BERT_TF, conversion.FORMATS, "The form to write."
+    "format", containers.BERT_TF, containers.FORMATS, "The form to write."
 )
 _ALLOW_PARTIAL = flags.DEFINE_bool(
     "allow_partial",
@@ -59,6 +58,9 @@ _HIDDEN_ACT = flags.DEFINE_enum(
 
 def main(_):
     program.require(input=_INPUT.value, output=_OUTPUT.value)
+
+    from bert_tf import checkpoints
+
     print(
         checkpoints.convert(
             _INPUT.value,

@@ -20,13 +20,8 @@ the bounds of texts.
 from absl import flags
 
 from bert_tf import program
-from bert_tf.serving import exporter
 from bert_tf.serving import options as options_lib
-from bert_tf.serving.kinds import embedding
-from bert_tf.serving.kinds import opening
-from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import ExportOptions
-from bert_tf.serving.proof import caller
 
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "The model folder, of bert_tf or Hugging Face."
@@ -61,13 +56,13 @@ _TEXT_FEATURES = flags.DEFINE_list(
 _KIND = flags.DEFINE_enum(
     "kind",
     None,
-    (Servable.KIND, *opening.KINDS),
+    options_lib.KINDS,
     "What is served; task if the model was tuned to one, else encoder.",
 )
 _EMBEDDING = flags.DEFINE_enum(
     "embedding",
     None,
-    embedding.EMBEDDINGS,
+    options_lib.EMBEDDINGS,
     "With --kind=embedding: the last layer's [CLS], the mean of its tokens "
     "(the default), or of those of the last four layers, concatenated.",
 )
@@ -142,7 +137,7 @@ _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "timeout_seconds",
     None,
     "Of the check: longest wait for the SavedModel to be loaded, and for each "
-    f"answer; {caller.TIMEOUT_SECONDS} if not given.",
+    f"answer; {options_lib.TIMEOUT_SECONDS} if not given.",
     lower_bound=1,
 )
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(
@@ -178,6 +173,9 @@ def main(_):
         version=_VERSION.value,
         keep_versions=_KEEP_VERSIONS.value,
     )
+
+    from bert_tf.serving import exporter
+
     print(exporter.export(_MODEL_DIR.value, _EXPORT_DIR.value, options))
 
 

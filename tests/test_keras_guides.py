@@ -90,7 +90,7 @@ def not_imported(monkeypatch):
     objects = keras.saving.get_custom_objects()
     for name in [name for name in objects if name.startswith("bert_tf>")]:
         monkeypatch.delitem(objects, name)
-    keras_files.register()
+    keras_files.register(keras)
 
 
 def check_equal_weights(left, right):

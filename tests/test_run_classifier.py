@@ -8,31 +8,20 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoints
-from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from support import releases
 
 PROGRAM = "bert_tf.run_classifier"
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 TOKENS = (*SPECIAL_TOKENS, *WORDS)
-CONFIG = BertConfig(
-    vocab_size=len(TOKENS),
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
-)
 
 
 @pytest.fixture
 def release(tmp_path):
     """The flags of an architecture and a vocabulary."""
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     return (
-        f"--vocab_file={tmp_path / 'vocab.txt'}",
-        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        *releases.write_flags(tmp_path, TOKENS),
         "--max_seq_length=12",
     )
 
@@ -46,15 +35,6 @@ def write_tsv(folder, split, rows, header=None):
 def sentences(count, seed):
     generator = np.random.default_rng(seed)
     return [" ".join(generator.choice(WORDS, size=4)) for _ in range(count)]
-
-
-def read_results(folder):
-    lines = (folder / "eval_results.txt").read_text().splitlines()
-    assert lines == sorted(lines)
-    return {
-        name: float(value)
-        for name, value in (line.split(" = ") for line in lines)
-    }
 
 
 def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
@@ -91,7 +71,7 @@ def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
     assert "step 3/3" in done.stderr
     assert "epoch 1/2" in done.stderr
     assert "epoch 2/2" in done.stderr
-    results = read_results(output)
+    results = releases.read_results(output)
     assert sorted(results) == [
         "eval_accuracy",
         "eval_f1",
@@ -122,14 +102,14 @@ def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
     assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((output / "task.json").read_text())["name"] == "mrpc"
     model = checkpoints.load(output, BertClassifier)
-    assert model.config == CONFIG
+    assert model.config == releases.tiny_config(len(TOKENS))
     assert model.num_labels == 2
 
     # The tuned model alone gives the same answers.
     (output / "test_results.tsv").rename(tmp_path / "before.tsv")
     (output / "eval_results.txt").unlink()
     run_program(PROGRAM, *flags, "--do_eval", "--do_predict", *release[2:])
-    assert read_results(output) == pytest.approx(results, rel=1e-5)
+    assert releases.read_results(output) == pytest.approx(results, rel=1e-5)
     np.testing.assert_allclose(
         np.loadtxt(output / "test_results.tsv"), probabilities, atol=1e-5
     )
@@ -173,7 +153,7 @@ def test_regression_on_mirrored_devices(tmp_path, release, run_program):
         "--strategy=mirrored",
         "--num_cpu_devices=2",
     )
-    results = read_results(output)
+    results = releases.read_results(output)
     assert sorted(results) == [
         "eval_loss",
         "eval_pearson",

@@ -6,30 +6,19 @@ import re
 import numpy as np
 import pytest
 
-from bert_tf.config import BertConfig
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from support import releases
 
 PROGRAM = "bert_tf.run_glue"
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh")
-CONFIG = BertConfig(
-    vocab_size=len(TOKENS),
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
-)
 
 
 @pytest.fixture
 def flags(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     write_tsv(tmp_path / "glue" / "RTE", ("train", "dev"), 4, "entailment")
     write_tsv(tmp_path / "glue" / "RTE", ("test",), 3)
     return (
-        f"--vocab_file={tmp_path / 'vocab.txt'}",
-        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        *releases.write_flags(tmp_path, TOKENS),
         f"--glue_dir={tmp_path / 'glue'}",
         f"--output_dir={tmp_path / 'output'}",
         "--tasks=RTE",
@@ -56,11 +45,7 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     flags += ("--learning_rates=1e-3", "--seeds=7", "--do_predict")
     done = run_program(PROGRAM, *flags)
     folder = output / "rte" / "lr0.001-seed7"
-    lines = (folder / "eval_results.txt").read_text().splitlines()
-    results = {
-        name: float(value)
-        for name, value in (line.split(" = ") for line in lines)
-    }
+    results = releases.read_results(folder)
     run = json.loads((folder / "run.json").read_text())
     assert run["results"] == results
     assert "--random_seed=7" in run["flags"]

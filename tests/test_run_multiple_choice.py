@@ -5,19 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.config import BertConfig
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from support import releases
 
 PROGRAM = "bert_tf.run_multiple_choice"
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh?.")
-CONFIG = BertConfig(
-    vocab_size=len(TOKENS),
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
-)
 
 
 def write(path, count, num_choices=3, has_labels=True):
@@ -47,12 +39,9 @@ def write_race(folder, answers):
 
 
 def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     output = tmp_path / "output"
     flags = (
-        f"--vocab_file={tmp_path / 'vocab.txt'}",
-        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        *releases.write_flags(tmp_path, TOKENS),
         f"--output_dir={output}",
         "--max_seq_length=12",
     )
@@ -71,13 +60,12 @@ def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
         "--iterations_per_loop=1",
     )
     assert "step 5/5" in done.stderr
-    lines = (output / "eval_results.txt").read_text().splitlines()
-    results = dict(line.split(" = ") for line in lines)
+    results = releases.read_results(output)
     assert list(results) == ["eval_accuracy", "eval_loss", "global_step"]
-    assert float(results["eval_loss"]) == pytest.approx(np.log(3), abs=0.3)
+    assert results["eval_loss"] == pytest.approx(np.log(3), abs=0.3)
     assert f"eval_accuracy = {results['eval_accuracy']}" in done.stdout
     report = (output / "report.md").read_text()
-    accuracy = float(results["eval_accuracy"])
+    accuracy = results["eval_accuracy"]
     assert report.startswith(
         f"# multiple_choice: eval_accuracy {accuracy:.4g}\n"
     )

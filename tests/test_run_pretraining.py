@@ -208,8 +208,8 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         ),
         (
             {"do_train": True, "layerwise_learning_rate_decay": 2},
-            "`layerwise_decay` must be above 0, and at most 1. Received: "
-            "layerwise_decay=2.0.",
+            "--layerwise_learning_rate_decay must be above 0, and at most 1. "
+            "Received: --layerwise_learning_rate_decay=2.0.",
         ),
         (
             {"do_train": True, "keep_best": True},

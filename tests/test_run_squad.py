@@ -5,33 +5,22 @@ import json
 import pytest
 
 from bert_tf import checkpoints
-from bert_tf.config import BertConfig
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from support import releases
 
 PROGRAM = "bert_tf.run_squad"
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh?.")
-CONFIG = BertConfig(
-    vocab_size=len(TOKENS),
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
-)
 CONTEXT = "A b, C d e f g h. b C d e?"
 
 
 @pytest.fixture
 def flags(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     return (
-        f"--vocab_file={tmp_path / 'vocab.txt'}",
-        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        *releases.write_flags(tmp_path, TOKENS),
         f"--output_dir={tmp_path / 'output'}",
         "--max_seq_length=14",
         "--max_query_length=4",
@@ -55,14 +44,6 @@ def write_squad(path, num_questions):
     content["data"][0]["paragraphs"][0]["qas"] = questions
     path.write_text(json.dumps(content))
     return path
-
-
-def read_results(folder):
-    lines = (folder / "eval_results.txt").read_text().splitlines()
-    return {
-        name: float(value)
-        for name, value in (line.split(" = ") for line in lines)
-    }
 
 
 def test_questions_are_learned_answered_and_scored(
@@ -89,7 +70,7 @@ def test_questions_are_learned_answered_and_scored(
     # int(12 / 5 * 2)
     assert "step 4/4" in done.stderr
     assert "36 examples, 12 an epoch" in done.stderr
-    results = read_results(output)
+    results = releases.read_results(output)
     # The best epoch is that of the best F1 at its own threshold.
     record = json.loads((output / "train" / "epochs.json").read_text())
     assert [epoch["global_step"] for epoch in record["evaluations"]] == [2, 4]
@@ -148,7 +129,7 @@ def test_tuned_folder_knows_its_task(tmp_path, run_program):
     )
     checkpoints.save(
         folder,
-        BertSpanPredictor(CONFIG),
+        BertSpanPredictor(releases.tiny_config(len(TOKENS))),
         WordpieceSpec(Vocabulary(tokens=TOKENS)),
         14,
         task=task.to_dict(),

@@ -5,43 +5,24 @@ import json
 import pytest
 
 from bert_tf import checkpoints
-from bert_tf.config import BertConfig
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from support import releases
 
 PROGRAM = "bert_tf.run_tagger"
 TOKENS = (*SPECIAL_TOKENS, *"abcdefgh?.")
-CONFIG = BertConfig(
-    vocab_size=len(TOKENS),
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
-)
 SENTENCE = "-DOCSTART- O\n\nA B-x\nB. I-x\n\u200b O\n"
 LONG = "".join(f"{letter} O\n" for letter in "abcdefgh" * 4)
 
 
 @pytest.fixture
 def flags(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (tmp_path / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     return (
-        f"--vocab_file={tmp_path / 'vocab.txt'}",
-        f"--bert_config_file={tmp_path / 'bert_config.json'}",
+        *releases.write_flags(tmp_path, TOKENS),
         f"--output_dir={tmp_path / 'output'}",
         f"--data_dir={tmp_path}",
         "--max_seq_length=10",
     )
-
-
-def read_results(folder):
-    lines = (folder / "eval_results.txt").read_text().splitlines()
-    return {
-        name: float(value)
-        for name, value in (line.split(" = ") for line in lines)
-    }
 
 
 def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
@@ -65,7 +46,7 @@ def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
     assert "step 8/8" in done.stderr
     assert "Scheme bio; tags: O, B-x, I-x, B-y, I-y." in done.stderr
     assert "1 tags are not as bio has them" in done.stderr
-    results = read_results(output)
+    results = releases.read_results(output)
     assert results["global_step"] == 8
     assert 0 <= results["eval_f1"] <= 1
     assert 0 < results["eval_loss"] < 5
@@ -114,7 +95,7 @@ def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
         f"--test_file={tmp_path / 'words'}",
         *flags[2:],
     )
-    assert read_results(output) == pytest.approx(results, rel=1e-5)
+    assert releases.read_results(output) == pytest.approx(results, rel=1e-5)
     again = (output / "test_predictions.txt").read_text("utf-8")
     assert again == predictions
 

@@ -4,12 +4,30 @@ model = checkpoints.load(path, BertClassifier, num_labels=2)
 checkpoints.save(folder, model, tokenizer, max_seq_length)
 """
 
-from bert_tf.checkpoints.conversion import convert
-from bert_tf.checkpoints.loading import load
-from bert_tf.checkpoints.loading import load_open
-from bert_tf.checkpoints.loading import load_weights
-from bert_tf.checkpoints.model_folder import save
-from bert_tf.checkpoints.optimizer_state import load_optimizer
+from typing import TYPE_CHECKING
+
+from bert_tf import lazy
+
+if TYPE_CHECKING:
+    from bert_tf.checkpoints.conversion import convert
+    from bert_tf.checkpoints.loading import load
+    from bert_tf.checkpoints.loading import load_open
+    from bert_tf.checkpoints.loading import load_weights
+    from bert_tf.checkpoints.model_folder import save
+    from bert_tf.checkpoints.optimizer_state import load_optimizer
+else:
+    # Flags are made of `containers`, without TensorFlow.
+    __getattr__ = lazy.attach(
+        __name__,
+        {
+            "convert": "bert_tf.checkpoints.conversion",
+            "load": "bert_tf.checkpoints.loading",
+            "load_open": "bert_tf.checkpoints.loading",
+            "load_optimizer": "bert_tf.checkpoints.optimizer_state",
+            "load_weights": "bert_tf.checkpoints.loading",
+            "save": "bert_tf.checkpoints.model_folder",
+        },
+    )
 
 __all__ = [
     "convert",

@@ -19,9 +19,6 @@ from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.checkpoints.report import CoverageEntry
 from bert_tf.text.tokenizers import files as tokenizer_files
 
-BERT_TF = "bert_tf"
-FORMATS = (containers.GOOGLE, containers.HUGGING_FACE, BERT_TF)
-
 
 def convert(
     source: str,
@@ -42,7 +39,7 @@ def convert(
     Args:
         source: As the `path` of `checkpoints.load`.
         target: Path of a folder that is empty or not there.
-        file_format: One of `FORMATS`.
+        file_format: One of `containers.FORMATS`.
         allow_partial: Whether tensors may be missing, left over or of another
             shape; they are not in the target then. The report tells them.
         max_position_embeddings: As of `checkpoints.load`; moments are
@@ -60,9 +57,9 @@ def convert(
         ValueError: If the source cannot be read or has gaps, or the target
             cannot express it; the message names file and tensor.
     """
-    if file_format not in FORMATS:
+    if file_format not in containers.FORMATS:
         raise ValueError(
-            f"`file_format` must be one of {', '.join(FORMATS)}. "
+            f"`file_format` must be one of {', '.join(containers.FORMATS)}. "
             f"Received: file_format={file_format!r}."
         )
     target = str(target).rstrip("/")

@@ -4,6 +4,7 @@ config.json              architecture, class of transformers, label names
 model.safetensors        weights, under Hugging Face's names
 vocab.txt                one entry of the vocabulary a line
 tokenizer_config.json    case, longest sequence
+tokenizer.json           the tokenizer, for Hugging Face's `tokenizers`
 task.json                what the model was tuned for, if anything
 """
 
@@ -32,7 +33,8 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 CONFIG_FILE = config_json.CONFIG_FILE
 WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
 VOCABULARY_FILE = tokenizer_files.VOCABULARY_FILE
-TOKENIZER_FILE = tokenizer_files.SETTINGS_FILE
+SETTINGS_FILE = tokenizer_files.SETTINGS_FILE
+TOKENIZER_FILE = tokenizer_files.TOKENIZER_FILE
 TASK_FILE = "task.json"
 
 # The parts of a folder that the text floor reads.
@@ -215,10 +217,14 @@ def make_texts(
         **_SPECIAL_TOKENS,
     }
     stamped = None if task is None else formats.stamped(task, formats.TASK)
+    tokenizer_json = tokenizer.tokenizer_json
     return {
         # In this order; readers look for the configuration, the last.
         TASK_FILE: None if stamped is None else to_json(stamped),
-        TOKENIZER_FILE: to_json(tokenizer_config),
+        SETTINGS_FILE: to_json(tokenizer_config),
+        TOKENIZER_FILE: (
+            None if tokenizer_json is None else to_json(tokenizer_json)
+        ),
         VOCABULARY_FILE: tokenizer.vocabulary.to_text(),
         CONFIG_FILE: to_json(config_values),
     }
@@ -345,8 +351,8 @@ def _check_same_model(folder, texts):
         return
     # Of a kind's many names one.
     settings["tokenizer_class"] = tokenizer_files.class_name(settings)
-    path = f"{folder}/{TOKENIZER_FILE}"
-    for key, new in json.loads(texts[TOKENIZER_FILE]).items():
+    path = f"{folder}/{SETTINGS_FILE}"
+    for key, new in json.loads(texts[SETTINGS_FILE]).items():
         if key not in _NOT_THE_TOKENIZER:
             _check_same(path, key, settings.get(key, new), new)
 

@@ -5,43 +5,13 @@ number of services, and each reads them all. The trainer puts the steps
 together in their order: its batches are those that it would make itself.
 """
 
-import re
 import socket
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from bert_tf.input.errors import BAD_RECORDS
-
-_SECONDS_TO_ANSWER = 10.0
-
-
-def check_addresses(addresses: Iterable[str]) -> None:
-    """Raises `ValueError` if one is none of a service that answers.
-
-    TensorFlow would wait for it, without a word.
-
-    Args:
-        addresses: Strings, "grpc://host:port".
-    """
-    for address in addresses:
-        match = re.fullmatch(r"grpc://([^/:]+|\[[^]]+\]):(\d+)", address)
-        if not match:
-            raise ValueError(
-                "`tf_data_service` must be grpc://host:port, with a comma "
-                f"between two. Received: {address!r}."
-            )
-        place = (match[1].strip("[]"), int(match[2]))
-        try:
-            socket.create_connection(place, _SECONDS_TO_ANSWER).close()
-        except OSError as error:
-            raise ValueError(
-                f"`tf_data_service` does not answer at {address}: {error}. "
-                "Start it there: python -m bert_tf.data.serve_input "
-                f"--port={place[1]}."
-            ) from error
 
 
 def distribute(

@@ -7,7 +7,7 @@ from typing import Self
 import keras
 from keras import ops
 
-DECAYS = ("linear", "polynomial", "cosine")
+from bert_tf.optimizers import decays
 
 
 # By the name that the linear one had, of which there are files.
@@ -40,7 +40,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         num_train_steps: The step at which the rate is 0, above 0.
         num_warmup_steps: Steps of the warmup, from 0. More of them than
             `num_train_steps` are never finished.
-        decay: One of `DECAYS`.
+        decay: One of `decays.DECAYS`.
         power: Of the polynomial, which needs it, float above 0: with 1 the
             decay is linear, with 0.5 it keeps high for longer. None for the
             others.
@@ -84,23 +84,9 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.decay = decay
         self.power = power
         self.drop = drop
-        if (power is not None) != (decay == "polynomial"):
-            raise ValueError(
-                "`power` must be given with the polynomial decay, and with no "
-                f"other. Received: decay={decay!r}, power={power}."
-            )
-        for name, is_good, wanted in (
-            ("decay", decay in DECAYS, f"one of {', '.join(DECAYS)}"),
-            ("peak_learning_rate", peak_learning_rate >= 0, "0 or more"),
-            ("num_train_steps", num_train_steps > 0, "positive"),
-            ("num_warmup_steps", num_warmup_steps >= 0, "0 or more"),
-            ("power", power is None or power > 0, "positive"),
-        ):
-            if not is_good:
-                raise ValueError(
-                    f"`{name}` must be {wanted}. "
-                    f"Received: {name}={getattr(self, name)!r}."
-                )
+        decays.check(
+            peak_learning_rate, num_train_steps, num_warmup_steps, decay, power
+        )
 
     def __call__(self, step):
         step = ops.cast(step, "float32")

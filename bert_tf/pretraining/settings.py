@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf import features
 from bert_tf.pretraining.sources import text_files
-from bert_tf.text.masking import Rules
+from bert_tf.text.masking_rules import Rules
 
 
 def _setting(default, told, choices=None):

@@ -11,8 +11,11 @@ import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
+import pickle
 import threading
 from collections import abc
+
+from bert_tf import quiet
 
 # In a worker: what the tasks are methods of.
 _tasks = None
@@ -47,14 +50,13 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
             (number, getattr(tasks, method)(number)) for number in numbers
         )
         return
-    # Before TensorFlow is imported there, which is before `_set_up`.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     num_others = num_workers - 1
     executor = concurrent.futures.ProcessPoolExecutor(
         num_others,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_set_up,
-        initargs=(tasks,),
+        # Pickled, so that TensorFlow is not imported before `_set_up`.
+        initargs=(pickle.dumps(tasks),),
     )
 
     # They take seconds to start, and get no task before.
@@ -94,8 +96,9 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
 
 def _set_up(tasks):
     global _tasks
-    _tasks = tasks
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    quiet.quieten()
+    _tasks = pickle.loads(tasks)
     import tensorflow as tf
 
     # One thread each: the processes are as many as there are cores.

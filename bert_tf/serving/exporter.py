@@ -16,8 +16,8 @@ from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import IDS
+from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.options import ExportOptions
-from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
 
@@ -178,8 +178,7 @@ def _check(trained, folder, texts):
         folder,
         trained,
         texts,
-        timeout_seconds=trained.options.timeout_seconds
-        or caller.TIMEOUT_SECONDS,
+        timeout_seconds=trained.options.timeout_seconds or TIMEOUT_SECONDS,
     )
     settings = saved_model.read_settings(folder)
     settings["check"] = list(map(dataclasses.asdict, comparisons))

@@ -5,10 +5,24 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf.tasks.features.options import CLS
+from bert_tf.tasks.features.options import MEAN
+
 # What clients can send: strings, ids and Examples, or ids alone.
 TEXT = "text"
 IDS = "ids"
 CONTENTS = (TEXT, IDS)
+
+# What is served: what the model was tuned to, or a kind that needs no tuning.
+TASK = "task"
+KINDS = (TASK, "encoder", "embedding", "fill_mask", "preprocessor")
+
+# Of the kind "embedding": what the vector is.
+LAST_FOUR = "last_four"
+EMBEDDINGS = (CLS, MEAN, LAST_FOUR)
+
+# Loading a large model, or a large batch's answer, takes a tenth of it.
+TIMEOUT_SECONDS = 600
 
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
@@ -24,8 +38,8 @@ class ExportOptions:
     Args:
         contents: One of `CONTENTS`: signatures of strings, ids and Examples,
             or of ids only, which loads where tensorflow_text is not linked.
-        kind: What is served: a key of `opening.KINDS`, or "task" or None for
-            what the model was tuned to, or else an encoder.
+        kind: What is served: one of `KINDS`; None for what the model was
+            tuned to, or else an encoder.
         settings: {name: value} of arguments that the kind takes.
         bounds: {name: integer} of bounds of a request that the kind has; what
             is beyond is cut.
@@ -43,7 +57,7 @@ class ExportOptions:
         check_file: None, or a file of texts to compare on as well; see
             `Servable.read_texts`.
         timeout_seconds: Of the check, at least 1, as of `caller.calling`;
-            `caller.TIMEOUT_SECONDS` if None.
+            `TIMEOUT_SECONDS` if None.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
             request a signature; needs tensorflow-serving-api.
         version: A number from 0; the one after the highest there if None.

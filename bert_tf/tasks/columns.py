@@ -49,10 +49,10 @@ def names_in(table: Any) -> list[str]:
     elif _is_path(table):
         if str(table).lower().endswith(".parquet"):
             return _open_parquet(table)[1]
-        rows = [
+        rows = (
             files.parse_json(line, f"{table}, line {number}")
             for number, line in tsv.full_lines(table)
-        ]
+        )
         table = {name: None for row in rows for name in _keys(row)}
     return _keys(table)
 

@@ -10,7 +10,6 @@ Letters: B batch, L sequence length, P predictions a sequence, K words looked
 at.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +17,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.philox import philox
+from bert_tf.text.masking_rules import Rules
 from bert_tf.text.tokenizers.tokenizer import Spec
 
 # Of the chosen tokens 80 % become [MASK], 10 % stay and 10 % become a random
@@ -32,61 +32,6 @@ _SPAN_ENDS = np.round(
     np.cumsum(_SPAN_WEIGHTS / _SPAN_WEIGHTS.sum())[:-1] * 2**32
 ).astype(np.int64)
 _MAX_SPAN_DRAWS = 10_000
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Rules:
-    """How many tokens are chosen, and which together.
-
-    Args:
-        max_predictions_per_seq: P, the most tokens chosen in a sequence.
-        masked_lm_prob: The share of a sequence's tokens, [CLS] and [SEP]
-            counted, that is chosen; in (0, 1].
-        do_whole_word_mask: Whether the pieces of a word are chosen together.
-        do_span_mask: Whether spans of whole words are chosen (SpanBERT, Joshi
-            et al. 2020, section 3.1): their lengths in words are geometric
-            with p = 0.2, at most 10; and what a token becomes is drawn for
-            the whole span.
-
-    Raises:
-        ValueError: If a value is out of its range; it names the field.
-    """
-
-    max_predictions_per_seq: int = 20
-    masked_lm_prob: float = 0.15
-    do_whole_word_mask: bool = False
-    do_span_mask: bool = False
-
-    def __post_init__(self):
-        if self.max_predictions_per_seq < 1:
-            raise ValueError(
-                "`max_predictions_per_seq` must be positive. Received: "
-                f"max_predictions_per_seq={self.max_predictions_per_seq}."
-            )
-        if not 0 < self.masked_lm_prob <= 1:
-            raise ValueError(
-                "`masked_lm_prob` must be in (0, 1]. Received: "
-                f"masked_lm_prob={self.masked_lm_prob}."
-            )
-        if self.do_whole_word_mask and self.do_span_mask:
-            raise ValueError(
-                "`do_span_mask` must not come with `do_whole_word_mask`: "
-                "spans are of whole words. Received: both."
-            )
-
-    def num_predictions(self, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns how many tokens are chosen, at most, of sequences.
-
-        Args:
-            lengths: int [B], tokens in a sequence, special tokens counted.
-
-        Returns:
-            int32 [B]: `min(P, max(1, round(length * masked_lm_prob)))`, where
-            a half is rounded to the even neighbour, as Python's `round` does.
-        """
-        share = tf.cast(lengths, tf.float64) * self.masked_lm_prob
-        count = tf.cast(tf.round(share), tf.int32)
-        return tf.clip_by_value(count, 1, self.max_predictions_per_seq)
 
 
 def mask_tokens(

@@ -8,7 +8,6 @@ variables, the number of the step and of the next example.
 import contextlib
 import json
 import logging
-import os
 import re
 import zlib
 from collections.abc import Callable
@@ -22,12 +21,11 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf import formats
-from bert_tf.checkpoints import model_folder
 from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
+from bert_tf.training.output_folder import FOLDER
 
-FOLDER = "train"
 # Where a run keeps its best model.
 BEST_FOLDER = "best"
 # What a description has of a tokenizer of another kind than BERT's.
@@ -338,36 +336,3 @@ def trained_steps(output_dir: str) -> int:
     # TensorFlow's ram:// says of a prefix.
     reader = tf.compat.v1.train.NewCheckpointReader(path)
     return int(reader.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))
-
-
-def check_output_dir(output_dir: str) -> None:
-    """Raises `ValueError` if training there would lose another's model."""
-    if _holds_model(output_dir) and not files.exists(
-        os.path.join(output_dir, FOLDER)
-    ):
-        raise ValueError(
-            f"--output_dir={output_dir} holds a model that was not trained "
-            "there. Choose another output directory, and give the model as "
-            "--init_checkpoint to begin with it."
-        )
-
-
-def trained_model(output_dir: str, init_checkpoint: str | None) -> str:
-    """Returns the folder of the model to evaluate or to predict with.
-
-    Raises:
-        ValueError: If there is neither a model in the output directory nor a
-            checkpoint.
-    """
-    if _holds_model(output_dir):
-        return output_dir
-    if init_checkpoint is None:
-        raise ValueError(
-            "Without --do_train there must be a model in --output_dir or "
-            f"--init_checkpoint. Received: --output_dir={output_dir}."
-        )
-    return init_checkpoint
-
-
-def _holds_model(output_dir):
-    return files.exists(os.path.join(output_dir, model_folder.CONFIG_FILE))

@@ -17,54 +17,9 @@ from bert_tf.models.objectives import Objective
 from bert_tf.training import loop
 from bert_tf.training import preemption
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import Phase
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Phase:
-    """A part of a training.
-
-    Args:
-        max_seq_length: Tokens of a record; None for what its manifest tells.
-        num_steps: Steps of the phase.
-        train_batch_size: Examples a step, over all devices.
-    """
-
-    max_seq_length: int | None
-    num_steps: int
-    train_batch_size: int
-
-
-def parse_phases(text: str) -> tuple[Phase, ...]:
-    """Reads e.g. "128:900000:256,512:100000:256": length, steps, batch.
-
-    Returns:
-        A tuple of `Phase`.
-
-    Raises:
-        ValueError: If the text is none of phases.
-    """
-    phases = []
-    for part in text.split(","):
-        numbers = part.split(":")
-        if len(numbers) != 3 or not all(
-            number.isdecimal() and int(number) > 0 for number in numbers
-        ):
-            raise ValueError(
-                "`phases` must be length:steps:batch, positive numbers, with "
-                f"a comma between two phases. Received: {part!r} in "
-                f"phases={text!r}."
-            )
-        length, num_steps, batch_size = map(int, numbers)
-        phases.append(
-            Phase(
-                max_seq_length=length,
-                num_steps=num_steps,
-                train_batch_size=batch_size,
-            )
-        )
-    return tuple(phases)
 
 
 def train(

@@ -9,7 +9,6 @@ import itertools
 import logging
 import os
 from collections.abc import Callable
-from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -19,7 +18,6 @@ from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
 from bert_tf.checkpoints.starting_point import StartingPoint
-from bert_tf.input import data_service
 from bert_tf.input import pretraining
 from bert_tf.input.record_source import RecordSource
 from bert_tf.models import objectives
@@ -37,136 +35,13 @@ from bert_tf.training import phases
 from bert_tf.training import progress
 from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
+from bert_tf.training.options import Options
 
-OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
-ATTENTION = ("bidirectional", "left_to_right")
+_OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
 _EVAL_RESULTS = "eval_results.txt"
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a pre-training goes. The defaults are those of `run_pretraining`.
-
-    Args:
-        phases: The `phases.Phase`s, one after the other.
-        input_files: Globs of the records of each phase, comma-separated.
-        output_dir: Folder of the model, its training and its results.
-        eval_input_file: Globs of the records to evaluate on; None for those
-            of the last phase.
-        init_checkpoint: A model folder or a release of Google's to begin
-            with; None for new weights.
-        attention: One of `ATTENTION`; None for what the configuration says.
-        input_shares: Parts of a batch, each with its own share of the
-            records; None for one a host.
-        tf_data_service: "grpc://host:port" of machines that make the training
-            batches; none to make them here.
-        max_predictions_per_seq: Most masked tokens of a record; None for what
-            the records' manifest tells, or 20.
-        do_train: Whether to train.
-        do_eval: Whether to evaluate, after any training.
-        gradient_accumulation_steps: Parts in which a device goes through its
-            share of a batch.
-        rematerialize: Whether the blocks are computed a second time for the
-            gradient, which saves memory.
-        eval_batch_size: Examples of a batch to evaluate, over all devices.
-        learning_rate: Learning rate at the end of the warmup.
-        num_warmup_steps: Steps in which the learning rate rises.
-        learning_rate_decay: One of `schedule.DECAYS`: what follows.
-        learning_rate_power: Power of the polynomial decay, or None.
-        learning_rate_drop: Whether the decay is counted from step 0, and not
-            from the end of the warmup.
-        optimizer: A key of `OPTIMIZERS`.
-        layerwise_learning_rate_decay: Share of its learning rate that a layer
-            hands down to the one below; 1 gives all layers one rate.
-        save_checkpoints_steps: Steps from one checkpoint to the next.
-        keep_checkpoint_max: Newest checkpoints to keep.
-        keep_best: Whether to evaluate before each checkpoint, and to keep the
-            model of the lowest loss.
-        iterations_per_loop: Steps from one line of the log to the next.
-        max_eval_steps: Most batches to evaluate.
-        skip_nonfinite_steps: Steps in a row whose gradient is not finite that
-            are passed over; 0 to stop at the first.
-        profile_steps: None, or (first, last) as in `loop.TrainingConfig`.
-        peak_tflops: What a device can do at most, in 10**12 operations a
-            second, to report how much of it is used; or None.
-        random_seed: Seed of the new weights, the order of the examples and
-            the dropout.
-
-    Raises:
-        ValueError: If options contradict each other or the output folder.
-    """
-
-    phases: tuple[phases.Phase, ...]
-    input_files: tuple[str, ...]
-    output_dir: str
-    eval_input_file: str | None = None
-    init_checkpoint: str | None = None
-    attention: str | None = None
-    input_shares: int | None = None
-    tf_data_service: Sequence[str] = ()
-    max_predictions_per_seq: int | None = None
-    do_train: bool = False
-    do_eval: bool = False
-    gradient_accumulation_steps: int = 1
-    rematerialize: bool = False
-    eval_batch_size: int = 8
-    learning_rate: float = 5e-5
-    num_warmup_steps: int = 10_000
-    learning_rate_decay: str = "linear"
-    learning_rate_power: float | None = None
-    learning_rate_drop: bool = True
-    optimizer: str = "bert"
-    layerwise_learning_rate_decay: float = 1.0
-    save_checkpoints_steps: int = 1000
-    keep_checkpoint_max: int = 5
-    keep_best: bool = False
-    iterations_per_loop: int = 1000
-    max_eval_steps: int = 100
-    skip_nonfinite_steps: int = 0
-    profile_steps: tuple[int, int] | None = None
-    peak_tflops: float | None = None
-    random_seed: int = 12345
-
-    def __post_init__(self):
-        if not self.do_train and not self.do_eval:
-            raise ValueError(
-                "At least one of --do_train and --do_eval must be given."
-            )
-        if self.keep_best and not (self.do_train and self.do_eval):
-            raise ValueError("--keep_best needs --do_train and --do_eval.")
-        if self.do_train:
-            checkpointing.check_output_dir(self.output_dir)
-        data_service.check_addresses(self.tf_data_service)
-        self.make_schedule()
-
-    @property
-    def num_train_steps(self) -> int:
-        return sum(phase.num_steps for phase in self.phases)
-
-    def checkpoint(self) -> str | None:
-        """Returns the model to begin with; None for new weights.
-
-        Raises:
-            ValueError: If there is none to evaluate.
-        """
-        if self.do_train:
-            return self.init_checkpoint
-        return checkpointing.trained_model(
-            self.output_dir, self.init_checkpoint
-        )
-
-    def make_schedule(self) -> WarmupDecay:
-        return WarmupDecay(
-            self.learning_rate,
-            self.num_train_steps,
-            self.num_warmup_steps,
-            decay=self.learning_rate_decay,
-            power=self.learning_rate_power,
-            drop=self.learning_rate_drop,
-        )
 
 
 def run(
@@ -292,8 +167,15 @@ def _make_state(options, start, model, sources, strategy):
         # Its slots have the same names and shapes.
         description["optimizer"] = options.optimizer
     with strategy.scope():
-        optimizer = OPTIMIZERS[options.optimizer](
-            options.make_schedule(),
+        optimizer = _OPTIMIZERS[options.optimizer](
+            WarmupDecay(
+                options.learning_rate,
+                options.num_train_steps,
+                options.num_warmup_steps,
+                decay=options.learning_rate_decay,
+                power=options.learning_rate_power,
+                drop=options.learning_rate_drop,
+            ),
             layerwise_decay=options.layerwise_learning_rate_decay,
         )
         if model.compute_dtype == "float16":

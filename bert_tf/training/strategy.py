@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
-MIXED_PRECISION = ("auto", "float32", "bfloat16", "float16")
+from bert_tf.training.options import MIXED_PRECISION
+from bert_tf.training.options import STRATEGIES
 
 
 def make_strategy(

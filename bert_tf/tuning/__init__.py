@@ -1,5 +1,13 @@
 """Fine-tuning: a task, its data and a checkpoint become a tuned model."""
 
-from bert_tf.tuning.from_python import run
+from typing import TYPE_CHECKING
+
+from bert_tf import lazy
+
+if TYPE_CHECKING:
+    from bert_tf.tuning.from_python import run
+else:
+    # Flags are made of `config`, without TensorFlow.
+    __getattr__ = lazy.attach(__name__, {"run": "bert_tf.tuning.from_python"})
 
 __all__ = ["run"]

@@ -16,7 +16,7 @@ from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
-from bert_tf.training import checkpointing
+from bert_tf.training import output_folder
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
@@ -146,7 +146,7 @@ def run(
         **hyper_parameters,
     )
     if config.do_train:
-        checkpointing.check_output_dir(config.output_dir)
+        output_folder.check(config.output_dir)
     else:
         task = _as_tuned(task, tuning_run.tuned_folder(config))
     strategy = strategy or strategies.make_strategy()

@@ -32,6 +32,7 @@ from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
+from bert_tf.training import output_folder
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
@@ -414,7 +415,7 @@ def tuned_folder(config: FineTuningConfig) -> str | None:
     """
     if config.do_train:
         return None
-    return checkpointing.trained_model(
+    return output_folder.trained_model(
         config.output_dir, config.init_checkpoint
     )
 

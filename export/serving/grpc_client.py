@@ -7,12 +7,12 @@ r"""Asks TensorFlow Serving over gRPC.
 Needs tensorflow-serving-api, and nothing of bert_tf: copy it and change it.
 """
 
-import grpc
-import tensorflow as tf
+import contextlib
+import os
+import sys
+
 from absl import app
 from absl import flags
-from tensorflow_serving.apis import predict_pb2
-from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 _SERVER = flags.DEFINE_string("server", "localhost:8500", "host:port.")
 _MODEL = flags.DEFINE_string("model", None, "Its name.", required=True)
@@ -26,7 +26,10 @@ _TIMEOUT_SECONDS = flags.DEFINE_float("timeout_seconds", 10.0, "A request's.")
 
 
 def predict(stub, model, inputs, timeout_seconds):
-    """Returns {output: array} for {input: list of strings}."""
+    """Returns {output: array} for {input: list of bytes}."""
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2
+
     request = predict_pb2.PredictRequest()
     request.model_spec.name = model
     request.model_spec.signature_name = "serving_default"
@@ -38,16 +41,49 @@ def predict(stub, model, inputs, timeout_seconds):
     }
 
 
+@contextlib.contextmanager
+def without_notes():
+    """Hides what TensorFlow says of the machine when it is imported."""
+    if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "0":
+        yield
+        return
+    stderr = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
 def main(_):
-    rows = [text.split("\t") for text in _TEXT.value]
+    # The bytes of the command line, UTF-8 or not.
+    texts = [text.encode("utf-8", "surrogateescape") for text in _TEXT.value]
+    rows = [text.split(b"\t") for text in texts]
     if any(len(row) != len(_FEATURE.value) for row in rows):
-        raise app.UsageError("Every --text needs one part for each --feature.")
+        sys.exit(
+            "grpc_client.py: error: every --text needs one part for each "
+            "--feature."
+        )
     inputs = dict(zip(_FEATURE.value, map(list, zip(*rows))))
-    with grpc.insecure_channel(_SERVER.value) as channel:
-        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        answers = predict(stub, _MODEL.value, inputs, _TIMEOUT_SECONDS.value)
+    with without_notes():
+        import grpc
+        from tensorflow_serving.apis import prediction_service_pb2_grpc
+    try:
+        with grpc.insecure_channel(_SERVER.value) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            answers = predict(
+                stub, _MODEL.value, inputs, _TIMEOUT_SECONDS.value
+            )
+    except grpc.RpcError as error:
+        refused = _SERVER.value
+        if error.code() == grpc.StatusCode.UNAVAILABLE:
+            refused = f"no server answers at {_SERVER.value}"
+        details = " ".join(error.details().split())
+        sys.exit(f"grpc_client.py: error: {refused}: {details}")
     for index, row in enumerate(rows):
-        print(" | ".join(row))
+        print(b" | ".join(row).decode("utf-8", "replace"))
         for name, values in sorted(answers.items()):
             value = values[index].tolist() if values.ndim > 1 else values[index]
             print(f"  {name}: {value}")

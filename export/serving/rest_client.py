@@ -9,8 +9,10 @@ One JSON object a text, with the inputs of the signature. The same by hand:
         -d '{"instances": [{"sentence1": "...", "sentence2": "..."}]}'
 """
 
+import argparse
 import json
 import sys
+import urllib.error
 import urllib.request
 
 
@@ -25,12 +27,41 @@ def predict(server, model, instances, timeout_seconds=10.0):
         return json.load(response)["predictions"]
 
 
+def parse(text):
+    """Returns the object that a text from the command line is in JSON."""
+    try:
+        # Other bytes come as lone surrogates, which cannot be encoded.
+        text.encode("utf-8")
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f"a text must be a JSON object, in UTF-8. Received: {text!r}."
+        ) from error
+
+
 def main():
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    server, model, *texts = sys.argv[1:]
-    instances = [json.loads(text) for text in texts]
-    for instance, answer in zip(instances, predict(server, model, instances)):
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("server", help="http://host:port.")
+    parser.add_argument("model", help="Its name.")
+    parser.add_argument("text", nargs="+", help="A JSON object in UTF-8.")
+    arguments = parser.parse_args()
+    try:
+        instances = [parse(text) for text in arguments.text]
+        answers = predict(arguments.server, arguments.model, instances)
+    except urllib.error.HTTPError as error:
+        answer = " ".join(error.read().decode("utf-8", "replace").split())
+        sys.exit(f"rest_client.py: error: {arguments.server}: {answer}")
+    except urllib.error.URLError as error:
+        sys.exit(
+            "rest_client.py: error: no server answers at "
+            f"{arguments.server}: {error.reason}"
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"rest_client.py: error: {error}")
+    for instance, answer in zip(instances, answers):
         print(f"{json.dumps(instance)}\n  {json.dumps(answer)}")
 
 

@@ -91,6 +91,7 @@ def test_round_trip_gives_equal_weights_and_outputs(
     assert sorted(os.listdir(folder)) == [
         "config.json",
         "model.safetensors",
+        "tokenizer.json",
         "tokenizer_config.json",
         "vocab.txt",
     ]
@@ -251,7 +252,7 @@ def test_failed_save_leaves_everything_as_it_was(
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path / "f", randomize(BertEncoder(CONFIG), seed=2))
     if folder_exists:
-        assert len(os.listdir(tmp_path / "f")) == 4
+        assert len(os.listdir(tmp_path / "f")) == 5
         loaded = checkpoints.load(tmp_path / "f", BertEncoder)
         for name, value in values(old).items():
             np.testing.assert_array_equal(values(loaded)[name], value)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.input import addresses
 from bert_tf.input import data_service
 from bert_tf.input import errors
 from bert_tf.input import pretraining
@@ -36,9 +37,9 @@ def source(tmp_path_factory):
 
 def test_services_make_the_batches_of_the_source(source):
     started = [data_service.start(0, "localhost") for _ in range(2)]
-    addresses = tuple(f"grpc://localhost:{port}" for port, _ in started)
-    data_service.check_addresses(addresses)
-    served = dataclasses.replace(source, services=addresses)
+    places = tuple(f"grpc://localhost:{port}" for port, _ in started)
+    addresses.check(places)
+    served = dataclasses.replace(source, services=places)
     # The second of two hosts, of three replicas each.
     context = tf.distribute.InputContext(2, 1, 6)
     expected, got = (
@@ -83,7 +84,7 @@ def test_a_service_of_two_workers_is_refused(source):
 )
 def test_addresses_without_a_service_are_named(address, message):
     with pytest.raises(ValueError, match=message):
-        data_service.check_addresses([address])
+        addresses.check([address])
 
 
 def test_a_port_in_use_is_refused():

@@ -5,24 +5,17 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from references import model as reference
+from support import releases
 from support.layer_checks import check_layer
 from support.layer_checks import randomized
 
-CONFIG = BertConfig(
-    vocab_size=11,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=7,
-)
+CONFIG = releases.tiny_config(11, 7)
 # Two rows of three choices.
 INPUTS = {
     "input_ids": np.array(

@@ -1,25 +1,14 @@
 import numpy as np
 import pytest
 
-from bert_tf.config import BertConfig
 from bert_tf.models.token_classifier import BertTokenClassifier
 from references import model as reference
+from support import releases
+from support.layer_checks import MODEL_INPUTS as INPUTS
 from support.layer_checks import check_layer
 from support.layer_checks import randomized
 
-CONFIG = BertConfig(
-    vocab_size=11,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=7,
-)
-INPUTS = {
-    "input_ids": np.array([[2, 9, 4, 7, 3], [2, 1, 3, 0, 0]], "int32"),
-    "input_mask": np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], "int32"),
-    "segment_ids": np.array([[0, 0, 1, 1, 1], [0, 0, 0, 0, 0]], "int32"),
-}
+CONFIG = releases.tiny_config(11, 7)
 
 
 def test_model_keeps_the_contract(tmp_path):

@@ -4,6 +4,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+# Of a vocabulary of 11 or more; the second row is padded.
+MODEL_INPUTS = {
+    "input_ids": np.array([[2, 9, 4, 7, 3], [2, 1, 3, 0, 0]], "int32"),
+    "input_mask": np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], "int32"),
+    "segment_ids": np.array([[0, 0, 1, 1, 1], [0, 0, 0, 0, 0]], "int32"),
+}
+
 
 def randomized(layer, seed=7):
     """Gives every weight of `layer` a random value, biases too."""

@@ -1,6 +1,5 @@
 """Offsets of pieces in the string that they were made from, and back."""
 
-import json
 import random
 import unicodedata
 
@@ -8,19 +7,17 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from references import squad as reference_squad
 from references import text as reference_text
-from support import paths
+from support.tokenizer_texts import ASSIGNED
+from support.tokenizer_texts import CASES
+from support.tokenizer_texts import GOLDEN
+from support.tokenizer_texts import encode
+from support.tokenizer_texts import to_lists
+from support.tokenizer_texts import tokenizer_of
 
-GOLDEN = json.loads((paths.GOLDEN / "tokenizer_lines.json").read_text("utf-8"))
-CASES = ("uncased", "cased")
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-ASSIGNED = [
-    chr(code_point)
-    for code_point in (*range(0xF0000), 0xFFFFD, 0x100000, 0x10FFFD)
-    if unicodedata.category(chr(code_point)) not in ("Cn", "Cs")
-]
 # White space, controls, formats, marks, letters that become two or none,
 # sigmas, ideographs, jamo, emoji.
 NASTY = [
@@ -34,23 +31,6 @@ NASTY = [
     "x" * 201,
     "unaffable",
 ]
-
-
-def tokenizer_of(case):
-    vocabulary = Vocabulary(tokens=GOLDEN["vocabularies"][case])
-    return WordpieceSpec(vocabulary, case == "uncased").make()
-
-
-def encode(texts):
-    return tf.constant([text.encode("utf-8") for text in texts], tf.string)
-
-
-def to_lists(ragged):
-    values = ragged.flat_values.numpy().tolist()
-    for row_splits in reversed(ragged.nested_row_splits):
-        ends = row_splits.numpy().tolist()
-        values = [values[a:b] for a, b in zip(ends, ends[1:])]
-    return values
 
 
 def located(tokenizer, texts):
@@ -132,8 +112,9 @@ def test_random_lines(case):
 
 
 def test_dropped_characters_are_spanned_and_accents_belong_to_letters():
-    tokens = (*SPECIAL, "co", "##op", "cafe", "i", "각", "ᄀ", "##ᅡ", "##ᆨ")
-    tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
+    pieces = ["co", "##op", "cafe", "i", "각", "ᄀ", "##ᅡ", "##ᆨ"]
+    vocabulary = Vocabulary(tokens=(*SPECIAL_TOKENS, *pieces))
+    tokenizer = WordpieceSpec(vocabulary).make()
     texts = ["C\u200bO\xadop", " cafe\u0301\u0323! ", "İ", "각", "\u0301i"]
 
     rows, _ = located(tokenizer, texts)
@@ -148,7 +129,9 @@ def test_dropped_characters_are_spanned_and_accents_belong_to_letters():
 
 
 def test_unknown_and_over_long_words_are_spanned_whole():
-    tokenizer = WordpieceSpec(Vocabulary(tokens=(*SPECIAL, "a", "##a"))).make()
+    tokenizer = WordpieceSpec(
+        Vocabulary(tokens=(*SPECIAL_TOKENS, "a", "##a"))
+    ).make()
 
     rows, _ = located(tokenizer, [f"ab {'a' * 201} a", "[UNK]"])
 
@@ -214,7 +197,7 @@ def test_no_texts_have_no_offsets():
 
 def test_fast_tokenizer_tells_no_offsets():
     tokenizer = WordpieceSpec(
-        Vocabulary(tokens=(*SPECIAL, "a")), True, True
+        Vocabulary(tokens=(*SPECIAL_TOKENS, "a")), True, True
     ).make()
 
     with pytest.raises(ValueError, match="`fast` must be False"):
@@ -242,7 +225,7 @@ def test_detokenized_text_is_its_words_again():
 
 
 def test_detokenized_piece_that_continues_nothing():
-    tokens = (*SPECIAL, "un", "##aff")
+    tokens = (*SPECIAL_TOKENS, "un", "##aff")
     tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
 
     texts = tokenizer.detokenize(tf.ragged.constant([[6, 5, 6, 5], []]))
@@ -251,7 +234,7 @@ def test_detokenized_piece_that_continues_nothing():
 
 
 def test_detokenized_mark_of_continuation_is_nothing():
-    tokens = (*SPECIAL, "un", "##", "##aff")
+    tokens = (*SPECIAL_TOKENS, "un", "##", "##aff")
     tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
 
     texts = tokenizer.detokenize(

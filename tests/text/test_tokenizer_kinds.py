@@ -77,6 +77,8 @@ class ToySpec:
     def folder_settings(self):
         return {}
 
+    tokenizer_json = None
+
     def make(self):
         return ToyTokenizer(self)
 

@@ -1,4 +1,3 @@
-import json
 import os
 import pickle
 import random
@@ -14,21 +13,19 @@ import tensorflow as tf
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import wordpiece as tokenizer_lib
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from references import text as reference_text
-from support import paths
+from support.tokenizer_texts import ASSIGNED
+from support.tokenizer_texts import CASES
+from support.tokenizer_texts import GOLDEN
+from support.tokenizer_texts import encode
+from support.tokenizer_texts import to_lists
+from support.tokenizer_texts import tokenizer_of
+from support.tokenizer_texts import vocabulary_of
 
-GOLDEN = json.loads((paths.GOLDEN / "tokenizer_lines.json").read_text("utf-8"))
 GOLDEN_TEXTS = [line["text"] for line in GOLDEN["lines"]]
-CASES = ("uncased", "cased")
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-# Of the private planes 15 and 16, which are all alike, the ends.
-ASSIGNED = [
-    chr(code_point)
-    for code_point in (*range(0xF0000), 0xFFFFD, 0x100000, 0x10FFFD)
-    if unicodedata.category(chr(code_point)) not in ("Cn", "Cs")
-]
 # White space, controls, formats, marks, sigmas and what is near them, letters
 # whose lower case is special or new, ideographs, jamo, emoji, private use.
 NASTY = [
@@ -42,27 +39,6 @@ NASTY = [
     "[UNK]",
     "##",
 ]
-
-
-def vocabulary_of(case):
-    return Vocabulary(tokens=GOLDEN["vocabularies"][case])
-
-
-def tokenizer_of(case, fast=False):
-    return WordpieceSpec(vocabulary_of(case), case == "uncased", fast).make()
-
-
-def encode(texts):
-    return tf.constant([text.encode("utf-8") for text in texts], tf.string)
-
-
-def to_lists(ragged):
-    """RaggedTensor.to_list() takes a millisecond a row; this does not."""
-    values = ragged.flat_values.numpy().tolist()
-    for row_splits in reversed(ragged.nested_row_splits):
-        ends = row_splits.numpy().tolist()
-        values = [values[a:b] for a, b in zip(ends, ends[1:])]
-    return values
 
 
 def to_pieces(ids, vocabulary):
@@ -294,7 +270,7 @@ def test_invalid_utf_8_is_dropped_as_the_original_does(do_lower_case):
 
 @pytest.mark.parametrize("char", ["x", "é", "中", "😀"])
 def test_words_of_201_characters_are_unknown(char):
-    vocabulary = Vocabulary(tokens=(*SPECIAL, char, f"##{char}"))
+    vocabulary = Vocabulary(tokens=(*SPECIAL_TOKENS, char, f"##{char}"))
     tokenizer = WordpieceSpec(vocabulary, do_lower_case=False).make()
 
     ids = to_lists(tokenizer.tokenize(encode([char * 200, char * 201])))
@@ -335,7 +311,7 @@ def test_pieces_are_the_longest_that_fit():
             + "".join(generator.choices(letters, k=generator.randint(1, 5)))
             for _ in range(25)
         }
-        tokens = (*SPECIAL, *sorted(pieces))
+        tokens = (*SPECIAL_TOKENS, *sorted(pieces))
         tokenizer = WordpieceSpec(Vocabulary(tokens=tokens)).make()
 
         ids = tokenizer.tokenize(encode([" ".join(words)]))
@@ -393,7 +369,15 @@ def test_fast_wants_a_vocabulary_of_words():
 
 
 def test_fast_differs_as_documented():
-    tokens = (*SPECIAL, *"sx2.", "##s", "##x", "##2", "\ufffd", "##\ufffd")
+    tokens = (
+        *SPECIAL_TOKENS,
+        *"sx2.",
+        "##s",
+        "##x",
+        "##2",
+        "\ufffd",
+        "##\ufffd",
+    )
     vocabulary = Vocabulary(tokens=tokens)
     texts = ["²", "ß", "…", "s\x01s", "x\ufffd", "x" * 101]
 

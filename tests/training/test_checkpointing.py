@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.training import checkpointing
 from bert_tf.training import lock
+from bert_tf.training import output_folder
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
@@ -311,18 +311,18 @@ def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
 
 
 def test_a_model_of_another_run_is_not_written_over(tmp_path):
-    checkpointing.check_output_dir(str(tmp_path))
+    output_folder.check(str(tmp_path))
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="was not trained there"):
-        checkpointing.check_output_dir(str(tmp_path))
+        output_folder.check(str(tmp_path))
     (tmp_path / "train").mkdir()
-    checkpointing.check_output_dir(str(tmp_path))
+    output_folder.check(str(tmp_path))
 
 
 def test_the_model_of_the_output_folder_comes_first(tmp_path):
     folder = str(tmp_path)
     with pytest.raises(ValueError, match="there must be a model in"):
-        checkpointing.trained_model(folder, None)
-    assert checkpointing.trained_model(folder, "other") == "other"
+        output_folder.trained_model(folder, None)
+    assert output_folder.trained_model(folder, "other") == "other"
     (tmp_path / "config.json").write_text("{}")
-    assert checkpointing.trained_model(folder, "other") == folder
+    assert output_folder.trained_model(folder, "other") == folder

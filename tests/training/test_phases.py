@@ -15,19 +15,20 @@ from bert_tf.models.objectives import Objective
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training import loop
+from bert_tf.training import options
 from bert_tf.training import phases
 from bert_tf.training import preemption
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
-PHASES = phases.parse_phases("8:4:6,11:3:4")
+PHASES = options.parse_phases("8:4:6,11:3:4")
 # The second phase begins at step 4.
 NUM_STEPS = 7
 
 
 def test_phases_are_read():
-    assert phases.parse_phases("128:900000:256,512:100000:64") == (
+    assert options.parse_phases("128:900000:256,512:100000:64") == (
         phases.Phase(
             max_seq_length=128, num_steps=900000, train_batch_size=256
         ),
@@ -38,7 +39,7 @@ def test_phases_are_read():
 @pytest.mark.parametrize("part", ["", "128:5", "128:5:a", "128:0:4", "1:2:3:4"])
 def test_what_is_no_phase_is_named(part):
     with pytest.raises(ValueError, match=f"Received: '{part}' in phases="):
-        phases.parse_phases(f"128:5:4,{part}")
+        options.parse_phases(f"128:5:4,{part}")
 
 
 class Sum(keras.Model):

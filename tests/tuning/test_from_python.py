@@ -15,7 +15,6 @@ from pyarrow import parquet
 
 from bert_tf import checkpoints
 from bert_tf import tuning
-from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
@@ -32,17 +31,11 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
+from support import releases
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 TOKENS = (*SPECIAL_TOKENS, *WORDS)
-CONFIG = BertConfig(
-    vocab_size=len(TOKENS),
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
-)
+CONFIG = releases.tiny_config(len(TOKENS))
 TEAMS = ("it", "law", "sales")
 TASK = ClassificationTask(
     name="tsv",
@@ -56,11 +49,8 @@ TASK = ClassificationTask(
 def release(tmp_path_factory):
     """An architecture and a vocabulary, as `FineTuningConfig` takes them."""
     folder = tmp_path_factory.mktemp("release")
-    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    (folder / "bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
     return {
-        "vocab_file": str(folder / "vocab.txt"),
-        "bert_config_file": str(folder / "bert_config.json"),
+        **releases.write(folder, TOKENS),
         "max_seq_length": 12,
         "train_batch_size": 4,
         "num_train_epochs": 2.0,

@@ -16,6 +16,10 @@ They know no model. Each has these attributes:
 
 GOOGLE = "google"
 HUGGING_FACE = "hugging_face"
+# Hugging Face's with our task.json.
+BERT_TF = "bert_tf"
+# What a checkpoint can be converted to.
+FORMATS = (GOOGLE, HUGGING_FACE, BERT_TF)
 
 # Adam's moments lie under the weight's name with one of these.
 SLOTS = ("/adam_m", "/adam_v")

@@ -11,21 +11,21 @@ from bert_tf.serving.kinds.hub import INPUT_NAMES
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.options import EMBEDDINGS
+from bert_tf.serving.options import LAST_FOUR
 from bert_tf.serving.options import ExportOptions
-from bert_tf.tasks.features.extraction import CLS
-from bert_tf.tasks.features.extraction import CONCATENATE
-from bert_tf.tasks.features.extraction import MEAN
 from bert_tf.tasks.features.extraction import Extraction
+from bert_tf.tasks.features.options import CLS
+from bert_tf.tasks.features.options import CONCATENATE
+from bert_tf.tasks.features.options import MEAN
 
 OUTPUT = "embeddings"
-LAST_FOUR = "last_four"
 # What the layers and the tokens are put together to: [layers, pooling].
 _EXTRACTIONS = {
     CLS: ((-1,), CLS),
     MEAN: ((-1,), MEAN),
     LAST_FOUR: ((-1, -2, -3, -4), MEAN),
 }
-EMBEDDINGS = tuple(_EXTRACTIONS)
 
 
 def _extraction(embedding, normalize):

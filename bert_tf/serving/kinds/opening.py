@@ -12,6 +12,7 @@ from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.serving import options as options_lib
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
@@ -137,9 +138,9 @@ def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
 
 def _stored_kind(model_dir, options):
     """Returns the kind and the task of task.json, None where there is none."""
-    if options.kind not in (None, Servable.KIND):
+    if options.kind not in (None, options_lib.TASK):
         raise ValueError(
-            f"`kind` must be one of {Servable.KIND}, {', '.join(KINDS)}. "
+            f"`kind` must be one of {', '.join(options_lib.KINDS)}. "
             f"Received: kind={options.kind!r}."
         )
     values = model_folder.read_task(model_dir)

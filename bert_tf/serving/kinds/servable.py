@@ -57,7 +57,7 @@ class Servable:
         weight_files: The files that the weights were read from.
     """
 
-    KIND = "task"
+    KIND = options_lib.TASK
     outputs_of_strings: tuple[Output, ...] = ()
     outputs_of_ids: tuple[Output, ...] = ()
     outputs_of_methods: dict[str, tuple[Output, ...]] = {}

@@ -70,7 +70,8 @@ def parse_texts(
     rows = []
     for number, line in enumerate(lines, start=1):
         if isinstance(line, str):
-            line = line.encode("utf-8")
+            # Bytes of the command line that are no UTF-8 come as surrogates.
+            line = line.encode("utf-8", "surrogateescape")
         row = tuple(line.split(b"\t")) if num_strings > 1 else (line,)
         if len(row) != num_strings:
             raise ValueError(

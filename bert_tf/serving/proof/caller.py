@@ -17,13 +17,12 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
 from bert_tf import files
+from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.proof.progress import Progress
 
 # The script's file, not the module: see there.
 _SCRIPT = pathlib.Path(__file__).with_name("standalone.py")
 _SIGNATURE = "signature"
-# Loading a large model, or a large batch's answer, takes a tenth of it.
-TIMEOUT_SECONDS = 600
 _POLL_SECONDS = 1.0
 
 

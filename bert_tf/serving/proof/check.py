@@ -25,6 +25,7 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import TEXT
+from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import progress as progress_lib
 from bert_tf.serving.proof import requests
@@ -96,7 +97,7 @@ def compare(
     servable: Servable,
     texts: Sequence[Row] | None = None,
     python: str | None = None,
-    timeout_seconds: float = caller.TIMEOUT_SECONDS,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> tuple[str, list[Comparison]]:
     """Compares every signature with the trained model on the same texts.
 
@@ -240,7 +241,7 @@ def answer_texts(
     path: files.AnyPath,
     texts: Sequence[Row],
     python: str | None = None,
-    timeout_seconds: float = caller.TIMEOUT_SECONDS,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> dict[str, np.ndarray]:
     """Returns the answers of `serving_default` to texts: {output: array}.
 

@@ -12,14 +12,16 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.tasks.features.options import CLS
+from bert_tf.tasks.features.options import COMBINE
+from bert_tf.tasks.features.options import CONCATENATE
+from bert_tf.tasks.features.options import MEAN
+from bert_tf.tasks.features.options import NONE
+from bert_tf.tasks.features.options import POOLING
+from bert_tf.tasks.features.options import SEPARATE
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import strategy as strategies
-
-SEPARATE, CONCATENATE, MEAN = "separate", "concatenate", "mean"
-COMBINE = (SEPARATE, CONCATENATE, MEAN)
-NONE, CLS = "none", "cls"
-POOLING = (NONE, CLS, MEAN)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,15 +22,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.tasks.features.extraction import NONE
-from bert_tf.tasks.features.extraction import SEPARATE
 from bert_tf.tasks.features.extraction import Extraction
 from bert_tf.tasks.features.extraction import LineFeatures
+from bert_tf.tasks.features.options import DTYPES
+from bert_tf.tasks.features.options import FORMATS
+from bert_tf.tasks.features.options import JSONL
+from bert_tf.tasks.features.options import NONE
+from bert_tf.tasks.features.options import SEPARATE
+from bert_tf.tasks.features.options import TFRECORD
 from bert_tf.text.vocabulary import Vocabulary
-
-JSONL, NPZ, TFRECORD = "jsonl", "npz", "tfrecord"
-FORMATS = (JSONL, NPZ, TFRECORD)
-DTYPES = ("float32", "float16")
 
 # As the original has it: of several marks the last one parts the two.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")

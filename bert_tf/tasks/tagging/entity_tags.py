@@ -20,13 +20,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-OUTSIDE = "O"
-
-BIO = "bio"
-IOB1 = "iob1"
-BIOES = "bioes"
-# The letters of each scheme.
-SCHEMES = {BIO: "BI", IOB1: "BI", BIOES: "BIES"}
+from bert_tf.tasks.tagging.schemes import BIO
+from bert_tf.tasks.tagging.schemes import BIOES
+from bert_tf.tasks.tagging.schemes import IOB1
+from bert_tf.tasks.tagging.schemes import OUTSIDE
+from bert_tf.tasks.tagging.schemes import SCHEMES
 
 
 class Entity(NamedTuple):

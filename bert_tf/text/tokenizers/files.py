@@ -2,8 +2,8 @@
 
 vocab.txt                one WordPiece entry a line
 tokenizer_config.json    case, longest sequence
-tokenizer.json           all of it, the one file that transformers has written
-                         since version 5 in the place of vocab.txt
+tokenizer.json           all of it, for `tokenizers`; the one file that
+                         transformers has written since version 5
 """
 
 import math
@@ -11,6 +11,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
@@ -88,7 +89,7 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
         return vocabulary_lib.load_vocabulary(path)
     tokenizer = files.read_object(path)
     with files.errors_named(path):
-        return Vocabulary(tokens=_tokens(tokenizer))
+        return Vocabulary(tokens=tokenizer_json.wordpiece_tokens(tokenizer))
 
 
 def read_settings(folder: str) -> dict[str, Any]:
@@ -220,42 +221,3 @@ def describe(tokenizer: Spec) -> dict[str, Any] | None:
         "tokenizer_class": tokenizer.tokenizer_class,
         "settings": tokenizer.settings,
     }
-
-
-def _tokens(tokenizer):
-    """Returns the entries of a tokenizer.json, in the order of their ids."""
-    model = tokenizer.get("model")
-    # Older files do not name the type.
-    if not isinstance(model, dict) or (
-        model.get("type", "WordPiece") != "WordPiece"
-    ):
-        received = model.get("type") if isinstance(model, dict) else model
-        raise ValueError(
-            "`model` must be of the type WordPiece, as BERT's is. Received: "
-            f"{files.shortened(received)}."
-        )
-    prefix = model.get("continuing_subword_prefix", vocabulary_lib.CONTINUATION)
-    if prefix != vocabulary_lib.CONTINUATION:
-        raise ValueError(
-            "`continuing_subword_prefix` must be "
-            f"{vocabulary_lib.CONTINUATION!r}. "
-            f"Received: {files.shortened(prefix)}."
-        )
-    vocabulary = model.get("vocab")
-    if not isinstance(vocabulary, dict):
-        raise ValueError("`model` must have a `vocab`, tokens and their ids.")
-    ids = dict(vocabulary)
-    added = tokenizer.get("added_tokens") or []
-    if not isinstance(added, list) or not all(
-        isinstance(token, dict) and isinstance(token.get("content"), str)
-        for token in added
-    ):
-        raise ValueError("`added_tokens` must be a list of tokens and ids.")
-    for token in added:
-        ids.setdefault(token["content"], token.get("id"))
-    by_id = {index: token for token, index in ids.items() if type(index) is int}
-    if by_id.keys() != set(range(len(ids))):
-        raise ValueError(
-            "the ids of the vocabulary must be 0, 1, 2, ..., each once."
-        )
-    return tuple(by_id[index] for index in range(len(ids)))

@@ -22,6 +22,8 @@ class Spec(Hashable, Protocol):
             tokenizer_config.json.
         folder_settings: {name: JSON-able value} of what else stands there
             for the kind.
+        tokenizer_json: What Hugging Face's `tokenizers` reads the kind from,
+            in tokenizer.json; None if it cannot.
     """
 
     @property
@@ -38,6 +40,9 @@ class Spec(Hashable, Protocol):
 
     @property
     def folder_settings(self) -> dict[str, Any]: ...
+
+    @property
+    def tokenizer_json(self) -> dict[str, Any] | None: ...
 
     def make(self) -> "Tokenizer":
         """Returns the tokenizer."""

@@ -24,6 +24,7 @@ import tensorflow_text as tf_text
 
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import tokenizer_json
 
 MAX_CHARS_PER_WORD = 200
 _MAX_BYTES_PER_CHAR = 4
@@ -150,6 +151,12 @@ class WordpieceSpec:
     @property
     def folder_settings(self) -> dict[str, Any]:
         return {"tokenize_chinese_chars": True}
+
+    @property
+    def tokenizer_json(self) -> dict[str, Any]:
+        return tokenizer_json.make_wordpiece(
+            self.vocabulary, self.do_lower_case, MAX_CHARS_PER_WORD
+        )
 
     def make(self) -> "WordpieceTokenizer":
         return WordpieceTokenizer(self)

@@ -6,7 +6,7 @@ import pytest
 
 from bert_tf import files
 from bert_tf.tasks.classification import glue_runs
-from bert_tf.training import checkpointing
+from bert_tf.training import output_folder
 
 FLAGS = ["--do_train", "--learning_rate=3e-05"]
 RESULTS = {"eval_accuracy": 0.75, "global_step": 3.0}
@@ -67,7 +67,7 @@ def test_killed_run_can_be_resumed_or_is_finished(
         # run_classifier resumes at the last step, and does all again.
         assert glue_runs.finished_results(folder, FLAGS) is None
         assert files.list_folder(folder / "train") == STATE
-        checkpointing.check_output_dir(folder)
+        output_folder.check(folder)
         glue_runs.finish(folder, FLAGS, keeps_state=False)
     assert glue_runs.finished_results(folder, FLAGS) == RESULTS
     assert not (folder / "train").exists()

@@ -1,0 +1,43 @@
+"""What learning rates there are; the schedule itself is Keras's."""
+
+DECAYS = ("linear", "polynomial", "cosine")
+
+
+def check(
+    peak_learning_rate: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    decay: str,
+    power: float | None,
+) -> None:
+    """Checks the arguments of a `WarmupDecay`.
+
+    Raises:
+        ValueError: If a value is bad, or does not apply.
+    """
+    if (power is not None) != (decay == "polynomial"):
+        raise ValueError(
+            "`power` must be given with the polynomial decay, and with no "
+            f"other. Received: decay={decay!r}, power={power}."
+        )
+    for name, value, is_good, wanted in (
+        ("decay", decay, decay in DECAYS, f"one of {', '.join(DECAYS)}"),
+        (
+            "peak_learning_rate",
+            peak_learning_rate,
+            peak_learning_rate >= 0,
+            "0 or more",
+        ),
+        ("num_train_steps", num_train_steps, num_train_steps > 0, "positive"),
+        (
+            "num_warmup_steps",
+            num_warmup_steps,
+            num_warmup_steps >= 0,
+            "0 or more",
+        ),
+        ("power", power, power is None or power > 0, "positive"),
+    ):
+        if not is_good:
+            raise ValueError(
+                f"`{name}` must be {wanted}. Received: {name}={value!r}."
+            )

@@ -1,0 +1,13 @@
+"""What feature extraction can be told."""
+
+# The vectors of the layers: each apart, one after the other, or their mean.
+SEPARATE, CONCATENATE, MEAN = "separate", "concatenate", "mean"
+COMBINE = (SEPARATE, CONCATENATE, MEAN)
+# The vectors of the tokens: all, the one of [CLS], or their mean.
+NONE, CLS = "none", "cls"
+POOLING = (NONE, CLS, MEAN)
+
+# Of the file.
+JSONL, NPZ, TFRECORD = "jsonl", "npz", "tfrecord"
+FORMATS = (JSONL, NPZ, TFRECORD)
+DTYPES = ("float32", "float16")

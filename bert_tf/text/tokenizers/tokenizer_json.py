@@ -1,0 +1,132 @@
+"""tokenizer.json: what Hugging Face's `tokenizers` reads a tokenizer from.
+
+Its ids are ours on all texts without these:
+
+- a special token, such as "[SEP]": there it is that token, here it is text;
+- a capital sigma at the end of a word, which has a lower case of its own;
+- characters of private use, which are dropped there;
+- punctuation, accents and formats that are younger than its tables of Unicode,
+  and the 256 ideographs from U+2B820, which it does not part.
+"""
+
+from typing import Any
+
+from bert_tf import files
+from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.vocabulary import Vocabulary
+
+
+def make_wordpiece(
+    vocabulary: Vocabulary, do_lower_case: bool, max_chars_per_word: int
+) -> dict[str, Any]:
+    """Returns the contents of the file for BERT's tokenizer.
+
+    Args:
+        vocabulary: A `Vocabulary`.
+        do_lower_case: Whether texts lose case and accents.
+        max_chars_per_word: The longest word that has pieces.
+    """
+    ids = {token: index for index, token in enumerate(vocabulary.tokens)}
+    cls_token, sep_token = vocabulary_lib.CLS_TOKEN, vocabulary_lib.SEP_TOKEN
+    first = [_special(cls_token, 0), _sequence("A", 0), _special(sep_token, 0)]
+    second = [_sequence("B", 1), _special(sep_token, 1)]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": ids[token],
+                "content": token,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for token in vocabulary_lib.SPECIAL_TOKENS
+        ],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": bool(do_lower_case),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": first,
+            "pair": first + second,
+            "special_tokens": {
+                token: {"id": token, "ids": [ids[token]], "tokens": [token]}
+                for token in (cls_token, sep_token)
+            },
+        },
+        "decoder": {
+            "type": "WordPiece",
+            "prefix": vocabulary_lib.CONTINUATION,
+            "cleanup": True,
+        },
+        "model": {
+            "type": "WordPiece",
+            "unk_token": vocabulary_lib.UNK_TOKEN,
+            "continuing_subword_prefix": vocabulary_lib.CONTINUATION,
+            "max_input_chars_per_word": max_chars_per_word,
+            "vocab": ids,
+        },
+    }
+
+
+def _special(token, segment):
+    return {"SpecialToken": {"id": token, "type_id": segment}}
+
+
+def _sequence(name, segment):
+    return {"Sequence": {"id": name, "type_id": segment}}
+
+
+def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the entries of a file's vocabulary, in the order of their ids.
+
+    Args:
+        tokenizer: The contents of the file.
+
+    Raises:
+        ValueError: If they are of no WordPiece tokenizer.
+    """
+    model = tokenizer.get("model")
+    # Older files do not name the type.
+    if not isinstance(model, dict) or (
+        model.get("type", "WordPiece") != "WordPiece"
+    ):
+        received = model.get("type") if isinstance(model, dict) else model
+        raise ValueError(
+            "`model` must be of the type WordPiece, as BERT's is. Received: "
+            f"{files.shortened(received)}."
+        )
+    prefix = model.get("continuing_subword_prefix", vocabulary_lib.CONTINUATION)
+    if prefix != vocabulary_lib.CONTINUATION:
+        raise ValueError(
+            "`continuing_subword_prefix` must be "
+            f"{vocabulary_lib.CONTINUATION!r}. "
+            f"Received: {files.shortened(prefix)}."
+        )
+    vocabulary = model.get("vocab")
+    if not isinstance(vocabulary, dict):
+        raise ValueError("`model` must have a `vocab`, tokens and their ids.")
+    ids = dict(vocabulary)
+    added = tokenizer.get("added_tokens") or []
+    if not isinstance(added, list) or not all(
+        isinstance(token, dict) and isinstance(token.get("content"), str)
+        for token in added
+    ):
+        raise ValueError("`added_tokens` must be a list of tokens and ids.")
+    for token in added:
+        ids.setdefault(token["content"], token.get("id"))
+    by_id = {index: token for token, index in ids.items() if type(index) is int}
+    if by_id.keys() != set(range(len(ids))):
+        raise ValueError(
+            "the ids of the vocabulary must be 0, 1, 2, ..., each once."
+        )
+    return tuple(by_id[index] for index in range(len(ids)))

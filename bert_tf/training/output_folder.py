@@ -1,0 +1,42 @@
+"""What a training's folder holds before it begins; no TensorFlow."""
+
+import os
+
+from bert_tf import files
+from bert_tf.checkpoints import config_json
+
+# The state of the training, in the folder of the model.
+FOLDER = "train"
+
+
+def check(output_dir: str) -> None:
+    """Raises `ValueError` if training there would lose another's model."""
+    if _holds_model(output_dir) and not files.exists(
+        os.path.join(output_dir, FOLDER)
+    ):
+        raise ValueError(
+            f"--output_dir={output_dir} holds a model that was not trained "
+            "there. Choose another output directory, and give the model as "
+            "--init_checkpoint to begin with it."
+        )
+
+
+def trained_model(output_dir: str, init_checkpoint: str | None) -> str:
+    """Returns the folder of the model to evaluate or to predict with.
+
+    Raises:
+        ValueError: If there is neither a model in the output directory nor a
+            checkpoint.
+    """
+    if _holds_model(output_dir):
+        return output_dir
+    if init_checkpoint is None:
+        raise ValueError(
+            "Without --do_train there must be a model in --output_dir or "
+            f"--init_checkpoint. Received: --output_dir={output_dir}."
+        )
+    return init_checkpoint
+
+
+def _holds_model(output_dir):
+    return files.exists(os.path.join(output_dir, config_json.CONFIG_FILE))

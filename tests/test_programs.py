@@ -1,0 +1,180 @@
+"""What all programs do alike: their help, and how they refuse wrong flags."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.paths import ROOT
+
+PROGRAMS = sorted(
+    path
+    for pattern in ("bert_tf/*.py", "data/*.py", "export/**/*.py", "demo.py")
+    for path in ROOT.glob(pattern)
+    if "__main__" in path.read_text("utf-8")
+)
+NAMES = [path.stem for path in PROGRAMS]
+# Of a program: what it answers, and the flags, one of them out of its range.
+REFUSALS = {
+    "check_saved_model": (
+        "--timeout_seconds=0",
+        "--export_dir=a",
+        "--timeout_seconds=0",
+    ),
+    "collect_documentation": (
+        "--max_words=1",
+        "--output_dir=a",
+        "--max_words=1",
+    ),
+    "convert_checkpoint": (
+        "value should be one of <google|hugging_face|bert_tf>",
+        "--input=a",
+        "--output=b",
+        "--format=onnx",
+    ),
+    "create_pretraining_data": (
+        "`masked_lm_prob` must be in (0, 1]. Received: ",
+        "--input_file=a",
+        "--output_file=b",
+        "--vocab_file=c",
+        "--masked_lm_prob=2",
+    ),
+    "export_saved_model": (
+        "--keep_versions=0",
+        "--model_dir=a",
+        "--export_dir=b",
+        "--keep_versions=0",
+    ),
+    "extract_features": (
+        "--layers must be numbers",
+        "--input_file=a",
+        "--output_file=b",
+        "--init_checkpoint=c",
+        "--layers=x",
+    ),
+    "inspect_records": (
+        "--num_examples=-1",
+        "--num_examples=-1",
+    ),
+    "learn_vocabulary": (
+        "no/where",
+        "--input_file=no/where",
+        "--output_file=b",
+    ),
+    "run_classifier": (
+        "--learning_rate must be 0 or more. Received: ",
+        "--output_dir=no/where",
+        "--do_train",
+        "--learning_rate=-1",
+    ),
+    "run_fill_mask": (
+        "--top_k=0",
+        "--model_dir=a",
+        "--text=b",
+        "--top_k=0",
+    ),
+    "run_glue": (
+        "--seeds must be one number or more, each once.",
+        "--output_dir=no/where",
+        "--seeds=1,1",
+    ),
+    "run_multiple_choice": (
+        "--train_file must be given.",
+        "--output_dir=no/where",
+        "--do_train",
+    ),
+    "run_pretraining": (
+        "`peak_learning_rate` must be 0 or more.",
+        "--input_file=a",
+        "--output_dir=no/where",
+        "--do_train",
+        "--learning_rate=-1",
+    ),
+    "run_squad": (
+        "--predict_file must be given.",
+        "--output_dir=no/where",
+        "--do_eval",
+    ),
+    "run_tagger": (
+        "--warmup_proportion must be from 0 to 1. Received: ",
+        "--output_dir=a",
+        "--do_train",
+        "--warmup_proportion=2",
+    ),
+    "serve_input": (
+        "--port=-1",
+        "--port=-1",
+    ),
+}
+
+
+def command_of(path, *arguments):
+    # The clients are copied out of the repository, and so run as files.
+    if path.parent.name == "bert_tf":
+        return [f"bert_tf.{path.stem}", *arguments]
+    return [str(path), *arguments]
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """{(program, "help", "unknown" or "refused"): what it answers}."""
+    commands = {}
+    for path in PROGRAMS:
+        commands[path.stem, "help"] = command_of(path, "--help")
+        commands[path.stem, "unknown"] = command_of(path, "--no_such_flag=1")
+        if path.stem in REFUSALS:
+            _, *flags = REFUSALS[path.stem]
+            commands[path.stem, "refused"] = command_of(path, *flags)
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "support" / "without_tensorflow.py"],
+        input=json.dumps(list(commands.values())),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(zip(commands, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=NAMES)
+def test_help_shows_all_flags_and_the_commands_as_written(answers, path):
+    answer = answers[path.stem, "help"]
+    assert answer["stderr"] == ""
+    source = path.read_text("utf-8")
+    for line in source.split('"""')[1].splitlines():
+        assert line in answer["stdout"]
+    shared = [path]
+    for name in ("training_flags", "fine_tuning_flags"):
+        if f"import {name}" in source:
+            shared.append(ROOT / "bert_tf" / f"{name}.py")
+    if "fine_tuning_flags" in source:
+        shared.append(ROOT / "bert_tf" / "tuning" / "config.py")
+    if "define_flags(Settings" in source:
+        shared.append(ROOT / "bert_tf" / "pretraining" / "settings.py")
+    text = "".join(path.read_text("utf-8") for path in shared)
+    defined = {
+        *re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text),
+        *re.findall(r'add_argument\(\s*"--(\w+)"', text),
+        *re.findall(r"^    (\w+): .*= _(?:flag|setting)\(", text, re.MULTILINE),
+    }
+    shown = set(re.findall(r"--(?:\[no\])?(\w+)", answer["stdout"]))
+    assert defined - {"masking_mode"} <= shown
+
+
+# The REST client has none, and asks for its arguments first.
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"rest_client"}))
+def test_unknown_flags_are_refused_at_once(answers, name):
+    answer = answers[name, "unknown"]
+    assert answer["status"] in (1, 2)
+    assert "no_such_flag" in answer["stderr"]
+    assert "Traceback" not in answer["stderr"]
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_values_out_of_range_are_refused_at_once(answers, name):
+    answer = answers[name, "refused"]
+    assert answer["status"] == 1
+    assert answer["stdout"] == ""
+    (line,) = answer["stderr"].splitlines()
+    assert REFUSALS[name][0] in line
