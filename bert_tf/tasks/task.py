@@ -147,12 +147,17 @@ class Task(abc.ABC):
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to another task is one for this.
 
+        Its classes are the same, in any order.
+
         Args:
             values: What its task.json holds.
         """
-        return values.get("family") == self.family and values.get(
-            "labels", []
-        ) == list(self.labels)
+        labels = values.get("labels", [])
+        return (
+            values.get("family") == self.family
+            and isinstance(labels, list)
+            and sorted(map(str, labels)) == sorted(self.labels)
+        )
 
     @abc.abstractmethod
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
