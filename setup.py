@@ -26,7 +26,7 @@ setup(
     long_description=(ROOT / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    python_requires=">=3.11",
+    python_requires=">=3.11,<3.13",
     entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
         *find_packages(include=["bert_tf", "bert_tf.*"]),
@@ -42,12 +42,15 @@ setup(
     },
     install_requires=[
         # tensorflow-text is built against one minor version of TensorFlow
-        # and requires exactly that one.
+        # and requires exactly that one. 2.21.0 cannot be imported: a symbol of
+        # ICU is missing.
         "tensorflow>=2.20,<2.22",
-        "tensorflow-text>=2.20,<2.22",
-        "keras>=3.10,<4",
-        "safetensors>=0.6",
-        "tensorflow-datasets>=4.9.7",
+        "tensorflow-text>=2.20,!=2.21.0,<2.22",
+        # The first with `keras.ops.view`.
+        "keras>=3.12,<4",
+        "safetensors>=0.6.1",
+        # The first that reads sets with protobuf 7.
+        "tensorflow-datasets>=4.9.10",
         # Imported by tensorflow-datasets 4.9.10, which does not declare it.
         "importlib_resources",
         "absl-py>=2.1",
@@ -66,7 +69,7 @@ setup(
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
             "pytest>=8",
-            "pytest-xdist>=3.6",
+            "pytest-xdist>=3.6.1",
             # Exactly one: what is well formatted changes from one to the next.
             "ruff==0.17.5",
             # Holds the type hints.
@@ -79,7 +82,7 @@ setup(
             "pandas>=2.2",
             "pyarrow>=17",
             # The oracle of correlations.
-            "scipy>=1.11",
+            "scipy>=1.11.1",
             # What reads our tokenizer.json.
             "tokenizers>=0.20",
             # The oracle of entities' scores.
