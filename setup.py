@@ -65,6 +65,8 @@ setup(
         "tensorboard": ["tensorboard>=2.19"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
+        # Models by their names of the Hugging Face Hub.
+        "hub": ["huggingface-hub>=0.26"],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
@@ -83,6 +85,7 @@ setup(
             "pyarrow>=17",
             # The oracle of correlations.
             "scipy>=1.11.1",
+            "huggingface-hub>=0.26",
             # What reads our tokenizer.json.
             "tokenizers>=0.20",
             # The oracle of entities' scores.

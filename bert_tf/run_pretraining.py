@@ -75,8 +75,9 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
 flags.DEFINE_string(
     "init_checkpoint",
     _DEFAULTS.init_checkpoint,
-    "Where to begin: a model folder (of bert_tf or Hugging Face) or a release "
-    "of Google's. Default: new weights.",
+    "Where to begin: a model folder (of bert_tf or Hugging Face), a release of "
+    "Google's, or hf:organisation/name@revision of the Hugging Face Hub. "
+    "Default: new weights.",
 )
 flags.DEFINE_enum(
     "attention",

@@ -9,6 +9,7 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
@@ -37,9 +38,9 @@ def new_model(
         dtype: The Keras dtype policy, or its name.
     """
     model = task.make_model(start.config, dtype)
-    checkpoint = start.init_checkpoint
-    if checkpoint is None:
+    if start.init_checkpoint is None:
         return model
+    checkpoint = hub.local_path(start.init_checkpoint)
     heads = {tensor.part for tensor in variables.match(model)}
     heads -= {parts.ENCODER, parts.POOLER}
     with reader.open_checkpoint(checkpoint, start.allow_partial) as opened:
@@ -107,8 +108,8 @@ def tuned_model(
         ValueError: If the checkpoint has no such head, or it is one of other
             classes.
     """
-    checkpoint = start.init_checkpoint
-    assert checkpoint is not None
+    assert start.init_checkpoint is not None
+    checkpoint = hub.local_path(start.init_checkpoint)
     model = task.make_model(start.config, dtype)
     coverage = loading.load_weights(
         checkpoint, model, allow_partial=start.allow_partial
