@@ -19,6 +19,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.13",
+    entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
         *find_packages(include=["bert_tf", "bert_tf.*"]),
         "bert_tf.data",
@@ -52,6 +53,8 @@ setup(
         "beam": ["apache-beam>=2.77"],
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
+        # A training's curves, in a browser.
+        "tensorboard": ["tensorboard>=2.19"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
         "test": [
@@ -62,11 +65,11 @@ setup(
             # Exactly one: what is well formatted changes from one to the next.
             "ruff==0.17.5",
             # Holds the type hints.
-            "mypy>=1.11",
+            "mypy>=2.0",
             # The models' other Keras backend.
             "jax>=0.4.30",
             # Files that are damaged in all ways.
-            "hypothesis>=6.100",
+            "hypothesis>=6.140",
             # Tables to tune on, and .parquet files.
             "pandas>=2.2",
             "pyarrow>=17",

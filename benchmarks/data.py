@@ -100,6 +100,7 @@ def make_records(text, vocab_file, folder, num_workers):
         Settings(dupe_factor=5),
         lambda stage, done, total: ends.update({stage: time.perf_counter()}),
         num_workers,
+        overwrite=True,
     )
     end = time.perf_counter()
     for stage, before in (("read", start), ("pair", "read"), ("write", "pair")):

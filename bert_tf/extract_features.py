@@ -40,7 +40,8 @@ _INIT_CHECKPOINT = flags.DEFINE_string(
 _BERT_CONFIG_FILE = flags.DEFINE_string(
     "bert_config_file",
     None,
-    "JSON of the architecture. Default: the checkpoint's own.",
+    "JSON of the architecture, or a size's name: tiny, mini, small, medium, "
+    "base, large, or L-4_H-256 and so on. Default: the checkpoint's own.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "Vocabulary. Default: the checkpoint's own."

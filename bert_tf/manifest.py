@@ -19,6 +19,8 @@ from bert_tf import files
 
 _PREFIX = "manifest-"
 _SUFFIX = ".json"
+# Of the settings, the vocabulary's file and its folder, where there is one.
+VOCAB_FILE = "vocab_file"
 _FORMAT = "bert_tf pre-training records"
 # Version 2 has the tokenizer. Without one a manifest is of version 1, so that
 # earlier releases read it too.
@@ -54,6 +56,25 @@ class Manifest:
     counts: dict[str, int]
     records: dict[str, dict[str, int]]
     tokenizer: dict[str, Any] | None = None
+
+    def check_vocabulary(self, path: str, text: str, text_path: str) -> None:
+        """Checks that records were made with a vocabulary.
+
+        Args:
+            path: The record file, for the error.
+            text: The text of the vocabulary's file.
+            text_path: Where it is from.
+
+        Raises:
+            ValueError: If they were made with another one; it names both.
+        """
+        if self.vocab_sha256 != text_sha256(text):
+            name = self.settings.get(VOCAB_FILE, "one")
+            raise ValueError(
+                f"{path}: the records were made with another vocabulary: "
+                f"{name} of {self.vocab_size:,} entries. Received: "
+                f"{text_path} of {text.count(chr(10)):,} entries."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns {name of an argument: its value}, what is None left out."""

@@ -12,6 +12,8 @@ model as a model folder (config.json, model.safetensors, vocab.txt,
 tokenizer_config.json), the state of the training and TensorBoard summaries in
 train/, and the evaluation in eval_results.txt. The model is written with every
 checkpoint; --keep_best keeps that of the lowest loss on --eval_input_file too.
+`tensorboard --logdir=/runs/wiki/train` shows the curves (pip install
+'bert_tf[tensorboard]').
 
 Run again with the same flags, it goes on from its last checkpoint. Told to stop
 (SIGTERM), it saves and exits with code 75. The weights are, in this order: the
@@ -55,7 +57,8 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _BERT_CONFIG_FILE = flags.DEFINE_string(
     "bert_config_file",
     None,
-    "JSON of the architecture. Default: the checkpoint's own.",
+    "JSON of the architecture, or a size's name: tiny, mini, small, medium, "
+    "base, large, or L-4_H-256 and so on. Default: the checkpoint's own.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file",

@@ -114,10 +114,9 @@ def main(argv):
         examples[source.DEV] = _read(
             _PREDICT_FILE.value, task, False, config.do_eval
         )
-        if config.do_eval and examples[source.DEV].answers is None:
-            raise ValueError(
-                f"{_PREDICT_FILE.value}: has questions without answers, which "
-                "--do_eval cannot score."
+        if config.do_eval:
+            examples[source.DEV].check_scorable(
+                _PREDICT_FILE.value, task.version_2_with_negative
             )
     fine_tuning_flags.execute(config, task, examples, strategy)
 

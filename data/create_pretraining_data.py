@@ -10,7 +10,8 @@ document goes on from one file into the next. Raw text is read with
 --input_format, a set of TensorFlow Datasets with --tfds_name. The flags,
 their defaults and the records are those of google-research/bert's program of
 this name. The same input, flags and seed give the same bytes, with any number
-of processes; a run that was killed goes on when it is started again. A
+of processes; a run that was killed goes on when it is started again. Records
+that are there already are replaced with --overwrite only. A
 manifest is written beside the records: manifest-<first record file>.json.
 """
 
@@ -70,6 +71,9 @@ _NUM_WORKERS = flags.DEFINE_integer(
     0,
     "Processes; 0: as many as there are cores, fewer for a small input.",
     lower_bound=0,
+)
+_OVERWRITE = flags.DEFINE_bool(
+    "overwrite", False, "Replace record files that are there already."
 )
 _WORK_DIR = flags.DEFINE_string(
     "work_dir",
@@ -141,11 +145,14 @@ def main(argv):
             _NUM_WORKERS.value,
             _WORK_DIR.value,
             _MAX_BAD_LINES.value,
+            _OVERWRITE.value,
         )
     finally:
         for bar in bars.values():
             bar.close()
-    _print_table(counts, settings, time.monotonic() - start)
+    if bars:
+        # Something was done.
+        _print_table(counts, settings, time.monotonic() - start)
     _print_warnings(counts, settings)
 
 
@@ -172,6 +179,7 @@ def _run_pipeline(source, tokenizer, settings):
         [f"--runner={_BEAM_RUNNER.value}", *options],
         _WORK_DIR.value,
         _MAX_BAD_LINES.value,
+        _OVERWRITE.value,
     )
     if counts is not None:
         _print_warnings(counts, settings)
@@ -205,6 +213,7 @@ def _print_table(counts, settings, seconds):
     *_, label = "labelled", *OBJECTIVES[settings.objective].label_meanings
     for name, value in (
         ("documents", f"{counts.documents:,}"),
+        ("one sentence", f"{counts.one_sentence_documents:,}"),
         ("sentences", f"{counts.sentences:,}"),
         ("tokens", f"{counts.tokens:,}"),
         ("examples", f"{counts.examples:,}"),

@@ -6,9 +6,12 @@ r"""Learns a WordPiece vocabulary from text files.
         --vocab_size=30522
 
 Writes one entry a line and prints how well the vocabulary fits the text.
-The same text gives the same vocabulary.
+The same text gives the same vocabulary. --input_format is that of
+create_pretraining_data, and its text is read by the same code.
 """
 
+import itertools
+import logging
 import os
 import time
 
@@ -17,11 +20,22 @@ from tqdm import tqdm
 
 from bert_tf import files
 from bert_tf import program
+from bert_tf.pretraining.sources import text_files
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
     "Text files, UTF-8, plain or .gz, .xz, .bz2: globs, comma-separated.",
+)
+_INPUT_FORMAT = flags.DEFINE_enum(
+    "input_format",
+    "sentences",
+    text_files.FORMATS,
+    "sentences, text: lines of text. jsonl: an object a line. wikiextractor: "
+    "what WikiExtractor writes.",
+)
+_TEXT_FIELD = flags.DEFINE_string(
+    "text_field", "text", "The field that holds the text, for jsonl."
 )
 _OUTPUT_FILE = flags.DEFINE_string(
     "output_file", None, "The vocabulary file to write."
@@ -38,7 +52,7 @@ _MAX_BAD_LINES = flags.DEFINE_integer(
     "max_bad_lines",
     0,
     "Most lines that may be left out, with a warning, because they are not "
-    "UTF-8.",
+    "UTF-8 or not in the input's format.",
     lower_bound=0,
 )
 
@@ -58,17 +72,44 @@ def main(argv):
     with tqdm(
         desc="count words", total=num_bytes, unit="B", unit_scale=True
     ) as bar:
-        word_counts = wordpiece.count_words(
-            paths,
-            _DO_LOWER_CASE.value,
-            # Compressed files hold more than their size.
-            progress=lambda done: bar.update(min(done, num_bytes) - bar.n),
-            max_bad_lines=_MAX_BAD_LINES.value,
+        # Compressed files hold more than their size.
+        word_counts = _count_words(
+            paths, lambda done: bar.update(min(done, num_bytes) - bar.n)
         )
     print(f"Learning from {len(word_counts):,} different words.", flush=True)
     vocabulary = wordpiece.learn_vocabulary(word_counts, _VOCAB_SIZE.value)
     files.write_text(_OUTPUT_FILE.value, vocabulary.to_text())
     _print_table(vocabulary, word_counts, time.monotonic() - start)
+
+
+def _count_words(paths, progress):
+    from bert_tf.pretraining.corpus import blocks
+    from bert_tf.text.learners import wordpiece
+
+    if _INPUT_FORMAT.value in ("sentences", "text"):
+        # The words are the same, whether lines are sentences or paragraphs.
+        return wordpiece.count_words(
+            paths, _DO_LOWER_CASE.value, progress, _MAX_BAD_LINES.value
+        )
+    source = text_files.TextFiles(
+        paths=tuple(paths),
+        input_format=_INPUT_FORMAT.value,
+        text_field=_TEXT_FIELD.value,
+    )
+    reader = text_files.Reader(source, _MAX_BAD_LINES.value)
+    sentences = itertools.chain.from_iterable(map(reader.read, source.parts()))
+
+    def batches():
+        num_characters = 0
+        for _, batch in blocks.batches(sentences):
+            yield batch
+            num_characters += sum(map(len, batch))
+            progress(num_characters)
+
+    counts = wordpiece.count_texts(batches(), _DO_LOWER_CASE.value, paths)
+    if reader.bad_lines.count:
+        logging.warning("%s. Left out.", reader.bad_lines.told())
+    return counts
 
 
 def _check_output_file(output_file, paths):

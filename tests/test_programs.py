@@ -13,7 +13,7 @@ PROGRAMS = sorted(
     path
     for pattern in ("bert_tf/*.py", "data/*.py", "export/**/*.py", "demo.py")
     for path in ROOT.glob(pattern)
-    if "__main__" in path.read_text("utf-8")
+    if "program.run(main)" in path.read_text("utf-8")
 )
 NAMES = [path.stem for path in PROGRAMS]
 # Of a program: what it answers, and the flags, one of them out of its range.

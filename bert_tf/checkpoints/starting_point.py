@@ -8,6 +8,7 @@ from bert_tf.checkpoints import families
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
+from bert_tf.config import SIZES
 from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.preprocessor import Preprocessor
@@ -78,7 +79,8 @@ def find(
     Args:
         init_checkpoint: A model folder, a release's folder, or the prefix of
             its files (".../bert_model.ckpt"); None for newly made weights.
-        bert_config_file: The configuration; the checkpoint's own if None.
+        bert_config_file: The configuration: a file, or one of `config.SIZES`
+            for the vocabulary; the checkpoint's own if None.
         vocab_file: The vocabulary; the one beside the checkpoint if None.
         do_lower_case: Whether texts are lower-cased; if None what the
             checkpoint's tokenizer_config.json says, or else True.
@@ -103,15 +105,11 @@ def find(
         if not files.is_folder(folder):
             folder = os.path.dirname(folder) or "."
         settings = model_folder.read_tokenizer_config(folder)
-    if bert_config_file is not None:
-        config = families.read_config(bert_config_file)
-    if config is None:
+    if config is None and bert_config_file is None:
         raise ValueError(
             "`bert_config_file` must be given where no checkpoint tells it. "
             f"Received: init_checkpoint={init_checkpoint}."
         )
-    if max_position_embeddings is not None:
-        config = loading.longer_config(config, max_position_embeddings)
     if do_lower_case is None:
         do_lower_case = settings.get("do_lower_case", True)
     elif settings.get("do_lower_case", do_lower_case) != do_lower_case:
@@ -134,10 +132,27 @@ def find(
             "`vocab_file` must be given without a checkpoint. "
             "Received: init_checkpoint=None."
         )
+    if bert_config_file is not None:
+        num_entries = len(tokenizer.vocabulary)
+        config = _read_config(bert_config_file, num_entries)
+    assert config is not None
+    if max_position_embeddings is not None:
+        config = loading.longer_config(config, max_position_embeddings)
     return StartingPoint(
         init_checkpoint=init_checkpoint,
         config=config,
         tokenizer=tokenizer,
         allow_partial=allow_partial,
         extend_positions=max_position_embeddings is not None,
+    )
+
+
+def _read_config(name, num_entries):
+    if files.exists(name):
+        return families.read_config(name)
+    if name in SIZES:
+        return BertConfig.named(name, vocab_size=num_entries)
+    raise ValueError(
+        f"`bert_config_file` must be a file or one of {', '.join(SIZES)}. "
+        f"Received: bert_config_file={name}."
     )

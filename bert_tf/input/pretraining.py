@@ -84,11 +84,13 @@ def pretraining_records(
         "max_seq_length": length,
         "max_predictions_per_seq": num_predictions,
         "vocab_size": config.vocab_size,
-        "vocab_sha256": manifest.text_sha256(tokenizer.vocabulary.to_text()),
         "do_lower_case": tokenizer.do_lower_case,
         "tokenizer": tokenizer_files.describe(tokenizer),
     }
+    vocabulary = tokenizer.vocabulary
+    text = vocabulary.to_text()
     for path, told in manifests.items():
+        told.check_vocabulary(path, text, vocabulary.path or "one")
         for name, value in wanted.items():
             if getattr(told, name) != value:
                 raise ValueError(

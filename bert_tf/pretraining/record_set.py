@@ -9,8 +9,10 @@ import dataclasses
 import itertools
 import logging
 from collections.abc import Iterable
+from typing import Any
 from typing import NamedTuple
 
+from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.plan import Plan
@@ -170,14 +172,19 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
         return found
     lone = counts.one_sentence_documents / counts.documents
     long = counts.long_sentence_tokens / counts.tokens
-    if settings.input_format == "sentences":
+    is_split = settings.input_format != "sentences"
+    if not is_split:
         advice = "If a line is a paragraph, use --input_format=text."
     else:
         advice = "--objective=full_sentences needs no sentences."
-    if lone > _MAX_ONE_SENTENCE:
+    # Of prose every one is told: its script may be one that the splitter does
+    # not know.
+    if lone > _MAX_ONE_SENTENCE or (is_split and lone):
         found.append(
-            f"{lone:.0%} of the documents have one sentence, so that no second "
-            f"one of theirs can follow it. {advice}"
+            f"{counts.one_sentence_documents:,} of {counts.documents:,} "
+            f"documents ({lone:.0%}) {'stayed' if is_split else 'have'} one "
+            "sentence, so that no second one of theirs can follow it. "
+            f"{advice}"
         )
     if long > _MAX_LONG:
         found.append(
@@ -231,8 +238,12 @@ def make_manifest(plan: Plan, inputs: list[dict]) -> manifests.Manifest:
         plan: The `Plan`.
         inputs: `text_files.describe` of each file of its source.
     """
-    settings = dataclasses.asdict(plan.settings)
+    settings = dataclasses.asdict(plan.settings) | plan.source.settings
     vocabulary = plan.tokenizer.vocabulary
+    if vocabulary.path is not None:
+        # Not all of the path, which is another one on another machine.
+        parts = vocabulary.path.split("/")[-2:]
+        settings[manifests.VOCAB_FILE] = "/".join(parts)
     return manifests.Manifest(
         max_seq_length=settings.pop("max_seq_length"),
         max_predictions_per_seq=settings.pop("max_predictions_per_seq"),
@@ -240,11 +251,76 @@ def make_manifest(plan: Plan, inputs: list[dict]) -> manifests.Manifest:
         vocab_sha256=manifests.text_sha256(vocabulary.to_text()),
         do_lower_case=plan.tokenizer.do_lower_case,
         tokenizer=tokenizer_files.describe(plan.tokenizer),
-        settings=settings | plan.source.settings,
+        settings=settings,
         inputs=inputs,
         counts={},
         records={},
     )
+
+
+def identity(manifest: manifests.Manifest) -> dict[str, Any]:
+    """Returns what is equal of equal records, whatever names their files have.
+
+    Args:
+        manifest: As `make_manifest` returns it, or as it was written.
+    """
+    settings = dict(manifest.settings)
+    settings.pop(manifests.VOCAB_FILE, None)
+    return manifest.to_dict() | {
+        "settings": settings,
+        "counts": {},
+        "records": {},
+    }
+
+
+def find_counts(
+    output_paths: list[str], manifest: manifests.Manifest | None
+) -> Counts | None:
+    """Returns the `Counts` of records that are there; None where nothing is.
+
+    Args:
+        output_paths: The record files.
+        manifest: As `make_manifest` returns it; None if it is not known yet.
+
+    Raises:
+        ValueError: If a record file or a manifest is there, and not all of them
+            are, whole and of this manifest.
+    """
+    made = manifest_paths(output_paths)
+    there = [path for path in (*output_paths, *made) if files.exists(path)]
+    if not there:
+        return None
+    try:
+        found = [_flat(manifests.read(path)) for path in made]
+        is_whole = len(manifests.find(output_paths)) == len(output_paths)
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        what = "no whole set of records"
+    elif manifest is None:
+        what = "perhaps of other text or flags"
+    else:
+        wanted = _flat(manifest)
+        differences = {
+            name
+            for told in found
+            for name in wanted.keys() | told.keys()
+            if wanted.get(name) != told.get(name)
+        }
+        if not differences:
+            counts = manifests.read(next(iter(made))).counts
+            names = [field.name for field in dataclasses.fields(Counts)]
+            return Counts(**{name: counts.get(name, 0) for name in names})
+        what = f"made with other {', '.join(sorted(differences))}"
+    raise ValueError(
+        f"{there[0]} is there already, {what}. To replace what is there, "
+        "--overwrite must be given (from Python, overwrite=True)."
+    )
+
+
+def _flat(manifest):
+    values = identity(manifest)
+    return values.pop("settings") | values
 
 
 def manifest_paths(output_paths: Iterable[str]) -> dict[str, list[str]]:

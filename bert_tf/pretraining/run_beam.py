@@ -51,6 +51,7 @@ def build(
     options: list[str],
     work_dir: str | None = None,
     max_bad_lines: int = 0,
+    overwrite: bool = False,
 ) -> record_set.Counts | None:
     """Runs the pipeline, and waits for its end.
 
@@ -65,16 +66,21 @@ def build(
             whole yet, and removed when the job is over; None is that of the
             first record file.
         max_bad_lines: As of `run_local.build`.
+        overwrite: Whether files that are there may be replaced.
 
     Returns:
         The `record_set.Counts`; None if the job has not been waited for, or
         its files cannot be seen from here.
 
     Raises:
-        ValueError: If an option is unknown, or the input cannot be read or
-            is empty. Of what workers raise, the runner decides.
+        ValueError: If an option is unknown, the input cannot be read or is
+            empty, or there are such files and they may not be replaced. Of
+            what workers raise, the runner decides.
     """
     output_paths = tfrecord.output_paths(output_files)
+    if not overwrite:
+        # The text's hashes are known in the pipeline only.
+        record_set.find_counts(output_paths, None)
     plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
     pipeline_options = PipelineOptions(options)
     unknown = pipeline_options.get_all_options(retain_unknown_options=True)

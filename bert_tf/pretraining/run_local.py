@@ -11,6 +11,7 @@ import contextlib
 import functools
 import glob
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -27,9 +28,12 @@ from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import sentences
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text.tokenizers.tokenizer import Spec
+
+_logger = logging.getLogger(__name__)
 
 # Input for which one more process is worth its start.
 _BYTES_A_WORKER = 8 << 20
@@ -149,12 +153,15 @@ def build(
     num_workers: int = 1,
     work_dir: str | None = None,
     max_bad_lines: int = 0,
+    overwrite: bool = False,
 ) -> record_set.Counts:
     """Makes records of text files, and the manifest beside them.
 
-    The records appear when all are whole. What was there before stays if
-    anything fails. A run that was killed, had no more room on the disk or met
-    text that cannot be read goes on where it was when it is started again.
+    The records appear when all are whole. What was there before is replaced
+    only if it may be, and stays if anything fails; of equal records that are
+    there already nothing is made, and a warning says so. A run that was killed,
+    had no more room on the disk or met text that cannot be read goes on where
+    it was when it is started again.
 
     Args:
         input_files: Comma-separated globs of text files; or a
@@ -173,13 +180,14 @@ def build(
         max_bad_lines: How many lines may be left out, with a warning, because
             they are not UTF-8 or not in the format. Changes no record of an
             input that is read to its end.
+        overwrite: Whether files of these names that are there are replaced.
 
     Returns:
         The `record_set.Counts`.
 
     Raises:
         ValueError: If a file is missing or empty, more lines are bad than may
-            be, or there is no sentence.
+            be, there is no sentence, or other records are there already.
         OSError: If files cannot be written.
     """
     if num_workers < 0:
@@ -198,9 +206,23 @@ def build(
         inputs = list(pool.map(text_files.describe, source.paths))
     manifest = record_set.make_manifest(plan, inputs)
     # No model's concern, but other text: whether a tokenizer is fast.
-    work = tokenizer.settings | manifest.to_dict()
+    work = tokenizer.settings | record_set.identity(manifest)
     work |= {"version": _WORK_VERSION, "output_paths": output_paths}
-    with work_folder.local(work_dir, output_paths, work, plan.parts) as folder:
+    if settings.input_format != "sentences":
+        # Not a part of what is begun is split by one release, and another part
+        # by the next.
+        work["sentence_rules"] = sentences.VERSION
+    work_dir = work_folder.place(work_dir, output_paths[0])
+    # A run that was killed as it moved them to their places goes on.
+    if not overwrite and not work_folder.is_publishing(work_dir, work):
+        counts = record_set.find_counts(output_paths, manifest)
+        if counts is not None:
+            _logger.warning(
+                "The records are there already, made of this text with these "
+                "settings. Nothing was done; --overwrite makes them again."
+            )
+            return counts
+    with work_folder.local(work_dir, work, plan.parts) as folder:
         tasks = Tasks(plan, folder)
         with workers.pool(tasks, num_workers) as run:
             counts, shards, written = _run_stages(

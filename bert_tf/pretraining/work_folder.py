@@ -29,10 +29,41 @@ _LOCKS = (lock.NAME, "lock")
 _logger = logging.getLogger(__name__)
 
 
+def place(work_dir: str | None, output_path: str) -> str:
+    """Returns the builder's folder.
+
+    Args:
+        work_dir: The one that is wanted, or None for one beside the records.
+        output_path: The first record file.
+
+    Raises:
+        ValueError: If the records are remote and there is no `work_dir`.
+    """
+    if work_dir:
+        return work_dir
+    output_dir, _, name = output_path.rpartition("/")
+    if files.is_remote(output_dir):
+        raise ValueError(
+            "`work_dir` must name a folder on a local disk, as the records do "
+            f"not lie on one: {output_path}."
+        )
+    return os.path.join(output_dir, f".{name}.work")
+
+
+def is_publishing(folder: str, work: dict) -> bool:
+    """Returns whether an earlier run of a work began to move its files.
+
+    Args:
+        folder: The builder's.
+        work: As of `local`.
+    """
+    noted = os.path.join(folder, _TEMPORARIES)
+    return os.path.exists(noted) and _read_work(folder) == work
+
+
 @contextlib.contextmanager
 def local(
-    work_dir: str | None,
-    output_paths: list[str],
+    work_dir: str,
     work: dict,
     parts: abc.Sequence[Part],
 ) -> abc.Iterator[str]:
@@ -42,25 +73,15 @@ def local(
     whose files are the same.
 
     Args:
-        work_dir: The folder, or None for one beside the first record file.
-        output_paths: The record files.
+        work_dir: The folder.
         work: A dictionary: what must be equal for an earlier run to be one of
             this work.
         parts: The `text_files.Part`s of it.
 
     Raises:
-        ValueError: If the records are remote and there is no `work_dir`, or
-            the folder is somebody else's.
+        ValueError: If the folder is somebody else's.
         OSError: If another process works in it.
     """
-    output_dir, _, name = output_paths[0].rpartition("/")
-    if not work_dir:
-        if files.is_remote(output_dir):
-            raise ValueError(
-                "`work_dir` must name a folder on a local disk, as the "
-                f"records do not lie on one: {output_paths[0]}."
-            )
-        work_dir = os.path.join(output_dir, f".{name}.work")
     hint = f"(Run again to go on with what is done in {work_dir}.)"
     try:
         # What is removed is removed under the lock.
@@ -110,8 +131,6 @@ def _prepare(folder, work, parts):
         for path in files.read_json(temporaries):
             if files.exists(path):
                 files.remove(path)
-        files.remove(temporaries)
-        names.remove(_TEMPORARIES)
     if told != work:
         kept = _current_parts(folder, parts, told, work) if told else set()
         for name in names - {_WORK}:

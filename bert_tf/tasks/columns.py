@@ -162,10 +162,10 @@ def read_texts(
 
 
 def check_text(where: str, name: str, value: Any) -> None:
-    """Raises `ValueError` if a value of a row is no string."""
+    """Raises `ValueError` if a value of a row is no string; it may be empty."""
     if not isinstance(value, str):
         raise ValueError(
-            f"{where}: `{name}` must be a string. "
+            f"{where}: `{name}` must be a string; an empty one is ''. "
             f"Received: {files.shortened(value)}."
         )
 

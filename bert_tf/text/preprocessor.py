@@ -1,5 +1,6 @@
 """Strings to model inputs: the one path from text that everything uses."""
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
@@ -29,7 +30,7 @@ class Preprocessor(tf.Module):
     Call arguments:
         texts: string `[batch]`, or a tuple or list of one or two of them. Each
             may also be a scalar. A list of Python strings is a batch, a tuple
-            of them is a pair.
+            of them is a pair. A text may be empty.
 
     Returns:
         Dictionary of int32 `[batch, max_seq_length]`, or `[max_seq_length]`
@@ -37,7 +38,8 @@ class Preprocessor(tf.Module):
 
     Raises:
         ValueError: If `max_seq_length` is too small, or texts are more than
-            two or of other shapes.
+            two, of other shapes, or no strings; of those that are not the first
+            is named by its row, from 1.
 
     Example:
 
@@ -133,8 +135,7 @@ def _num_positions(config_path):
 
 def _to_segments(texts):
     is_batch = not isinstance(texts, (tuple, list)) or (
-        isinstance(texts, list)
-        and all(isinstance(item, (str, bytes)) for item in texts)
+        isinstance(texts, list) and not any(map(_is_batch, texts))
     )
     segments = (texts,) if is_batch else texts
     if len(segments) not in (1, 2):
@@ -142,4 +143,29 @@ def _to_segments(texts):
             "`texts` must be one or two texts an example. "
             f"Received: {len(segments)}."
         )
-    return [tf.convert_to_tensor(segment, tf.string) for segment in segments]
+    return [_to_tensor(segment) for segment in segments]
+
+
+def _is_batch(item):
+    """Returns whether an item of a list is texts, and no text or none."""
+    is_scalar = isinstance(item, (str, bytes, float))
+    return not is_scalar and (
+        hasattr(item, "shape") or hasattr(item, "__len__")
+    )
+
+
+def _to_tensor(segment):
+    try:
+        return tf.convert_to_tensor(segment, tf.string)
+    except (TypeError, ValueError):
+        if tf.is_tensor(segment):
+            raise
+        # E.g. a column with None or NaN, of which TensorFlow names no row.
+        texts = np.atleast_1d(np.asarray(segment, object))
+        for row, text in enumerate(texts, start=1):
+            if not isinstance(text, (str, bytes)):
+                raise ValueError(
+                    f"`texts`, row {row}: must be a string; an empty one is "
+                    f"''. Received: {files.shortened(text)}."
+                ) from None
+        raise

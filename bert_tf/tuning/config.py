@@ -69,7 +69,10 @@ class FineTuningConfig:
         "Default: training starts from random weights.",
     )
     bert_config_file: str | None = _flag(
-        None, "JSON of the architecture. Default: the checkpoint's own."
+        None,
+        "JSON of the architecture, or a size's name: tiny, mini, small, "
+        "medium, base, large, or L-4_H-256 and so on. Default: the "
+        "checkpoint's own.",
     )
     vocab_file: str | None = _flag(
         None, "Vocabulary. Default: the checkpoint's own."

@@ -1,4 +1,5 @@
 import collections
+import json
 import lzma
 import random
 import re
@@ -234,13 +235,18 @@ def test_text_without_words_is_refused(tmp_path, content, message):
 
 
 def test_program(run_program, tmp_path):
-    (tmp_path / "a1.txt").write_text(TEXT * 3, "utf-8")
-    (tmp_path / "a2.txt").write_text(TEXT, "utf-8")
+    # As the builder reads them: of an object, the text alone.
+    line = json.dumps({"title": "Untold", "body": TEXT})
+    (tmp_path / "a1.jsonl").write_text(f"{line}\n" * 3, "utf-8")
+    (tmp_path / "a2.jsonl").write_text(f"{line}\nno JSON\n", "utf-8")
     out = tmp_path / "made" / "vocab.txt"
 
     process = run_program(
         "bert_tf.data.learn_vocabulary",
-        f"--input_file={tmp_path}/a*.txt",
+        f"--input_file={tmp_path}/a*.jsonl",
+        "--input_format=jsonl",
+        "--text_field=body",
+        "--max_bad_lines=1",
         f"--output_file={out}",
         "--vocab_size=70",
     )
@@ -264,6 +270,9 @@ def test_program(run_program, tmp_path):
         "seconds": table[next(name for name in table if "seconds" in name)],
     }
     assert [path.name for path in out.parent.iterdir()] == ["vocab.txt"]
+    assert re.search(
+        r"1 line cannot .*a2\.jsonl, line 2: not JSON.*Left out", process.stderr
+    )
 
 
 def test_program_leaves_the_old_file_when_it_refuses(run_program, tmp_path):

@@ -437,7 +437,14 @@ def test_a_manifest_tells_the_counts(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocab_sha256": "abd"}, "made with vocab_sha256=abd"),
+        (
+            {
+                "vocab_sha256": "ab",
+                "settings": {"vocab_file": "bert/vocab.txt"},
+            },
+            "made with another vocabulary: bert/vocab.txt of 37 entries. "
+            "Received: one of 37 entries",
+        ),
         ({"vocab_size": 41}, "vocab_size=41, .* run has vocab_size=37"),
         ({"max_seq_length": 12}, "max_seq_length=12"),
         ({"do_lower_case": False}, "do_lower_case=False"),

@@ -158,6 +158,11 @@ def test_errors_and_unknown_options(tmp_path):
     def build(*options):
         run_beam.build(text, f"{tmp_path}/out/x", tokenizer, settings, options)
 
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "x").write_text("old")
+    with pytest.raises(ValueError, match="x is there already, no whole set"):
+        build(*IN_MEMORY)
+    (tmp_path / "out" / "x").unlink()
     with pytest.raises(ValueError, match="`beam_option` must .*: no_such"):
         build("--no_such=1")
     (tmp_path / "a.txt").write_text("\n\u200b\n")

@@ -462,11 +462,13 @@ PROSE = "A b c d. E f g! A h. I j k l. B m a b. "
     "objective, input_format, text, found",
     [
         # A paragraph a line, and blank lines between them or not.
-        ("next_sentence", "sentences", f"{PROSE}\n\n" * 9, "100% .*=text"),
+        ("next_sentence", "sentences", f"{PROSE}\n\n" * 9, "100%.*=text"),
         ("next_sentence", "sentences", f"{PROSE * 9}\n" * 9, "100% .*=text"),
         ("full_sentences", "sentences", f"{PROSE * 9}\n" * 9, None),
         ("next_sentence", "text", f"{PROSE * 9}\n" * 9, None),
-        ("next_sentence", "text", "A b.\n\n" * 9, "100% .*=full_sentences"),
+        ("next_sentence", "text", "A b.\n\n" * 9, r"9 of 9 .*100%.*=full"),
+        ("next_sentence", "text", f"A b.\n\n{PROSE}\n\n" * 9, "9 of 18 .*50%"),
+        ("next_sentence", "sentences", "A b.\n\nA\nB\n\n" * 9, None),
     ],
 )
 def test_paragraphs_that_are_taken_for_sentences_are_told(
@@ -522,7 +524,8 @@ def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
     }
     inspection.check_vocabulary("x", manifest, VOCABULARY)
     other = Vocabulary(tokens=(*VOCABULARY.tokens, "z"))
-    with pytest.raises(ValueError, match="x was made with, of 31 .* of 32"):
+    message = "x: .*another vocabulary: one of 31 .* Received: one of 32"
+    with pytest.raises(ValueError, match=message):
         inspection.check_vocabulary("x", manifest, other)
     data = (tmp_path / "a.txt").read_bytes()
     assert manifest.inputs == [
@@ -554,14 +557,66 @@ def test_failure_leaves_what_was_there(tmp_path, tokenizer, monkeypatch):
             raise OSError("No space left on device")
         return write(path, batches)
 
+    def build():
+        run_local.build(
+            text, f"{tmp_path}/x@3", tokenizer, SETTINGS, overwrite=True
+        )
+
     with monkeypatch.context() as patch:
         patch.setattr(tfrecord, "write", fail_on_the_third)
         with pytest.raises(OSError, match=r"No space left.*[Rr]un again"):
-            run_local.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
+            build()
     assert old.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 3
-    run_local.build(text, f"{tmp_path}/x@3", tokenizer, SETTINGS)
+    build()
     assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_records_are_not_overwritten_unless_they_may_be(
+    tmp_path, tokenizer, caplog
+):
+    text = write_text(tmp_path / "a.txt", make_documents(5, seed=7))
+    out = tmp_path / "out"
+
+    def build(tokenizer=tokenizer, **changes):
+        overwrite = changes.pop("overwrite", False)
+        settings = dataclasses.replace(CHEAP, **changes)
+        return run_local.build(
+            text, f"{out}/x@2", tokenizer, settings, overwrite=overwrite
+        )
+
+    counts = build()
+    first = contents(out)
+    assert not caplog.records
+
+    # Of the same text there is nothing to do, and that is said.
+    named = Vocabulary(tokens=VOCABULARY.tokens, path="/home/bert/vocab.txt")
+    for spec in (tokenizer, dataclasses.replace(tokenizer, vocabulary=named)):
+        caplog.clear()
+        assert build(spec) == counts
+        assert "are there already" in caplog.text
+    assert contents(out) == first
+
+    message = "x-00000-of-00002 is there already, made with other "
+    with pytest.raises(ValueError, match=f"{message}random_seed. .*overwrite"):
+        build(random_seed=9)
+    assert contents(out) == first
+    build(
+        tokenizer=dataclasses.replace(tokenizer, vocabulary=named),
+        random_seed=9,
+        overwrite=True,
+    )
+    assert contents(out) != first
+    (path,) = out.glob("manifest-*")
+    assert manifests.read(path).settings["vocab_file"] == "bert/vocab.txt"
+
+    with open(out / "x-00001-of-00002", "ab") as stream:
+        stream.write(b"more")
+    with pytest.raises(ValueError, match="already, no whole set of records"):
+        build(random_seed=9)
+    assert [name.name for name in out.iterdir() if "work" in name.name] == []
+    build(overwrite=True)
+    assert contents(out) == first
 
 
 def statistics(examples):

@@ -128,7 +128,9 @@ def test_records_of_a_set(data_dir, tmp_path, monkeypatch):
             name="letters", data_dir=data_dir, split=split
         )
         path = f"{tmp_path}/{name}/x"
-        return run_local.build(source, path, tokenizer, settings)
+        return run_local.build(
+            source, path, tokenizer, settings, overwrite=True
+        )
 
     counts = build("one")
     assert counts.documents == 17

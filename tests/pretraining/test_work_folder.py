@@ -14,9 +14,7 @@ WORK = {"version": 3, "output_paths": ["x"], "inputs": [], "seed": 1}
 
 
 def local(tmp_path, work=WORK, parts=()):
-    return work_folder.local(
-        str(tmp_path / "work"), [str(tmp_path / "x")], work, parts
-    )
+    return work_folder.local(str(tmp_path / "work"), work, parts)
 
 
 def test_removes_what_it_made_and_no_more(tmp_path):

@@ -508,9 +508,11 @@ def test_a_python_that_is_none_is_an_error(tmp_path):
 
 
 def test_lines_are_texts_or_pairs(tmp_path):
-    assert texts_lib.parse_texts(["a\tb", "ü"], 1, "x") == [
+    # The last one as Python has the byte FF of a command line.
+    assert texts_lib.parse_texts(["a\tb", "ü", "\udcff"], 1, "x") == [
         (b"a\tb",),
         ("ü".encode(),),
+        (b"\xff",),
     ]
     path = tmp_path / "pairs"
     path.write_bytes(b"a\tb\r\n\xff\t\n")

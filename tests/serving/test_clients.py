@@ -45,12 +45,14 @@ def test_grpc_client_prints_the_answers(grpc_server, run_program):
         "--model=pair",
         "--feature=sentence_1",
         "--feature=class_",
-        "--text=the quick\tlorem",
+        # The byte FF, as Python has it of a command line.
+        "--text=the \udcff quick\tlorem",
     )
     lines = process.stdout.splitlines()
-    assert lines[0] == "the quick | lorem"
+    assert lines[0] == "the \ufffd quick | lorem"
     answer = serving_models.loaded("pair").signatures["serving_default"](
-        sentence_1=tf.constant(["the quick"]), class_=tf.constant(["lorem"])
+        sentence_1=tf.constant([b"the \xff quick"]),
+        class_=tf.constant(["lorem"]),
     )
     printed = dict(line.strip().split(": ", 1) for line in lines[1:])
     np.testing.assert_allclose(
@@ -59,6 +61,24 @@ def test_grpc_client_prints_the_answers(grpc_server, run_program):
         atol=1e-6,
     )
     assert printed["labels"] == repr(answer["labels"][0].numpy())
+
+
+def test_grpc_client_says_what_is_wrong_in_one_line(grpc_server, run_program):
+    for server, text, message in (
+        (grpc_server, "a", f"{grpc_server}: "),
+        ("127.0.0.1:1", "a", "no server answers at 127.0.0.1:1: "),
+        (grpc_server, "a\tb", "every --text needs one part for each --feature"),
+    ):
+        process = run_program(
+            "bert_tf.export.serving.grpc_client",
+            f"--server={server}",
+            "--model=no_such",
+            f"--text={text}",
+            check=False,
+        )
+        assert process.returncode == 1
+        (line,) = process.stderr.splitlines()
+        assert line.startswith(f"grpc_client.py: error: {message}")
 
 
 def test_many_clients_at_once_get_their_own_answers(grpc_server):
@@ -125,6 +145,37 @@ def test_rest_client_sends_instances():
         )
     ]
     assert '{"labels": "nein"}' in process.stdout
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):  # noqa: N802
+        self.send_response(404)
+        self.end_headers()
+        self.wfile.write(b'{"error":\n "Servable not found"}')
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_rest_client_says_what_is_wrong_in_one_line():
+    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        answers = [(run("rest_client.py", url, "m", "{}"), '{"error": "Serva')]
+        thread.join()
+    text = "a text must be a JSON object, in UTF-8. Received: "
+    for arguments, message in (
+        (("http://127.0.0.1:1", "m", "{}"), "no server answers at http://127"),
+        (("http://127.0.0.1:1", "m", "{"), text),
+        (("http://127.0.0.1:1", "m", '{"a": "\udcff"}'), text),
+    ):
+        answers.append((run("rest_client.py", *arguments), message))
+    for process, message in answers:
+        assert process.returncode == 1
+        (line,) = process.stderr.splitlines()
+        assert line.startswith("rest_client.py: error: ")
+        assert message in line
 
 
 def test_compose_file_mounts_what_is_there():

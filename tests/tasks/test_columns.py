@@ -171,9 +171,10 @@ def test_choices_begin_with_their_question():
     [
         (TAGGING, "words", "So", "row 2: `words` must be a list of strings"),
         (TAGGING, "words", ["a", "b"], "row 2: .* Received: 2 words, 1 tags"),
+        (TAGGING, "words", ["EU", ""], "row 2: the word 2 is empty"),
         (TAGGING, "tags", [1], "row 2: `tags` must be a list of strings"),
         (TAGGING, "tags", ["B-y"], "row 2: a tag must be one of O, B-x. .*B-y"),
-        (CHOICE, "context", None, "row 2: `context` must be a string. .*None"),
+        (CHOICE, "context", None, "row 2: `context` must be a string; .*None"),
         (CHOICE, "choices", "ef", "row 2: `choices` must be a list of str"),
         (CHOICE, "choices", ["e"], "row 2: a row must have 2 choices.* 1"),
         (CHOICE, "label", 2, "row 2: the label must be .* 0 to 1. Received: 2"),

@@ -86,6 +86,23 @@ def test_two_texts_eagerly(texts):
     )
 
 
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a", None, "b"], "row 2: must be a string.* Received: None"),
+        ((["a", "b"], ["a", float("nan")]), "row 2: .* Received: nan"),
+        (np.array(["a", "b", None], object), "row 3: .* Received: None"),
+        ([np.float64("nan"), "a"], "row 1: .* Received: .*nan"),
+        ([["a", "b"], [3, 4]], "row 1: .* Received: 3"),
+    ],
+)
+def test_what_is_no_text_is_named_by_its_row(texts, message):
+    preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)
+
+    with pytest.raises(ValueError, match=f"`texts`, {message}"):
+        preprocessor(texts)
+
+
 def test_scalars():
     preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)
 

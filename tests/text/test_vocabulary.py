@@ -139,6 +139,7 @@ CHINESE = tuple(chr(0x4E00 + index) for index in range(1200))
     ("tokens", "do_lower_case"),
     [
         ((*LATIN, "A"), False),
+        ((*LATIN, "A", "##B"), True),
         (LATIN, True),
         (LATIN[:999], False),
         # Published with and without lower-casing.
@@ -152,10 +153,28 @@ def test_case_that_suits_the_vocabulary_passes(tokens, do_lower_case):
     vocabulary_lib.check_case(vocabulary, do_lower_case)
 
 
+def test_capitals_in_unused_slots_are_told(caplog):
+    tokens = [f"[unused{number}]" for number in range(40)]
+    tokens[3:5] = "COVID", "##kDa"
+    vocabulary = Vocabulary(tokens=(*SPECIAL, *tokens, *LATIN))
+
+    assert not vocabulary.is_cased
+    for _ in range(2):
+        vocabulary_lib.check_case(vocabulary, True)
+
+    (record,) = caplog.records
+    assert "2 entries" in record.getMessage()
+    assert "['COVID', '##kDa']" in record.getMessage()
+
+
 @pytest.mark.parametrize(
     ("tokens", "do_lower_case", "message"),
     [
-        ((*LATIN, "A"), True, "`do_lower_case` must be False with a cased"),
+        (
+            (*LATIN, *map(str.upper, LATIN[:42])),
+            True,
+            "`do_lower_case` must be False with a cased",
+        ),
         (("A",), True, "`do_lower_case` must be False with a cased"),
         (LATIN, False, "`do_lower_case` must be True with an uncased"),
     ],

@@ -389,6 +389,29 @@ def test_questions_without_answers_are_no_development_set(tmp_path):
     assert SquadTask().read(path, "test").answers is None
 
 
+def test_questions_that_have_no_answer_are_of_squad_2_0(tmp_path):
+    questions = [
+        {
+            "id": "a",
+            "question": "b",
+            "answers": [{"text": "red", "answer_start": 0}],
+        },
+        {"id": "c", "question": "d", "answers": [], "is_impossible": True},
+    ]
+    paragraph = {"context": "red cat", "qas": questions}
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    with pytest.raises(
+        ValueError,
+        match="dev.json: 1 of 2 questions have no answer, the first .*'c'.*"
+        "--version_2_with_negative must be given",
+    ):
+        SquadTask().read(path, "dev")
+    assert SquadTask().read(path, "test").answers == (("red",), ())
+    task = SquadTask(version_2_with_negative=True)
+    assert task.read(path, "dev").answers == (("red",), ())
+
+
 def test_no_threshold_is_tuned_where_every_question_has_an_answer():
     with pytest.raises(ValueError, match="`tune_null_threshold` must be False"):
         SquadTask(tune_null_threshold=True)

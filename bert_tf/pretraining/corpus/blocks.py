@@ -160,7 +160,7 @@ def write_part(
         open(f"{path}.tokens", "wb") as tokens_file,
         open(f"{path}.lengths", "wb") as lengths_file,
     ):
-        for keys, batch in _batches(sentences):
+        for keys, batch in batches(sentences):
             tokens, lengths = tokenize(batch)
             has_tokens = lengths > 0
             lengths = lengths[has_tokens]
@@ -268,9 +268,13 @@ def assemble(
     )
 
 
-def _batches(sentences):
+def batches(
+    sentences: abc.Iterable[tuple[int, str]],
+) -> abc.Iterator[tuple[list[int], list[str]]]:
     """Yields (keys, sentences): lists for one call of the tokenizer."""
-    keys, batch, size = [], [], 0
+    keys: list[int] = []
+    batch: list[str] = []
+    size = 0
     for key, sentence in sentences:
         keys.append(key)
         batch.append(sentence)

@@ -299,9 +299,6 @@ def check_vocabulary(
     Raises:
         ValueError: If they were made with another one.
     """
-    if manifest.vocab_sha256 != manifests.text_sha256(vocabulary.to_text()):
-        raise ValueError(
-            f"The vocabulary must be the one that {path} was made with, of "
-            f"{manifest.vocab_size} entries. Received: another one, of "
-            f"{len(vocabulary)} entries."
-        )
+    manifest.check_vocabulary(
+        path, vocabulary.to_text(), vocabulary.path or "one"
+    )

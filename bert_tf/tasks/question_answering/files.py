@@ -48,6 +48,32 @@ class SquadExamples:
         """Returns the text that a question is about."""
         return self.contexts[self.context_indices[index]]
 
+    def check_scorable(self, title: str, version_2_with_negative: bool) -> None:
+        """Checks that answers to these questions can be scored.
+
+        Args:
+            title: What the message begins with: where they are from.
+            version_2_with_negative: Whether questions may have no answer.
+
+        Raises:
+            ValueError: If the file tells no answers; or that a question has
+                none, which it may not.
+        """
+        if self.answers is None:
+            raise ValueError(
+                f"{title}: has questions without answers, which cannot be "
+                "scored."
+            )
+        num_empty = self.answers.count(())
+        if num_empty and not version_2_with_negative:
+            name = self.ids[self.answers.index(())]
+            raise ValueError(
+                f"{title}: {num_empty:,} of {len(self):,} questions have no "
+                f"answer, the first the one of id {files.shortened(name)}. If "
+                "this is SQuAD 2.0, --version_2_with_negative must be given "
+                "(from Python, version_2_with_negative=True)."
+            )
+
 
 def read_squad(
     data: Any,

@@ -158,10 +158,9 @@ class SquadTask(Task):
             split == TRAIN,
             answers_column=None if split == TEST else label_column,
         )
-        if split == DEV and examples.answers is None:
-            raise ValueError(
-                f"{data}: has questions without answers, which cannot be "
-                "scored."
+        if split == DEV:
+            examples.check_scorable(
+                columns.title(data), self.version_2_with_negative
             )
         return examples
 

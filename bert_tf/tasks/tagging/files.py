@@ -217,13 +217,16 @@ def from_rows(
 
     Raises:
         ValueError: If there are no sentences, or a row has another number of
-            tags than of words, or what is no tag.
+            tags than of words, what is no tag, or an empty word.
     """
     words, tags, row_lengths = [], [], []
     lines: list[str] = []
     line_indices: list[int] = []
     num_stripped = 0
     for where, words_of_row, tags_of_row in rows:
+        if "" in words_of_row:
+            number = words_of_row.index("") + 1
+            raise ValueError(f"{where}: the word {number} is empty.")
         # In a line there is room for no more than one word and tag.
         lines_of_row = [re.sub(r"[\t\n]", " ", word) for word in words_of_row]
         if tags_of_row is not None:

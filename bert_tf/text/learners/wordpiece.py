@@ -53,10 +53,7 @@ def count_words(
     progress: Callable[[int], object] | None = None,
     max_bad_lines: int = 0,
 ) -> collections.Counter[str]:
-    """Counts the words of text files, in bounded memory.
-
-    Where there are more different words than fit, the rare ones are dropped
-    from time to time.
+    """Counts the words of text files, whose lines are text (`count_texts`).
 
     Args:
         paths: The files, UTF-8, local or not, plain or compressed.
@@ -66,37 +63,68 @@ def count_words(
             they are not UTF-8.
 
     Returns:
-        `collections.Counter` of words. Words that the tokenizer holds for too
-        long are left out.
+        As of `count_texts`.
 
     Raises:
         ValueError: If a file is empty, more lines than `max_bad_lines` are not
             UTF-8 (it names file and line), or no file holds a word.
+    """
+    paths = [*map(str, paths)]
+    bad = bad_lines.BadLines(
+        max_bad_lines, lambda path, line: f"{path}, line {line}"
+    )
+
+    def blocks():
+        num_bytes = 0
+        for path in paths:
+            for number, block in _read_blocks(path):
+                yield _good_lines(path, number, block, bad)
+                num_bytes += len(block)
+                if progress:
+                    progress(num_bytes)
+
+    counts = count_texts(blocks(), do_lower_case, paths)
+    if bad.count:
+        _logger.warning("%s. Left out.", bad.told())
+    return counts
+
+
+def count_texts(
+    batches: Iterable[list[str] | list[bytes]],
+    do_lower_case: bool,
+    names: Iterable[str],
+) -> collections.Counter[str]:
+    """Counts the words of texts, in bounded memory.
+
+    Where there are more different words than fit, the rare ones are dropped
+    from time to time.
+
+    Args:
+        batches: Lists of texts, which are split together.
+        do_lower_case: Whether to lower-case and to drop the accents.
+        names: What the texts are from; the error names it.
+
+    Returns:
+        `collections.Counter` of words. Words that the tokenizer holds for too
+        long are left out.
+
+    Raises:
+        ValueError: If there is no word.
     """
     split = tf.function(
         lambda texts: wordpiece.split_words(texts, do_lower_case).flat_values,
         autograph=False,
         input_signature=[tf.TensorSpec([None], tf.string)],
     )
-    bad = bad_lines.BadLines(
-        max_bad_lines, lambda path, line: f"{path}, line {line}"
-    )
     counts: collections.Counter[bytes] = collections.Counter()
-    num_bytes = 0
-    for path in paths:
-        for number, block in _read_blocks(path):
-            lines = _good_lines(path, number, block, bad)
-            counts.update(split(tf.constant(lines)).numpy().tolist())
-            if len(counts) > _MAX_COUNTED_WORDS:
-                most_common = counts.most_common(_MAX_COUNTED_WORDS // 2)
-                counts = collections.Counter(dict(most_common))
-            num_bytes += len(block)
-            if progress:
-                progress(num_bytes)
-    if bad.count:
-        _logger.warning("%s. Left out.", bad.told())
+    for batch in batches:
+        texts = tf.constant(batch, tf.string)
+        counts.update(split(texts).numpy().tolist())
+        if len(counts) > _MAX_COUNTED_WORDS:
+            most_common = counts.most_common(_MAX_COUNTED_WORDS // 2)
+            counts = collections.Counter(dict(most_common))
     if not counts:
-        raise ValueError(f"There is no word in {', '.join(map(str, paths))}.")
+        raise ValueError(f"There is no word in {', '.join(names)}.")
     words = {word.decode("utf-8"): count for word, count in counts.items()}
     longest = wordpiece.MAX_CHARS_PER_WORD
     return collections.Counter(

@@ -89,7 +89,8 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
         return vocabulary_lib.load_vocabulary(path)
     tokenizer = files.read_object(path)
     with files.errors_named(path):
-        return Vocabulary(tokens=tokenizer_json.wordpiece_tokens(tokenizer))
+        tokens = tokenizer_json.wordpiece_tokens(tokenizer)
+        return Vocabulary(tokens=tokens, path=path)
 
 
 def read_settings(folder: str) -> dict[str, Any]:

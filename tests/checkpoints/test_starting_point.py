@@ -1,0 +1,49 @@
+"""The architecture of a model that begins anew: a file, or a size's name."""
+
+import pytest
+
+from bert_tf.checkpoints import starting_point
+from bert_tf.config import BertConfig
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+
+
+@pytest.fixture
+def vocab_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join((*SPECIAL_TOKENS, "the", "fox")) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("mini", (256, 4, 4, 1024)), ("L-2_H-768", (768, 2, 12, 3072))],
+)
+def test_a_size_is_of_the_vocabulary(vocab_file, name, sizes):
+    start = starting_point.find(
+        bert_config_file=name,
+        vocab_file=vocab_file,
+        max_position_embeddings=700,
+    )
+    hidden, layers, heads, intermediate = sizes
+    assert start.config == BertConfig(
+        vocab_size=7,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        max_position_embeddings=700,
+    )
+
+
+def test_a_file_comes_before_a_size(vocab_file):
+    vocab_file.with_name("mini").write_text(
+        '{"vocab_size": 7, "hidden_size": 8, "num_attention_heads": 2}'
+    )
+    start = starting_point.find(bert_config_file="mini", vocab_file=vocab_file)
+    assert start.config.hidden_size == 8
+
+
+def test_what_is_neither_is_told_the_sizes(vocab_file):
+    with pytest.raises(ValueError, match="a file or one of .*L-12_H-768, tiny"):
+        starting_point.find(bert_config_file="minni", vocab_file=vocab_file)

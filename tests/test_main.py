@@ -1,0 +1,59 @@
+"""`bert_tf COMMAND`: the programs under one name."""
+
+import sys
+
+import pytest
+
+from bert_tf import __main__ as command
+from support.paths import ROOT
+
+
+def programs():
+    """Returns {module: first line of its help} of what users start."""
+    folders = {"bert_tf": ROOT / "bert_tf"}
+    folders |= {f"bert_tf.{name}": ROOT / name for name in ("data", "export")}
+    return {
+        f"{package}.{path.stem}": text.split('"""')[1].partition("\n")[0]
+        for package, folder in folders.items()
+        for path in folder.glob("*.py")
+        if "program.run(main)" in (text := path.read_text("utf-8"))
+    }
+
+
+def test_help_lists_every_program(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bert_tf"])
+    command.main()
+    lines = capsys.readouterr().out.splitlines()
+    found = programs()
+    assert len(found) == 16
+    assert sorted(command.COMMANDS.values()) == sorted(found)
+    for name, module in command.COMMANDS.items():
+        line = next(line for line in lines if line.startswith(f"  {name} "))
+        assert line.endswith(f"  {found[module]}")
+
+
+def test_unknown_command_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bert_tf", "pretrian"])
+    with pytest.raises(SystemExit) as stop:
+        command.main()
+    assert stop.value.code == 1
+    assert capsys.readouterr().err == (
+        "bert_tf: error: unknown command 'pretrian'. bert_tf --help lists "
+        "them.\n"
+    )
+
+
+def test_command_is_its_program(run_program):
+    shown = []
+    for program in (("bert_tf", "fill-mask"), ("bert_tf.run_fill_mask",)):
+        done = run_program(*program, "--help", check=False)
+        assert "--top_k: Tokens for each mask." in done.stdout
+        # One of the lines is the name under which it was started.
+        lines = done.stdout.splitlines()
+        names = (".py:", "bert_tf fill-mask:")
+        shown.append([line for line in lines if not line.endswith(names)])
+    assert shown[0] == shown[1]
+    refused = run_program("bert_tf", "fill-mask", "--top_k=0", check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("bert_tf fill-mask: error: ")
+    assert refused.stderr.count("\n") == 1
