@@ -54,7 +54,7 @@ setup(
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
         # A training's curves, in a browser.
-        "tensorboard": ["tensorboard>=2.19"],
+        "tensorboard": ["tensorboard>=2.20"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
         "test": [
