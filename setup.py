@@ -62,7 +62,7 @@ setup(
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
         # A training's curves, in a browser.
-        "tensorboard": ["tensorboard>=2.19"],
+        "tensorboard": ["tensorboard>=2.20"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
         # Models by their names of the Hugging Face Hub.
@@ -75,11 +75,11 @@ setup(
             # Exactly one: what is well formatted changes from one to the next.
             "ruff==0.17.5",
             # Holds the type hints.
-            "mypy>=1.11",
+            "mypy>=2.0",
             # The models' other Keras backend.
             "jax>=0.4.30",
             # Files that are damaged in all ways.
-            "hypothesis>=6.100",
+            "hypothesis>=6.140",
             # Tables to tune on, and .parquet files.
             "pandas>=2.2",
             "pyarrow>=17",

@@ -53,9 +53,9 @@ def new_model(
         new_parts=heads if reason else (),
     )
     if reason:
-        logging.info("%s: a new head is begun: %s.", checkpoint, reason)
+        logging.info("%s: starting with a new head: %s.", checkpoint, reason)
     else:
-        logging.info("%s: its own head goes on being trained.", checkpoint)
+        logging.info("%s: starting with its own head.", checkpoint)
         _put_in_order(model, output_order(checkpoint, task))
     return model
 
@@ -63,13 +63,13 @@ def new_model(
 def _why_no_head(checkpoint, task, model, heads):
     """Returns why a checkpoint's head is none for a task, None if it is."""
     if checkpoint.config is None or not heads <= {*checkpoint.found_parts}:
-        return "the checkpoint has none of this kind"
+        return "it has none for such a task"
     if checkpoint.architecture is None and heads & {*parts.OF_ONE_NAME}:
-        return "nothing tells of which kind the checkpoint's is"
+        return "nothing tells what its own is for"
     stored = model_folder.read_task(checkpoint.path)
     if stored is not None:
         if not task.takes_head_of(stored):
-            return "the checkpoint's was tuned to another task"
+            return "its own was tuned to another task"
     elif parts.CLASSIFIER in heads:
         is_multi_label, is_wanted = (
             problem_type == config_json.MULTI_LABEL
@@ -79,16 +79,16 @@ def _why_no_head(checkpoint, task, model, heads):
             )
         )
         if is_multi_label != is_wanted:
-            return "the checkpoint's is of another kind of classification"
+            return "its own is for another kind of classification"
     num_labels = getattr(model, "num_labels", None)
     if num_labels not in (None, checkpoint.num_labels):
-        return "the checkpoint's has another number of classes"
+        return "its own has another number of classes"
     try:
         order = output_order(checkpoint.path, task)
     except ValueError:
-        return "the checkpoint's classes are others"
+        return "its own is of other classes"
     if task.labels and order is None:
-        return "nothing names the checkpoint's classes"
+        return "nothing names the classes of its own"
     return None
 
 

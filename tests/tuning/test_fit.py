@@ -494,8 +494,12 @@ def test_starting_point_of_a_tuned_model(tmp_path):
     [
         (("NO", "YES", "PERHAPS"), None, None),
         (None, None, "nothing names"),
-        (("a", "b", "c"), None, "classes are others"),
-        (("no", "yes", "perhaps"), "multi_label_classification", "another ki"),
+        (("a", "b", "c"), None, "of other classes"),
+        (
+            ("no", "yes", "perhaps"),
+            "multi_label_classification",
+            "another kind of",
+        ),
         (("no", "yes"), None, "another number of classes"),
     ],
 )
@@ -521,14 +525,14 @@ def test_a_head_of_hugging_faces_goes_on_where_the_classes_are_the_same(
     wanted = model.classification_head.weights
     if reason is None:
         assert "loaded 25 tensors; 0 initialised; 0 unused" in loaded
-        assert "its own head goes on" in head
+        assert "starting with its own head" in head
         for ours, theirs in zip(found, wanted):
             np.testing.assert_array_equal(
                 ours, np.take(theirs, (0, 2, 1), axis=-1)
             )
         return
     assert "2 initialised (classifier head); 2 unused (classifier" in loaded
-    assert "a new head is begun" in head and reason in head
+    assert "starting with a new head" in head and reason in head
     assert {record.levelname for record in caplog.records} == {"INFO"}
 
 
