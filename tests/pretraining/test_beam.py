@@ -118,11 +118,11 @@ class Refused(Interrupted):
 @pytest.mark.parametrize(
     "options, error",
     [
-        (["--runner=test_pretraining_beam.Interrupted"], KeyboardInterrupt),
-        (["--runner=test_pretraining_beam.Refused"], RuntimeError),
+        ([f"--runner={__name__}.Interrupted"], KeyboardInterrupt),
+        ([f"--runner={__name__}.Refused"], RuntimeError),
         (
             [
-                "--runner=test_pretraining_beam.Interrupted",
+                f"--runner={__name__}.Interrupted",
                 "--no_wait_until_finish",
             ],
             None,
