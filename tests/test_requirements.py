@@ -38,7 +38,8 @@ def test_every_tool_has_one_version():
 def test_the_python_versions_are_the_same():
     assert 'python_requires=">=3.11,<3.13"' in read("setup.py")
     assert "(3, 11) <= sys.version_info < (3, 13)" in read("Makefile")
-    for path in ("README.md", "Makefile", "requirements-tpu.txt"):
+    paths = ("README.md", "CONTRIBUTING.md", "Makefile", "requirements-tpu.txt")
+    for path in paths:
         found = re.findall(r"Python (3\.\d+) or (3\.\d+)", read(path))
         assert {*found} == {("3.11", "3.12")}, path
 
