@@ -34,6 +34,7 @@ from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
 from bert_tf.training import output_folder
+from bert_tf.training import progress
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
@@ -388,6 +389,8 @@ class Run:
             config.train_batch_size,
             self.start.init_checkpoint or "from random weights",
         )
+        if self.is_chief:
+            progress.tell_curves(state.folder)
         return state
 
     def _make_trainer(self, num_train_steps, state, record):
