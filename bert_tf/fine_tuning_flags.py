@@ -6,10 +6,7 @@ original has another default says so before its flags are parsed:
     fine_tuning_flags.set_defaults(max_seq_length=384)
 """
 
-import sys
-
 from absl import flags
-from absl import logging
 
 from bert_tf import program
 from bert_tf import training_flags
@@ -68,15 +65,12 @@ def execute(config, task, examples, strategy, on_predictions=None):
     """
     from bert_tf.tuning.tuning_run import Run
 
-    run = Run(
-        config,
-        task,
-        examples,
-        strategy,
-        training_flags.dtype_policy(strategy),
-    )
-    try:
+    with preemption.exits_when_told():
+        run = Run(
+            config,
+            task,
+            examples,
+            strategy,
+            training_flags.dtype_policy(strategy),
+        )
         run.execute(on_predictions)
-    except preemption.PreemptedError as stop:
-        logging.info("%s", stop)
-        sys.exit(preemption.PREEMPTED_EXIT_CODE)

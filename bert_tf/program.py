@@ -10,6 +10,7 @@ anything itself, when it has checked the flags. A test holds this.
 
 import dataclasses
 import os
+import signal
 import sys
 import typing
 from collections.abc import Callable
@@ -40,7 +41,8 @@ def run(main: Callable[[list[str]], Any]) -> None:
     `ValueError` is what the library raises for a wrong flag, file or
     configuration, `OSError` what the system raises for a full disk or a
     missing permission: both are answered on stderr with exit code 1. The
-    trace is there with BERT_TF_TRACEBACK=1 in the environment.
+    trace is there with BERT_TF_TRACEBACK=1 in the environment. Ctrl-C is
+    answered in one line too, with exit code 130.
 
     What TensorFlow and Keras log is left out, unless the environment has a
     TF_CPP_MIN_LOG_LEVEL, which then holds for their lines from Python too.
@@ -53,6 +55,9 @@ def run(main: Callable[[list[str]], Any]) -> None:
             if os.environ.get("BERT_TF_TRACEBACK"):
                 raise
             return _refuse(error)
+        except KeyboardInterrupt:
+            print(f"{_name()}: stopped by Ctrl-C", file=sys.stderr)
+            return 128 + signal.SIGINT
 
     quiet.quieten()
     # Those of the modules that programs share: --help shows key flags.
@@ -73,9 +78,12 @@ def _parse(argv):
 
 
 def _refuse(reason):
-    name = os.path.basename(sys.argv[0])
-    print(f"{name}: error: {reason}", file=sys.stderr)
+    print(f"{_name()}: error: {reason}", file=sys.stderr)
     return BAD_INPUT_EXIT_CODE
+
+
+def _name():
+    return os.path.basename(sys.argv[0])
 
 
 def define_flags(dataclass: Any, **names: str) -> dict[str, flags.FlagHolder]:

@@ -16,8 +16,9 @@ checkpoint; --keep_best keeps that of the lowest loss on --eval_input_file too.
 'bert_tf[tensorboard]').
 
 Run again with the same flags, it goes on from its last checkpoint. Told to stop
-(SIGTERM), it saves and exits with code 75. The weights are, in this order: the
-last checkpoint's in --output_dir, --init_checkpoint's, new ones.
+(SIGTERM, Ctrl-C), it saves and exits with code 75; a second Ctrl-C ends it at
+once. The weights are, in this order: the last checkpoint's in --output_dir,
+--init_checkpoint's, new ones.
 
 Where --init_checkpoint is a model folder, or the folder of a release, its own
 configuration and vocabulary are taken, and training goes on with other text:
@@ -25,8 +26,6 @@ configuration and vocabulary are taken, and training goes on with other text:
     python -m bert_tf.run_pretraining --init_checkpoint=uncased_L-12_H-768 \
         --input_file='/data/law.tfrecord*' --output_dir=/runs/law --do_train
 """
-
-import sys
 
 from absl import flags
 from absl import logging
@@ -162,7 +161,7 @@ _PHASES = flags.DEFINE_string(
 flags.DEFINE_integer(
     "num_warmup_steps",
     _DEFAULTS.num_warmup_steps,
-    "Steps in which the learning rate rises.",
+    "Steps in which the learning rate rises, fewer than there are in all.",
     lower_bound=0,
 )
 flags.DEFINE_enum(
@@ -199,7 +198,7 @@ flags.DEFINE_float(
 flags.DEFINE_integer(
     "save_checkpoints_steps",
     _DEFAULTS.save_checkpoints_steps,
-    "Steps from one checkpoint to the next.",
+    "Steps from one checkpoint to the next; the first comes within a minute.",
     lower_bound=1,
 )
 flags.DEFINE_integer(
@@ -217,7 +216,8 @@ flags.DEFINE_bool(
 flags.DEFINE_integer(
     "iterations_per_loop",
     _DEFAULTS.iterations_per_loop,
-    "Steps from one line of the log to the next.",
+    "Most steps from one line of the log to the next; there is one at least "
+    "every 30 seconds.",
     lower_bound=1,
 )
 flags.DEFINE_integer(
@@ -268,19 +268,16 @@ def main(argv):
     from bert_tf.training import pretraining_run
 
     strategy = training_flags.make_strategy()
-    start = starting_point.find(
-        options.checkpoint(),
-        _BERT_CONFIG_FILE.value,
-        _VOCAB_FILE.value,
-        _DO_LOWER_CASE.value,
-    )
-    try:
+    with preemption.exits_when_told():
+        start = starting_point.find(
+            options.checkpoint(),
+            _BERT_CONFIG_FILE.value,
+            _VOCAB_FILE.value,
+            _DO_LOWER_CASE.value,
+        )
         results = pretraining_run.run(
             options, start, strategy, training_flags.dtype_policy(strategy)
         )
-    except preemption.PreemptedError as stop:
-        logging.info("%s", stop)
-        sys.exit(preemption.PREEMPTED_EXIT_CODE)
     for name in sorted(results or ()):
         print(f"{name} = {results[name]}")
 

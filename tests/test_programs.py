@@ -178,3 +178,20 @@ def test_values_out_of_range_are_refused_at_once(answers, name):
     assert answer["stdout"] == ""
     (line,) = answer["stderr"].splitlines()
     assert REFUSALS[name][0] in line
+
+
+_INTERRUPTED = """
+import os
+import signal
+from bert_tf import program
+
+program.run(lambda argv: os.kill(os.getpid(), signal.SIGINT))
+"""
+
+
+def test_ctrl_c_is_one_line():
+    process = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True
+    )
+    assert process.returncode == 130
+    assert process.stderr == "-c: stopped by Ctrl-C\n"

@@ -212,6 +212,15 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             "Received: --layerwise_learning_rate_decay=2.0.",
         ),
         (
+            {"do_train": True, "num_train_steps": 60, "num_warmup_steps": None},
+            "--num_warmup_steps=10000 with 60 steps. A tenth of them is usual: "
+            "--num_warmup_steps=6.",
+        ),
+        (
+            {"do_train": True, "num_train_steps": 7, "num_warmup_steps": 7},
+            "--num_warmup_steps must be less than the steps of the training",
+        ),
+        (
             {"do_train": True, "keep_best": True},
             "--keep_best needs --do_train and --do_eval.",
         ),

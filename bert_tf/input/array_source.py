@@ -4,12 +4,14 @@ What a source of batches is, `batch_source` says.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf import progress_bar
 from bert_tf.input import batching
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.input.batch_source import Context
@@ -137,5 +139,8 @@ def example_lengths(source: BatchSource, batch_size: int = 256) -> np.ndarray:
     counts = source.evaluation_batches(batch_size).map(
         lambda batch: tf.reduce_sum(batch[features.INPUT_MASK], axis=-1)
     )
-    counts = np.concatenate(list(counts.as_numpy_iterator()))
-    return counts[: source.num_examples]
+    num_batches = math.ceil(source.num_examples / batch_size)
+    with progress_bar.track(
+        counts.as_numpy_iterator(), "tokenize", num_batches
+    ) as tracked:
+        return np.concatenate(list(tracked))[: source.num_examples]

@@ -20,7 +20,8 @@ def sum_over_parts(
     Args:
         run_part: `run_part(part)` -> a nest of float tensors whose shapes do
             not depend on the values; `tf.IndexedSlices` may be among them.
-        batch: {name: tensor [B, ...]}, B static.
+        batch: {name: tensor [B, ...]}, of static shapes, but for one axis
+            behind the first.
         num_parts: Parts, of B / num_parts rows each.
 
     Returns:
@@ -35,10 +36,13 @@ def sum_over_parts(
             f"`num_parts` must divide the {num_rows} rows of the batch. "
             f"Received: num_parts={num_parts}."
         )
-    # Not cut out by their numbers: so the shape of a part is static.
+    # Not cut out by their numbers: so the shape of a part is static. The
+    # length of trimmed batches alone is not.
     parts = {
         name: tf.reshape(
-            rows, [num_parts, num_rows // num_parts, *rows.shape[1:]]
+            rows,
+            [num_parts, num_rows // num_parts]
+            + [-1 if size is None else size for size in rows.shape[1:]],
         )
         for name, rows in batch.items()
     }

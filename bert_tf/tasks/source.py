@@ -7,6 +7,7 @@ by as many threads as there are, in any order.
 import abc
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import progress_bar
 from bert_tf.features import Batch
 from bert_tf.input import array_source
 from bert_tf.input.batch_source import Context
@@ -113,9 +115,16 @@ class Source(abc.ABC):
         return make_inputs
 
     def _made(self, batches):
-        return batches.map(
-            self._make_inputs, num_parallel_calls=tf.data.AUTOTUNE
-        ).prefetch(tf.data.AUTOTUNE)
+        # TensorFlow tunes a pipeline in a thread that sleeps for up to a
+        # minute, and the end of a distributed iterator waits for it: without,
+        # there are as many calls as cores.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return (
+            batches.map(self._make_inputs, num_parallel_calls=tf.data.AUTOTUNE)
+            .prefetch(tf.data.AUTOTUNE)
+            .with_options(options)
+        )
 
 
 def window_rows(num_windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -144,11 +153,15 @@ def count_pieces(
         tokenizer: The tokenizer.
         batch_size: Texts tokenized together.
     """
-    texts = tf.data.Dataset.from_tensor_slices(tf.constant(texts))
-    counts = texts.batch(batch_size).map(
+    num_batches = math.ceil(len(texts) / batch_size)
+    batches = tf.data.Dataset.from_tensor_slices(tf.constant(texts))
+    counts = batches.batch(batch_size).map(
         _piece_counter(tokenizer), num_parallel_calls=tf.data.AUTOTUNE
     )
-    return np.concatenate(list(counts.as_numpy_iterator())).astype(np.int32)
+    with progress_bar.track(
+        counts.as_numpy_iterator(), "tokenize", num_batches
+    ) as tracked:
+        return np.concatenate(list(tracked)).astype(np.int32)
 
 
 @functools.lru_cache(maxsize=4)

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import progress_bar
 from bert_tf.input import errors
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
@@ -55,10 +56,15 @@ def make_evaluation(
             batches = strategy.distribute_datasets_from_function(
                 lambda context: source.evaluation_batches(batch_size, context)
             )
-            results = [
-                tf.nest.map_structure(float, run_step(batch))
-                for batch in itertools.islice(batches, max_batches)
-            ]
+            batches = itertools.islice(batches, max_batches)
+            # There may be fewer: to count the examples may be to read all.
+            with progress_bar.track(
+                batches, "evaluate", max_batches
+            ) as tracked:
+                results = [
+                    tf.nest.map_structure(float, run_step(batch))
+                    for batch in tracked
+                ]
         if not results:
             raise ValueError(
                 "There must be a batch to evaluate. Received: "

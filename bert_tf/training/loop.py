@@ -6,12 +6,13 @@ It logs, saves and stops; what happens on a device is in `training.step`.
 import contextlib
 import dataclasses
 import json
-import logging
 from collections.abc import Callable
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import files
+from bert_tf import progress_bar
 from bert_tf.input import errors
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
@@ -22,7 +23,6 @@ from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 
-_logger = logging.getLogger(__name__)
 # Most steps in a row that are passed over to find a scale of the loss for
 # float16: from 2**15 on, the first, down to 2**-15.
 _LOSS_SCALE_STEPS = 30
@@ -36,8 +36,10 @@ class TrainingConfig:
     Args:
         num_train_steps: Number of the last step.
         train_batch_size: Examples a step, over all replicas.
-        save_checkpoints_steps: Steps from one checkpoint to the next.
-        iterations_per_loop: Steps from one line of the log to the next.
+        save_checkpoints_steps: Steps from one checkpoint to the next; the
+            first one of a run comes within a minute.
+        iterations_per_loop: Most steps from one line of the log to the next;
+            there is one at least every 30 seconds.
         gradient_accumulation_steps: Parts in which a replica goes through its
             share of the batch: the memory of one part's activations, and one
             step of the optimizer.
@@ -100,12 +102,18 @@ def train(
     strategy: tf.distribute.Strategy,
     on_save: Callable[[], object] | None = None,
     before_save: Callable[[], object] | None = None,
+    *,
+    end: int | None = None,
+    history: list[dict[str, float]] | None = None,
+    compiled: step_lib.CompiledSteps | None = None,
 ) -> list[dict[str, float]]:
     """Trains from the state's step to `config.num_train_steps`.
 
-    Every `iterations_per_loop` steps a line is logged and TensorBoard
-    summaries are written into the state's folder; a checkpoint is saved every
-    `save_checkpoints_steps` and at the end.
+    Every `iterations_per_loop` steps, and every 30 seconds, a line is logged
+    and TensorBoard summaries are written into the state's folder; a checkpoint
+    is saved every `save_checkpoints_steps` and at the end, and in a new run
+    after half a minute. On a terminal and in a notebook a bar shows how far
+    the run is, in the place of the lines that the clock asks for.
 
     Args:
         state: A `TrainingState`, restored or new, made in the strategy's
@@ -116,8 +124,15 @@ def train(
         strategy: The `tf.distribute.Strategy`.
         on_save: If given, called after each checkpoint, without arguments, on
             the one host that writes.
-        before_save: If given, called before each checkpoint, without
-            arguments, on all hosts: there is time for an evaluation.
+        before_save: If given, called before each checkpoint that the steps
+            ask for, without arguments, on all hosts: there is time for an
+            evaluation.
+        end: The step to stop at; None for the last.
+        history: A list that what is logged is appended to, so that it is
+            there when training stops; None for a new one.
+        compiled: What `step.compile_steps` returned of the state, the
+            objective and the config, to train on without tracing the step
+            again; None to compile it.
 
     Returns:
         What was logged: a list of {name: float}, with `step` in each. Loss
@@ -133,23 +148,24 @@ def train(
         health.NotFiniteError: If a loss or a gradient is not finite, and the
             step is not one to be passed over; the message names it. The state
             of that step is not saved.
-        preemption.PreemptedError: After SIGTERM, when the state has been saved.
+        preemption.PreemptedError: After SIGTERM or Ctrl-C, when the state has
+            been saved.
         ValueError: If the input is damaged or does not suit the model, or
             the workers have restored different states.
     """
+    if history is None:
+        history = []
+    if end is None:
+        end = config.num_train_steps
     # Before anything in which workers of unequal steps would part.
     state.check_workers(strategy)
-    if state.step >= config.num_train_steps:
-        _logger.info(
-            "Step %d of %d: nothing left to train.",
-            state.step,
-            config.num_train_steps,
-        )
+    if state.step >= end:
+        logging.info("Step %d of %d: nothing left to train.", state.step, end)
         # The run may have ended between its last checkpoint and this call.
         if on_save is not None and strategies.is_chief(strategy):
             with state.hold():
                 on_save()
-        return []
+        return history
     is_chief = strategies.is_chief(strategy)
     num_parts = (
         strategy.num_replicas_in_sync * config.gradient_accumulation_steps
@@ -168,7 +184,7 @@ def train(
     if inner_optimizer is not state.optimizer:  # The loss has a scale.
         num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
     inner_optimizer.skip_nonfinite = num_skipped > 0
-    run_steps, waiting_since = step_lib.compile_steps(
+    run_steps, waiting_since = compiled or step_lib.compile_steps(
         state.model,
         objective,
         state.optimizer,
@@ -189,51 +205,75 @@ def train(
     with (
         state.hold(is_chief),
         errors.clear_errors(paths),
-        _summary_writer(state, is_chief) as writer,
-        preemption.sigterm_noted() as told_to_stop,
+        progress.summary_writer(state.folder, is_chief) as writer,
+        preemption.stop_noted() as told_to_stop,
         health.stalls_named(waiting_since),
+        progress_bar.ProgressBar(
+            "train", config.num_train_steps, first=state.step
+        ) as bar,
     ):
         timer = progress.Timer()
+        line = progress_bar.Interval(progress.SECONDS_PER_REPORT)
+        # A new run shows soon that it can save.
+        is_new = state.step == 0
+        first_save = progress_bar.Interval(progress.SECONDS_PER_REPORT)
         iterator = iter(batches)
-        history = []
         saved_step = None
         stops = False
-        while state.step < config.num_train_steps:
-            steps = []
-            stop = state.step + _steps_to_next_stop(state.step, config)
+        stop = state.step
+        while state.step < end:
+            steps: list[health.StepResults] = []
+            if state.step == stop:
+                stop += _steps_to_next_stop(state.step, config, end)
+            # A profile is of all its steps.
+            may_break = not _is_profiled(state.step, config)
             with _profiler(state, config, is_chief):
                 while state.step < stop:
-                    stops, count = agree(
-                        told_to_stop.is_set(),
-                        timer.steps_of_next_call(stop - state.step),
-                    )
-                    if stops:
+                    # No steps: by the clock of the first host a line is due.
+                    count = timer.steps_of_next_call(stop - state.step)
+                    if may_break and steps and timer.knows and line.is_over:
+                        count = 0
+                    stops, count = agree(told_to_stop.is_set(), count)
+                    if stops or not count:
                         break
                     new, waited = run_steps(
                         strategy, iterator, state.step, count
                     )
                     timer.called(count, waited)
-                    steps += watch.watch(new, state.step)
+                    new = watch.watch(new, state.step)
+                    steps += new
                     state.step += count
                     state.example += count * config.train_batch_size
+                    if new:
+                        loss = new[-1]["values"]["loss"]
+                        bar.update(state.step, f"loss {loss:.4g}")
+            is_by_clock = not (stops or count)
             if steps:
                 report = _report(state, steps, timer, config, strategy)
                 history.append(report)
-                line = progress.log_line(report, config.num_train_steps)
-                _logger.info("%s", line)
-                health.warn_if_waiting(report["input_share"])
+                if not (is_by_clock and bar.is_shown):
+                    text = progress.log_line(report, config.num_train_steps)
+                    logging.info("%s", text)
+                if not is_by_clock:
+                    health.warn_if_waiting(report["input_share"])
                 progress.write_summaries(report)
                 if is_chief:
                     _write_summary(state, report, watch, config)
-            is_last = state.step >= config.num_train_steps
-            is_due = state.step % config.save_checkpoints_steps == 0
-            if (is_last or is_due or stops) and state.step != saved_step:
+                line.restart()
+            is_due = (
+                state.step >= end
+                or state.step % config.save_checkpoints_steps == 0
+            )
+            is_first = False
+            if is_new and saved_step is None:
+                is_first, _ = agree(first_save.is_over, 0)
+            if (is_due or is_first or stops) and state.step != saved_step:
                 # Told to stop, there may not be time.
-                if before_save is not None and not stops:
+                if before_save is not None and is_due and not stops:
                     before_save()
                 if is_chief:
                     path = state.save()
-                    _logger.info("Saved %s.", path)
+                    logging.info("Saved %s.", path)
                     writer.flush()
                     if on_save is not None:
                         on_save()
@@ -243,35 +283,32 @@ def train(
                 timer.restart()
             if stops:
                 raise preemption.PreemptedError(
-                    f"Stopped by SIGTERM; step {state.step} of "
+                    f"Stopped by {told_to_stop}; step {state.step} of "
                     f"{config.num_train_steps} is saved."
                 )
     return history
 
 
-def _summary_writer(state, is_chief):
-    """Returns the context in which summaries are written, on the chief."""
-    if is_chief:
-        return tf.summary.create_file_writer(state.folder).as_default()
-    return tf.summary.create_noop_writer().as_default()
-
-
-def _steps_to_next_stop(step, config):
+def _steps_to_next_stop(step, config, end):
     """Returns how many steps there are to the next report or checkpoint."""
     every = config.save_checkpoints_steps
     return min(
         config.iterations_per_loop,
         every - step % every,
-        config.num_train_steps - step,
+        end - step,
         *(bound - step for bound in config.profile_steps or () if bound > step),
     )
 
 
+def _is_profiled(step, config):
+    first, last = config.profile_steps or (0, 0)
+    return first <= step < last
+
+
 def _profiler(state, config, is_chief):
     """Returns the context of the next steps: a profile is taken, or not."""
-    first, last = config.profile_steps or (0, 0)
-    if is_chief and first <= state.step < last:
-        _logger.info("Profiling from step %d on.", state.step)
+    if is_chief and _is_profiled(state.step, config):
+        logging.info("Profiling from step %d on.", state.step)
         return tf.profiler.experimental.Profile(state.folder)
     return contextlib.nullcontext()
 

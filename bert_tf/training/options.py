@@ -87,7 +87,8 @@ class Options:
             gradient, which saves memory.
         eval_batch_size: Examples of a batch to evaluate, over all devices.
         learning_rate: Learning rate at the end of the warmup.
-        num_warmup_steps: Steps in which the learning rate rises.
+        num_warmup_steps: Steps in which the learning rate rises; fewer than
+            those of a training that begins.
         learning_rate_decay: One of `decays.DECAYS`: what follows.
         learning_rate_power: Power of the polynomial decay, or None.
         learning_rate_drop: Whether the decay is counted from step 0, and not
@@ -95,11 +96,13 @@ class Options:
         optimizer: One of `OPTIMIZERS`.
         layerwise_learning_rate_decay: Share of its learning rate that a layer
             hands down to the one below; 1 gives all layers one rate.
-        save_checkpoints_steps: Steps from one checkpoint to the next.
+        save_checkpoints_steps: Steps from one checkpoint to the next; the
+            first one comes within a minute.
         keep_checkpoint_max: Newest checkpoints to keep.
         keep_best: Whether to evaluate before each checkpoint, and to keep the
             model of the lowest loss.
-        iterations_per_loop: Steps from one line of the log to the next.
+        iterations_per_loop: Most steps from one line of the log to the next;
+            there is one at least every 30 seconds.
         max_eval_steps: Most batches to evaluate.
         skip_nonfinite_steps: Steps in a row whose gradient is not finite that
             are passed over; 0 to stop at the first.
@@ -153,6 +156,7 @@ class Options:
             raise ValueError("--keep_best needs --do_train and --do_eval.")
         if self.do_train:
             output_folder.check(self.output_dir)
+            self._check_warmup()
         addresses.check(self.tf_data_service)
         decays.check(
             self.learning_rate,
@@ -182,4 +186,19 @@ class Options:
             return self.init_checkpoint
         return output_folder.trained_model(
             self.output_dir, self.init_checkpoint
+        )
+
+    def _check_warmup(self):
+        # One that an older release began goes on as it was.
+        if (
+            self.num_warmup_steps < self.num_train_steps
+            or output_folder.holds_training(self.output_dir)
+        ):
+            return
+        raise ValueError(
+            "--num_warmup_steps must be less than the steps of the training: "
+            "the learning rate would never reach --learning_rate. Received: "
+            f"--num_warmup_steps={self.num_warmup_steps} with "
+            f"{self.num_train_steps} steps. A tenth of them is usual: "
+            f"--num_warmup_steps={self.num_train_steps // 10}."
         )

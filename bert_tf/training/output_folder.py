@@ -11,14 +11,17 @@ FOLDER = "train"
 
 def check(output_dir: str) -> None:
     """Raises `ValueError` if training there would lose another's model."""
-    if _holds_model(output_dir) and not files.exists(
-        os.path.join(output_dir, FOLDER)
-    ):
+    if _holds_model(output_dir) and not holds_training(output_dir):
         raise ValueError(
             f"--output_dir={output_dir} holds a model that was not trained "
             "there. Choose another output directory, and give the model as "
             "--init_checkpoint to begin with it."
         )
+
+
+def holds_training(output_dir: str) -> bool:
+    """Returns whether a training has begun there."""
+    return files.exists(os.path.join(output_dir, FOLDER))
 
 
 def trained_model(output_dir: str, init_checkpoint: str | None) -> str:

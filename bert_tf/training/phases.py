@@ -16,6 +16,7 @@ from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
 from bert_tf.training import loop
 from bert_tf.training import preemption
+from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import Phase
 
@@ -41,18 +42,27 @@ def train(
 
     Args:
         phases: The `Phase`s; the others are as of `loop.train`.
-        configs: A `loop.TrainingConfig` for each. Their number of train steps
-            and their batch size are set here.
+        configs: A `loop.TrainingConfig` for each, of one seed and one number
+            of accumulation steps. Their number of train steps and their batch
+            size are set here.
         sources: A source of batches for each.
 
     Returns, raises:
         As `loop.train`.
     """
-    history = []
+    history: list[dict[str, float]] = []
     last = len(phases) - 1
     ends = itertools.accumulate(phase.num_steps for phase in phases)
+    # Traced once for all phases whose batches have one form.
+    compiled = step_lib.compile_steps(
+        state.model,
+        objective,
+        state.optimizer,
+        configs[0].gradient_accumulation_steps,
+        configs[0].seed,
+    )
     # Over all of them: the signal may come while one ends.
-    with preemption.sigterm_noted():
+    with preemption.stop_noted():
         for number, (phase, end, config, source) in enumerate(
             zip(phases, ends, configs, sources, strict=True)
         ):
@@ -74,7 +84,15 @@ def train(
                 num_train_steps=end,
                 train_batch_size=phase.train_batch_size,
             )
-            history += loop.train(
-                state, objective, source, config, strategy, on_save, before_save
+            loop.train(
+                state,
+                objective,
+                source,
+                config,
+                strategy,
+                on_save,
+                before_save,
+                history=history,
+                compiled=compiled,
             )
     return history

@@ -1,9 +1,15 @@
-"""SIGTERM: a run saves its state before it ends, and can be gone on with."""
+"""SIGTERM and Ctrl-C: a run saves its state, ends, and can be resumed."""
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from absl import logging
 
 # A program that was told to stop and has saved its state exits with this
 # code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
@@ -14,33 +20,112 @@ class PreemptedError(Exception):
     """The run was told to stop, and has saved its state."""
 
 
-@contextlib.contextmanager
-def sigterm_noted() -> Iterator[threading.Event]:
-    """Yields an event that is set when the process gets SIGTERM.
+class Stop:
+    """What a run is told, and a signal handler that notes it.
 
-    Inside another such block it is that block's event.
+    As a string it is who told it: SIGTERM, Ctrl-C, or another worker.
+    """
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self.before: dict[int, Any] = {}
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self._signal = self._signal or number
+        if number == signal.SIGINT:
+            # A second one does what it would have done.
+            signal.signal(number, self.before[number])
+
+    def __str__(self) -> str:
+        if self._signal == signal.SIGINT:
+            return "Ctrl-C"
+        return "SIGTERM" if self._signal else "another worker"
+
+    def is_set(self) -> bool:
+        return self._signal is not None
+
+
+@contextlib.contextmanager
+def stop_noted() -> Iterator[Stop]:
+    """Yields a `Stop` that notes SIGTERM, and the first Ctrl-C (SIGINT).
+
+    Inside another such block it is that block's.
     """
     # Python allows signal handlers in the main thread alone.
     if threading.current_thread() is not threading.main_thread():
-        yield threading.Event()
+        yield Stop()
         return
-    before = signal.getsignal(signal.SIGTERM)
-    if isinstance(before, _SetEvent):
-        yield before.event
+    handlers = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    outer = handlers[signal.SIGTERM]
+    if isinstance(outer, Stop):
+        yield outer
         return
-    handler = _SetEvent()
-    signal.signal(signal.SIGTERM, handler)
+    stop = Stop()
+    for number, handler in handlers.items():
+        # A process in the background is to ignore Ctrl-C.
+        if handler not in (signal.SIG_IGN, None):
+            stop.before[number] = handler
+            signal.signal(number, stop)
     try:
-        yield handler.event
+        with _ctrl_c_answered(stop):
+            yield stop
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in stop.before.items():
+            signal.signal(number, handler)
 
 
-class _SetEvent:
-    """A signal handler."""
+@contextlib.contextmanager
+def _ctrl_c_answered(stop):
+    """Answers Ctrl-C at once, even while TensorFlow makes steps.
 
-    def __init__(self):
-        self.event = threading.Event()
+    Python calls its handlers between two calls into TensorFlow, each of which
+    takes seconds. A thread is told by the system itself: it tells the user,
+    and a second Ctrl-C ends the process if it would do so without us.
+    """
+    told, tells = os.pipe()
+    os.set_blocking(tells, False)
 
-    def __call__(self, number, frame):
-        self.event.set()
+    def answer():
+        count = 0
+        while number := os.read(told, 1):
+            if number[0] != signal.SIGINT:
+                continue
+            count += 1
+            if count == 1:
+                logging.warning(
+                    "Stopping: a checkpoint is saved first. Press Ctrl-C "
+                    "again to stop at once."
+                )
+            elif stop.before.get(signal.SIGINT) is signal.SIG_DFL:
+                os._exit(128 + signal.SIGINT)
+
+    before = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        # The end of what the thread reads.
+        os.close(tells)
+        thread.join()
+        os.close(told)
+
+
+@contextlib.contextmanager
+def exits_when_told() -> Iterator[None]:
+    """Ends the program when its run was told to stop, with one line.
+
+    Outside a training, and the second time, Ctrl-C ends it at once.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    except PreemptedError as stop:
+        logging.info("%s Run the same command again to resume.", stop)
+        sys.exit(PREEMPTED_EXIT_CODE)

@@ -66,9 +66,11 @@ def run(
     Raises:
         ValueError: If the records, the model and the options do not suit
             each other, or the input is damaged.
-        preemption.PreemptedError: After SIGTERM, when the state has been saved.
+        preemption.PreemptedError: After SIGTERM or Ctrl-C, when the state has
+            been saved.
     """
     keras.utils.set_random_seed(options.random_seed)
+    strategies.log_devices(strategy)
 
     # Data.
     if options.attention is not None:

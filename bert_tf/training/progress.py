@@ -3,13 +3,18 @@
 import time
 from collections.abc import Mapping
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import tensorflow as tf
 
+from bert_tf import progress_bar
 from bert_tf.training.health import StepResults
 
 # A call into TensorFlow cannot be interrupted; it is kept about this short.
 _SECONDS_PER_CALL = 5.0
+# After so many seconds a call may still be made before a line is too late.
+SECONDS_PER_REPORT = progress_bar.SECONDS_PER_LINE - _SECONDS_PER_CALL
 
 
 def ratios(sums: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -36,6 +41,15 @@ def summarize(steps: Sequence[StepResults]) -> dict[str, float]:
         for name in steps[0]["metrics"]
     }
     return values | ratios(metrics)
+
+
+def summary_writer(
+    folder: str, is_chief: bool = True
+) -> AbstractContextManager[Any]:
+    """Returns the context in which summaries are written, on the chief."""
+    if is_chief:
+        return tf.summary.create_file_writer(folder).as_default()
+    return tf.summary.create_noop_writer().as_default()
 
 
 def write_summaries(report: Mapping[str, float]) -> None:
@@ -98,6 +112,11 @@ class Timer:
         self._start = time.monotonic()
         self._num_steps = 0
         self._waited = 0.0
+
+    @property
+    def knows(self) -> bool:
+        """Whether there was a call after the first: how long a step takes."""
+        return self._seconds_per_step is not None
 
     def steps_of_next_call(self, num_left: int) -> int:
         """Returns how many of the steps left the next call should make."""

@@ -6,6 +6,7 @@ every state at the start of a step instead makes a resumed run equal to an
 unbroken one, and gives replicas different masks.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 
 import keras
@@ -45,3 +46,24 @@ def set_seeds(
     )
     for state, value in zip(states, tf.unstack(values)):
         state.assign(value)
+
+
+def compile_set_seeds(
+    model: keras.Model, seed: int, strategy: tf.distribute.Strategy
+) -> Callable[[int], None]:
+    """Returns a function that sets the model's states for a step, by number.
+
+    It is traced once.
+
+    Args:
+        model: Made in the strategy's scope.
+        seed: The run's seed.
+        strategy: The `tf.distribute.Strategy`.
+    """
+    states = seed_states(model)
+
+    @tf.function(autograph=False)
+    def set_in_graph(step):
+        strategy.run(set_seeds, args=(states, seed, step))
+
+    return lambda step: set_in_graph(tf.constant(step, tf.int64))

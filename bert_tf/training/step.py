@@ -19,6 +19,8 @@ RunSteps = Callable[
     [tf.distribute.Strategy, Iterator[Any], int, int],
     tuple[list[StepResults], float],
 ]
+# What `compile_steps` returns.
+CompiledSteps = tuple[RunSteps, Callable[[], float]]
 
 
 def train_step(
@@ -67,6 +69,10 @@ def train_step(
             for number, gradient in enumerate(gradients)
             if gradient is not None
         }
+        # Of trimmed batches TensorFlow does not know it, e.g. the positions'.
+        for number, gradient in gradients.items():
+            if isinstance(gradient, tf.Tensor):
+                gradient.set_shape(model.trainable_variables[number].shape)
         metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
         return gradients, totals, metrics
 
@@ -121,8 +127,10 @@ def compile_steps(
     optimizer: keras.optimizers.Optimizer,
     accumulation_steps: int = 1,
     seed: int = 12345,
-) -> tuple[RunSteps, Callable[[], float]]:
+) -> CompiledSteps:
     """Returns a function that makes many steps in one call.
+
+    It is traced at its first call, and again for batches of another form.
 
     Args:
         model, objective, optimizer, accumulation_steps: As of `train_step`.

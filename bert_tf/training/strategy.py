@@ -2,10 +2,12 @@
 
 import json
 import os
+import platform
 from collections.abc import Callable
 from collections.abc import Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.training.options import MIXED_PRECISION
 from bert_tf.training.options import STRATEGIES
@@ -124,6 +126,55 @@ def num_hosts(strategy: tf.distribute.Strategy) -> int:
         jobs = strategy.cluster_resolver.cluster_spec().as_dict()
         return len(jobs.get("chief", ())) + len(jobs["worker"])
     return 1
+
+
+def log_devices(strategy: tf.distribute.Strategy) -> None:
+    """Logs what the steps run on, and warns of GPUs that nothing runs on."""
+    devices = strategy.extended.worker_devices
+    kind = tf.DeviceSpec.from_string(devices[0]).device_type
+    gpus = tf.config.get_visible_devices("GPU")
+    details = [f"{_num_cores()} cores, {platform.machine()}"]
+    if kind == "GPU":
+        names = (
+            tf.config.experimental.get_device_details(gpu).get("device_name")
+            for gpu in gpus
+        )
+        details = sorted({name for name in names if name})
+    elif kind == "TPU":
+        details = []
+    logging.info(
+        "%s device%s: %s%s.",
+        len(devices),
+        "s" if len(devices) > 1 else "",
+        kind,
+        f" ({', '.join(details)})" if details else "",
+    )
+    num_unused = len(gpus) - (len(devices) if kind == "GPU" else 0)
+    if num_unused > 0:
+        logging.warning(
+            "%d of %d GPUs are not used. --strategy=mirrored, "
+            "tf.distribute.MirroredStrategy() in Python, takes them all.",
+            num_unused,
+            len(gpus),
+        )
+    elif kind == "CPU" and _has_nvidia_driver():
+        logging.warning(
+            "There is a driver of NVIDIA's GPUs here, but TensorFlow finds no "
+            "GPU: pip install 'tensorflow[and-cuda]' installs what it needs."
+        )
+
+
+def _num_cores():
+    # Not everywhere does the system tell those of this process.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _has_nvidia_driver():
+    # Empty or -1, it hides the GPUs on purpose.
+    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return not is_hidden and os.path.exists("/proc/driver/nvidia/version")
 
 
 def make_gather(

@@ -197,10 +197,16 @@ class FineTuningConfig:
         of_training=True,
     )
     save_checkpoints_steps: int = _flag(
-        1000, "Steps between two checkpoints of the training state.", _POSITIVE
+        1000,
+        "Steps between two checkpoints of the training state; the first comes "
+        "within a minute.",
+        _POSITIVE,
     )
     iterations_per_loop: int = _flag(
-        1000, "Steps between two lines of the log.", _POSITIVE
+        1000,
+        "Most steps between two lines of the log; there is one at least every "
+        "30 seconds.",
+        _POSITIVE,
     )
     random_seed: int = _flag(
         12345,

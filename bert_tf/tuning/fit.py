@@ -6,17 +6,19 @@ where `keras.Model.fit` goes, on one device and on mirrored ones.
 """
 
 import math
-import time
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
+from bert_tf import progress_bar
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.tasks.task import Task
 from bert_tf.training import health
 from bert_tf.training import preemption
+from bert_tf.training import progress
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.loop import TrainingConfig
@@ -55,12 +57,17 @@ def fit(
     source: BatchSource,
     config: TrainingConfig,
     strategy: tf.distribute.Strategy,
+    on_save: Callable[[], object] | None = None,
+    *,
+    end: int | None = None,
+    history: list[dict[str, float]] | None = None,
+    set_seeds: Callable[[int], None] | None = None,
 ) -> list[dict[str, float]]:
     """Trains from the state's step to `config.num_train_steps`.
 
-    Every `iterations_per_loop` steps a line is logged, a checkpoint is saved
-    every `save_checkpoints_steps` and at the end. The model is compiled with
-    the state's optimizer and the task's loss.
+    It logs, writes TensorBoard summaries, shows a bar and saves when
+    `training.loop.train` does. The model is compiled with the state's
+    optimizer and the task's loss.
 
     Args:
         state: A `TrainingState`, restored or new, made in the strategy's
@@ -69,21 +76,33 @@ def fit(
         source: A source of labelled examples; see `input.batch_source`.
         config: A `training.loop.TrainingConfig`.
         strategy: A `tf.distribute.Strategy` of one device or mirrored ones.
+        on_save: If given, called after each checkpoint, without arguments.
+        end: The step to stop at; None for the last.
+        history: A list that what is logged is appended to, so that it is
+            there when training stops; None for a new one.
+        set_seeds: What `randomness.compile_set_seeds` returned of the model,
+            the config and the strategy, not to trace it again; None to
+            compile it.
 
     Returns:
-        What was logged: a list of {name: float}, with `step` in each; loss
-        and accuracy are means over the steps since the line before.
+        What was logged: a list of {name: float}, with `step` in each. Loss
+        and accuracy are means over the steps since the line before;
+        `learning_rate` is that of the step to come. TensorBoard has the
+        speed too.
 
     Raises:
         training.health.NotFiniteError: If the loss is not finite; the message
             names the steps. They are not saved.
-        training.preemption.PreemptedError: After SIGTERM, when the state has
-            been saved.
+        training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when the
+            state has been saved.
         ValueError: If the batch size is no multiple of the replicas.
     """
-    num_steps = config.num_train_steps - state.step
-    if num_steps <= 0:
-        return []
+    if history is None:
+        history = []
+    if end is None:
+        end = config.num_train_steps
+    if state.step >= end:
+        return history
     model = state.model
     batches = source.training_batches(
         config.train_batch_size, state.example
@@ -95,16 +114,42 @@ def fit(
                 task.loss(),
                 metrics=task.fit_metrics,
             )
-    with state.hold(), preemption.sigterm_noted() as told_to_stop:
-        keep_state = _KeepState(state, config, strategy, told_to_stop)
+    if set_seeds is None:
+        set_seeds = randomness.compile_set_seeds(model, config.seed, strategy)
+    with (
+        state.hold(),
+        progress.summary_writer(state.folder) as writer,
+        preemption.stop_noted() as told_to_stop,
+        progress_bar.ProgressBar(
+            "train", config.num_train_steps, first=state.step
+        ) as bar,
+    ):
+
+        def save():
+            logging.info("Saved %s.", state.save())
+            writer.flush()
+            if on_save is not None:
+                on_save()
+
         model.fit(
             batches,
-            steps_per_epoch=num_steps,
+            steps_per_epoch=end - state.step,
             shuffle=False,
             verbose=0,
-            callbacks=[keep_state],
+            callbacks=[
+                _KeepState(
+                    state,
+                    config,
+                    end,
+                    set_seeds,
+                    save,
+                    history,
+                    told_to_stop,
+                    bar,
+                )
+            ],
         )
-    return keep_state.history
+    return history
 
 
 def _as_inputs_and_labels(batch):
@@ -116,74 +161,104 @@ def _as_inputs_and_labels(batch):
 class _KeepState(keras.callbacks.Callback):
     """Does in `fit` what `training.loop.train` does round its steps."""
 
-    def __init__(self, state, config, strategy, told_to_stop):
+    def __init__(
+        self, state, config, end, set_seeds, save, history, told_to_stop, bar
+    ):
         super().__init__()
         self._state = state
         self._config = config
+        self._end = end
+        self._set_seeds = set_seeds
+        self._save = save
+        self._history = history
         self._told_to_stop = told_to_stop
+        self._bar = bar
         self._first_step = state.step
         # Keras's values at the last line of the log, and their step.
         self._reported: tuple[dict[str, float], int] = ({}, state.step)
-        self.history = []
-        states = randomness.seed_states(state.model)
-
-        @tf.function(autograph=False)
-        def set_seeds(step):
-            strategy.run(randomness.set_seeds, args=(states, config.seed, step))
-
-        self._set_seeds = set_seeds
-        self._restart_timer()
+        self._timer = progress.Timer()
+        self._line = progress_bar.Interval(progress.SECONDS_PER_REPORT)
+        # A new run shows soon that it can save.
+        self._is_unsaved = state.step == 0
+        self._first_save = progress_bar.Interval(progress.SECONDS_PER_REPORT)
 
     def on_train_batch_begin(self, batch, logs=None):
-        self._set_seeds(tf.constant(self._state.step, tf.int64))
+        self._set_seeds(self._state.step)
 
     def on_train_batch_end(self, batch, logs=None):
         state, config = self._state, self._config
         state.step += 1
         state.example += config.train_batch_size
-        is_last = state.step == config.num_train_steps
+        self._timer.called(1, 0.0)
+        is_last = state.step == self._end
         # Asked once: the signal may come between the two uses.
         stops = self._told_to_stop.is_set() and not is_last
         saves = (
-            is_last or stops or state.step % config.save_checkpoints_steps == 0
+            is_last
+            or stops
+            or state.step % config.save_checkpoints_steps == 0
+            or (self._is_unsaved and self._first_save.is_over)
         )
-        reports = is_last or state.step % config.iterations_per_loop == 0
-        if not (saves or reports):
-            return
+        is_due = saves or state.step % config.iterations_per_loop == 0
+        if is_due or (self._timer.knows and self._line.is_over):
+            self._report(logs, is_due)
+        elif self._bar.is_due:
+            self._show(logs["loss"])
+        if saves:
+            self._save()
+            self._is_unsaved = False
+            self._timer.restart()
+        if stops:
+            raise preemption.PreemptedError(
+                f"Stopped by {self._told_to_stop}; step {state.step} of "
+                f"{config.num_train_steps} is saved."
+            )
+
+    def _show(self, loss):
+        self._bar.update(self._state.step, f"loss {float(loss):.4g}")
+
+    def _report(self, logs, is_due):
+        """Reports the steps since the last report.
+
+        Args:
+            logs: Keras's, {name: scalar}: means since `fit` began.
+            is_due: Whether the steps ask for it, and not the clock alone.
+        """
+        state, config = self._state, self._config
         logs = {name: float(value) for name, value in logs.items()}
-        # Keras's values are means since `fit` began: once not finite, they
-        # stay so.
+        # Once not finite, they stay so.
         if not math.isfinite(logs["loss"]):
             raise health.NotFiniteError(
                 f"The loss is not finite in steps {self._first_step} to "
                 f"{state.step - 1}: loss={logs['loss']}. Training stopped; "
                 "the last checkpoint is of a step before."
             )
-        if reports:
-            self._report(logs)
-        if saves:
-            logging.info("Saved %s.", state.save())
-        if stops:
-            raise preemption.PreemptedError(
-                f"Stopped by SIGTERM; step {state.step} is saved."
+        means = self._since_last_report(logs)
+        seconds = self._timer.report()["step_seconds"]
+        report = {
+            "step": state.step,
+            **means,
+            "learning_rate": float(state.optimizer.learning_rate),
+        }
+        self._history.append(report)
+        speeds = {
+            "step_seconds": seconds,
+            "examples_per_second": config.train_batch_size / seconds,
+        }
+        progress.write_summaries(report | speeds)
+        self._show(logs["loss"])
+        if is_due or not self._bar.is_shown:
+            values = (f"{name} {value:.4g}" for name, value in means.items())
+            left = (config.num_train_steps - state.step) * seconds
+            logging.info(
+                "step %d/%d  %s  %.1f examples/s  %s left",
+                state.step,
+                config.num_train_steps,
+                "  ".join(values),
+                speeds["examples_per_second"],
+                progress.duration(left),
             )
-        self._restart_timer()
-
-    def _report(self, logs):
-        seconds = max(time.monotonic() - self._start, 1e-6)
-        num_steps = self._state.step - self._timed_from
-        report = self._since_last_report(logs)
-        self.history.append({"step": self._state.step, **report})
-        values = "  ".join(
-            f"{name} {value:.4g}" for name, value in report.items()
-        )
-        logging.info(
-            "step %d/%d  %s  %.1f examples/s",
-            self._state.step,
-            self._config.num_train_steps,
-            values,
-            num_steps * self._config.train_batch_size / seconds,
-        )
+        self._line.restart()
 
     def _since_last_report(self, logs):
         """Returns means since the last report, from those since the start."""
@@ -196,7 +271,3 @@ class _KeepState(keras.callbacks.Callback):
             / (num_now - num_before)
             for name, value in logs.items()
         }
-
-    def _restart_timer(self):
-        self._start = time.monotonic()
-        self._timed_from = self._state.step

@@ -96,8 +96,8 @@ def run(
         ValueError: If a value is out of its range, files or data are not as
             they must be, or the folder holds another training, or is tuned
             to another task.
-        training.preemption.PreemptedError: After SIGTERM, when the state has
-            been saved.
+        training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when the
+            state has been saved.
 
     Example:
 

@@ -1,10 +1,13 @@
 """A model's outputs for every example of a source."""
 
+import math
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf import progress_bar
 
 
 class Predictor:
@@ -44,10 +47,12 @@ class Predictor:
             ).map(_model_inputs)
         )
         iterator = iter(batches)
-        outputs = [
-            self._strategy.gather(self._run_step(iterator), axis=0).numpy()
-            for _ in range(0, source.num_examples, batch_size)
-        ]
+        numbers = range(math.ceil(source.num_examples / batch_size))
+        with progress_bar.track(numbers, "predict", len(numbers)) as tracked:
+            outputs = [
+                self._strategy.gather(self._run_step(iterator), axis=0).numpy()
+                for _ in tracked
+            ]
         return np.concatenate(outputs)[: source.num_examples]
 
 

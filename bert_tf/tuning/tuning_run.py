@@ -5,6 +5,7 @@ their `Task` tells.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -33,6 +34,8 @@ from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
 from bert_tf.training import output_folder
+from bert_tf.training import randomness
+from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
@@ -89,6 +92,7 @@ class Run:
                 "batches have one length."
             )
         keras.utils.set_random_seed(config.random_seed)
+        strategies.log_devices(strategy)
         self.config = config
         self.task = task
         self.strategy = strategy
@@ -157,8 +161,8 @@ class Run:
             has, with their `global_step`; None where it was not evaluated.
 
         Raises:
-            training.preemption.PreemptedError: After SIGTERM, when the state
-                has been saved.
+            training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when
+                the state has been saved.
             ValueError: If the output folder holds a training with other
                 settings (the message names them), or the examples make no
                 batch.
@@ -175,11 +179,12 @@ class Run:
         first_step = state.step
         with state.hold(self.is_chief):
             record = EpochRecord(state.folder, task.main_metric, state.step)
+            train_to = self._make_trainer(ends[-1], state, record)
             for epoch, end in enumerate(ends, start=1):
                 is_last = end == ends[-1]
                 if state.step > end or not (config.do_eval or is_last):
                     continue
-                record.training += self._train_to(end, state)
+                train_to(end=end)
                 if config.do_eval:
                     results = self.evaluate() | {"global_step": state.step}
                     record.add(epoch, results)
@@ -385,11 +390,15 @@ class Run:
         )
         return state
 
-    def _train_to(self, end, state):
-        """Trains to a step; returns the reports of the loop."""
+    def _make_trainer(self, num_train_steps, state, record):
+        """Returns a function that trains to a step, `train_to(end=...)`.
+
+        The steps are traced once for all epochs. What the training reports is
+        in the record, which is written with every checkpoint.
+        """
         config, source = self.config, self.sources[TRAIN]
         loop_config = loop.TrainingConfig(
-            num_train_steps=end,
+            num_train_steps=num_train_steps,
             train_batch_size=config.train_batch_size,
             save_checkpoints_steps=config.save_checkpoints_steps,
             iterations_per_loop=config.iterations_per_loop,
@@ -399,11 +408,36 @@ class Run:
         # Where `fit` cannot go, the same task runs through the loop.
         accumulates = config.gradient_accumulation_steps > 1
         if self.strategy.cluster_resolver is None and not accumulates:
-            return fine_tuning.fit(
-                state, self.task, source, loop_config, self.strategy
+            return functools.partial(
+                fine_tuning.fit,
+                state,
+                self.task,
+                source,
+                loop_config,
+                self.strategy,
+                record.write,
+                history=record.training,
+                set_seeds=randomness.compile_set_seeds(
+                    self.model, config.random_seed, self.strategy
+                ),
             )
-        return loop.train(
-            state, self.task.objective(), source, loop_config, self.strategy
+        objective = self.task.objective()
+        return functools.partial(
+            loop.train,
+            state,
+            objective,
+            source,
+            loop_config,
+            self.strategy,
+            record.write,
+            history=record.training,
+            compiled=step_lib.compile_steps(
+                self.model,
+                objective,
+                state.optimizer,
+                config.gradient_accumulation_steps,
+                config.random_seed,
+            ),
         )
 
 

@@ -1,10 +1,13 @@
 """The training loop: the same steps everywhere, resumed, stopped, golden."""
 
 import dataclasses
+import io
+import logging
 import os
 import platform
 import signal
 import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -31,6 +34,8 @@ from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 from support import paths
+from support.summaries import read_summaries
+from support.terminal import Terminal
 
 GOLDEN = paths.GOLDEN / "losses_tiny.txt"
 GOLDEN_NAMES = (
@@ -389,13 +394,7 @@ def test_summaries_are_what_tensorboard_reads(
     records, one_device_folder, one_device
 ):
     history = one_device[0]
-    (path,) = (one_device_folder / "train").glob("events*")
-    found = {}
-    for event in tf.compat.v1.train.summary_iterator(str(path)):
-        for value in event.summary.value:
-            assert value.metadata.plugin_data.plugin_name == "scalars"
-            key = (value.tag, event.step)
-            found[key] = float(tf.make_ndarray(value.tensor))
+    found = read_summaries(one_device_folder / "train")
     assert found.keys() == {
         (name, report["step"])
         for report in history
@@ -498,7 +497,11 @@ CLASSES = Objective(
 
 @pytest.fixture
 def points():
-    """A source of 40 examples for the `Classifier`."""
+    return make_points()
+
+
+def make_points():
+    """Returns a source of 40 examples for the `Classifier`."""
     random = np.random.default_rng(4)
     return array_source.ArraySource(
         arrays={
@@ -509,17 +512,80 @@ def points():
     )
 
 
-def test_fit_and_the_loop_end_with_the_same_weights(tmp_path, points):
+@pytest.fixture(scope="module")
+def fitted():
+    """The weights that `keras.Model.fit` alone ends with."""
+    model, optimizer = make_classifier()
+    model.compile(optimizer, loss=cross_entropy)
+    batches = make_points().training_batches(8)
+    batches = batches.map(lambda batch: (batch, batch["y"]))
+    model.fit(batches, steps_per_epoch=NUM_STEPS, verbose=0, shuffle=False)
+    return model.get_weights()
+
+
+def test_fit_and_the_loop_end_with_the_same_weights(tmp_path, points, fitted):
     model, optimizer = make_classifier()
     state = TrainingState(model, optimizer, tmp_path, {})
     loop.train(state, CLASSES, points, make_config(), make_strategy())
-
-    fitted, optimizer = make_classifier()
-    fitted.compile(optimizer, loss=cross_entropy)
-    batches = points.training_batches(8).map(lambda batch: (batch, batch["y"]))
-    fitted.fit(batches, steps_per_epoch=NUM_STEPS, verbose=0, shuffle=False)
-    for got, wanted in zip(model.get_weights(), fitted.get_weights()):
+    for got, wanted in zip(model.get_weights(), fitted):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_by_the_clock_there_are_lines_and_a_first_checkpoint(
+    tmp_path, points, fitted, monkeypatch, caplog, is_terminal
+):
+    # A step a call, and a line due after each whose time can be told.
+    monkeypatch.setattr(progress, "_SECONDS_PER_CALL", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_PER_REPORT", 0.0)
+    stream = Terminal() if is_terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    handler = logging.StreamHandler(stream)
+    logger = logging.getLogger("absl")
+    model, optimizer = make_classifier()
+    state = TrainingState(model, optimizer, tmp_path, {})
+    saved = []
+    evaluated = []
+    history = []
+    config = make_config(iterations_per_loop=10, save_checkpoints_steps=1000)
+    caplog.set_level("INFO", logger="absl")
+    logger.addHandler(handler)
+    try:
+        loop.train(
+            state,
+            CLASSES,
+            points,
+            config,
+            make_strategy(),
+            lambda: saved.append(state.step),
+            lambda: evaluated.append(state.step),
+            history=history,
+        )
+    finally:
+        logger.removeHandler(handler)
+    # The first step is the one that is traced.
+    assert column(history, "step").tolist() == list(range(2, NUM_STEPS + 1))
+    # Only those that the steps ask for are evaluated before.
+    assert (saved, evaluated) == ([2, NUM_STEPS], [NUM_STEPS])
+    assert state.saved_steps() == [2, NUM_STEPS]
+    for got, wanted in zip(model.get_weights(), fitted):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    if not is_terminal:
+        text = stream.getvalue()
+        assert text.count("  loss_of_classes ") == NUM_STEPS - 1
+        assert "train:" not in text
+        return
+    lines = stream.lines()
+    starts = [line.split("  ")[0] for line in lines if line]
+    assert [start for start in starts if start.startswith("step ")] == [
+        f"step {step}/{NUM_STEPS}" for step in (10, NUM_STEPS)
+    ]
+    # A bar, and what was logged above it, each in a line of its own.
+    (bar,) = [line for line in lines if "step/s" in line]
+    assert bar.startswith("train: 100%|")
+    assert f"| {NUM_STEPS}/{NUM_STEPS} [" in bar
+    last = history[-1]["loss"]
+    assert bar.endswith(f", loss {last:.4g}]")
 
 
 def test_a_loss_that_is_not_finite_stops_and_names_the_step(tmp_path, points):

@@ -1,5 +1,8 @@
 """Strategies by name, and the dtype policies of their devices."""
 
+import re
+import types
+
 import pytest
 import tensorflow as tf
 
@@ -96,6 +99,61 @@ def test_numbers_of_processes_are_gathered_exactly(monkeypatch):
     # By the collective, too: here of one process, which has two replicas.
     monkeypatch.setattr(strategies, "is_multi_host", lambda strategy: True)
     assert strategies.make_gather(strategy)(numbers) == [numbers]
+
+
+def test_the_log_names_the_cpu(caplog):
+    caplog.set_level("INFO", logger="absl")
+    strategies.log_devices(strategies.make_strategy())
+    strategies.log_devices(
+        strategies.make_strategy("mirrored", num_cpu_devices=3)
+    )
+    one, three = [record.getMessage() for record in caplog.records]
+    assert re.fullmatch(r"1 device: CPU \(\d+ cores, \w+\)\.", one)
+    assert three == one.replace("1 device:", "3 devices:")
+
+
+@pytest.mark.parametrize(
+    ("used", "lines"),
+    [
+        (
+            ["GPU:0"],
+            [
+                "1 device: GPU (NVIDIA H100).",
+                "1 of 2 GPUs are not used. --strategy=mirrored, "
+                "tf.distribute.MirroredStrategy() in Python, takes them all.",
+            ],
+        ),
+        (["GPU:0", "GPU:1"], ["2 devices: GPU (NVIDIA H100)."]),
+        (["TPU:0", "TPU:1"], ["2 devices: TPU."]),
+    ],
+)
+def test_the_log_names_gpus_and_those_not_used(
+    used, lines, caplog, monkeypatch
+):
+    gpus = ["gpu 0", "gpu 1"] if "GPU:0" in used else []
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: gpus)
+    monkeypatch.setattr(
+        tf.config.experimental,
+        "get_device_details",
+        lambda gpu: {"device_name": "NVIDIA H100"},
+    )
+    caplog.set_level("INFO", logger="absl")
+    devices = [f"/job:localhost/replica:0/task:0/device:{u}" for u in used]
+    extended = types.SimpleNamespace(worker_devices=devices)
+    strategies.log_devices(types.SimpleNamespace(extended=extended))
+    assert [record.getMessage() for record in caplog.records] == lines
+
+
+@pytest.mark.parametrize(("hidden", "is_told"), [(None, True), ("", False)])
+def test_a_gpu_that_tensorflow_does_not_find_is_told(
+    caplog, monkeypatch, hidden, is_told
+):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if hidden is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    monkeypatch.setattr(strategies.os.path, "exists", lambda path: True)
+    strategies.log_devices(strategies.make_strategy())
+    assert ("pip install 'tensorflow[and-cuda]'" in caplog.text) == is_told
 
 
 class _Resolver:

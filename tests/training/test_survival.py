@@ -178,8 +178,8 @@ def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
     for worker in workers:
         worker.wait(preemption.PREEMPTED_EXIT_CODE)
     steps = [
-        re.findall("Stopped by SIGTERM; step (\\d+) of", "".join(worker.log))
-        for worker in workers
+        re.findall(f"Stopped by {name}; step (\\d+) of", "".join(worker.log))
+        for worker, name in zip(workers, ("another worker", "SIGTERM"))
     ]
     assert len(steps[0]) == 1
     assert steps[0] == steps[1]

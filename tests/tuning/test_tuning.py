@@ -26,6 +26,8 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
 from bert_tf.training import preemption
+from bert_tf.training import randomness
+from bert_tf.training import step as step_lib
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning import tuning_run
@@ -190,16 +192,22 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
     def begin_and_stop(self, batch, logs=None):
         begin(self, batch, logs)
         if self._state.step == 4:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
 
     config = make_config(tmp_path / "stopped", keep_best=True)
     with monkeypatch.context() as patch:
         patch.setattr(
             fine_tuning._KeepState, "on_train_batch_begin", begin_and_stop
         )
-        with pytest.raises(preemption.PreemptedError, match="step 5 is saved"):
+        with pytest.raises(
+            preemption.PreemptedError,
+            match="Stopped by Ctrl-C; step 5 of 6 is saved",
+        ):
             run(shallow, config, [0.5, 0.9])
     assert checkpointing.trained_steps(tmp_path / "stopped") == 5
+    # The curve of the epoch that was not over is there.
+    record = EpochRecord(tmp_path / "stopped/train", "eval_accuracy", 9)
+    assert [report["step"] for report in record.training] == [2, 4, 5]
     # Of the two best the first counts.
     model, results, resumed = run(shallow, config, [0.9])
     assert_equal(resumed[0], weights[2])
@@ -217,6 +225,31 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
     assert_equal(model.get_weights(), weights[1])
     with pytest.raises(ValueError, match="--keep_best was True and is False"):
         run(shallow, make_config(tmp_path / "stopped"), [0.8])
+
+
+@pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
+def test_steps_are_traced_once_for_all_epochs(
+    shallow, tmp_path, monkeypatch, num_parts
+):
+    traces = []
+
+    def noted(owner, name):
+        function = getattr(owner, name)
+
+        def note(*args, **kwargs):
+            traces.append(name)
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, note)
+
+    noted(randomness, "set_seeds")
+    noted(step_lib, "train_step")
+    noted(BertClassifier, "train_step")
+    config = make_config(tmp_path, gradient_accumulation_steps=num_parts)
+    _, results, weights = run(shallow, config, [0.5, 0.6, 0.7])
+    assert results["global_step"] == 6
+    assert len(weights) == 3
+    assert sorted(traces) == ["set_seeds", "train_step"]
 
 
 def test_training_stops_early_and_stays_stopped(shallow, tmp_path):

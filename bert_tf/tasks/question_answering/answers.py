@@ -24,6 +24,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import features
+from bert_tf import progress_bar
 from bert_tf.features import Tensor
 from bert_tf.tasks.question_answering import windows as squad_windows
 from bert_tf.tasks.question_answering.windows import WindowMaker
@@ -180,27 +181,41 @@ def find_answers(
     )
     texts, nbest, spans, null_odds = {}, {}, {}, {}
     limits = np.cumsum(source.num_windows)
-    first = first_window = 0
-    while first < len(examples):
-        # One question may have more.
-        last = int(np.searchsorted(limits, first_window + _MOST_WINDOWS))
-        last = min(max(last, first + 1), len(examples))
-        found = choose_some(
-            examples.questions[first:last],
-            [examples.context(index) for index in range(first, last)],
-            logits[first_window : limits[last - 1]],
-        )
-        found = {name: value.numpy() for name, value in found.items()}
-        for row, name in enumerate(examples.ids[first:last]):
-            nbest[name], spans[name] = _entries(found, row)
-            # No answer, which is "", where there is no other.
-            texts[name] = nbest[name][found["best"][row]]["text"]
-            if task.version_2_with_negative:
-                null_odds[name] = float(found["null_odds"][row])
-        first, first_window = last, limits[last - 1]
+    groups = list(_groups(limits))
+    with progress_bar.track(groups, "choose answers", len(groups)) as tracked:
+        for first, last in tracked:
+            first_window = limits[first - 1] if first else 0
+            found = choose_some(
+                examples.questions[first:last],
+                [examples.context(index) for index in range(first, last)],
+                logits[first_window : limits[last - 1]],
+            )
+            found = {name: value.numpy() for name, value in found.items()}
+            for row, name in enumerate(examples.ids[first:last]):
+                nbest[name], spans[name] = _entries(found, row)
+                # No answer, which is "", where there is no other.
+                texts[name] = nbest[name][found["best"][row]]["text"]
+                if task.version_2_with_negative:
+                    null_odds[name] = float(found["null_odds"][row])
     return SquadAnswers(
         texts=texts, nbest=nbest, spans=spans, null_odds=null_odds
     )
+
+
+def _groups(limits):
+    """Yields (first, last + 1) of the questions that are answered together.
+
+    Args:
+        limits: int `[B]`: the number of the window after each question's last.
+    """
+    first = 0
+    while first < len(limits):
+        window = limits[first - 1] if first else 0
+        last = int(np.searchsorted(limits, window + _MOST_WINDOWS))
+        # One question may have more.
+        last = min(max(last, first + 1), len(limits))
+        yield first, last
+        first = last
 
 
 @functools.lru_cache(maxsize=4)

@@ -1,0 +1,161 @@
+"""How far long work is: a bar where somebody looks on, lines in a log."""
+
+import contextlib
+import logging as std_logging
+import sys
+import time
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import TypeVar
+
+from absl import logging
+from tqdm import tqdm
+
+# A log has a line at least every so many seconds.
+SECONDS_PER_LINE = 30.0
+_SECONDS_PER_UPDATE = 1.0
+
+_Item = TypeVar("_Item")
+
+
+class Interval:
+    """Tells whether so many seconds have gone by since it was restarted."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.restart()
+
+    def restart(self) -> None:
+        self._start = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() - self._start >= self._seconds
+
+
+class _Tqdm(tqdm):
+    # Else a thread looks at every bar every ten seconds.
+    monitor_interval = 0
+
+
+class ProgressBar(contextlib.AbstractContextManager):
+    """A bar on stderr, if that is a terminal or a notebook; else nothing.
+
+    A context manager. What is logged in its block stands above the bar.
+
+    Args:
+        title: What is done.
+        total: How much there is to do; None if that is not known.
+        unit: Of what: one of them.
+        first: How much was done before.
+        stays: Whether the bar stays when its block ends. One that does not
+            is not shown at all where the work takes less than a second.
+
+    Attributes:
+        is_shown: Whether there is a bar.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int | None = None,
+        unit: str = "step",
+        first: int = 0,
+        stays: bool = True,
+    ) -> None:
+        self.is_shown = _somebody_looks_on()
+        self._due = Interval(_SECONDS_PER_UPDATE)
+        self._exits = contextlib.ExitStack()
+        if self.is_shown:
+            self._bar = self._exits.enter_context(
+                _Tqdm(
+                    desc=title,
+                    total=total,
+                    unit=unit,
+                    initial=first,
+                    leave=stays,
+                    delay=0 if stays else _SECONDS_PER_UPDATE,
+                    mininterval=_SECONDS_PER_UPDATE,
+                    miniters=1,
+                    dynamic_ncols=True,
+                )
+            )
+            self._exits.enter_context(_cleared_for_logs(self._bar))
+
+    def __exit__(self, *exception):
+        self._exits.close()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is a bar, and a second since it was updated."""
+        return self.is_shown and self._due.is_over
+
+    def update(self, done: int, text: str = "") -> None:
+        """Shows how much is done now, in all, and a text after it."""
+        if self.is_shown:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update(done - self._bar.n)
+            self._due.restart()
+
+
+@contextlib.contextmanager
+def track(
+    items: Iterable[_Item],
+    title: str,
+    total: int | None = None,
+    unit: str = "batch",
+) -> Iterator[Iterator[_Item]]:
+    """Yields an iterator of items that shows how far it is.
+
+    Without a bar there is a line of the log every 30 seconds.
+
+    Args:
+        items: Items, which take time to make or to work on.
+        title, total, unit: As of `ProgressBar`.
+    """
+    line = Interval(SECONDS_PER_LINE)
+    start = time.monotonic()
+    with ProgressBar(title, total, unit, stays=False) as bar:
+
+        def shown():
+            for done, item in enumerate(items):
+                if bar.is_due:
+                    bar.update(done)
+                elif line.is_over and not bar.is_shown:
+                    # A bar of no width: its numbers alone.
+                    text = tqdm.format_meter(
+                        done,
+                        total,
+                        time.monotonic() - start,
+                        ncols=0,
+                        prefix=title,
+                        unit=unit,
+                    )
+                    logging.info("%s", text)
+                    line.restart()
+                yield item
+
+        yield shown()
+
+
+def _somebody_looks_on():
+    # A notebook's stream is no terminal.
+    is_notebook = type(sys.stderr).__module__.startswith("ipykernel")
+    return is_notebook or sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def _cleared_for_logs(bar):
+    """Clears the bar in the block before anything is logged by Python."""
+    make_record = std_logging.getLogRecordFactory()
+
+    # Of every logger and handler, whatever its stream.
+    def clear_and_make(*arguments, **options):
+        bar.clear()
+        return make_record(*arguments, **options)
+
+    std_logging.setLogRecordFactory(clear_and_make)
+    try:
+        yield
+    finally:
+        std_logging.setLogRecordFactory(make_record)

@@ -1,0 +1,99 @@
+"""Bars on a terminal, lines in a log, and never both in one line."""
+
+import logging
+import re
+import sys
+
+import pytest
+
+from bert_tf import progress_bar
+from support.terminal import Terminal
+
+logger = logging.getLogger("some.library")
+
+
+@pytest.fixture
+def attach(monkeypatch):
+    """Returns a function that makes a terminal stderr, and the log's stream.
+
+    Called in the test: pytest sets stderr anew when a test begins.
+    """
+    handlers = []
+
+    def attach():
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        handlers.append(logging.StreamHandler(terminal))
+        logger.addHandler(handlers[0])
+        return terminal
+
+    yield attach
+    logger.removeHandler(handlers[0])
+
+
+def test_a_bar_stands_below_what_is_logged(attach):
+    terminal = attach()
+    factory = logging.getLogRecordFactory()
+    with progress_bar.ProgressBar("train", 40, first=10) as bar:
+        assert bar.is_shown
+        assert terminal.lines()[0].startswith("train:  25%|")
+        bar.update(20, "loss 0.5")
+        logger.warning("A warning.")
+        bar.update(30, "loss 0.25")
+    logger.warning("Another.")
+    first, second, third, rest = terminal.lines()
+    assert first == "A warning."
+    assert re.fullmatch(
+        r"train:  75%\|.*\| 30/40 \[\d\d:\d\d<\d\d:\d\d, .*step/s, "
+        r"loss 0\.25\]",
+        second,
+    )
+    assert (third, rest) == ("Another.", "")
+    assert logging.getLogRecordFactory() is factory
+
+
+def test_a_bar_within_a_bar_goes_when_it_ends(attach, monkeypatch):
+    terminal = attach()
+    monkeypatch.setattr(progress_bar, "_SECONDS_PER_UPDATE", 0.0)
+    with progress_bar.ProgressBar("train", 4) as bar:
+        bar.update(1)
+        with progress_bar.track(iter("abc"), "evaluate", 3) as tracked:
+            assert next(tracked) == "a"
+            assert next(tracked) == "b"
+            assert "evaluate:  33%|" in terminal.getvalue()
+            logger.warning("A warning.")
+            assert list(tracked) == ["c"]
+        bar.update(4)
+    lines = [line for line in terminal.lines() if line]
+    assert lines[0] == "A warning."
+    assert lines[1].startswith("train: 100%|")
+    assert len(lines) == 2
+
+
+def test_what_takes_no_second_has_no_bar(attach):
+    terminal = attach()
+    with progress_bar.track(range(3), "evaluate", 3) as tracked:
+        assert list(tracked) == [0, 1, 2]
+    assert "evaluate" not in terminal.getvalue()
+
+
+def test_a_log_has_lines_and_no_bar(capsys, caplog, monkeypatch):
+    caplog.set_level("INFO", logger="absl")
+    with progress_bar.ProgressBar("train", 4) as bar:
+        assert not bar.is_shown
+        assert not bar.is_due
+        bar.update(2, "loss 0.5")
+    with progress_bar.track(range(3), "evaluate", 3) as tracked:
+        assert list(tracked) == [0, 1, 2]
+    assert not caplog.text
+    monkeypatch.setattr(progress_bar, "SECONDS_PER_LINE", 0.0)
+    with progress_bar.track(range(2), "count", 8, "text") as tracked:
+        assert list(tracked) == [0, 1]
+    with progress_bar.track(range(1), "read") as tracked:
+        assert list(tracked) == [0]
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3
+    assert lines[0].startswith("count:   0% 0/8 [00:00<")
+    assert re.fullmatch(r"count:  12% 1/8 \[00:00<00:00, .*text/s\]", lines[1])
+    assert lines[2].startswith("read: 0batch [00:00, ")
+    assert capsys.readouterr().err == ""
