@@ -15,8 +15,8 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test test-times parity-check serving-check serving-endurance \
-	survival-check beam-check tpu-check bench clean
+.PHONY: demo test test-times test-oldest parity-check serving-check \
+	serving-endurance survival-check beam-check tpu-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -29,6 +29,16 @@ test: $(VENV)/installed
 # The same tests, and where their processor time goes: a table by file and kind.
 test-times: $(VENV)/installed
 	$(VENV)/bin/python benchmarks/suite_times.py --num_processes=$(TEST_PROCESSES)
+
+# The same tests with the oldest releases that setup.py allows.
+test-oldest: .venv-oldest/installed
+	.venv-oldest/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
+
+.venv-oldest/installed: setup.py
+	$(PYTHON) -m venv .venv-oldest
+	grep -o '[a-z][a-z-]*>=[0-9][0-9.]*' setup.py | sed 's/>=/==/' > .venv-oldest/oldest.txt
+	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/oldest.txt --editable '.[test]'
+	touch $@
 
 # Against transformers, in .venv-peers, which the test makes. Minutes.
 parity-check: $(VENV)/installed

@@ -4,21 +4,29 @@ The programs in data/ and export/ are installed as bert_tf.data and
 bert_tf.export, so that nothing named `data` lands in site-packages.
 """
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages
 from setuptools import setup
 
+ROOT = Path(__file__).parent
+
 setup(
     name="bert_tf",
-    version="0.1.0",
+    # Of one line there, which is not to be imported here.
+    version=re.search(
+        '^__version__ = "(.+)"$',
+        (ROOT / "bert_tf" / "__init__.py").read_text("utf-8"),
+        re.MULTILINE,
+    )[1],
     description=(
         "BERT from raw text to a served SavedModel, in TensorFlow and Keras 3"
     ),
-    long_description=Path(__file__).with_name("README.md").read_text("utf-8"),
+    long_description=(ROOT / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    python_requires=">=3.11",
+    python_requires=">=3.11,<3.13",
     entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
         *find_packages(include=["bert_tf", "bert_tf.*"]),
@@ -34,12 +42,15 @@ setup(
     },
     install_requires=[
         # tensorflow-text is built against one minor version of TensorFlow
-        # and requires exactly that one.
+        # and requires exactly that one. 2.21.0 cannot be imported: a symbol of
+        # ICU is missing.
         "tensorflow>=2.20,<2.22",
-        "tensorflow-text>=2.20,<2.22",
-        "keras>=3.10,<4",
-        "safetensors>=0.6",
-        "tensorflow-datasets>=4.9.7",
+        "tensorflow-text>=2.20,!=2.21.0,<2.22",
+        # The first with `keras.ops.view`.
+        "keras>=3.12,<4",
+        "safetensors>=0.6.1",
+        # The first that reads sets with protobuf 7.
+        "tensorflow-datasets>=4.9.10",
         # Imported by tensorflow-datasets 4.9.10, which does not declare it.
         "importlib_resources",
         "absl-py>=2.1",
@@ -51,27 +62,30 @@ setup(
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
         # A training's curves, in a browser.
-        "tensorboard": ["tensorboard>=2.19"],
+        "tensorboard": ["tensorboard>=2.20"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
+        # Models by their names of the Hugging Face Hub.
+        "hub": ["huggingface-hub>=0.26"],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
             "pytest>=8",
-            "pytest-xdist>=3.6",
+            "pytest-xdist>=3.6.1",
             # Exactly one: what is well formatted changes from one to the next.
             "ruff==0.17.5",
             # Holds the type hints.
-            "mypy>=1.11",
+            "mypy>=2.0",
             # The models' other Keras backend.
             "jax>=0.4.30",
             # Files that are damaged in all ways.
-            "hypothesis>=6.100",
+            "hypothesis>=6.140",
             # Tables to tune on, and .parquet files.
             "pandas>=2.2",
             "pyarrow>=17",
             # The oracle of correlations.
-            "scipy>=1.11",
+            "scipy>=1.11.1",
+            "huggingface-hub>=0.26",
             # What reads our tokenizer.json.
             "tokenizers>=0.20",
             # The oracle of entities' scores.

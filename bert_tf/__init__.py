@@ -3,10 +3,13 @@
 The names in `__all__` are public. Each is imported when it is first looked up
 (PEP 562), and with it what it needs: `import bert_tf` loads neither TensorFlow
 nor Keras, and the models load no TensorFlow where Keras has another backend.
+Whichever of the two is imported first, `keras.saving.load_model` knows what is
+defined here.
 """
 
 from typing import TYPE_CHECKING
 
+from bert_tf import keras_files
 from bert_tf import lazy
 
 if TYPE_CHECKING:
@@ -89,3 +92,6 @@ if not TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+keras_files.register_with_keras()

@@ -1,11 +1,10 @@
 """What every command-line program of the library does alike.
 
-A program's file has, from top to bottom, its flags and what it does. So that
-its help and its refusals come at once, nothing that it imports at the top
-imports TensorFlow or Keras: flags are made of modules that know neither
-(`tuning.config`, `training.options`, `serving.options`, ...). A function
-imports what it works with, and `main` calls such functions, and imports
-anything itself, when it has checked the flags. A test holds this.
+So that help and refusals come at once, a program's file imports neither
+TensorFlow nor Keras at its top: its flags are made of modules that know neither
+(`tuning.config`, `training.options`, `serving.options`, ...). Functions import
+the modules that they work with. `main` checks the flags first, and imports and
+calls what works only then. tests/test_programs.py holds this.
 """
 
 import dataclasses
@@ -71,7 +70,9 @@ def _parse(argv):
     try:
         rest = flags.FLAGS(argv)
     except flags.Error as error:
-        sys.exit(_refuse(f"{error} --help shows all flags."))
+        reason = str(error)
+        stop = "" if reason.endswith((".", "?")) else "."
+        sys.exit(_refuse(f"{reason}{stop} --help shows all flags."))
     if len(rest) > 1:
         sys.exit(_refuse(f"Unexpected arguments: {' '.join(rest[1:])}."))
     return rest

@@ -7,11 +7,13 @@ r"""Tunes a model to the tasks of GLUE, over learning rates and seeds.
 runs bert_tf.run_classifier once for each task, learning rate and seed, in a
 process of its own and a folder of its own, and writes the scores of all into
 table.md and table.json, anew after each. The other flags of run_classifier are
-handed on to it. Rerun the same command to resume after a stop: finished runs
-are not run again.
+handed on to it. What a run prints is shown, and kept in a .log beside its
+folder. Rerun the same command to resume after a stop: finished runs are not run
+again.
 
-With --do_predict, submission/ has the files for GLUE's leaderboard, from the
-best run of each task; AX is answered by the best of MNLI.
+With --do_predict, the best run of each task answers its test sets, and
+submission/ has the files for GLUE's leaderboard; AX, in --glue_dir's AX/AX.tsv
+or diagnostic/diagnostic.tsv, is answered by the best of MNLI.
 """
 
 import itertools
@@ -114,7 +116,7 @@ def main(argv):
     _write_tables(config.output_dir, runs)
     print(files.read_text(os.path.join(config.output_dir, "table.md")), end="")
     if config.do_predict and not failed:
-        _collect_submission(config.output_dir, tasks, runs, handed_on)
+        _collect_submission(config.output_dir, tasks, runs)
     if failed:
         raise ValueError(
             f"{len(failed)} of {len(runs)} runs failed; the end of each .log "
@@ -135,8 +137,22 @@ def _handed_on_flags():
     ):
         if any(flag.startswith(f"--{name}=") for flag in given):
             raise ValueError(f"--{name} must be given as --{instead}.")
-    own = ("--do_train", "--nodo_train", "--do_eval", "--nodo_eval")
-    return sorted(set(given) - set(own))
+    own = ("do_train", "do_eval", "do_predict")
+    return sorted(
+        set(given) - {f"--{no}{name}" for name in own for no in ("", "no")}
+    )
+
+
+def _prediction_flags():
+    """Returns those of them that are of use without a training."""
+    by_module = flags.FLAGS.flags_by_module_dict()
+    names = {flag.name for flag in by_module[training_flags.__name__]}
+    names |= {"max_seq_length", "predict_batch_size"}
+    return sorted(
+        flags.FLAGS[name].serialize()
+        for name in names
+        if flags.FLAGS[name].present
+    )
 
 
 def _find_tasks(config):
@@ -155,12 +171,17 @@ def _find_tasks(config):
             for key, known in glue_files.GLUE_TASKS.items()
             if known is task_files
         )
+        if key in tasks:
+            raise ValueError(
+                "--tasks must name each task once. Received: "
+                f"{tasks[key]}, {name}."
+            )
         tasks[key] = name
         if _GLUE_DIR.value is not None:
             wanted = (glue_files.TRAIN, glue_files.DEV)
             if config.do_predict:
                 wanted += glue_files.TESTS
-            task_files.check(os.path.join(_GLUE_DIR.value, name), wanted)
+            task_files.check(_data_dir(name), wanted)
     if "ax" in tasks and not (config.do_predict and "mnli" in tasks):
         raise ValueError(
             "--tasks=AX must be given with MNLI, whose best model answers it, "
@@ -185,10 +206,17 @@ def _numbers(flag, texts, number):
     return values
 
 
+def _data_dir(name):
+    """Returns a task's folder: of AX also the one of the usual download."""
+    folder = os.path.join(_GLUE_DIR.value, name)
+    if name.lower() == "ax" and not files.is_folder(folder):
+        return os.path.join(_GLUE_DIR.value, "diagnostic")
+    return folder
+
+
 def _data_flags(name):
     if _GLUE_DIR.value is not None:
-        folder = os.path.join(_GLUE_DIR.value, name)
-        return [f"--task_name={name}", f"--data_dir={folder}"]
+        return [f"--task_name={name}", f"--data_dir={_data_dir(name)}"]
     data_set = name.lower().replace("-", "")
     return [
         f"--tfds_name=glue/{data_set}",
@@ -197,9 +225,9 @@ def _data_flags(name):
 
 
 def _start(arguments, log_path):
-    """Runs run_classifier; returns whether it went well.
+    """Runs run_classifier, shows what it prints, and returns if it went well.
 
-    Told to stop (SIGTERM), both save and exit with code 75.
+    Told to stop (SIGTERM, Ctrl-C), both save and exit with code 75.
     """
     command = [sys.executable, "-m", _CLASSIFIER, *arguments]
     logging.info("%s", shlex.join(command))
@@ -209,20 +237,33 @@ def _start(arguments, log_path):
     was_told = False
 
     def stop(number, frame):
-        del number, frame
+        del frame
         nonlocal was_told
         was_told = True
-        process.terminate()
+        # Ctrl-C the terminal gives to both.
+        if number == signal.SIGTERM:
+            process.terminate()
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGTERM, signal.SIGINT)
+        # A process in the background is to ignore Ctrl-C.
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    output = bytearray()
     try:
-        output, _ = process.communicate()
+        for line in process.stdout:
+            output += line
+            sys.stderr.buffer.write(line)
+            sys.stderr.flush()
+        process.wait()
     except BaseException:
         process.kill()
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
-    files.write_bytes(log_path, output)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        files.write_bytes(log_path, bytes(output))
     if was_told or process.returncode == preemption.PREEMPTED_EXIT_CODE:
         sys.exit(preemption.PREEMPTED_EXIT_CODE)
     if process.returncode:
@@ -316,33 +357,35 @@ def _write_tables(output_dir, runs):
     )
 
 
-def _collect_submission(output_dir, tasks, runs, handed_on):
-    """Puts the leaderboard's files of the best runs into one folder."""
+def _collect_submission(output_dir, tasks, runs):
+    """Has the best runs answer the test sets, for the leaderboard."""
     from bert_tf.tasks.classification import glue_files
 
     folder = os.path.join(output_dir, "submission")
     for task in tasks:
-        source = _best("mnli" if task == "ax" else task, runs)[2]["folder"]
-        if task == "ax":
-            answers = os.path.join(output_dir, "ax")
+        best = _best("mnli" if task == "ax" else task, runs)[2]["folder"]
+        answers = os.path.join(output_dir, "ax") if task == "ax" else best
+        names = glue_files.GLUE_TASKS[task].submissions.values()
+        # A run's answers stay; of AX another run may have been the best.
+        if task == "ax" or not all(
+            files.exists(os.path.join(answers, name)) for name in names
+        ):
             arguments = [
                 "--do_predict",
                 *_data_flags(tasks[task]),
-                f"--init_checkpoint={source}",
+                f"--init_checkpoint={best}",
                 f"--output_dir={answers}",
-                *(
-                    flag
-                    for flag in handed_on
-                    if flag.startswith(("--max_seq_length", "--predict_batch"))
-                ),
+                *_prediction_flags(),
             ]
-            if not _start(arguments, f"{answers}.log"):
-                raise ValueError(f"AX failed; {answers}.log says why.")
-            source = answers
-        for name in glue_files.GLUE_TASKS[task].submissions.values():
+            log_path = f"{answers}.predict.log"
+            if not _start(arguments, log_path):
+                raise ValueError(
+                    f"The predictions of {task} failed; {log_path} says why."
+                )
+        for name in names:
             files.write_bytes(
                 os.path.join(folder, name),
-                files.read_bytes(os.path.join(source, name)),
+                files.read_bytes(os.path.join(answers, name)),
             )
     print(f"For GLUE's leaderboard: {folder}")
 

@@ -74,8 +74,9 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
 flags.DEFINE_string(
     "init_checkpoint",
     _DEFAULTS.init_checkpoint,
-    "Where to begin: a model folder (of bert_tf or Hugging Face) or a release "
-    "of Google's. Default: new weights.",
+    "Where to begin: a model folder (of bert_tf or Hugging Face), a release of "
+    "Google's, or hf:organisation/name@revision of the Hugging Face Hub. "
+    "Default: new weights.",
 )
 flags.DEFINE_enum(
     "attention",
@@ -146,6 +147,7 @@ flags.DEFINE_float(
     "learning_rate",
     _DEFAULTS.learning_rate,
     "Learning rate at the end of the warmup.",
+    lower_bound=0.0,
 )
 _NUM_TRAIN_STEPS = flags.DEFINE_integer(
     "num_train_steps", 100_000, "Number of the last step.", lower_bound=1

@@ -31,8 +31,9 @@ from bert_tf.tasks.tagging import schemes
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
-    "Folder with files named train, dev and test, each with .conll, .txt, "
-    ".tsv or nothing after it.",
+    "Folder with files named train, dev (or valid, testa) and test (or "
+    "testb), each with .conll, .txt, .tsv or nothing after it; or CoNLL-2003's "
+    "eng.train, eng.testa and eng.testb.",
 )
 _TRAIN_FILE = flags.DEFINE_string(
     "train_file", None, "The column file to train on, instead."

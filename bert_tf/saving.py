@@ -67,7 +67,9 @@ def load(
 
     Args:
         path: A model folder of bert_tf or Hugging Face, a release of Google's,
-            or the prefix of a TF1 checkpoint; local or remote.
+            or the prefix of a TF1 checkpoint; local or remote. Or a model of
+            the Hugging Face Hub, "hf:organisation/name@revision", which needs
+            huggingface_hub.
         model_class: `BertClassifier`, `BertEncoder`, ...; None for the class
             that has the checkpoint's head, or `BertEncoder` where it has none.
         max_seq_length: Length of the sequences, from 2 to the model's

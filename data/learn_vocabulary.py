@@ -62,12 +62,12 @@ def main(argv):
     program.require(
         input_file=_INPUT_FILE.value, output_file=_OUTPUT_FILE.value
     )
-    start = time.monotonic()
     paths = files.expand_globs(_INPUT_FILE.value)
     _check_output_file(_OUTPUT_FILE.value, paths)
 
     from bert_tf.text.learners import wordpiece
 
+    start = time.monotonic()
     num_bytes = sum(map(files.size, paths))
     with tqdm(
         desc="count words", total=num_bytes, unit="B", unit_scale=True

@@ -16,6 +16,7 @@ where, and what was left over.
 """
 
 from absl import flags
+from absl import logging
 
 from bert_tf import config
 from bert_tf import program
@@ -57,6 +58,8 @@ _HIDDEN_ACT = flags.DEFINE_enum(
 
 
 def main(_):
+    # The coverage report, which is printed.
+    logging.set_verbosity(logging.WARNING)
     program.require(input=_INPUT.value, output=_OUTPUT.value)
 
     from bert_tf import checkpoints

@@ -1,4 +1,4 @@
-"""requirements-tpu.txt names what setup.py does, but for TensorFlow itself."""
+"""All files that name Python's and TensorFlow's releases name the same."""
 
 import ast
 import re
@@ -6,14 +6,18 @@ import re
 from support.paths import ROOT
 
 
+def read(path):
+    return (ROOT / path).read_text("utf-8")
+
+
 def test_a_tpu_vm_gets_every_other_requirement():
-    calls = ast.walk(ast.parse((ROOT / "setup.py").read_text("utf-8")))
+    calls = ast.walk(ast.parse(read("setup.py")))
     (listed,) = [
         ast.literal_eval(node.value)
         for node in calls
         if isinstance(node, ast.keyword) and node.arg == "install_requires"
     ]
-    lines = (ROOT / "requirements-tpu.txt").read_text("utf-8").splitlines()
+    lines = read("requirements-tpu.txt").splitlines()
     told = {line for line in lines if line and not line.startswith("#")}
     own = {
         line for line in told if re.match(r"(tensorflow-tpu|libtpu)==", line)
@@ -23,3 +27,40 @@ def test_a_tpu_vm_gets_every_other_requirement():
     }
     assert len(own) == 2
     assert told - own == others
+
+
+def test_every_tool_has_one_version():
+    (ruff,) = re.findall('"ruff==(.+)"', read("setup.py"))
+    hooks = read(".pre-commit-config.yaml")
+    assert re.findall("rev: (.+)", hooks) == [f"v{ruff}"]
+
+
+def test_the_python_versions_are_the_same():
+    assert 'python_requires=">=3.11,<3.13"' in read("setup.py")
+    assert "(3, 11) <= sys.version_info < (3, 13)" in read("Makefile")
+    for path in ("README.md", "Makefile", "requirements-tpu.txt"):
+        found = re.findall(r"Python (3\.\d+) or (3\.\d+)", read(path))
+        assert {*found} == {("3.11", "3.12")}, path
+
+
+def test_the_releases_of_tensorflow_are_the_same():
+    setup = read("setup.py")
+    wanted = re.findall(r'"tensorflow[a-z-]*>=([\d.]+),.*<([\d.]+)"', setup)
+    assert {*wanted} == {("2.20", "2.22")}
+    assert "TensorFlow 2.20 or 2.21 and Keras 3.12 or later" in " ".join(
+        read("README.md").split()
+    )
+    assert '"keras>=3.12,<4"' in setup
+    makefile = re.search(r"SERVING_RELEASES \?= (.*)", read("Makefile"))[1]
+    releases = makefile.replace(" ", ", ")
+    for path in ("README.md", "export/serving/README.md"):
+        assert f"tensorflow-text {releases}" in read(path), path
+
+
+def test_the_oldest_releases_are_those_of_setup():
+    recipe = read("Makefile").split("\n.venv-oldest/installed:")[1]
+    pattern = re.search(r"grep -o '(.*?)' setup.py", recipe)[1]
+    oldest = {*re.findall(pattern, read("setup.py"))}
+    assert "keras>=3.12" in oldest and "pytest>=8" in oldest
+    names = re.findall(r'"([a-z-]+)>=', read("setup.py"))
+    assert {each.partition(">")[0] for each in oldest} == {*names}

@@ -42,8 +42,8 @@ def write_tsv(folder, splits, num_columns, label=None):
 
 def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     output = tmp_path / "output"
-    flags += ("--learning_rates=1e-3", "--seeds=7", "--do_predict")
-    done = run_program(PROGRAM, *flags)
+    flags += ("--learning_rates=1e-3", "--do_predict", "--strategy=one_device")
+    done = run_program(PROGRAM, *flags, "--seeds=7")
     folder = output / "rte" / "lr0.001-seed7"
     results = releases.read_results(folder)
     run = json.loads((folder / "run.json").read_text())
@@ -60,14 +60,30 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     submission = (output / "submission" / "RTE.tsv").read_text().splitlines()
     assert submission[0] == "index\tprediction"
     assert len(submission) == 7
+    # What the runs print is shown, the prediction's too, which runs last.
+    training, prediction = done.stderr.split("--do_predict")
+    assert f"eval_accuracy = {results['eval_accuracy']}" in training
+    assert "--do_train" not in prediction
+    assert "--strategy=one_device" in prediction
+    shown = (output / "rte" / "lr0.001-seed7.log").read_text()
+    assert shown.strip().splitlines()[-1] in training
 
+    # A worse run, of a release in which each of them predicted.
+    worse = dict(run, flags=[*run["flags"], "--do_predict"])
+    worse["results"] = dict.fromkeys(results, 0.0)
+    path = output / "rte" / "lr0.001-seed8" / "run.json"
+    path.parent.mkdir()
+    text = re.sub("seed(=?)7", r"seed\g<1>8", json.dumps(worse))
+    path.write_text(text)
     # As a kill leaves it that came while the state was removed.
     (folder / "train").mkdir()
-    again = run_program(PROGRAM, *flags)
+    again = run_program(PROGRAM, *flags, "--seeds=7,8")
     assert not (folder / "train").exists()
     assert "is finished" in again.stderr
     assert "run_classifier" not in again.stderr
-    refused = run_program(PROGRAM, *flags, "--warmup_proportion=0", check=False)
+    assert [name.name for name in path.parent.iterdir()] == ["run.json"]
+    flags += ("--seeds=7", "--warmup_proportion=0")
+    refused = run_program(PROGRAM, *flags, check=False)
     assert refused.returncode == 1
     assert "other flags: --warmup_proportion=0" in refused.stderr
 
@@ -107,6 +123,7 @@ def test_median_and_best_over_seeds_and_a_failure(tmp_path, flags, run_program):
         (("--learning_rate=1",), "must be given as --learning_rates"),
         (("--seeds=1,1",), "--seeds must be one number or more, each once"),
         (("--seeds=a",), "--seeds must be numbers"),
+        (("--tasks=RTE,rte",), "must name each task once. Received: RTE, rte"),
         (("--tfds_data_dir=x",), "One of --glue_dir and --tfds_data_dir"),
         (("--num_train_epochs=0",), "--num_train_epochs must be positive"),
     ],

@@ -84,6 +84,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         *arguments(folder, num_train_steps=2),
     )
     assert "Beginning with new weights" in first.stderr
+    assert "Curves: tensorboard --logdir=" in first.stderr
     # The rest on two devices.
     second = run_program(
         "bert_tf.run_pretraining",

@@ -22,6 +22,7 @@ from bert_tf.saving import save
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multi_label import MultiLabelTask
 from support import serving_models
 
 TEXTS = ["the quick", "lorem ipsum"]
@@ -202,6 +203,47 @@ def test_only_models_of_the_library_are_saved(tmp_path):
     with pytest.raises(ValueError, match="`folder` must be a path"):
         save(keras.Sequential(), folder, preprocessor)
     assert not os.path.exists(folder)
+
+
+def test_a_multi_label_folder_of_transformers_has_its_task(tmp_path, warnings):
+    model, preprocessor, _ = load(serving_models.model_dir("pair"))
+    model_folder.save(
+        str(tmp_path / "f"),
+        model,
+        preprocessor.tokenizer.spec,
+        preprocessor.max_seq_length,
+        label_names=("a", "b", "c"),
+        problem_type="multi_label_classification",
+    )
+    task = load(tmp_path / "f").task
+    assert type(task) is MultiLabelTask
+    assert task.labels == ("a", "b", "c")
+    assert not warnings
+
+
+def test_weights_of_16_bits_are_not_rounded_into_a_folder(tmp_path):
+    loaded = load(serving_models.model_dir("pair"), dtype="bfloat16")
+    with pytest.raises(ValueError, match="float32 .* Received: .*bfloat16"):
+        save(tmp_path / "f", *loaded)
+    assert not (tmp_path / "f").exists()
+    # Those of mixed precision are the file's.
+    folder = serving_models.model_dir("pair")
+    save(tmp_path / "f", *load(folder, dtype="mixed_bfloat16"))
+    name = "model.safetensors"
+    assert read(tmp_path / "f")[name] == read(folder)[name]
+
+
+def test_weights_that_a_checkpoint_lacks_are_warned_of(caplog):
+    folder = serving_models.model_dir("pair")
+    config = load(folder).model.config
+    caplog.clear()
+    checkpoints.load_weights(folder, BertTokenClassifier(config, 5))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        f"{folder}: loaded 39 tensors; 2 initialised (token classifier head); "
+        "2 unused (classifier head)"
+    )
 
 
 def test_a_folders_task_is_not_lost(tmp_path):

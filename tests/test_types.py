@@ -29,6 +29,7 @@ KERAS_OVERRIDES = {
     "call",
     "compute_output_shape",
     "compute_output_spec",
+    "export",
     "get_config",
     "update_step",
 }

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
+from collections.abc import Collection
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
@@ -42,8 +43,8 @@ def load(
 ) -> Model:
     """Makes a model with the weights of a checkpoint.
 
-    A head that the checkpoint does not have is newly made. The coverage
-    report is logged, and is the model's attribute `coverage_report`.
+    A head that the checkpoint does not have is newly made. One line is logged;
+    the whole report is the model's attribute `coverage_report`.
 
     Args:
         path: A model folder of bert_tf or Hugging Face, or a release of
@@ -107,6 +108,7 @@ def load_open(
         with without_random_values():
             model = model_class(config, **kwargs)
         coverage = _fill(model, tensors, allow_partial, True)
+    logging.info("%s", coverage.summary)
     model.coverage_report = coverage
     weights = {variable.path: variable for variable in model.weights}
     for path in coverage.names(report.NEW):
@@ -124,8 +126,13 @@ def load_weights(
     *,
     allow_partial: bool = False,
     extend_positions: bool = False,
+    new_parts: Collection[str] = (),
 ) -> report.CoverageReport:
     """Fills a model with the weights of a checkpoint.
+
+    One line is logged: how many tensors were loaded, and which parts of the
+    model keep the weights that they have. It is a warning where such a part
+    is not one of `new_parts`.
 
     Args:
         path: As of `load`.
@@ -133,9 +140,11 @@ def load_weights(
         allow_partial: As of `load`.
         extend_positions: Whether the model may have more positions than the
             checkpoint; they are filled as `load` says.
+        new_parts: Of `parts`, heads that are not filled, whatever the
+            checkpoint has.
 
     Returns:
-        The `CoverageReport`; it is logged also.
+        The `CoverageReport`.
 
     Raises:
         ValueError: As of `load`. No variable has been changed then, unless a
@@ -145,7 +154,19 @@ def load_weights(
         reader.open_checkpoint(path, allow_partial) as checkpoint,
         _TensorReader(checkpoint) as tensors,
     ):
-        return _fill(model, tensors, allow_partial, extend_positions)
+        coverage = _fill(
+            model, tensors, allow_partial, extend_positions, new_parts
+        )
+    # A pooler that takes no part is not trained, and files have none.
+    trained = {variable.path for variable in model.trainable_variables}
+    is_asked_for = all(
+        entry.part in new_parts or entry.name not in trained
+        for entry in coverage.entries
+        if entry.status == report.NEW
+    )
+    level = logging.INFO if is_asked_for else logging.WARNING
+    logging.log(level, "%s", coverage.summary)
+    return coverage
 
 
 def longer_config(
@@ -212,14 +233,19 @@ def _head_arguments(checkpoint, model_class):
     return {}
 
 
-def _fill(model, tensors, allow_partial, extend_positions):
+def _fill(model, tensors, allow_partial, extend_positions, new_parts=()):
     """Assigns what fits, one tensor at a time; returns the report."""
     checkpoint = tensors.checkpoint
     matched = variables.match(model)
     if checkpoint.config is not None:
         _check_architecture(checkpoint, model.config)
     steps = plan.make(
-        checkpoint, matched, model.config, checkpoint.parts, extend_positions
+        checkpoint,
+        matched,
+        model.config,
+        checkpoint.parts,
+        extend_positions,
+        new_parts,
     )
     if not allow_partial:
         plan.check(steps)
@@ -231,13 +257,14 @@ def _fill(model, tensors, allow_partial, extend_positions):
         name, shape = step.name, step.found or ()
         if step.tensor is not None:
             name, shape = matched[step.tensor].path, step.tensor.shape
-        entry = report.CoverageEntry(step.status, name, shape, step.note)
-        entries.append(entry)
+        entries.append(
+            report.CoverageEntry(step.status, name, shape, step.note, step.part)
+        )
     entries.extend(
         plan.ignored(*item) for item in checkpoint.container.ignored.items()
     )
     coverage = report.CoverageReport(checkpoint.path, tuple(entries))
-    logging.info("Loaded a checkpoint:\n%s", coverage)
+    logging.debug("Loaded a checkpoint:\n%s", coverage)
     return coverage
 
 

@@ -107,6 +107,13 @@ def save(
     folder = str(folder).rstrip("/")
     matched = variables.match(model)
     config = model.config
+    dtypes = sorted({str(variable.dtype) for variable in matched.values()})
+    if dtypes != ["float32"]:
+        raise ValueError(
+            "`model` must have float32 weights: a folder's would be rounded. "
+            "In 16 bits, load and train with dtype='mixed_bfloat16'. Received: "
+            f"weights of {', '.join(dtypes)}."
+        )
     _check(config, tokenizer.vocabulary, max_seq_length)
     family = families.of_config(config)
     architecture = family.architecture_of({tensor.part for tensor in matched})

@@ -9,6 +9,18 @@ TOKEN_CLASSIFIER = "token_classifier"
 SPAN = "span"
 MULTIPLE_CHOICE = "multiple_choice"
 
+# What logs call them.
+NAMES = {
+    ENCODER: "encoder",
+    POOLER: "pooler",
+    MASKED_LM: "masked-LM head",
+    NEXT_SENTENCE: "next-sentence head",
+    CLASSIFIER: "classifier head",
+    TOKEN_CLASSIFIER: "token classifier head",
+    SPAN: "span head",
+    MULTIPLE_CHOICE: "multiple-choice head",
+}
+
 # Heads whose classes have names in their config.json.
 CLASSIFIERS = (CLASSIFIER, TOKEN_CLASSIFIER)
 # Hugging Face and Google call these heads of several models by one name: the

@@ -30,6 +30,7 @@ class Step:
         found: Shape in the checkpoint, or None if it is not there.
         status: `report.LOADED`, `NEW` or `LEFT_OVER`.
         note: Where the values come from, or why they do not.
+        part: Which of `parts` it belongs to; "" where nothing tells.
         problem: None, or why only `allow_partial` goes on.
     """
 
@@ -38,6 +39,7 @@ class Step:
     found: tuple[int, ...] | None
     status: str
     note: str
+    part: str
     problem: str | None = None
 
 
@@ -47,6 +49,7 @@ def make(
     config: BertConfig,
     promised: Collection[str],
     extend_positions: bool,
+    new_parts: Collection[str] = (),
 ) -> list[Step]:
     """Plans what becomes of the tensors of a table and of a checkpoint.
 
@@ -58,6 +61,7 @@ def make(
             be missing, but together.
         extend_positions: Whether the checkpoint may have fewer positions;
             they are repeated.
+        new_parts: Parts that are newly made, whatever the checkpoint has.
 
     Returns:
         A `Step` of each of the tensors, in order, and of each weight of the
@@ -66,13 +70,17 @@ def make(
     used, must = set(), set(promised)
     for tensor in tensors:
         name = tensor.stored(checkpoint.file_format).name
+        if tensor.part in new_parts:
+            continue
         if checkpoint.has_part(tensor.part):
             used.add(name)
         if name in checkpoint.container.shapes:
             must.add(tensor.part)
     return [
         *(
-            step_of(checkpoint, tensor, extend_positions, must)
+            Step(tensor, "", None, report.NEW, "begun anew", tensor.part)
+            if tensor.part in new_parts
+            else step_of(checkpoint, tensor, extend_positions, must)
             for tensor in tensors
         ),
         *_left_over(checkpoint, used, config),
@@ -110,7 +118,7 @@ def step_of(
                 f"{checkpoint.container.file_of(name)}: the tensor {name} "
                 f"must have the shape {list(wanted)}. Received: {list(found)}."
             )
-    return Step(tensor, name, found, status, note, problem)
+    return Step(tensor, name, found, status, note, tensor.part, problem)
 
 
 def check(steps: list[Step]) -> None:
@@ -188,7 +196,8 @@ def _left_over(checkpoint, used, config):
                 f"{checkpoint.container.file_of(name)}: the tensor {name} "
                 f"{list(shape)} has no place in the model."
             )
-        yield Step(None, name, shape, report.LEFT_OVER, note, problem)
+        part = known.get(name, "")
+        yield Step(None, name, shape, report.LEFT_OVER, note, part, problem)
 
 
 def _is_tied(checkpoint, name):

@@ -11,6 +11,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
+from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.containers import safetensors_folder
 from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
@@ -152,7 +153,8 @@ def open_checkpoint(
 
     Args:
         path: A folder of Hugging Face's form (ours is one), a folder of
-            Google's, or the prefix of a TF1 checkpoint.
+            Google's, the prefix of a TF1 checkpoint, or a name of the Hub
+            (`checkpoints.hub`), of which the local copy is opened.
         allow_partial: Whether the configuration may describe a model of any
             size. If not a model made of it takes memory and time in
             proportion to the files.
@@ -161,7 +163,7 @@ def open_checkpoint(
         ValueError: If it is nothing that can be read, or far less than what
             the configuration describes; the message names the file.
     """
-    path = str(path).rstrip("/")
+    path = hub.local_path(path).rstrip("/")
     with contextlib.ExitStack() as stack:
         checkpoint = _open(path, stack)
         if checkpoint.config is not None and not allow_partial:

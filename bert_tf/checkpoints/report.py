@@ -4,6 +4,8 @@ import dataclasses
 import re
 from typing import Any
 
+from bert_tf.checkpoints import parts
+
 LOADED = "loaded"
 NEW = "new"
 LEFT_OVER = "left over"
@@ -22,12 +24,14 @@ class CoverageEntry:
         name: Path of the variable; of a tensor left over its name in the file.
         shape: Shape of the variable, or of the tensor in the file.
         note: Where the values came from, or why they did not come.
+        part: Which of `parts` it belongs to; none where nothing tells.
     """
 
     status: str
     name: str
     shape: tuple[int, ...]
     note: str = ""
+    part: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +56,16 @@ class CoverageReport:
 
     @property
     def summary(self) -> str:
-        """One line: how many of each, and which parts are new."""
-        counts = ", ".join(
-            f"{len(self.names(status))} {status}" for status in STATUSES
+        """One line: how many of each, and which parts are new or unused."""
+        loaded, new, left_over = (
+            [entry for entry in self.entries if entry.status == status]
+            for status in STATUSES
         )
-        return f"{self.path}: {counts}"
+        return (
+            f"{self.path}: loaded {len(loaded)} tensors; "
+            f"{len(new)} initialised{_parts_of(new)}; "
+            f"{len(left_over)} unused{_parts_of(left_over)}"
+        )
 
     def __str__(self):
         rows = [("status", "name", "shape", "note"), *self._rows()]
@@ -89,16 +98,22 @@ class CoverageReport:
         ]
 
 
+def _parts_of(entries):
+    """Returns e.g. " (masked-LM head, pooler)", or "" where nothing tells."""
+    found = sorted({parts.NAMES[entry.part] for entry in entries if entry.part})
+    return f" ({', '.join(found)})" if found else ""
+
+
 def _ranges(numbers):
     """Returns e.g. "3" or "{0-5,7}" for layer numbers."""
-    parts: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            parts.append([number, number])
+            ranges.append([number, number])
     text = ",".join(
         str(first) if first == last else f"{first}-{last}"
-        for first, last in parts
+        for first, last in ranges
     )
     return text if text.isdigit() else "{" + text + "}"

@@ -1,7 +1,6 @@
 """Where a model begins: files found, checked against each other."""
 
 import dataclasses
-import os
 
 from bert_tf import files
 from bert_tf.checkpoints import families
@@ -77,8 +76,9 @@ def find(
     """Finds what belongs to a checkpoint.
 
     Args:
-        init_checkpoint: A model folder, a release's folder, or the prefix of
-            its files (".../bert_model.ckpt"); None for newly made weights.
+        init_checkpoint: A model folder, a release's folder, the prefix of its
+            files (".../bert_model.ckpt"), or a name of the Hub
+            ("hf:organisation/name@revision"); None for newly made weights.
         bert_config_file: The configuration: a file, or one of `config.SIZES`
             for the vocabulary; the checkpoint's own if None.
         vocab_file: The vocabulary; the one beside the checkpoint if None.
@@ -101,9 +101,7 @@ def find(
             init_checkpoint, allow_partial
         ) as checkpoint:
             config = checkpoint.config
-        folder = init_checkpoint
-        if not files.is_folder(folder):
-            folder = os.path.dirname(folder) or "."
+            folder = checkpoint.folder
         settings = model_folder.read_tokenizer_config(folder)
     if config is None and bert_config_file is None:
         raise ValueError(

@@ -1,6 +1,7 @@
 """The BERT encoder."""
 
 from typing import Any
+from typing import ClassVar
 
 import keras
 from keras import ops
@@ -161,13 +162,37 @@ class EncoderModel(Configured, keras.Model):
 
     Args:
         config: A `BertConfig`.
+
+    Attributes:
+        export_inputs: Names of the inputs that `export` makes a signature of.
+        export_rank: How many axes each has, all of any length.
     """
+
+    export_inputs: ClassVar[tuple[str, ...]] = features.MODEL_INPUTS
+    export_rank: ClassVar[int] = 2
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.encoder = BertEncoder(
             self.config, dtype=self.dtype_policy, name="encoder"
         )
+
+    def export(
+        self,
+        filepath,
+        format="tf_saved_model",
+        verbose=None,
+        input_signature=None,
+        **kwargs,
+    ):
+        # Keras takes the shapes that `build` was called with: a model here
+        # builds itself, before there are inputs.
+        if input_signature is None:
+            spec = keras.InputSpec(
+                dtype="int32", shape=(None,) * self.export_rank
+            )
+            input_signature = [dict.fromkeys(self.export_inputs, spec)]
+        super().export(filepath, format, verbose, input_signature, **kwargs)
 
     def make_head(
         self, num_labels: int, name: str, dropout: float = 0.0

@@ -46,6 +46,8 @@ class BertMultipleChoice(EncoderModel):
         (2, 4)
     """
 
+    export_rank = 3
+
     def __init__(
         self, config: AnyConfig, dropout: float = 0.1, **kwargs: Any
     ) -> None:

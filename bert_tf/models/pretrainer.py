@@ -43,6 +43,8 @@ class BertPretrainer(EncoderModel):
         (2, 2)
     """
 
+    export_inputs = (*features.MODEL_INPUTS, features.MASKED_LM_POSITIONS)
+
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.masked_lm_head = MaskedLMHead(

@@ -319,7 +319,10 @@ def find_counts(
 
 
 def _flat(manifest):
+    """Returns what `identity` does, by names that a message can have."""
     values = identity(manifest)
+    del values["vocab_size"]
+    values["vocabulary"] = values.pop("vocab_sha256")
     return values.pop("settings") | values
 
 

@@ -21,7 +21,7 @@ from bert_tf.training import lock
 # What the folder is the work of; it is written first and removed last.
 _WORK = "work.json"
 # The files that are being made elsewhere, under the names that they have until
-# they are whole.
+# they are whole. From then on some of them may be in their places.
 _TEMPORARIES = "temporaries.json"
 # The second is an older release's.
 _LOCKS = (lock.NAME, "lock")

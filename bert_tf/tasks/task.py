@@ -147,12 +147,17 @@ class Task(abc.ABC):
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to another task is one for this.
 
+        Its classes are the same, in any order.
+
         Args:
             values: What its task.json holds.
         """
-        return values.get("family") == self.family and values.get(
-            "labels", []
-        ) == list(self.labels)
+        labels = values.get("labels", [])
+        return (
+            values.get("family") == self.family
+            and isinstance(labels, list)
+            and sorted(map(str, labels)) == sorted(self.labels)
+        )
 
     @abc.abstractmethod
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -468,8 +473,8 @@ class TaskLoss(keras.losses.Loss):
     these are divided by, as everywhere in Keras.
 
     Args:
-        task: The `Task`. A file of a compiled model holds it; it is loaded
-            where the module of its class is imported.
+        task: The `Task`. A file of a compiled model holds it; one of a class
+            of your own is loaded where its module is imported.
         **kwargs: Of `keras.losses.Loss`.
     """
 

@@ -8,9 +8,14 @@ from absl import logging
 from keras import ops
 
 from bert_tf import files
+from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
+from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.tasks import class_names
 from bert_tf.tasks.task import Task
@@ -23,8 +28,9 @@ def new_model(
 ) -> keras.Model:
     """Makes a model to be tuned.
 
-    The head is newly made, unless the checkpoint is a model folder that was
-    tuned to a task whose head this one takes.
+    It has the checkpoint's head where that was tuned to such a task, of the
+    same classes; these are put in the task's order. If not the head is newly
+    made, and the log says why.
 
     Args:
         start: A `StartingPoint`.
@@ -32,16 +38,58 @@ def new_model(
         dtype: The Keras dtype policy, or its name.
     """
     model = task.make_model(start.config, dtype)
-    if start.init_checkpoint is not None:
-        stored = model_folder.read_task(start.init_checkpoint)
-        has_head = stored is not None and task.takes_head_of(stored)
-        loading.load_weights(
-            start.init_checkpoint,
-            model if has_head else model.encoder,
-            allow_partial=start.allow_partial,
-            extend_positions=start.extend_positions,
-        )
+    if start.init_checkpoint is None:
+        return model
+    checkpoint = hub.local_path(start.init_checkpoint)
+    heads = {tensor.part for tensor in variables.match(model)}
+    heads -= {parts.ENCODER, parts.POOLER}
+    with reader.open_checkpoint(checkpoint, start.allow_partial) as opened:
+        reason = _why_no_head(opened, task, model, heads)
+    loading.load_weights(
+        checkpoint,
+        model,
+        allow_partial=start.allow_partial,
+        extend_positions=start.extend_positions,
+        new_parts=heads if reason else (),
+    )
+    if reason:
+        logging.info("%s: starting with a new head: %s.", checkpoint, reason)
+    else:
+        logging.info("%s: starting with its own head.", checkpoint)
+        _put_in_order(model, output_order(checkpoint, task))
     return model
+
+
+def _why_no_head(checkpoint, task, model, heads):
+    """Returns why a checkpoint's head is none for a task, None if it is."""
+    if checkpoint.config is None or not heads <= {*checkpoint.found_parts}:
+        return "it has none for such a task"
+    if checkpoint.architecture is None and heads & {*parts.OF_ONE_NAME}:
+        return "nothing tells what its own is for"
+    stored = model_folder.read_task(checkpoint.path)
+    if stored is not None:
+        if not task.takes_head_of(stored):
+            return "its own was tuned to another task"
+    elif parts.CLASSIFIER in heads:
+        is_multi_label, is_wanted = (
+            problem_type == config_json.MULTI_LABEL
+            for problem_type in (
+                checkpoint.config_values.get("problem_type"),
+                task.problem_type,
+            )
+        )
+        if is_multi_label != is_wanted:
+            return "its own is for another kind of classification"
+    num_labels = getattr(model, "num_labels", None)
+    if num_labels not in (None, checkpoint.num_labels):
+        return "its own has another number of classes"
+    try:
+        order = output_order(checkpoint.path, task)
+    except ValueError:
+        return "its own is of other classes"
+    if task.labels and order is None:
+        return "nothing names the classes of its own"
+    return None
 
 
 def tuned_model(
@@ -60,8 +108,8 @@ def tuned_model(
         ValueError: If the checkpoint has no such head, or it is one of other
             classes.
     """
-    checkpoint = start.init_checkpoint
-    assert checkpoint is not None
+    assert start.init_checkpoint is not None
+    checkpoint = hub.local_path(start.init_checkpoint)
     model = task.make_model(start.config, dtype)
     coverage = loading.load_weights(
         checkpoint, model, allow_partial=start.allow_partial
@@ -89,9 +137,15 @@ def tuned_model(
             checkpoint,
             names,
         )
+    _put_in_order(model, order)
+    return model
+
+
+def _put_in_order(model, order):
+    """Puts a classifier's outputs in the order of a task's labels."""
+    if order is not None and list(order) != sorted(order):
         for variable in model.classification_head.weights:
             variable.assign(ops.take(variable, order, axis=-1))
-    return model
 
 
 def output_order(folder: str, task: Task) -> tuple[int, ...] | None:

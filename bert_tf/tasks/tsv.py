@@ -46,6 +46,8 @@ class TsvFile:
 
     Args:
         name: The file's name within the data folder.
+        other_name: What it is called elsewhere, if anything: read if the one
+            of `name` is not there.
         text_columns: Of each text feature its column's number, from 0, or
             its name in the header.
         label_column: Likewise; None in a file without labels.
@@ -62,6 +64,7 @@ class TsvFile:
     num_columns: int | None = None
     skip_bad_rows: bool = False
     only: tuple[int | str, str] | None = None
+    other_name: str | None = None
 
 
 def read_tsv(

@@ -4,6 +4,7 @@ import os
 
 from bert_tf import files
 from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import hub
 
 # The state of the training, in the folder of the model.
 FOLDER = "train"
@@ -38,7 +39,7 @@ def trained_model(output_dir: str, init_checkpoint: str | None) -> str:
             "Without --do_train there must be a model in --output_dir or "
             f"--init_checkpoint. Received: --output_dir={output_dir}."
         )
-    return init_checkpoint
+    return hub.local_path(init_checkpoint)
 
 
 def _holds_model(output_dir):

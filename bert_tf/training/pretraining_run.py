@@ -5,7 +5,6 @@ In this order: records, model, evaluation, optimizer and state, weights, loop.
 
 import dataclasses
 import functools
-import importlib.util
 import itertools
 import logging
 import os
@@ -247,7 +246,7 @@ def _train(options, start, state, sources, strategy, evaluate):
         _logger.info("Beginning with new weights.")
 
     if strategies.is_chief(strategy):
-        _tell_curves(state.folder)
+        progress.tell_curves(state.folder)
 
     def save_model(folder=options.output_dir):
         checkpoints.save(
@@ -271,15 +270,6 @@ def _train(options, start, state, sources, strategy, evaluate):
         before_save=keep_best if options.keep_best else None,
     )
     _logger.info("The model is in %s.", options.output_dir)
-
-
-def _tell_curves(folder):
-    missing = importlib.util.find_spec("tensorboard") is None
-    _logger.info(
-        "Curves: tensorboard --logdir=%s%s",
-        folder,
-        " (pip install 'bert_tf[tensorboard]')" if missing else "",
-    )
 
 
 def _keep_best(options, state, results, strategy, save_model: Callable):

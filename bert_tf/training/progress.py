@@ -1,5 +1,7 @@
 """How a run is doing: means over steps, speed, log lines, summaries."""
 
+import importlib.util
+import logging
 import time
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -15,6 +17,8 @@ from bert_tf.training.health import StepResults
 _SECONDS_PER_CALL = 5.0
 # After so many seconds a call may still be made before a line is too late.
 SECONDS_PER_REPORT = progress_bar.SECONDS_PER_LINE - _SECONDS_PER_CALL
+
+_logger = logging.getLogger(__name__)
 
 
 def ratios(sums: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -62,6 +66,16 @@ def write_summaries(report: Mapping[str, float]) -> None:
     for name, value in report.items():
         if name != "step":
             tf.summary.write(name, tf.constant(value), report["step"], metadata)
+
+
+def tell_curves(folder: str) -> None:
+    """Logs the command that shows the summaries in a folder."""
+    is_there = importlib.util.find_spec("tensorboard") is not None
+    _logger.info(
+        "Curves: tensorboard --logdir=%s%s",
+        folder,
+        "" if is_there else " (pip install 'bert_tf[tensorboard]')",
+    )
 
 
 def log_line(report: Mapping[str, float], num_train_steps: int) -> str:

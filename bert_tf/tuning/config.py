@@ -65,7 +65,8 @@ class FineTuningConfig:
     )
     init_checkpoint: str | None = _flag(
         None,
-        "A model folder (of bert_tf or Hugging Face) or a release of Google's. "
+        "A model folder (of bert_tf or Hugging Face), a release of Google's, "
+        "or hf:organisation/name@revision of the Hugging Face Hub. "
         "Default: training starts from random weights.",
     )
     bert_config_file: str | None = _flag(

@@ -92,7 +92,8 @@ def _curves(folder, training, evaluations):
         logging.warning("%s", text)
         return [text]
     drawing = figure.Figure(figsize=(9, 3.5), layout="constrained")
-    losses, scores = drawing.subplots(1, 2)
+    losses = drawing.add_subplot(1, 2, 1)
+    scores = drawing.add_subplot(1, 2, 2)
     losses.plot(
         *_curve(training, "step", "loss"),
         # A single point makes no line.

@@ -160,7 +160,10 @@ def test_pretrained_encoder_gets_a_new_head(tmp_path):
     )
     lines = str(classifier.coverage_report).splitlines()
     assert lines[0].split() == ["status", "name", "shape", "note"]
-    assert lines[-1].endswith("23 loaded, 2 new, 7 left over")
+    assert lines[-1].endswith(
+        "loaded 23 tensors; 2 initialised (classifier head); "
+        "7 unused (masked-LM head, next-sentence head)"
+    )
 
 
 def test_tuned_classifier_restores_its_labels(tmp_path):

@@ -34,5 +34,6 @@ def test_what_layers_have_alike_is_one_row():
         ],
         ["new", "encoder/layer_3/output/kernel", "8x4"],
         ["left", "over", "cls.bias", "scalar"],
-        ["here:", "4", "loaded,", "1", "new,", "1", "left", "over"],
+        ["here:", "loaded", "4", "tensors;"]
+        + ["1", "initialised;", "1", "unused"],
     ]

@@ -27,7 +27,7 @@ def test_there_and_back(tmp_path, run_program):
         "loaded  bert/encoder/layer_{0-1}/intermediate/dense/kernel"
         in process.stdout
     )
-    assert lines[-1].endswith("46 loaded, 0 new, 0 left over")
+    assert lines[-1].endswith("loaded 46 tensors; 0 initialised; 0 unused")
     shapes = dict(tf.train.list_variables(f"{tmp_path}/b/bert_model.ckpt"))
     assert shapes["bert/encoder/layer_1/intermediate/dense/kernel"] == [12, 10]
     assert len(shapes) == 46

@@ -24,6 +24,7 @@ from bert_tf.pretraining.records import inspection
 from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import sentences
 from bert_tf.pretraining.sources import text_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
@@ -313,6 +314,31 @@ def test_work_of_another_tokenizer_is_not_gone_on_with(
     assert build("z", fast) != build("y", tokenizer)
 
 
+def test_work_of_other_sentence_rules_is_not_gone_on_with(
+    tmp_path, tokenizer, monkeypatch
+):
+    (tmp_path / "a.txt").write_text(f"{PROSE}\n\n" * 9)
+    settings = dataclasses.replace(CHEAP, input_format="text")
+
+    def build(stage):
+        with monkeypatch.context() as patch:
+            stop_before(patch, stage)
+            with pytest.raises(KeyboardInterrupt):
+                run_local.build(
+                    f"{tmp_path}/a.txt", f"{tmp_path}/x", tokenizer, settings
+                )
+
+    build("make_block")
+    parts = [*tmp_path.glob(".x.work/part-*.json")]
+    assert parts
+    # What is read is not read again, but by other rules.
+    build("make_block")
+    assert [*tmp_path.glob(".x.work/part-*.json")] == parts
+    monkeypatch.setattr(sentences, "VERSION", sentences.VERSION + 1)
+    build("read_part")
+    assert not [*tmp_path.glob(".x.work/part-*.json")]
+
+
 def test_folder_of_others_is_no_work_folder(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(3, seed=6))
     (tmp_path / "home").mkdir()
@@ -451,6 +477,11 @@ def test_killed_publishing_leaves_no_files(tmp_path, tokenizer, monkeypatch):
             run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
     # The manifest, the work folder, and what was to become records.
     assert len(list((tmp_path / "out").iterdir())) == 1 + 1 + 3
+    with monkeypatch.context() as patch:
+        # And again, before it publishes: what is there is still its own.
+        stop_before(patch, "write_range")
+        with pytest.raises(KeyboardInterrupt):
+            run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
     run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
     assert contents(tmp_path / "out") == contents(tmp_path / "all")
 

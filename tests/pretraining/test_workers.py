@@ -34,7 +34,8 @@ def test_tasks_in_this_process():
         assert dict(run("square", [2, 3])) == {2: 4, 3: 9}
 
 
-def test_what_a_worker_raises_and_a_killed_worker(capfd):
+def test_what_a_worker_raises_and_a_killed_worker(capfd, monkeypatch):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     with workers.pool(Tasks(), 2) as run:
         assert dict(run("square", [5])) == {5: 25}
         with pytest.raises(ValueError, match="not 3"):

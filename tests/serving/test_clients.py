@@ -77,7 +77,9 @@ def test_grpc_client_says_what_is_wrong_in_one_line(grpc_server, run_program):
             check=False,
         )
         assert process.returncode == 1
-        (line,) = process.stderr.splitlines()
+        assert "Traceback" not in process.stderr
+        # TensorFlow, imported before, tells of the machine in an earlier one.
+        line = process.stderr.splitlines()[-1]
         assert line.startswith(f"grpc_client.py: error: {message}")
 
 

@@ -154,6 +154,16 @@ def test_a_head_is_of_the_task_and_its_labels_whatever_its_scores():
     for task in (
         dataclasses.replace(CLASSES, labels=("x", "z", "y")),
         dataclasses.replace(CLASSES, name="b"),
+    ):
+        assert CLASSES.takes_head_of(task.to_dict())
+    # 0 and 1 mean nothing by themselves.
+    numbers = dataclasses.replace(CLASSES, labels=("0", "1"))
+    assert numbers.takes_head_of(numbers.to_dict())
+    assert not numbers.takes_head_of(
+        dataclasses.replace(numbers, name="b").to_dict()
+    )
+    for task in (
+        dataclasses.replace(CLASSES, labels=("x", "y", "w")),
         regression,
         MultiLabelTask(name="a", text_features=("t",), labels=CLASSES.labels),
     ):

@@ -1,5 +1,9 @@
 """What a run tells: means over steps, and the line of the log."""
 
+import importlib.util
+
+import pytest
+
 from bert_tf.training import progress
 
 
@@ -35,3 +39,18 @@ def test_log_line():
         "step 20/100  loss 1.235  64.0 examples/s  6,758 tokens/s  "
         "17.5% padding  2.1% waiting  0.5 s/step  0m40s left"
     )
+
+
+@pytest.mark.parametrize(
+    ("found", "advice"),
+    [(object(), ""), (None, " (pip install 'bert_tf[tensorboard]')")],
+)
+def test_the_log_names_what_shows_the_curves(
+    monkeypatch, caplog, found, advice
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
+    with caplog.at_level("INFO"):
+        progress.tell_curves("out/train")
+    assert caplog.messages == [
+        f"Curves: tensorboard --logdir=out/train{advice}"
+    ]

@@ -515,10 +515,63 @@ def test_starting_point_of_a_tuned_model(tmp_path):
     ):
         for ours, theirs in zip(again.weights, model.weights):
             np.testing.assert_array_equal(ours, theirs)
+    # A task with the same classes goes on with the head, in its own order.
+    labels = COLOUR.labels[1:] + COLOUR.labels[:1]
+    other = dataclasses.replace(COLOUR, name="other", labels=labels)
+    again = task_folder.new_model(start, other).classification_head
+    for ours, theirs in zip(again.weights, model.classification_head.weights):
+        np.testing.assert_array_equal(ours, np.roll(theirs, -1, axis=-1))
     # Another task gets another head, though the number of labels is equal.
-    other = dataclasses.replace(COLOUR, name="other")
+    other = dataclasses.replace(COLOUR, labels=("x", "y", "z"))
     head = task_folder.new_model(start, other).classification_head.weights[0]
     assert np.abs(head - model.classification_head.weights[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("names", "problem_type", "reason"),
+    [
+        (("NO", "YES", "PERHAPS"), None, None),
+        (None, None, "nothing names"),
+        (("a", "b", "c"), None, "of other classes"),
+        (
+            ("no", "yes", "perhaps"),
+            "multi_label_classification",
+            "another kind of",
+        ),
+        (("no", "yes"), None, "another number of classes"),
+    ],
+)
+def test_a_head_of_hugging_faces_goes_on_where_the_classes_are_the_same(
+    tmp_path, caplog, names, problem_type, reason
+):
+    model = BertClassifier(CONFIG, len(names or "123"))
+    checkpoints.save(
+        tmp_path / "f",
+        model,
+        WordpieceSpec(VOCABULARY),
+        11,
+        label_names=names,
+        problem_type=problem_type,
+    )
+    task = dataclasses.replace(COLOUR, labels=("no", "perhaps", "yes"))
+    with caplog.at_level("INFO", "absl"):
+        again = task_folder.new_model(starting_point.find(tmp_path / "f"), task)
+    for ours, theirs in zip(again.encoder.weights, model.encoder.weights):
+        np.testing.assert_array_equal(ours, theirs)
+    loaded, head = (record.getMessage() for record in caplog.records)
+    found = again.classification_head.weights
+    wanted = model.classification_head.weights
+    if reason is None:
+        assert "loaded 25 tensors; 0 initialised; 0 unused" in loaded
+        assert "starting with its own head" in head
+        for ours, theirs in zip(found, wanted):
+            np.testing.assert_array_equal(
+                ours, np.take(theirs, (0, 2, 1), axis=-1)
+            )
+        return
+    assert "2 initialised (classifier head); 2 unused (classifier" in loaded
+    assert "starting with a new head" in head and reason in head
+    assert {record.levelname for record in caplog.records} == {"INFO"}
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,16 @@ def glue_task(name: str) -> TaskFiles:
 
 
 def find_path(data_dir: str, tsv_file: TsvFile) -> str:
-    """Returns the path of a `TsvFile`, or of the .csv that is there instead.
+    """Returns the path of a `TsvFile`, or of what is there instead.
 
-    That is for columns with names only: GLUE's have numbers, in files of a
-    fixed form. Of both files the .tsv is taken, and the log says so.
+    That is the file of its other name; or, for columns with names only, the
+    .csv: GLUE's have numbers, in files of a fixed form. Of both files the .tsv
+    is taken, and the log says so.
     """
     path = os.path.join(data_dir, tsv_file.name)
+    if tsv_file.other_name is not None and not files.exists(path):
+        other = os.path.join(data_dir, tsv_file.other_name)
+        return other if files.exists(other) else path
     csv_path = f"{path.removesuffix('.tsv')}.csv"
     if isinstance(tsv_file.text_columns[0], int) or not files.exists(csv_path):
         return path
@@ -338,7 +342,14 @@ GLUE_TASKS = {task_files.task.name: task_files for task_files in _GLUE}
 # The diagnostic set is answered by a model that was tuned to MNLI.
 GLUE_TASKS["ax"] = TaskFiles(
     task=GLUE_TASKS["mnli"].task,
-    splits={AX: TsvFile(name="AX.tsv", text_columns=(1, 2))},
+    splits={
+        AX: TsvFile(
+            name="AX.tsv",
+            # In the download that is in use, in the folder diagnostic/.
+            other_name="diagnostic.tsv",
+            text_columns=(1, 2),
+        )
+    },
     submissions={AX: "AX.tsv"},
 )
 

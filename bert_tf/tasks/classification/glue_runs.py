@@ -57,8 +57,10 @@ def finished_results(
     if not files.exists(path):
         return None
     found = files.read_json(path)
-    if found["flags"] != run_flags:
-        differences = sorted(set(found["flags"]) ^ set(run_flags))
+    # Earlier releases had every run predict, and not the best one alone.
+    found_flags = [flag for flag in found["flags"] if flag != "--do_predict"]
+    if found_flags != run_flags:
+        differences = sorted(set(found_flags) ^ set(run_flags))
         raise ValueError(
             f"{path}: that run had other flags: {' '.join(differences)}. Give "
             "another --output_dir, or delete the run's folder."

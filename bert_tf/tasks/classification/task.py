@@ -164,10 +164,13 @@ class ClassificationTask(Task):
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to that task is one for this.
 
-        Classes of one name, as CoLA's and SST-2's 0 and 1, may mean different
-        things in tasks of different names. Texts and scores do not matter.
+        Numbers, as CoLA's and SST-2's 0 and 1, mean different things in tasks
+        of different names. Texts and scores do not matter.
         """
-        return super().takes_head_of(values) and self.name == values["name"]
+        is_named = any(not label.isdigit() for label in self.labels)
+        return super().takes_head_of(values) and (
+            is_named or self.name == values["name"]
+        )
 
     def make_model(
         self, config: BertConfig, dtype: Any = None

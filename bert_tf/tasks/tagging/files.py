@@ -19,11 +19,20 @@ from absl import logging
 from bert_tf import files
 from bert_tf.tasks import class_names
 from bert_tf.tasks import tsv
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import entity_tags
 
 _DOCUMENT_START = "-DOCSTART-"
 # What the files of a folder may be called: "train.conll", "train", ...
 _SUFFIXES = (".conll", ".txt", ".tsv", "")
+# The first of these that there is; the others are those of CoNLL-2003's sets.
+_NAMES = {
+    TRAIN: ("train", "eng.train"),
+    DEV: ("dev", "valid", "testa", "eng.testa"),
+    TEST: ("test", "testb", "eng.testb"),
+}
 # What a file of CoNLL-U Plus begins with: the names of its columns.
 _COLUMN_NAMES = "# global.columns ="
 # The name of the appended column, in a file whose columns have names.
@@ -105,14 +114,18 @@ def find_file(data_dir: str, split: str) -> str:
     Raises:
         ValueError: If there is none, or more than one.
     """
-    names = [f"{split}{suffix}" for suffix in _SUFFIXES]
-    found = [
-        name for name in names if files.exists(os.path.join(data_dir, name))
-    ]
+    found: list[str] = []
+    for name in _NAMES[split]:
+        found = found or [
+            f"{name}{suffix}"
+            for suffix in _SUFFIXES
+            if files.exists(os.path.join(data_dir, f"{name}{suffix}"))
+        ]
     if len(found) != 1:
         raise ValueError(
-            f"{data_dir}: must hold one of {', '.join(names)}. "
-            f"Received: {', '.join(found) or 'none of them'}."
+            f"{data_dir}: must hold one file named "
+            f"{' or '.join(_NAMES[split])}, with .conll, .txt, .tsv or nothing "
+            f"after it. Received: {', '.join(found) or 'none of them'}."
         )
     return os.path.join(data_dir, found[0])
 

@@ -101,6 +101,9 @@ def test_mismatched_and_diagnostic_sets_of_mnli(tmp_path):
     write(tmp_path / "AX.tsv", header(3), "0\tA a\tB b")
     ax = glue_files.glue_task("AX")
     assert ax.read(tmp_path, glue_files.AX).texts == (["A a"], ["B b"])
+    # As the usual download has it, in a folder of its own.
+    (tmp_path / "AX.tsv").rename(tmp_path / "diagnostic.tsv")
+    assert ax.read(tmp_path, glue_files.AX).texts == (["A a"], ["B b"])
     assert ax.task == mnli.task
     assert list(ax.splits) == [glue_files.AX]
 

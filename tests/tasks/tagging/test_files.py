@@ -182,3 +182,17 @@ def test_files_of_a_folder_are_found(tmp_path):
     for split, received in (("dev", "dev.txt, dev"), ("test", "none of them")):
         with pytest.raises(ValueError, match=f"Received: {received}"):
             tagging_files.find_file(tmp_path, split)
+    # CoNLL-2003's own names, and those of its copies.
+    for split, name in (
+        ("test", "eng.testb"),
+        ("test", "testb.txt"),
+        ("test", "test"),
+        ("dev", "eng.testa"),
+        ("dev", "testa"),
+        ("dev", "valid.txt"),
+    ):
+        (tmp_path / name).write_text("a O\n")
+        (tmp_path / "dev").unlink(missing_ok=True)
+        (tmp_path / "dev.txt").unlink(missing_ok=True)
+        path = tagging_files.find_file(tmp_path, split)
+        assert path == str(tmp_path / name)

@@ -1,0 +1,114 @@
+"""Model folders of the Hugging Face Hub, by name.
+
+"hf:organisation/name", or "hf:organisation/name@revision", is the local copy of
+that folder: configuration, weights as safetensors, and tokenizer, and no other
+file. `huggingface_hub` keeps it in its cache, and obeys HF_HUB_OFFLINE,
+HF_ENDPOINT, HF_HOME and HF_TOKEN.
+"""
+
+import functools
+import os
+import re
+
+from absl import logging
+
+from bert_tf import files
+from bert_tf.checkpoints.containers import safetensors_folder
+
+PREFIX = "hf:"
+_CONFIG_FILE = "config.json"
+_SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")
+_OTHERS = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", "task.json")
+
+
+def local_path(path: files.AnyPath) -> str:
+    """Returns the folder that a name of the Hub stands for.
+
+    Args:
+        path: "hf:organisation/name[@revision]"; another path is returned as it
+            is.
+
+    Raises:
+        ValueError: If `huggingface_hub` is not installed, the name is none,
+            there is no such model or revision, it cannot be reached, or it has
+            no configuration or no safetensors.
+    """
+    path = os.fspath(path)
+    return _download(path) if path.startswith(PREFIX) else path
+
+
+# Once a process, which so sees one commit of a folder.
+@functools.cache
+def _download(path):
+    try:
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: needs huggingface_hub: pip install 'bert_tf[hub]'."
+        ) from error
+    name, _, revision = path.removeprefix(PREFIX).partition("@")
+
+    def fetch(file_name):
+        try:
+            return huggingface_hub.hf_hub_download(
+                name, file_name, revision=revision or None
+            )
+        except errors.LocalEntryNotFoundError as error:
+            known = huggingface_hub.try_to_load_from_cache(
+                name, file_name, revision=revision or None
+            )
+            if known is huggingface_hub._CACHED_NO_EXIST:
+                return None
+            raise ValueError(
+                f"{path}: {file_name} is not in the cache, and the Hub cannot "
+                f"be reached ({_first_line(error)})"
+            ) from error
+        except errors.EntryNotFoundError:
+            return None
+        except errors.GatedRepoError as error:
+            raise ValueError(
+                f"{path}: is gated: ask for access on the Hub, and log in with "
+                "`hf auth login` or HF_TOKEN."
+            ) from error
+        except errors.RepositoryNotFoundError as error:
+            raise ValueError(
+                f"{path}: the Hub has no such model, or it is private: log in "
+                "with `hf auth login` or HF_TOKEN."
+            ) from error
+        except errors.RevisionNotFoundError as error:
+            raise ValueError(
+                f"{path}: the model has no revision {revision!r}."
+            ) from error
+        except (errors.HfHubHTTPError, errors.HFValidationError) as error:
+            raise ValueError(f"{path}: {_first_line(error)}") from error
+
+    found = fetch(_CONFIG_FILE)
+    if found is None:
+        raise ValueError(f"{path}: has no {_CONFIG_FILE}.")
+    folder = os.path.dirname(found)
+    # That of the cache, .../snapshots/<commit>: all files are of one commit,
+    # whatever is pushed meanwhile.
+    revision = os.path.basename(folder)
+    logging.info("%s is commit %s.", path, revision)
+    if fetch(safetensors_folder.WEIGHTS_FILE) is None:
+        index = fetch(safetensors_folder.INDEX_FILE)
+        if index is None:
+            raise ValueError(
+                f"{path}: has no {safetensors_folder.WEIGHTS_FILE}, and other "
+                "forms of weights are not read from the Hub."
+            )
+        shards = files.read_object(index).get("weight_map")
+        if not isinstance(shards, dict):
+            raise ValueError(f"{index}: `weight_map` must be an object.")
+        for shard in sorted({*map(str, shards.values())}):
+            if not _SHARD.fullmatch(shard):
+                raise ValueError(f"{index}: {shard!r} is no name of a shard.")
+            fetch(shard)
+    for file_name in _OTHERS:
+        fetch(file_name)
+    return folder
+
+
+def _first_line(error):
+    return str(error).strip().partition("\n")[0]

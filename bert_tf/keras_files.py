@@ -1,0 +1,91 @@
+"""What of this library Keras's files may hold, and where that is defined.
+
+Keras finds a class of a file by the name under which it was registered, and a
+class is registered when its module is imported. `import bert_tf` imports none,
+nor Keras: each is registered here by its name alone, when Keras is imported.
+"""
+
+import importlib
+import importlib.machinery
+import sys
+from types import ModuleType
+from typing import Any
+
+CLASSES = (
+    "bert_tf.layers.dropout.Dropout",
+    "bert_tf.layers.embeddings.BertEmbeddings",
+    "bert_tf.layers.encoder_block.EncoderBlock",
+    "bert_tf.layers.heads.ClassificationHead",
+    "bert_tf.layers.heads.MaskedLMHead",
+    "bert_tf.layers.heads.Pooler",
+    "bert_tf.layers.layer_norm.LayerNorm",
+    "bert_tf.layers.self_attention.SelfAttention",
+    "bert_tf.models.classifier.BertClassifier",
+    "bert_tf.models.encoder.BertEncoder",
+    "bert_tf.models.multiple_choice.BertMultipleChoice",
+    "bert_tf.models.pretrainer.BertPretrainer",
+    "bert_tf.models.span_predictor.BertSpanPredictor",
+    "bert_tf.models.token_classifier.BertTokenClassifier",
+    "bert_tf.optimizers.bert.BertOptimizer",
+    "bert_tf.optimizers.lamb.LambOptimizer",
+    "bert_tf.optimizers.loss_scale.LossScaleOptimizer",
+    "bert_tf.optimizers.schedule.WarmupDecay",
+    "bert_tf.tasks.classification.task.ClassificationTask",
+    "bert_tf.tasks.multi_label.MultiLabelTask",
+    "bert_tf.tasks.multiple_choice.task.MultipleChoiceTask",
+    "bert_tf.tasks.question_answering.task.SquadTask",
+    "bert_tf.tasks.tagging.task.TaggingTask",
+    "bert_tf.tasks.task.TaskLoss",
+)
+# Names that files have for a class, where they are not its own.
+_NAMES = {"WarmupDecay": "WarmupLinearDecay"}
+
+
+class _NotImported:
+    """Stands for a class until a file holds it."""
+
+    def __init__(self, module, name):
+        self._module = module
+        self._name = name
+
+    def from_config(self, config: dict[str, Any]) -> Any:
+        # The import registers the class, in the place of this.
+        module = importlib.import_module(self._module)
+        return getattr(module, self._name).from_config(config)
+
+
+class _KerasFinder(importlib.machinery.PathFinder):
+    """Finds Keras, and registers the classes as soon as it is imported."""
+
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        if fullname != "keras":
+            return None
+        spec = super().find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                register(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def register(keras: ModuleType) -> None:
+    """Has Keras find the classes that are not imported yet."""
+    objects = keras.saving.get_custom_objects()
+    for path in CLASSES:
+        module, _, name = path.rpartition(".")
+        objects.setdefault(
+            f"bert_tf>{_NAMES.get(name, name)}", _NotImported(module, name)
+        )
+
+
+def register_with_keras() -> None:
+    """Registers the classes now, or as soon as Keras is imported."""
+    if "keras" in sys.modules:
+        register(sys.modules["keras"])
+    else:
+        sys.meta_path.insert(0, _KerasFinder)
