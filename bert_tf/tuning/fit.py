@@ -87,7 +87,8 @@ def fit(
     Returns:
         What was logged: a list of {name: float}, with `step` in each. Loss
         and accuracy are means over the steps since the line before;
-        `learning_rate` is that of the step to come.
+        `learning_rate` is that of the step to come. TensorBoard has the
+        speed too.
 
     Raises:
         training.health.NotFiniteError: If the loss is not finite; the message
@@ -238,11 +239,13 @@ class _KeepState(keras.callbacks.Callback):
             "step": state.step,
             **means,
             "learning_rate": float(state.optimizer.learning_rate),
+        }
+        self._history.append(report)
+        speeds = {
             "step_seconds": seconds,
             "examples_per_second": config.train_batch_size / seconds,
         }
-        self._history.append(report)
-        progress.write_summaries(report)
+        progress.write_summaries(report | speeds)
         self._show(logs["loss"])
         if is_due or not self._bar.is_shown:
             values = (f"{name} {value:.4g}" for name, value in means.items())
@@ -252,7 +255,7 @@ class _KeepState(keras.callbacks.Callback):
                 state.step,
                 config.num_train_steps,
                 "  ".join(values),
-                report["examples_per_second"],
+                speeds["examples_per_second"],
                 progress.duration(left),
             )
         self._line.restart()
