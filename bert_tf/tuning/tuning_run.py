@@ -34,6 +34,7 @@ from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
 from bert_tf.training import output_folder
+from bert_tf.training import progress
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies

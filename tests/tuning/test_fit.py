@@ -63,9 +63,6 @@ WARMTH = ClassificationTask(
 )
 
 
-SPEEDS = {"step_seconds", "examples_per_second"}
-
-
 def make_examples(task, num_examples):
     generator = np.random.default_rng(7)
     texts = tuple(
