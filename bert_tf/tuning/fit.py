@@ -238,7 +238,8 @@ class _KeepState(keras.callbacks.Callback):
         report = {
             "step": state.step,
             **means,
-            "learning_rate": float(state.optimizer.learning_rate),
+            # On several devices it is a variable of theirs.
+            "learning_rate": float(tf.identity(state.optimizer.learning_rate)),
         }
         self._history.append(report)
         speeds = {
