@@ -6,10 +6,11 @@ nor Keras: each is registered here by its name alone, when Keras is imported.
 """
 
 import importlib
-import importlib.machinery
 import sys
 from types import ModuleType
 from typing import Any
+
+from bert_tf import import_hooks
 
 CLASSES = (
     "bert_tf.layers.dropout.Dropout",
@@ -46,31 +47,13 @@ class _NotImported:
 
     def __init__(self, module, name):
         self._module = module
-        self._name = name
+        # Keras asks for it where it looks for a class's registered name.
+        self.__name__ = name
 
     def from_config(self, config: dict[str, Any]) -> Any:
         # The import registers the class, in the place of this.
         module = importlib.import_module(self._module)
-        return getattr(module, self._name).from_config(config)
-
-
-class _KerasFinder(importlib.machinery.PathFinder):
-    """Finds Keras, and registers the classes as soon as it is imported."""
-
-    @classmethod
-    def find_spec(cls, fullname, path=None, target=None):
-        if fullname != "keras":
-            return None
-        spec = super().find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                register(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        return getattr(module, self.__name__).from_config(config)
 
 
 def register(keras: ModuleType) -> None:
@@ -87,5 +70,10 @@ def register_with_keras() -> None:
     """Registers the classes now, or as soon as Keras is imported."""
     if "keras" in sys.modules:
         register(sys.modules["keras"])
-    else:
-        sys.meta_path.insert(0, _KerasFinder)
+        return
+
+    def import_and_register(execute, module):
+        execute(module)
+        register(module)
+
+    import_hooks.wrap("keras", import_and_register)

@@ -16,6 +16,7 @@ submission/ has the files for GLUE's leaderboard; AX, in --glue_dir's AX/AX.tsv
 or diagnostic/diagnostic.tsv, is answered by the best of MNLI.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -237,12 +238,11 @@ def _start(arguments, log_path):
     was_told = False
 
     def stop(number, frame):
-        del frame
+        del number, frame
         nonlocal was_told
         was_told = True
-        # Ctrl-C the terminal gives to both.
-        if number == signal.SIGTERM:
-            process.terminate()
+        # A terminal gives Ctrl-C to both; the two together save once.
+        process.terminate()
 
     before = {
         number: signal.signal(number, stop)
@@ -254,8 +254,10 @@ def _start(arguments, log_path):
     try:
         for line in process.stdout:
             output += line
-            sys.stderr.buffer.write(line)
-            sys.stderr.flush()
+            # Where nobody reads, the run goes on all the same.
+            with contextlib.suppress(OSError):
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
         process.wait()
     except BaseException:
         process.kill()

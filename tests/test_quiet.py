@@ -1,5 +1,6 @@
 """The logs of libraries, which programs hide, in a process without them."""
 
+import signal
 import subprocess
 import sys
 
@@ -84,3 +85,46 @@ def test_lines_of_libraries_are_shown_from_a_level_on(
     assert len(lines) == len(expected)
     for text in expected:
         assert any(text in line for line in lines), text
+
+
+def test_last_words_of_a_crash_are_shown(tmp_path, monkeypatch):
+    (tmp_path / "tensorflow.py").write_text(
+        "import os\n"
+        "os.write(2, b'I0000 00:00:1795453286.998 1 port.cc:153] oneDNN\\n')\n"
+        "os.write(2, b'This processor has no AVX')\n"
+        "os.abort()\n"
+    )
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    code = "from bert_tf import quiet; quiet.quieten(); import tensorflow"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert done.stderr == "This processor has no AVX"
+
+
+@pytest.mark.parametrize("before", ["os.close(2)", "threading.Timer(1, print)"])
+def test_nothing_is_filtered_where_it_cannot_be(tmp_path, monkeypatch, before):
+    (tmp_path / "tensorflow.py").write_text("IS_IMPORTED = True\n")
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    lines = (
+        "import importlib.util, os, threading",
+        "from bert_tf import quiet",
+        "quiet.quieten()",
+        # Who only looks for it takes nothing away.
+        "importlib.util.find_spec('tensorflow')",
+        f"timer = {before}",
+        "timer and timer.start()",
+        "import tensorflow",
+        "print(tensorflow.IS_IMPORTED)",
+        "timer and timer.cancel()",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "True\n"

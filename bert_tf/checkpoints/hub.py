@@ -58,7 +58,11 @@ def _download(path):
             known = huggingface_hub.try_to_load_from_cache(
                 name, file_name, revision=revision or None
             )
-            if known is huggingface_hub._CACHED_NO_EXIST:
+            # Offline nothing tells of a file that nobody has asked for.
+            is_offline = huggingface_hub.constants.HF_HUB_OFFLINE
+            if known is huggingface_hub._CACHED_NO_EXIST or (
+                is_offline and file_name != _CONFIG_FILE
+            ):
                 return None
             raise ValueError(
                 f"{path}: {file_name} is not in the cache, and the Hub cannot "
@@ -95,8 +99,9 @@ def _download(path):
         index = fetch(safetensors_folder.INDEX_FILE)
         if index is None:
             raise ValueError(
-                f"{path}: has no {safetensors_folder.WEIGHTS_FILE}, and other "
-                "forms of weights are not read from the Hub."
+                f"{path}: has no {safetensors_folder.WEIGHTS_FILE} (offline: "
+                "in the cache), and other forms of weights are not read from "
+                "the Hub."
             )
         shards = files.read_object(index).get("weight_map")
         if not isinstance(shards, dict):
@@ -104,7 +109,8 @@ def _download(path):
         for shard in sorted({*map(str, shards.values())}):
             if not _SHARD.fullmatch(shard):
                 raise ValueError(f"{index}: {shard!r} is no name of a shard.")
-            fetch(shard)
+            if fetch(shard) is None:
+                raise ValueError(f"{path}: has no {shard}.")
     for file_name in _OTHERS:
         fetch(file_name)
     return folder

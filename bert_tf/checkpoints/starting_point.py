@@ -146,7 +146,7 @@ def find(
 
 
 def _read_config(name, num_entries):
-    if files.exists(name):
+    if files.exists(name) and not files.is_folder(name):
         return families.read_config(name)
     if name in SIZES:
         return BertConfig.named(name, vocab_size=num_entries)

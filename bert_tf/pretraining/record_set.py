@@ -17,6 +17,7 @@ from bert_tf import manifest as manifests
 from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.plan import Plan
 from bert_tf.pretraining.settings import Settings
+from bert_tf.pretraining.sources import sentences
 from bert_tf.text import bad_lines
 from bert_tf.text.tokenizers import files as tokenizer_files
 
@@ -239,6 +240,10 @@ def make_manifest(plan: Plan, inputs: list[dict]) -> manifests.Manifest:
         inputs: `text_files.describe` of each file of its source.
     """
     settings = dataclasses.asdict(plan.settings) | plan.source.settings
+    if plan.settings.input_format != "sentences":
+        # Other rules make other records of the same text. Manifests of older
+        # releases, whose rules were of English alone, tell none.
+        settings["sentence_rules"] = sentences.VERSION
     vocabulary = plan.tokenizer.vocabulary
     if vocabulary.path is not None:
         # Not all of the path, which is another one on another machine.
@@ -290,11 +295,13 @@ def find_counts(
     there = [path for path in (*output_paths, *made) if files.exists(path)]
     if not there:
         return None
-    try:
-        found = [_flat(manifests.read(path)) for path in made]
-        is_whole = len(manifests.find(output_paths)) == len(output_paths)
-    except ValueError:
-        is_whole = False
+    is_whole = len(there) == len(output_paths) + len(made)
+    if is_whole:
+        try:
+            found = [_flat(manifests.read(path)) for path in made]
+            is_whole = len(manifests.find(output_paths)) == len(output_paths)
+        except ValueError:
+            is_whole = False
     if not is_whole:
         what = "no whole set of records"
     elif manifest is None:

@@ -28,7 +28,6 @@ from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
-from bert_tf.pretraining.sources import sentences
 from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources.tfds_text import TfdsText
 from bert_tf.text.tokenizers.tokenizer import Spec
@@ -208,10 +207,6 @@ def build(
     # No model's concern, but other text: whether a tokenizer is fast.
     work = tokenizer.settings | record_set.identity(manifest)
     work |= {"version": _WORK_VERSION, "output_paths": output_paths}
-    if settings.input_format != "sentences":
-        # Not a part of what is begun is split by one release, and another part
-        # by the next.
-        work["sentence_rules"] = sentences.VERSION
     work_dir = work_folder.place(work_dir, output_paths[0])
     # A run that was killed as it moved them to their places goes on.
     if not overwrite and not work_folder.is_publishing(work_dir, work):

@@ -1,5 +1,6 @@
 """Names of classes: matched with those of others, told where they are odd."""
 
+import re
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,16 @@ from bert_tf import files
 
 _MOST_LISTED = 20
 _MAX_SHOWN = 40
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+
+def are_names(labels: Iterable[str]) -> bool:
+    """Returns whether labels mean the same elsewhere, as words do.
+
+    Numbers do not: "1" is acceptable in CoLA and positive in SST-2. Nor does
+    the output of a regression, which has no labels.
+    """
+    return any(not _NUMBER.fullmatch(label) for label in labels)
 
 
 def match(

@@ -80,6 +80,11 @@ def _why_no_head(checkpoint, task, model, heads):
         )
         if is_multi_label != is_wanted:
             return "its own is for another kind of classification"
+        names = config_json.label_names(
+            checkpoint.config_values, checkpoint.path
+        )
+        if not task.labels or not class_names.are_names(names or ()):
+            return "nothing tells what the outputs of its own mean"
     num_labels = getattr(model, "num_labels", None)
     if num_labels not in (None, checkpoint.num_labels):
         return "its own has another number of classes"

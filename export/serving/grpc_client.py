@@ -80,7 +80,7 @@ def main(_):
         refused = _SERVER.value
         if error.code() == grpc.StatusCode.UNAVAILABLE:
             refused = f"no server answers at {_SERVER.value}"
-        details = " ".join(error.details().split())
+        details = " ".join((error.details() or "").split())
         sys.exit(f"grpc_client.py: error: {refused}: {details}")
     for index, row in enumerate(rows):
         print(b" | ".join(row).decode("utf-8", "replace"))

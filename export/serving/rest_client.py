@@ -10,6 +10,7 @@ One JSON object a text, with the inputs of the signature. The same by hand:
 """
 
 import argparse
+import http.client
 import json
 import sys
 import urllib.error
@@ -58,6 +59,11 @@ def main():
         sys.exit(
             "rest_client.py: error: no server answers at "
             f"{arguments.server}: {error.reason}"
+        )
+    except http.client.HTTPException as error:
+        sys.exit(
+            f"rest_client.py: error: {arguments.server} answers no HTTP "
+            f"({type(error).__name__}); gRPC has another port."
         )
     except (OSError, ValueError) as error:
         sys.exit(f"rest_client.py: error: {error}")

@@ -604,7 +604,7 @@ def test_failure_leaves_what_was_there(tmp_path, tokenizer, monkeypatch):
 
 
 def test_records_are_not_overwritten_unless_they_may_be(
-    tmp_path, tokenizer, caplog
+    tmp_path, tokenizer, caplog, monkeypatch
 ):
     text = write_text(tmp_path / "a.txt", make_documents(5, seed=7))
     out = tmp_path / "out"
@@ -641,7 +641,24 @@ def test_records_are_not_overwritten_unless_they_may_be(
     (path,) = out.glob("manifest-*")
     assert manifests.read(path).settings["vocab_file"] == "bert/vocab.txt"
 
-    with open(out / "x-00001-of-00002", "ab") as stream:
+    # Of prose, other rules of sentences make other records.
+    prose = dataclasses.replace(CHEAP, input_format="text")
+
+    def build_prose():
+        run_local.build(text, f"{tmp_path}/prose", tokenizer, prose)
+
+    build_prose()
+    with monkeypatch.context() as patch:
+        patch.setattr(sentences, "VERSION", sentences.VERSION + 1)
+        with pytest.raises(ValueError, match="with other sentence_rules"):
+            build_prose()
+
+    second = out / "x-00001-of-00002"
+    second.rename(tmp_path / "away")
+    with pytest.raises(ValueError, match="already, no whole set .*overwrite"):
+        build(random_seed=9)
+    (tmp_path / "away").rename(second)
+    with open(second, "ab") as stream:
         stream.write(b"more")
     with pytest.raises(ValueError, match="already, no whole set of records"):
         build(random_seed=9)

@@ -3,6 +3,7 @@
 import concurrent.futures
 import http.server
 import json
+import socketserver
 import subprocess
 import sys
 import threading
@@ -149,6 +150,11 @@ def test_rest_client_sends_instances():
     assert '{"labels": "nein"}' in process.stdout
 
 
+class NoHttp(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(b"\0\0\x06\4\0\0\0\0\0\0\5\0\0@\0\n")
+
+
 class Refusing(http.server.BaseHTTPRequestHandler):
     def do_POST(self):  # noqa: N802
         self.send_response(404)
@@ -165,6 +171,12 @@ def test_rest_client_says_what_is_wrong_in_one_line():
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}"
         answers = [(run("rest_client.py", url, "m", "{}"), '{"error": "Serva')]
+        thread.join()
+    with socketserver.TCPServer(("127.0.0.1", 0), NoHttp) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        answers.append((run("rest_client.py", url, "m", "{}"), "gRPC has ano"))
         thread.join()
     text = "a text must be a JSON object, in UTF-8. Received: "
     for arguments, message in (

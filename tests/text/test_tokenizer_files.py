@@ -12,6 +12,7 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from references import checkpoints as peer
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s")
@@ -94,6 +95,19 @@ def test_no_json_object_is_refused(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text("[]")
     with pytest.raises(ValueError, match="config.json: must be a JSON object"):
         tokenizer_files.read_settings(tmp_path)
+
+
+def test_case_that_nothing_tells_must_be_told(tmp_path):
+    words = [f"word{number}" for number in range(99)]
+    tokens = [*SPECIAL_TOKENS, *words, "Berlin"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens))
+    with pytest.raises(ValueError, match="1 of 105 entries .* capitals.*_case"):
+        tokenizer_files.read(str(tmp_path))
+    for is_lower in (True, False):
+        text = json.dumps({"do_lower_case": is_lower})
+        (tmp_path / "tokenizer_config.json").write_text(text)
+        spec = tokenizer_files.read(str(tmp_path))
+        assert spec.do_lower_case is is_lower
 
 
 def test_settings_come_from_both_files(write):

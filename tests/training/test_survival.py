@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from bert_tf.training import preemption
 from references import training as reference
+from support.paths import TESTS
 
 pytestmark = pytest.mark.survival
 NUM_KILLS = 20
@@ -200,7 +201,7 @@ def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
 
 def test_workers_without_a_shared_folder_all_stop(records, tmp_path):
     def start(outputs, *flags):
-        flags = ("--strategy=multi_worker", *flags)
+        flags = ("--strategy=multi_worker", "--num_warmup_steps=2", *flags)
         return [
             start_training(records, output, *flags, environment=environment)
             for output, environment in zip(outputs, cluster(2))
@@ -270,7 +271,7 @@ def run_same_step(records, folder, name, num_devices, parts):
                 [
                     *(
                         sys.executable,
-                        paths.TESTS / "support/same_step.py",
+                        TESTS / "support/same_step.py",
                         *arguments,
                     ),
                     *(str(num_devices), str(parts)),

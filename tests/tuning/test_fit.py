@@ -539,6 +539,7 @@ def test_starting_point_of_a_tuned_model(tmp_path):
             "another kind of",
         ),
         (("no", "yes"), None, "another number of classes"),
+        (("0", "-1", "1"), None, "what the outputs of its own mean"),
     ],
 )
 def test_a_head_of_hugging_faces_goes_on_where_the_classes_are_the_same(

@@ -58,7 +58,11 @@ def finished_results(
         return None
     found = files.read_json(path)
     # Earlier releases had every run predict, and not the best one alone.
-    found_flags = [flag for flag in found["flags"] if flag != "--do_predict"]
+    found_flags = [
+        flag
+        for flag in found["flags"]
+        if flag not in ("--do_predict", "--nodo_predict")
+    ]
     if found_flags != run_flags:
         differences = sorted(set(found_flags) ^ set(run_flags))
         raise ValueError(

@@ -21,6 +21,7 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks import task_folder
@@ -167,9 +168,8 @@ class ClassificationTask(Task):
         Numbers, as CoLA's and SST-2's 0 and 1, mean different things in tasks
         of different names. Texts and scores do not matter.
         """
-        is_named = any(not label.isdigit() for label in self.labels)
         return super().takes_head_of(values) and (
-            is_named or self.name == values["name"]
+            class_names.are_names(self.labels) or self.name == values["name"]
         )
 
     def make_model(

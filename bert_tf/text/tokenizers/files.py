@@ -147,8 +147,8 @@ def read(
 
     Raises:
         ValueError: If the vocabulary is missing or bad, the settings ask for
-            a tokenizer that is not BERT's, or the case contradicts the
-            vocabulary; the message names the folder.
+            a tokenizer that is not BERT's, the case contradicts the vocabulary
+            or nothing tells it; the message names the folder.
     """
     if vocabulary is None:
         vocabulary = read_vocabulary(folder)
@@ -158,7 +158,18 @@ def read(
         )
     settings = read_settings(folder)
     if do_lower_case is None:
-        do_lower_case = settings.get("do_lower_case", not vocabulary.is_cased)
+        do_lower_case = settings.get("do_lower_case")
+    if do_lower_case is None:
+        do_lower_case = not vocabulary.is_cased
+        if do_lower_case and vocabulary.capitalized:
+            raise ValueError(
+                f"{folder}: nothing tells whether texts are lower-cased. "
+                f"{len(vocabulary.capitalized):,} of {len(vocabulary):,} "
+                "entries of the vocabulary have capitals: more than an uncased "
+                "one has, fewer than a cased one. Write a "
+                f'{SETTINGS_FILE} with {{"do_lower_case": true}} or false '
+                "there."
+            )
     path = f"{folder}/{SETTINGS_FILE}"
     with files.errors_named(path if files.exists(path) else folder):
         tokenizer_class = class_name(settings)
