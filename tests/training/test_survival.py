@@ -276,7 +276,7 @@ def run_same_step(records, folder, name, num_devices, parts):
                     ),
                     *(str(num_devices), str(parts)),
                 ],
-                env=os.environ | environment,
+                env=os.environ | {"PYTHONPATH": str(TESTS)} | environment,
                 stderr=subprocess.PIPE,
                 text=True,
             )
