@@ -96,7 +96,6 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
 
 def _set_up(tasks):
     global _tasks
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     quiet.quieten()
     _tasks = pickle.loads(tasks)
     import tensorflow as tf
@@ -105,6 +104,8 @@ def _set_up(tasks):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
+    # Not before: `quiet` filters the import in a process of one thread alone.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent():

@@ -152,6 +152,9 @@ def test_rest_client_sends_instances():
 
 class NoHttp(socketserver.StreamRequestHandler):
     def handle(self):
+        while self.rfile.readline().strip():
+            pass
+        self.rfile.read(len('{"instances": [{}]}'))
         self.wfile.write(b"\0\0\x06\4\0\0\0\0\0\0\5\0\0@\0\n")
 
 
