@@ -44,7 +44,7 @@ from absl import app
 from absl import flags
 
 from bert_tf.config import BertConfig
-from bert_tf.pretraining import workers
+from bert_tf.cores import num_cores
 from bert_tf.training import health
 
 _SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
@@ -282,7 +282,7 @@ def main(_):
                 "--precision must be of float32 and bfloat16. Received: "
                 f"--precision={precision}."
             )
-    cores = workers.num_cores()
+    cores = num_cores()
     print(
         f"{_SIZE.value}, {_BATCH_SIZE.value} rows a step, {cores} cores, "
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, load at the "

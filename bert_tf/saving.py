@@ -13,7 +13,6 @@ from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
-from bert_tf.checkpoints import report
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
@@ -213,13 +212,7 @@ def save(
 
 def _task_of(checkpoint, model):
     """Returns the task that a loaded model was tuned to, or None."""
-    # A pooler that takes no part is not trained, and files have none.
-    trained = {variable.path for variable in model.trainable_variables}
-    new = [
-        name
-        for name in model.coverage_report.names(report.NEW)
-        if name in trained
-    ]
+    new = model.coverage_report.missing(model)
     if new:
         logging.warning(
             "%s: %d weights are not in it and must be trained: %s.",

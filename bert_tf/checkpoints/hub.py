@@ -13,10 +13,10 @@ import re
 from absl import logging
 
 from bert_tf import files
+from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints.containers import safetensors_folder
 
 PREFIX = "hf:"
-_CONFIG_FILE = "config.json"
 _SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")
 _OTHERS = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", "task.json")
 
@@ -61,7 +61,7 @@ def _download(path):
             # Offline nothing tells of a file that nobody has asked for.
             is_offline = huggingface_hub.constants.HF_HUB_OFFLINE
             if known is huggingface_hub._CACHED_NO_EXIST or (
-                is_offline and file_name != _CONFIG_FILE
+                is_offline and file_name != config_json.CONFIG_FILE
             ):
                 return None
             raise ValueError(
@@ -87,9 +87,9 @@ def _download(path):
         except (errors.HfHubHTTPError, errors.HFValidationError) as error:
             raise ValueError(f"{path}: {_first_line(error)}") from error
 
-    found = fetch(_CONFIG_FILE)
+    found = fetch(config_json.CONFIG_FILE)
     if found is None:
-        raise ValueError(f"{path}: has no {_CONFIG_FILE}.")
+        raise ValueError(f"{path}: has no {config_json.CONFIG_FILE}.")
     folder = os.path.dirname(found)
     # That of the cache, .../snapshots/<commit>: all files are of one commit,
     # whatever is pushed meanwhile.

@@ -157,14 +157,8 @@ def load_weights(
         coverage = _fill(
             model, tensors, allow_partial, extend_positions, new_parts
         )
-    # A pooler that takes no part is not trained, and files have none.
-    trained = {variable.path for variable in model.trainable_variables}
-    is_asked_for = all(
-        entry.part in new_parts or entry.name not in trained
-        for entry in coverage.entries
-        if entry.status == report.NEW
-    )
-    level = logging.INFO if is_asked_for else logging.WARNING
+    missing = coverage.missing(model, new_parts)
+    level = logging.WARNING if missing else logging.INFO
     logging.log(level, "%s", coverage.summary)
     return coverage
 

@@ -2,7 +2,10 @@
 
 import dataclasses
 import re
+from collections.abc import Collection
 from typing import Any
+
+import keras
 
 from bert_tf.checkpoints import parts
 
@@ -53,6 +56,25 @@ class CoverageReport:
         return tuple(
             entry.name for entry in self.entries if entry.status == status
         )
+
+    def missing(
+        self, model: keras.Model, new_parts: Collection[str] = ()
+    ) -> list[str]:
+        """Returns the names of weights to be trained that were not loaded.
+
+        Args:
+            model: The model. A pooler that takes no part in it is not trained,
+                and files have none.
+            new_parts: Of `parts`, those that were not to be loaded.
+        """
+        trained = {variable.path for variable in model.trainable_variables}
+        return [
+            entry.name
+            for entry in self.entries
+            if entry.status == NEW
+            and entry.part not in new_parts
+            and entry.name in trained
+        ]
 
     @property
     def summary(self) -> str:

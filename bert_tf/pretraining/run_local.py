@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from bert_tf import cores
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan as plan_lib
@@ -198,7 +199,7 @@ def build(
     plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
     source = plan.source
     num_workers = num_workers or min(
-        workers.num_cores(),
+        cores.num_cores(),
         1 + sum(source.sizes(plan.parts)) // _BYTES_A_WORKER,
     )
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:

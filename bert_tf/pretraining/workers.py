@@ -21,14 +21,6 @@ from bert_tf import quiet
 _tasks = None
 
 
-def num_cores() -> int:
-    """Returns how many cores this process may use."""
-    # Not everywhere does the system tell that; macOS does not.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @contextlib.contextmanager
 def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
     """Yields a function that runs tasks and gives their results.

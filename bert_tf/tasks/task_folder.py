@@ -14,7 +14,6 @@ from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
-from bert_tf.checkpoints import report
 from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.tasks import class_names
@@ -119,9 +118,7 @@ def tuned_model(
     coverage = loading.load_weights(
         checkpoint, model, allow_partial=start.allow_partial
     )
-    # A pooler that takes no part is not trained, and files have none.
-    used = {variable.path for variable in model.trainable_variables}
-    missing = [name for name in coverage.names(report.NEW) if name in used]
+    missing = coverage.missing(model)
     if missing:
         raise ValueError(
             f"{checkpoint}: is not tuned to a task of the "

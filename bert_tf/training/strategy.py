@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from absl import logging
 
+from bert_tf import cores
 from bert_tf.training.options import MIXED_PRECISION
 from bert_tf.training.options import STRATEGIES
 
@@ -133,7 +134,7 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
     devices = strategy.extended.worker_devices
     kind = tf.DeviceSpec.from_string(devices[0]).device_type
     gpus = tf.config.get_visible_devices("GPU")
-    details = [f"{_num_cores()} cores, {platform.machine()}"]
+    details = [f"{cores.num_cores()} cores, {platform.machine()}"]
     if kind == "GPU":
         names = (
             tf.config.experimental.get_device_details(gpu).get("device_name")
@@ -162,13 +163,6 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
             "There is a driver of NVIDIA's GPUs here, but TensorFlow finds no "
             "GPU: pip install 'tensorflow[and-cuda]' installs what it needs."
         )
-
-
-def _num_cores():
-    # Not everywhere does the system tell those of this process.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _has_nvidia_driver():

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from bert_tf.cores import num_cores
 from bert_tf.pretraining import workers
 
 
@@ -57,7 +58,7 @@ def test_what_a_worker_raises_and_a_killed_worker(capfd, monkeypatch):
 def test_cores_where_the_system_tells_no_affinity(
     monkeypatch, cpu_count, cores
 ):
-    assert 1 <= workers.num_cores() <= os.cpu_count()
+    assert 1 <= num_cores() <= os.cpu_count()
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: cpu_count)
-    assert workers.num_cores() == cores
+    assert num_cores() == cores
