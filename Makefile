@@ -16,7 +16,8 @@ empty :=
 space := $(empty) $(empty)
 
 .PHONY: demo test test-times test-oldest parity-check serving-check \
-	serving-endurance survival-check beam-check tpu-check bench clean
+	serving-endurance survival-check beam-check tpu-check \
+	release-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -76,6 +77,16 @@ tpu-check: $(VENV)/installed .venv-tpu/installed
 .venv-tpu/installed: setup.py
 	$(PYTHON) -m venv .venv-tpu
 	.venv-tpu/bin/python -m pip install --quiet --editable . jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.51
+	touch $@
+
+# Sdist and wheel, and the wheel in an empty environment. Minutes.
+release-check: $(VENV)/installed .venv-release/installed
+	BERT_TF_RELEASE_PYTHON=.venv-release/bin/python \
+		$(VENV)/bin/python -m pytest -m release -p no:xdist tests/test_release.py
+
+.venv-release/installed:
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet 'build>=1.2' 'twine>=6.1'
 	touch $@
 
 # Every table of benchmarks/, beside other libraries, on a model folder and data

@@ -25,7 +25,16 @@ setup(
     ),
     long_description=(ROOT / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    license_expression="Apache-2.0",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.11,<3.13",
     entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
@@ -57,6 +66,8 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
+        # TensorFlow with NVIDIA's libraries.
+        "gpu": ["tensorflow[and-cuda]>=2.20,<2.22"],
         # Pre-training records on a cluster; for Dataflow apache-beam[gcp].
         "beam": ["apache-beam>=2.77"],
         # Warm-up requests in an export, and the gRPC client.

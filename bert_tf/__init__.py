@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bert_tf.tasks.tagging.task import TaggingTask
     from bert_tf.text.preprocessor import Preprocessor
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Written out, as type checkers and editors read it.
 __all__ = [

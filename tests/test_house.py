@@ -52,14 +52,18 @@ def floor_of(path):
 
 
 def imports_of(path):
-    """Yields the full names that a file imports, inside functions too."""
-    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    """Returns the full names that a file imports, inside functions too."""
+    return imports_in(ast.parse((ROOT / path).read_text("utf-8")))
+
+
+def imports_in(tree):
+    """Yields the full names that are imported in a tree of syntax."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} has a relative import."
+            assert node.level == 0, f"{ast.unparse(node)} is relative."
             for alias in node.names:
                 yield f"{node.module}.{alias.name}"
 
@@ -160,6 +164,34 @@ def test_only_tokenizers_know_of_what_kind_they_are(path):
         assert not re.fullmatch(r"(b')?\W*##(?! )\W*", value), (
             f"{path}: {value}"
         )
+
+
+def test_tensorflow_datasets_is_imported_only_by_what_reads_its_sets():
+    at_the_top = {}
+    for path in SOURCES:
+        tree = ast.parse((ROOT / path).read_text("utf-8"))
+        at_the_top[path] = {
+            name
+            for node in tree.body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in imports_in(node)
+        }
+    found = set()
+    while True:
+        also = {
+            path
+            for path, names in at_the_top.items()
+            if "tensorflow_datasets" in names
+            or found & {module_file(name) for name in names}
+        }
+        if also == found:
+            break
+        found = also
+    assert sorted(map(str, found)) == [
+        "bert_tf/input/prepared_sets.py",
+        "bert_tf/tasks/classification/tfds_examples.py",
+        "bert_tf/tasks/tagging/tfds.py",
+    ]
 
 
 def test_public_names_are_imported_for_type_checkers_alone():

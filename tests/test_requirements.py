@@ -46,7 +46,9 @@ def test_the_python_versions_are_the_same():
 
 def test_the_releases_of_tensorflow_are_the_same():
     setup = read("setup.py")
-    wanted = re.findall(r'"tensorflow[a-z-]*>=([\d.]+),.*<([\d.]+)"', setup)
+    pattern = r'"tensorflow[][a-z-]*>=([\d.]+),.*<([\d.]+)"'
+    wanted = re.findall(pattern, setup)
+    assert len(wanted) == 5
     assert {*wanted} == {("2.20", "2.22")}
     assert "TensorFlow 2.20 or 2.21 and Keras 3.12 or later" in " ".join(
         read("README.md").split()
@@ -56,6 +58,12 @@ def test_the_releases_of_tensorflow_are_the_same():
     releases = makefile.replace(" ", ", ")
     for path in ("README.md", "export/serving/README.md"):
         assert f"tensorflow-text {releases}" in read(path), path
+
+
+def test_the_changelog_has_the_release():
+    headings = re.findall(r"^## \[(.+?)\]", read("CHANGELOG.md"), re.MULTILINE)
+    (version,) = re.findall('__version__ = "(.+)"', read("bert_tf/__init__.py"))
+    assert [each for each in headings if each != "Unreleased"][0] == version
 
 
 def test_the_oldest_releases_are_those_of_setup():
