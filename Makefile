@@ -17,7 +17,7 @@ space := $(empty) $(empty)
 
 .PHONY: demo test test-times test-oldest parity-check serving-check \
 	serving-endurance survival-check beam-check tpu-check \
-	release-check bench clean
+	docs-check release-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -79,7 +79,11 @@ tpu-check: $(VENV)/installed .venv-tpu/installed
 	.venv-tpu/bin/python -m pip install --quiet --editable . jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.51
 	touch $@
 
-# Sdist and wheel, and the wheel in an empty environment. Minutes.
+# All commands and snippets of README.md and docs/, at small sizes. Minutes.
+docs-check: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m docs -p no:xdist tests/test_docs_commands.py
+
+# Sdist and wheel, and README's quickstarts from the wheel alone. Minutes.
 release-check: $(VENV)/installed .venv-release/installed
 	BERT_TF_RELEASE_PYTHON=.venv-release/bin/python \
 		$(VENV)/bin/python -m pytest -m release -p no:xdist tests/test_release.py

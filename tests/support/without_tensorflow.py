@@ -19,7 +19,7 @@ import numpy as np  # noqa: F401
 _HEAVY = ("grpc", "jax", "keras", "matplotlib", "tensorflow")
 
 
-class _Refused:
+class Refused:
     def find_spec(self, name, path=None, target=None):
         if name.startswith(_HEAVY):
             raise ImportError(f"{name} is imported before flags are checked.")
@@ -46,5 +46,5 @@ def run(program, *arguments):
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, _Refused())
+    sys.meta_path.insert(0, Refused())
     print(json.dumps([run(*command) for command in json.load(sys.stdin)]))

@@ -1,0 +1,200 @@
+"""The commands and snippets of README.md and docs/*.md, and their runs.
+
+A ```bash fence holds commands, a ```python fence a snippet; both run in their
+order on the page, in one folder, all snippets of a page in one process. Any
+other fence is not run. A command that needs a TPU, a cluster, a server or the
+network is not run either; tests/test_commands.py checks its flags.
+"""
+
+import dataclasses
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+from bert_tf.__main__ import COMMANDS
+from support.paths import ROOT
+
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "export" / "serving" / "README.md",
+]
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<body>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
+# A command with one of these is not run, and no program but ours in
+# `_NOT_RUN`, nor what stays in the background.
+_ELSEWHERE = re.compile(
+    r"--use_tpu|--beam_runner|--strategy=multi_worker|gs://|grpc://|hf:|&$"
+)
+_NOT_RUN = {
+    *("cd", "curl", "docker", "gcloud", "git", "kubectl", "make", "pip"),
+    *("pre-commit", "source", ".", "ssh", "sudo", "tensorboard"),
+}
+_ENVIRONMENTS = (["python", "-m", "venv"], ["python", "-m", "pip"])
+# What a snippet cannot do here.
+_SNIPPETS_ELSEWHERE = re.compile(r"gs://|grpc://|hf:|TPUStrategy|get_ipython")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """A command or a snippet.
+
+    Attributes:
+        page: The file's path in the repository.
+        line: The number of its first line there.
+        kind: "bash" or "python".
+        text: As it is written, without the fence's indent.
+    """
+
+    page: str
+    line: int
+    kind: str
+    text: str
+
+    def __str__(self):
+        return f"{self.page}:{self.line}: {self.text}"
+
+    @property
+    def commands(self):
+        """The simple commands of it, as lists of words.
+
+        A line of a shell may have several. Variables before a command are not
+        in it, nor is where its output goes.
+        """
+        found, words = [], []
+        text = self.text.replace("\\\n", " ")
+        tokens = shlex.shlex(text, posix=True, punctuation_chars=True)
+        tokens.whitespace_split = True
+        for token in [*tokens, ";"]:
+            if re.fullmatch(r"[();<>|&]+", token) or token in ("do", "then"):
+                if words:
+                    found.append(words)
+                words = []
+            elif words or not re.match(r"[A-Z_]+=", token):
+                words.append(token)
+        return found
+
+    @property
+    def is_for_a_shell(self):
+        """Whether a command is more than a program and its arguments."""
+        is_more = re.search(r"[$`>]|^[A-Z_]+=", self.text)
+        return is_more is not None or len(self.commands) > 1
+
+    @property
+    def is_run(self):
+        """Whether it can be run on one machine, without the network."""
+        if self.kind == "python":
+            return not _SNIPPETS_ELSEWHERE.search(self.text)
+        return not _ELSEWHERE.search(self.text) and all(
+            words[0].rpartition("/")[2] not in _NOT_RUN
+            and words[:3] not in _ENVIRONMENTS
+            # Programs of hours, servers and their clients.
+            and not (program_of(words)[0] or "").endswith(
+                (".py", ".serve_input")
+            )
+            for words in self.commands
+        )
+
+
+def fences(page):
+    """Yields (line of the fence's first line, kind, body) of a page."""
+    text = page.read_text("utf-8")
+    for fence in _FENCE.finditer(text):
+        line = text.count("\n", 0, fence.start()) + 2
+        body = re.sub(
+            f"^{fence['indent']}", "", fence["body"], flags=re.MULTILINE
+        )
+        yield line, fence["kind"], body
+
+
+def steps(page):
+    """Returns the `Step`s of a page, in order."""
+    name = str(page.relative_to(ROOT))
+    found = []
+    for line, kind, body in fences(page):
+        parts = [(line, body)]
+        if kind == "bash":
+            parts = _commands(line, body)
+        if kind in ("bash", "python"):
+            found += [
+                Step(page=name, line=first, kind=kind, text=text)
+                for first, text in parts
+            ]
+    return found
+
+
+def _commands(line, body):
+    """Yields (line, command), of several lines where a line goes on."""
+    lines = body.splitlines()
+    start = 0
+    while start < len(lines):
+        end = start + 1
+        if lines[start].strip() and not lines[start].lstrip().startswith("#"):
+            while end < len(lines) and _goes_on("\n".join(lines[start:end])):
+                end += 1
+            yield line + start, "\n".join(lines[start:end]).strip()
+        start = end
+
+
+def _goes_on(text):
+    # Bash says nothing of a whole command: not of a loop, a quotation or a
+    # here-document without its end.
+    said = subprocess.run(
+        ["bash", "-n", "-c", text], stderr=subprocess.PIPE
+    ).stderr
+    return text.endswith("\\") or bool(said)
+
+
+def program_of(words):
+    """Returns what of ours a command runs, and its arguments.
+
+    Args:
+        words: The command's.
+
+    Returns:
+        A module's name, or the path of a file that is in no module, and the
+        rest of the words; None and them all if it is no program of ours.
+    """
+    if words[0] == "bert_tf" and words[1:2]:
+        name, *arguments = words[1:]
+        return COMMANDS.get(name, name), arguments
+    if words[0] not in ("python", "python3", ".venv/bin/python"):
+        return None, words
+    if words[1:2] == ["-m"] and words[2].startswith("bert_tf"):
+        if words[2] == "bert_tf":
+            return program_of(words[2:])
+        return words[2], words[3:]
+    if words[1:2] and words[1].endswith(".py"):
+        path = pathlib.PurePath(words[1])
+        if path.parent.name in ("bert_tf", "data", "export"):
+            package = {"bert_tf": "bert_tf"}.get(
+                path.parent.name, f"bert_tf.{path.parent.name}"
+            )
+            return f"{package}.{path.stem}", words[2:]
+        return words[1], words[2:]
+    return None, words
+
+
+def parse_flags(commands):
+    """Parses commands' flags, without TensorFlow.
+
+    Args:
+        commands: [(module, arguments)].
+
+    Returns:
+        For each {"error": None or what its flags refuse, "values": {flag:
+        value}}.
+    """
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "support" / "flag_parser.py"],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
