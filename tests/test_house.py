@@ -9,15 +9,15 @@ from support.paths import ROOT
 
 PACKAGE = ROOT / "bert_tf"
 
-# A line of the README's table: a floor, if it is another than the line's
+# A line of the table in docs/architecture.md: a floor, if it is another than the line's
 # before, and a folder, or "programs", or on the lowest floor modules.
 _LINE = re.compile(r"(\d| )  ((?:\w+/|programs)(?= )|config .*)")
 
 
 def read_floors():
     """Returns {folder, module of the package, or "programs": its floor}."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    table = text.split("## How it is built")[1].split("```")[1]
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    table = text.split("```")[1]
     floors, floor = {}, None
     for digit, names in _LINE.findall(table):
         floor = int(digit) if digit.strip() else floor
@@ -37,7 +37,7 @@ SOURCES = sorted(
 
 
 def room_of(path):
-    """Returns the name in the README's table of what a file belongs to."""
+    """Returns the name in that table of what a file belongs to."""
     package, *folders, _ = path.parts
     if package != "bert_tf":
         return "programs"

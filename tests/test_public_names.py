@@ -104,10 +104,9 @@ def test_every_argument_is_described(name):
         assert "\nReturns:\n" in docstring
 
 
-def test_python_in_the_readme_runs(in_folder, monkeypatch):
-    text = (ROOT / "README.md").read_text("utf-8")
-    section = text.split("### Fine-tuners")[1].split("\n### ")[0]
-    programs = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+def test_python_of_the_page_runs(in_folder, monkeypatch):
+    text = (ROOT / "docs/python_api.md").read_text("utf-8")
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     # What takes long runs in the examples of these two.
     calls = []
     monkeypatch.setattr(bert_tf, "export", lambda *args: calls.append(args))
@@ -119,7 +118,7 @@ def test_python_in_the_readme_runs(in_folder, monkeypatch):
 
     monkeypatch.setattr(bert_tf.tuning, "run", run)
     for program in programs:
-        exec(compile(program, "README.md", "exec"), {})
+        exec(compile(program, "python_api.md", "exec"), {})
     assert calls == [("reviews", "servables/reviews"), "tickets"]
     assert bert_tf.load("reviews").task.labels == ("bad", "good")
 

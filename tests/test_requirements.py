@@ -38,8 +38,13 @@ def test_every_tool_has_one_version():
 def test_the_python_versions_are_the_same():
     assert 'python_requires=">=3.11,<3.13"' in read("setup.py")
     assert "(3, 11) <= sys.version_info < (3, 13)" in read("Makefile")
-    paths = ("README.md", "CONTRIBUTING.md", "Makefile", "requirements-tpu.txt")
-    for path in paths:
+    for path in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "Makefile",
+        "docs/tpu.md",
+        "requirements-tpu.txt",
+    ):
         found = re.findall(r"Python (3\.\d+) or (3\.\d+)", read(path))
         assert {*found} == {("3.11", "3.12")}, path
 
@@ -56,7 +61,7 @@ def test_the_releases_of_tensorflow_are_the_same():
     assert '"keras>=3.12,<4"' in setup
     makefile = re.search(r"SERVING_RELEASES \?= (.*)", read("Makefile"))[1]
     releases = makefile.replace(" ", ", ")
-    for path in ("README.md", "export/serving/README.md"):
+    for path in ("docs/exactness.md", "export/serving/README.md"):
         assert f"tensorflow-text {releases}" in read(path), path
 
 
