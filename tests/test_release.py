@@ -1,4 +1,4 @@
-"""What a release is made of: sdist and wheel.
+"""What a release is made of: sdist, wheel, and the README run from the wheel.
 
 Run by `make release-check`, which makes the environment of the tools:
 
@@ -15,6 +15,7 @@ import zipfile
 import pytest
 
 import bert_tf
+from support import page_runs
 from support.paths import ROOT
 
 NAME = f"bert_tf-{bert_tf.__version__}"
@@ -158,5 +159,9 @@ def test_the_wheel_stands_alone(python, tmp_path):
     assert where.startswith(str(python.parent.parent))
     assert version == bert_tf.__version__
     assert not [path for path in paths if path.startswith(str(ROOT))]
-    told = call(python.parent / "bert_tf", "--help", cwd=folder)
-    assert "bert_tf COMMAND" in told
+
+
+def test_the_quickstarts_run_from_the_wheel(python, tmp_path):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert page_runs.run_page(ROOT / "README.md", folder, python) >= 8

@@ -7,6 +7,7 @@ Of the commands, [[module or path, [argument, ...]], ...], prints a list of
 the program's own definitions and validators make of them. Nothing is run.
 """
 
+import collections
 import json
 import os
 import runpy
@@ -15,9 +16,10 @@ import sys
 import numpy as np  # noqa: F401
 import without_tensorflow
 from absl import flags
+from absl.testing import flagsaver
 
 
-def parse(program, arguments):
+def parse(program, commands):
     """Returns what a fork of this process, for one program, finds."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -27,17 +29,9 @@ def parse(program, arguments):
             runpy.run_path(program)
         else:
             runpy.run_module(program)
-        answer = {"error": None, "values": {}}
-        try:
-            rest = flags.FLAGS([program, *arguments])
-        except flags.Error as error:
-            answer["error"] = str(error)
-        else:
-            if rest[1:]:
-                answer["error"] = f"Unexpected arguments: {rest[1:]}."
-            answer["values"] = flags.FLAGS.flag_values_dict()
+        answers = [answer([program, *arguments]) for arguments in commands]
         with open(writer, "w") as stream:
-            json.dump(answer, stream, default=str)
+            json.dump(answers, stream, default=str)
         os._exit(0)
     os.close(writer)
     with open(reader) as stream:
@@ -45,10 +39,37 @@ def parse(program, arguments):
     os.waitpid(child, 0)
     if not text:
         # The traceback is on stderr.
-        return {"error": f"{program} cannot be imported.", "values": {}}
+        sys.exit(f"{program} cannot be imported.")
     return json.loads(text)
 
 
-if __name__ == "__main__":
+def answer(argv):
+    """Returns what the flags that are defined here make of a command."""
+    saved = flagsaver.save_flag_values()
+    try:
+        rest = flags.FLAGS(argv)
+    except flags.Error as error:
+        return {"error": str(error), "values": {}}
+    else:
+        values = flags.FLAGS.flag_values_dict()
+    finally:
+        flagsaver.restore_flag_values(saved)
+    error = f"Unexpected arguments: {rest[1:]}." if rest[1:] else None
+    return {"error": error, "values": values}
+
+
+def main():
     sys.meta_path.insert(0, without_tensorflow.Refused())
-    print(json.dumps([parse(*command) for command in json.load(sys.stdin)]))
+    places = collections.defaultdict(list)
+    commands = json.load(sys.stdin)
+    for place, (program, _) in enumerate(commands):
+        places[program].append(place)
+    found = {}
+    for program, own in places.items():
+        answers = parse(program, [commands[place][1] for place in own])
+        found |= zip(own, answers)
+    print(json.dumps([found[place] for place in range(len(commands))]))
+
+
+if __name__ == "__main__":
+    main()

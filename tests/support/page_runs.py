@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
@@ -15,27 +14,15 @@ from support import pages
 from support import program_server
 
 _TIMEOUT_SECONDS = 300
-# Pages show what is worth its time, and fixtures are small: a flag of these
-# with a larger value, its own or the program's default, is set again to this.
+# What a page shows is worth its time; here a flag of these that has a larger
+# value, the page's or the program's default, is set again to this.
 _LIMITS = {
-    # A million steps; a page's second run goes on from the first.
+    # Minutes to weeks. A second run, with more steps, resumes the first.
     "num_train_steps": 20,
-    # Fewer than the steps.
+    # Must be fewer than the steps.
     "num_warmup_steps": 4,
-    "max_eval_steps": 2,
-    # 32,768 rows in 128 parts, for example.
-    "train_batch_size": 8,
-    "gradient_accumulation_steps": 2,
-    # Ten copies of the text, and Python's whole documentation.
-    "dupe_factor": 2,
-    "max_words": 40_000,
-    # What a text of 60 words has.
-    "vocab_size": 400,
-}
-# Values that are set again to others: sizes of models, and their schedules.
-_REPLACED = {
-    "bert_config_file": (r"mini|small|medium|base|large|L-\d.*", "tiny"),
-    "phases": (r"128:\d+:\d+,512:\d+:\d+", "128:6:8,512:2:8"),
+    # 12,000 docstrings, on which README tunes for three epochs.
+    "max_examples_per_library": 100,
 }
 
 # What a page's snippets run in, one process for all of them.
@@ -165,17 +152,11 @@ def small_flags(values):
     Args:
         values: {flag: its value} of all flags of the program.
     """
-    limited = {
-        name: limit
+    return [
+        f"--{name}={limit}"
         for name, limit in _LIMITS.items()
         if (values.get(name) or 0) > limit
-    }
-    limited |= {
-        name: value
-        for name, (pattern, value) in _REPLACED.items()
-        if re.fullmatch(pattern, str(values.get(name)))
-    }
-    return [f"--{name}={value}" for name, value in limited.items()]
+    ]
 
 
 def run_page(page, folder, python=None):

@@ -1,9 +1,10 @@
-"""The commands and snippets of README.md and docs/*.md, and their runs.
+"""The commands and snippets of README.md, docs/*.md and other pages.
 
 A ```bash fence holds commands, a ```python fence a snippet; both run in their
-order on the page, in one folder, all snippets of a page in one process. Any
-other fence is not run. A command that needs a TPU, a cluster, a server or the
-network is not run either; tests/test_commands.py checks its flags.
+order on the page, in one folder, all snippets of a page in one process. The
+commands of a ```sh fence set a machine up or test, and are not run, nor are
+those that need a TPU, a cluster, a server or the network:
+tests/test_docs_flags.py checks them. A ```text fence is no command.
 """
 
 import dataclasses
@@ -21,23 +22,20 @@ PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "export" / "serving" / "README.md",
+    ROOT / "CONTRIBUTING.md",
 ]
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<body>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
-# A command with one of these is not run, and no program but ours in
-# `_NOT_RUN`, nor what stays in the background.
+# A command with one of these is not run.
 _ELSEWHERE = re.compile(
     r"--use_tpu|--beam_runner|--strategy=multi_worker|gs://|grpc://|hf:|&$"
 )
 _NOT_RUN = {
-    *("cd", "curl", "docker", "gcloud", "git", "kubectl", "make", "pip"),
-    *("pre-commit", "source", ".", "ssh", "sudo", "tensorboard"),
+    *("cd", "curl", "docker", "gcloud", "git", "kubectl", "pip"),
+    "tensorboard",
 }
-_ENVIRONMENTS = (["python", "-m", "venv"], ["python", "-m", "pip"])
-# What a snippet cannot do here.
-_SNIPPETS_ELSEWHERE = re.compile(r"gs://|grpc://|hf:|TPUStrategy|get_ipython")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ class Step:
     Attributes:
         page: The file's path in the repository.
         line: The number of its first line there.
-        kind: "bash" or "python".
+        kind: "bash", "sh" or "python".
         text: As it is written, without the fence's indent.
     """
 
@@ -80,6 +78,14 @@ class Step:
         return found
 
     @property
+    def programs(self):
+        """What of ours it runs: [(program, arguments)]; see `program_of`."""
+        if self.kind == "python":
+            return []
+        found = [program_of(words) for words in self.commands]
+        return [each for each in found if each[0] is not None]
+
+    @property
     def is_for_a_shell(self):
         """Whether a command is more than a program and its arguments."""
         is_more = re.search(r"[$`>]|^[A-Z_]+=", self.text)
@@ -89,15 +95,18 @@ class Step:
     def is_run(self):
         """Whether it can be run on one machine, without the network."""
         if self.kind == "python":
-            return not _SNIPPETS_ELSEWHERE.search(self.text)
-        return not _ELSEWHERE.search(self.text) and all(
-            words[0].rpartition("/")[2] not in _NOT_RUN
-            and words[:3] not in _ENVIRONMENTS
-            # Programs of hours, servers and their clients.
-            and not (program_of(words)[0] or "").endswith(
-                (".py", ".serve_input")
+            return True
+        return (
+            self.kind == "bash"
+            and not _ELSEWHERE.search(self.text)
+            and all(
+                words[0].rpartition("/")[2] not in _NOT_RUN
+                # Programs of hours, servers and their clients.
+                and not (program_of(words)[0] or "").endswith(
+                    (".py", ".serve_input")
+                )
+                for words in self.commands
             )
-            for words in self.commands
         )
 
 
@@ -118,9 +127,9 @@ def steps(page):
     found = []
     for line, kind, body in fences(page):
         parts = [(line, body)]
-        if kind == "bash":
+        if kind in ("bash", "sh"):
             parts = _commands(line, body)
-        if kind in ("bash", "python"):
+        if kind in ("bash", "sh", "python"):
             found += [
                 Step(page=name, line=first, kind=kind, text=text)
                 for first, text in parts
@@ -159,22 +168,20 @@ def program_of(words):
     Returns:
         A module's name, or the path of a file that is in no module, and the
         rest of the words; None and them all if it is no program of ours.
+
+    Raises:
+        KeyError: If bert_tf has no command of that name.
     """
-    if words[0] == "bert_tf" and words[1:2]:
-        name, *arguments = words[1:]
-        return COMMANDS.get(name, name), arguments
-    if words[0] not in ("python", "python3", ".venv/bin/python"):
+    if words[0] == "bert_tf" and words[1:]:
+        return COMMANDS[words[1]], words[2:]
+    if words[0] != "python":
         return None, words
-    if words[1:2] == ["-m"] and words[2].startswith("bert_tf"):
-        if words[2] == "bert_tf":
-            return program_of(words[2:])
+    if words[1] == "-m" and words[2].startswith("bert_tf."):
         return words[2], words[3:]
-    if words[1:2] and words[1].endswith(".py"):
+    if words[1].endswith(".py"):
         path = pathlib.PurePath(words[1])
         if path.parent.name in ("bert_tf", "data", "export"):
-            package = {"bert_tf": "bert_tf"}.get(
-                path.parent.name, f"bert_tf.{path.parent.name}"
-            )
+            package = f"bert_tf.{path.parent.name}".removesuffix(".bert_tf")
             return f"{package}.{path.stem}", words[2:]
         return words[1], words[2:]
     return None, words

@@ -1,0 +1,176 @@
+"""The documents' commands, those that are not run too: flags, ports, names.
+
+`make docs-check` runs the others; here they are only parsed, by the programs'
+own definitions.
+"""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support import pages
+from support.paths import ROOT
+
+STEPS = [
+    step
+    for page in pages.PAGES
+    for step in pages.steps(page)
+    if step.kind != "python"
+]
+SERVING = ROOT / "export" / "serving"
+
+
+def read(path):
+    return (ROOT / path).read_text("utf-8")
+
+
+def lines_of(program):
+    """Returns [(step, words)] of the commands of a program that is not ours."""
+    return [
+        (step, words)
+        for step in STEPS
+        for words in step.commands
+        if words[0] == program
+    ]
+
+
+def test_every_flag_is_one_of_its_program():
+    commands = [(step, command) for step in STEPS for command in step.programs]
+    assert len(commands) > 40
+    parsed = pages.parse_flags([command for _, command in commands])
+    wrong = [
+        f"{step}\n{answer['error']}"
+        for (step, _), answer in zip(commands, parsed, strict=True)
+        if answer["error"]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_not_run_passes_its_programs_own_checks():
+    commands = [
+        (step, command)
+        for step in STEPS
+        if step.kind == "bash" and not step.is_run
+        for command in step.programs
+    ]
+    assert len(commands) > 5
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "support" / "without_tensorflow.py"],
+        input=json.dumps([[name, *told] for _, (name, told) in commands]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for (step, _), answer in zip(commands, json.loads(done.stdout)):
+        # What has no TensorFlow here, and imports it, has checked its flags.
+        last_line = answer["stderr"].strip().rpartition("\n")[2]
+        assert last_line.startswith("ImportError: "), f"{step}\n{last_line}"
+
+
+def test_a_wrong_flag_is_found():
+    wrong = [
+        ("bert_tf.run_pretraining", ["--input_files=a"]),
+        ("bert_tf.run_pretraining", ["--train_batch_size=many"]),
+        ("bert_tf.run_pretraining", ["--train_batch_size=0"]),
+        ("bert_tf.run_pretraining", ["a"]),
+    ]
+    right = ["--input_file=a", "--output_dir=b", "--train_batch_size=3"]
+    *refused, taken = pages.parse_flags(
+        [*wrong, ("bert_tf.run_pretraining", right)]
+    )
+    for answer, (_, (argument,)) in zip(refused, wrong, strict=True):
+        assert argument.strip("-").partition("=")[0] in answer["error"]
+    assert taken["error"] is None
+    assert taken["values"]["train_batch_size"] == 3
+    assert taken["values"]["num_train_steps"] == 100_000
+
+
+def test_make_knows_its_targets():
+    targets = re.findall(r"^([\w-]+):", read("Makefile"), re.MULTILINE)
+    told = [target for _, words in lines_of("make") for target in words[1:2]]
+    for page in pages.PAGES:
+        told += re.findall(r"`make ([\w-]+)", page.read_text("utf-8"))
+    assert {"demo", "docs-check", "release-check"} <= {*told}
+    assert {*told} <= {*targets}
+
+
+def test_folders_are_there():
+    for step, words in lines_of("cd"):
+        assert (ROOT / words[1]).is_dir(), step
+
+
+def test_pip_finds_extras_and_files():
+    extras = re.findall(r'^        "(\w+)": \[', read("setup.py"), re.MULTILINE)
+    told = lines_of("pip")
+    for step, words in told:
+        assert words[1] == "install", step
+        for option, name in zip(words, words[1:]):
+            assert option != "-r" or (ROOT / name).exists(), step
+        for word in words:
+            for listed in re.findall(r"^(?:\.|bert_tf)\[(.+)\]", word):
+                assert {*listed.split(",")} <= {*extras}, step
+    assert told
+
+
+def test_servers_have_the_ports_and_the_image_of_the_configuration():
+    compose = (SERVING / "docker-compose.yml").read_text("utf-8")
+    (image,) = re.findall(r"image: (\S+)", compose)
+    ports = re.findall(r'"(\d+):\d+"', compose)
+    runs = [each for each in lines_of("docker") if each[1][1] == "run"]
+    assert runs
+    for step, words in runs:
+        assert words[-1] == image, step
+        given = [
+            each for option, each in zip(words, words[1:]) if option == "-p"
+        ]
+        assert given == [f"{port}:{port}" for port in ports], step
+        name = re.search(r"MODEL_NAME=(\w+)", step.text)[1]
+        folder, target = re.search(r"\$PWD/(\S+):(/\S+):ro", step.text).groups()
+        assert target == f"/models/{name}", step
+        assert f"--export_dir={folder}" in read(step.page), step
+
+
+@pytest.mark.parametrize(
+    "step, words",
+    lines_of("curl"),
+    ids=lambda value: getattr(value, "page", ""),
+)
+def test_requests_are_of_the_server_of_their_page(step, words):
+    compose = (SERVING / "docker-compose.yml").read_text("utf-8")
+    (port,) = re.findall(r'"(\d+):\d+" # REST', compose)
+    path = rf"http://localhost:{port}/v1/models/(\w+):predict"
+    (name,) = re.fullmatch(path, words[1]).groups()
+    assert f"MODEL_NAME={name}" in read(step.page)
+    (instance,) = json.loads(words[words.index("-d") + 1])["instances"]
+    assert all(isinstance(text, str) for text in instance.values())
+
+
+SHELL = """# A comment
+cd a
+
+for x in a b; do
+    bert_tf convert --input=$x,y \\
+        --output=b > c
+done
+X=1 bert_tf fill-mask --text='a
+b' | head
+"""
+
+
+def test_lines_go_on_and_loops_are_whole():
+    commands = pages._commands(1, SHELL)
+    found = [
+        pages.Step(page="page.md", line=line, kind="bash", text=text)
+        for line, text in commands
+    ]
+    assert [step.line for step in found] == [2, 4, 8]
+    assert [step.is_run for step in found] == [False, True, True]
+    assert [step.is_for_a_shell for step in found] == [False, True, True]
+    assert [step.programs for step in found] == [
+        [],
+        [("bert_tf.export.convert_checkpoint", ["--input=$x,y", "--output=b"])],
+        [("bert_tf.run_fill_mask", ["--text=a\nb"])],
+    ]
