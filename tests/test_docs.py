@@ -1,4 +1,4 @@
-"""Pages for people: their links lead somewhere, their fences name a language."""
+"""Pages for people: links that lead somewhere, fences of known languages."""
 
 import re
 

@@ -9,8 +9,9 @@ from support.paths import ROOT
 
 PACKAGE = ROOT / "bert_tf"
 
-# A line of the table in docs/architecture.md: a floor, if it is another than the line's
-# before, and a folder, or "programs", or on the lowest floor modules.
+# A line of the table in docs/architecture.md: a floor, if it is another than
+# the line's before, and a folder, or "programs", or on the lowest floor
+# modules.
 _LINE = re.compile(r"(\d| )  ((?:\w+/|programs)(?= )|config .*)")
 
 
