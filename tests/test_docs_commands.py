@@ -1,10 +1,11 @@
 """The commands and snippets of README.md and docs/ run as they are written.
 
-Run by `make docs-check`. Those that need a TPU, a cluster or a server are not
-run; their flags are checked by tests/test_docs_flags.py.
+Those of the marker docs are run by `make docs-check`. What needs a TPU, a
+cluster or a server is not run; tests/test_docs_flags.py checks it.
 """
 
 import shutil
+import sys
 
 import pytest
 
@@ -13,7 +14,6 @@ from support import page_runs
 from support import pages
 from support.paths import ROOT
 
-pytestmark = pytest.mark.docs
 PAGES = [
     page
     for page in pages.PAGES
@@ -28,6 +28,7 @@ def files(tmp_path_factory):
     return folder
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_page_runs_from_top_to_bottom(page, files, tmp_path):
     folder = tmp_path / "folder"
@@ -37,3 +38,26 @@ def test_page_runs_from_top_to_bottom(page, files, tmp_path):
     else:
         shutil.copytree(files, folder)
     page_runs.run_page(page, folder)
+
+
+def failure_of(run, line, kind, text):
+    step = pages.Step(page="docs/page.md", line=line, kind=kind, text=text)
+    with pytest.raises(pytest.fail.Exception) as failed:
+        run.run(step)
+    return str(failed.value)
+
+
+def test_a_failure_names_page_line_and_command(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    run = page_runs.PageRun(folder, python=sys.executable)
+    told = failure_of(run, 7, "bash", "echo first; cat nowhere | head")
+    assert told.startswith("docs/page.md:7: echo first; cat nowhere | head\n")
+    assert "first\ncat: nowhere: " in told
+    assert told.endswith("exit status 1")
+    good = pages.Step(page="p", line=1, kind="python", text="x = 2\nprint(x)")
+    run.run(good)
+    told = failure_of(run, 9, "python", "y = x\nassert y == 3")
+    run.close()
+    assert told.startswith("docs/page.md:9: y = x\n")
+    assert 'File "docs/page.md", line 10' in told
