@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from bert_tf.__main__ import COMMANDS
 from support import pages
 from support.paths import ROOT
 
@@ -20,6 +21,8 @@ STEPS = [
     for step in pages.steps(page)
     if step.kind != "python"
 ]
+# Of absl, TensorBoard, pip and TensorFlow Serving.
+OTHERS = {"help", "logdir", "no-deps", "tensorflow_intra_op_parallelism"}
 SERVING = ROOT / "export" / "serving"
 
 
@@ -37,16 +40,40 @@ def lines_of(program):
     ]
 
 
-def test_every_flag_is_one_of_its_program():
-    commands = [(step, command) for step in STEPS for command in step.programs]
-    assert len(commands) > 40
-    parsed = pages.parse_flags([command for _, command in commands])
+@pytest.fixture(scope="module")
+def commands():
+    """[(what it is of, what its flags are parsed to)], all programs at last."""
+    told = [(step, command) for step in STEPS for command in step.programs]
+    assert len(told) > 40
+    told += [(None, (name, [])) for name in COMMANDS.values()]
+    told.append((None, ("export/serving/grpc_client.py", [])))
+    parsed = pages.parse_flags([command for _, command in told])
+    return [(step, answer) for (step, _), answer in zip(told, parsed)]
+
+
+def test_every_flag_is_one_of_its_program(commands):
     wrong = [
         f"{step}\n{answer['error']}"
-        for (step, _), answer in zip(commands, parsed, strict=True)
-        if answer["error"]
+        for step, answer in commands
+        if step is not None and answer["error"]
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_flag_of_the_prose_is_one_of_a_program(commands):
+    known = OTHERS.union(*(answer["values"] for _, answer in commands))
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        text = path.read_text("utf-8")
+        known |= {*re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text)}
+    wrong = []
+    for page in pages.PAGES:
+        text = page.read_text("utf-8")
+        prose = re.sub("```.*?```", "", text, flags=re.DOTALL)
+        for code in re.findall("`([^`]+)`", prose):
+            for name in re.findall(r"(?<!\S)--([\w-]+)", code):
+                if not {name, name.removeprefix("no")} & known:
+                    wrong.append(f"{page}: --{name}")
+    assert wrong == []
 
 
 def test_what_is_not_run_passes_its_programs_own_checks():

@@ -48,13 +48,11 @@ def answer(argv):
     saved = flagsaver.save_flag_values()
     try:
         rest = flags.FLAGS(argv)
-    except flags.Error as error:
-        return {"error": str(error), "values": {}}
-    else:
-        values = flags.FLAGS.flag_values_dict()
-    finally:
-        flagsaver.restore_flag_values(saved)
-    error = f"Unexpected arguments: {rest[1:]}." if rest[1:] else None
+        error = f"Unexpected arguments: {rest[1:]}." if rest[1:] else None
+    except flags.Error as problem:
+        error = str(problem)
+    values = flags.FLAGS.flag_values_dict()
+    flagsaver.restore_flag_values(saved)
     return {"error": error, "values": values}
 
 

@@ -13,7 +13,7 @@ import pytest
 from support import pages
 from support import program_server
 
-_TIMEOUT_SECONDS = 300
+_TIMEOUT_SECONDS = 600
 # What a page shows is worth its time; here a flag of these that has a larger
 # value, the page's or the program's default, is set again to this.
 _LIMITS = {

@@ -172,7 +172,7 @@ def program_of(words):
     Raises:
         KeyError: If bert_tf has no command of that name.
     """
-    if words[0] == "bert_tf" and words[1:]:
+    if words[0] == "bert_tf" and words[1:] not in ([], ["--help"]):
         return COMMANDS[words[1]], words[2:]
     if words[0] != "python":
         return None, words
