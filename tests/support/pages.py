@@ -1,10 +1,10 @@
 """The commands and snippets of README.md, docs/*.md and other pages.
 
 A ```bash fence holds commands, a ```python fence a snippet; both run in their
-order on the page, in one folder, all snippets of a page in one process. The
-commands of a ```sh fence set a machine up or test, and are not run, nor are
-those that need a TPU, a cluster, a server or the network:
-tests/test_docs_flags.py checks them. A ```text fence is no command.
+order on the page, in one folder, all snippets of a page in one process. A
+command that needs a TPU, a cluster, a server or the network, or makes an
+environment, is not run, and none of a ```sh fence; tests/test_docs_flags.py
+checks them. A ```text fence is no command.
 """
 
 import dataclasses
@@ -21,6 +21,7 @@ from support.paths import ROOT
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    # References, all of whose fences are ```sh.
     ROOT / "export" / "serving" / "README.md",
     ROOT / "CONTRIBUTING.md",
 ]
@@ -33,7 +34,7 @@ _ELSEWHERE = re.compile(
     r"--use_tpu|--beam_runner|--strategy=multi_worker|gs://|grpc://|hf:|&$"
 )
 _NOT_RUN = {
-    *("cd", "curl", "docker", "gcloud", "git", "kubectl", "pip"),
+    *("cd", "curl", "docker", "gcloud", "git", "kubectl", "make", "pip"),
     "tensorboard",
 }
 
