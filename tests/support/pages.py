@@ -8,6 +8,7 @@ checks them. A ```text fence is no command.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -122,6 +123,7 @@ def fences(page):
         yield line, fence["kind"], body
 
 
+@functools.cache
 def steps(page):
     """Returns the `Step`s of a page, in order."""
     name = str(page.relative_to(ROOT))
