@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 
+import heading
 from absl import app
 from absl import flags
 
@@ -300,6 +301,7 @@ def main(_):
                 f"Received: --tasks={','.join(_TASKS.value)}."
             )
     sides = {"bert_tf": run_bert_tf, "transformers": run_transformers}
+    heading.show(transformers=_PEER_PYTHON.value)
     output_dir = pathlib.Path(_OUTPUT_DIR.value).absolute()
     found = {}
     for task in _TASKS.value:
