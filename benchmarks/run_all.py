@@ -121,6 +121,7 @@ def make_commands(model_dir, data_dir, output_dir):
                 f"--init_checkpoint={model_dir}",
                 f"--data_dir={data_dir}",
                 f"--peer_python={transformers}",
+                "--peers=transformers,transformers_compiled",
                 f"--output_dir={output_dir}/finetuning",
             ]
         )
