@@ -148,6 +148,14 @@ def main():
             max_predictions_per_seq=10,
             dupe_factor=dupe_factor,
         )
+    stages.run(
+        "Look at the records",
+        "data/inspect_records.py",
+        input_file=records["dev"],
+        vocab_file=out / "vocab.txt",
+        num_examples=1,
+        html=out / "records.html",
+    )
     (out / "bert_config.json").write_text(
         json.dumps(
             {
@@ -244,14 +252,63 @@ def report(out, text, stages):
         print(f"    {title:<38}{value:8.3f}")
     if tuned["eval_accuracy"] <= majority:
         sys.exit("The classifier has learned nothing.")
-    print(
-        "\nTry next:\n"
-        f"    python data/inspect_records.py --input_file={out}/records/dev"
-        f".tfrecord --vocab_file={out}/vocab.txt\n"
-        f"    python export/check_saved_model.py --export_dir={out}/servable "
-        f'--model_dir={out}/classifier --text="Your own sentence."\n'
-        "    the same commands with your own text: see README.md"
+    print("\nWhat you can look at:")
+    for title, path in (
+        ("the records, page by page", out / "records.html"),
+        ("the report of the fine-tuning", out / "classifier" / "report.md"),
+        ("the model card", out / "classifier" / "README.md"),
+    ):
+        print(f"    {title:<38}{path}")
+    print("\nThree things to try next:")
+    for title, program, arguments in next_commands(out):
+        command = [shown(sys.executable), shown(ROOT / program), *arguments]
+        print(f"\n  {title}\n    {shlex.join(command)}")
+
+
+def next_commands(out):
+    """Returns tuples of a title, a program and its arguments."""
+    return (
+        (
+            "Ask the SavedModel about a sentence of your own:",
+            "export/check_saved_model.py",
+            [
+                f"--export_dir={out}/servable",
+                f"--model_dir={out}/classifier",
+                "--text=Your own sentence.",
+            ],
+        ),
+        (
+            "Let the pre-trained model fill in a word:",
+            "bert_tf/run_fill_mask.py",
+            [
+                f"--model_dir={out}/pretrained",
+                "--text=Returns the [MASK] of the array.",
+            ],
+        ),
+        (
+            "Fine-tune on a table of your own (train.csv and dev.csv in "
+            "--data_dir):",
+            "bert_tf/run_classifier.py",
+            [
+                "--task_name=tsv",
+                f"--data_dir={out}/text",
+                "--text_columns=text",
+                "--label_column=library",
+                f"--init_checkpoint={out}/pretrained",
+                f"--output_dir={out}/tuned",
+                "--max_seq_length=64",
+                "--do_train",
+                "--do_eval",
+            ],
+        ),
     )
+
+
+def shown(path):
+    """Returns a path as it is typed here."""
+    # Not resolved: an environment's Python is a link.
+    here = f"{pathlib.Path.cwd()}/"
+    return str(path).removeprefix(here)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,8 @@ setup(
             # The oracle of correlations.
             "scipy>=1.11.1",
             "huggingface-hub>=0.26",
+            # What reads our model cards.
+            "pyyaml>=6.0.1",
             # What reads our tokenizer.json.
             "tokenizers>=0.20",
             # The oracle of entities' scores.

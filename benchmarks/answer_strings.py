@@ -1,14 +1,16 @@
 """Answers batches of strings with one library: a side of benchmarks/serving.py.
 
-    python answer_strings.py {bert_tf,transformers} MODEL
+    python answer_strings.py {bert_tf,transformers,onnxruntime} MODEL
 
-MODEL is a SavedModel, or a model folder. Reads from its standard input a JSON
+MODEL is a SavedModel, or a model folder; for onnxruntime with the model.onnx of
+export_onnx.py in it. Reads from its standard input a JSON
 list of strings a line; writes a line with the seconds that the answer took,
 from strings to label names, and with the probabilities. Imports no more than
 the one library, so that each runs in an environment of its own.
 """
 
 import json
+import pathlib
 import sys
 import time
 
@@ -52,9 +54,51 @@ def of_transformers(path):
     return ask
 
 
+def of_onnxruntime(path):
+    import numpy as np
+    import onnxruntime
+    import tokenizers
+
+    def read(name):
+        return json.loads(pathlib.Path(path, name).read_text("utf-8"))
+
+    config = read("config.json")
+    tokenizer = tokenizers.Tokenizer.from_file(f"{path}/tokenizer.json")
+    tokenizer.enable_truncation(
+        read("tokenizer_config.json")["model_max_length"]
+    )
+    tokenizer.enable_padding(pad_id=config["pad_token_id"])
+    session = onnxruntime.InferenceSession(
+        f"{path}/model.onnx", providers=["CPUExecutionProvider"]
+    )
+
+    def ask(texts):
+        encoded = tokenizer.encode_batch(texts)
+        inputs = {
+            "input_ids": [each.ids for each in encoded],
+            "attention_mask": [each.attention_mask for each in encoded],
+            "token_type_ids": [each.type_ids for each in encoded],
+        }
+        (logits,) = session.run(
+            None, {name: np.int64(rows) for name, rows in inputs.items()}
+        )
+        probabilities = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        probabilities /= probabilities.sum(axis=-1, keepdims=True)
+        labels = [
+            config["id2label"][str(index)] for index in logits.argmax(axis=-1)
+        ]
+        return labels, probabilities.tolist()
+
+    return ask
+
+
 def main():
     side, path = sys.argv[1:]
-    ask = {"bert_tf": of_bert_tf, "transformers": of_transformers}[side](path)
+    ask = {
+        "bert_tf": of_bert_tf,
+        "transformers": of_transformers,
+        "onnxruntime": of_onnxruntime,
+    }[side](path)
     for line in sys.stdin:
         texts = json.loads(line)
         start = time.perf_counter()

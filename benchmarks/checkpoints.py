@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 
+import heading
 from absl import app
 from absl import flags
 from absl import logging
@@ -140,6 +141,7 @@ def measure(folder, path, is_dropped):
 
 
 def main(_):
+    heading.show()
     logging.set_verbosity(logging.WARNING)  # Not a report for every load.
     config = BertConfig.named(_SIZE.value)
     words = (f"word{n}" for n in range(config.vocab_size - len(SPECIAL_TOKENS)))

@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 
+import heading
 from absl import app
 from absl import flags
 
@@ -313,6 +314,7 @@ def time_vocabulary():
 
 
 def main(_):
+    heading.show()
     {
         "records": time_records,
         "memory": measure_memory,

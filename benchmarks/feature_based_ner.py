@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 
+import heading
 import keras
 import numpy as np
 import tensorflow as tf
@@ -62,6 +63,7 @@ def main(_):
     program.require(
         data_dir=_DATA_DIR.value, init_checkpoint=_INIT_CHECKPOINT.value
     )
+    heading.show()
     keras.utils.set_random_seed(_SEED.value)
     examples = {
         split: tagging_files.read_columns(

@@ -7,8 +7,9 @@ Runs in an environment of its own, with transformers and torch. The
 hyper-parameters are those of bert_tf's programs with --bias_correction and
 --nolearning_rate_drop: AdamW (epsilon 1e-6, decay 0.01 but for biases and
 layer normalisation), clipping at 1, linear warmup and decay, batches padded to
-their longest. Writes one JSON object: the predictions for the dev set, and the
-seconds of training.
+their longest. With --compile the model is trained under `torch.compile`, with
+shapes that vary. Writes one JSON object: the predictions for the dev set, and
+the seconds of training.
 """
 
 import argparse
@@ -296,6 +297,9 @@ def train(task, options):
         optimizer, int(num_steps * options.warmup_proportion), num_steps
     )
     task.model.train()
+    model = task.model
+    if options.compile:
+        model = torch.compile(model, dynamic=True)
     step = 0
     losses = []
     start = time.perf_counter()
@@ -307,7 +311,7 @@ def train(task, options):
             with torch.autocast(
                 "cpu", torch.bfloat16, enabled=options.bfloat16
             ):
-                loss = task.model(**task.inputs(rows)).loss
+                loss = model(**task.inputs(rows)).loss
             losses.append(loss.detach())
             loss.backward()
             torch.nn.utils.clip_grad_norm_(task.model.parameters(), 1.0)
@@ -336,6 +340,7 @@ def main():
     parser.add_argument("--warmup_proportion", type=float, default=0.1)
     parser.add_argument("--max_length", type=int, default=128)
     parser.add_argument("--bfloat16", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     transformers.set_seed(options.seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)

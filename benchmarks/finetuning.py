@@ -11,7 +11,9 @@ machine. --data_dir has glue/<task>/, ner/wnut17/ and squad/. Predictions of
 both sides are scored by the same code. What is finished is in --output_dir and
 is not run again; other settings want another folder. Prints a table in
 Markdown: the mean of the dev scores over the seeds, and the median of the
-training examples (rows, sentences, windows) a second, tracing included.
+training examples (rows, sentences, windows) a second, tracing and compiling
+included. With --peers=transformers,transformers_compiled transformers is run
+twice: eagerly, and under `torch.compile`.
 """
 
 import json
@@ -21,6 +23,7 @@ import statistics
 import subprocess
 import sys
 
+import heading
 from absl import app
 from absl import flags
 
@@ -64,6 +67,11 @@ _NUM_TRAIN_EPOCHS = flags.DEFINE_float("num_train_epochs", 3, "Of all runs.")
 _LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of all runs.")
 _MIXED_PRECISION = flags.DEFINE_enum(
     "mixed_precision", "float32", ["float32", "bfloat16"], "Of both sides."
+)
+_PEERS = flags.DEFINE_list(
+    "peers",
+    ["transformers"],
+    "Of transformers and transformers_compiled, which is under torch.compile.",
 )
 _OPTIONS = flags.DEFINE_list(
     "options", [], "Further flags of bert_tf's programs."
@@ -237,7 +245,7 @@ def run_bert_tf(name, seed, path):
     }
 
 
-def run_transformers(name, seed, path):
+def run_transformers(name, seed, path, *options):
     task = find_task(name)
     train_file = task.prepare(path)
     run(
@@ -254,6 +262,7 @@ def run_transformers(name, seed, path):
             f"--max_length={task.max_seq_length}",
             f"--output_file={path / 'output.json'}",
             *(["--bfloat16"] * (_MIXED_PRECISION.value == "bfloat16")),
+            *options,
         ],
         path / "log",
     )
@@ -262,6 +271,16 @@ def run_transformers(name, seed, path):
         **task.scores(results["predictions"]),
         "examples_per_second": results["examples"] / results["seconds"],
     }
+
+
+def run_compiled(name, seed, path):
+    return run_transformers(name, seed, path, "--compile")
+
+
+_RUN_PEERS = {
+    "transformers": run_transformers,
+    "transformers_compiled": run_compiled,
+}
 
 
 def settings():
@@ -299,7 +318,15 @@ def main(_):
                 f"--tasks must be of {', '.join(_TASK_NAMES)}. "
                 f"Received: --tasks={','.join(_TASKS.value)}."
             )
-    sides = {"bert_tf": run_bert_tf, "transformers": run_transformers}
+    sides = {"bert_tf": run_bert_tf}
+    for peer in _PEERS.value:
+        if peer not in _RUN_PEERS:
+            raise app.UsageError(
+                f"--peers must be of {', '.join(_RUN_PEERS)}. "
+                f"Received: --peers={','.join(_PEERS.value)}."
+            )
+        sides[peer] = _RUN_PEERS[peer]
+    heading.show(transformers=_PEER_PYTHON.value)
     output_dir = pathlib.Path(_OUTPUT_DIR.value).absolute()
     found = {}
     for task in _TASKS.value:

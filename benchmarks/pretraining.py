@@ -6,7 +6,8 @@ r"""Times training steps of pre-training beside other libraries'.
         --vocab_file=vocab.txt \
         --peer=keras_hub=/env/keras_hub/bin/python \
         --peer=model_garden=/env/model_garden/bin/python \
-        --peer=transformers=/env/transformers/bin/python
+        --peer=transformers=/env/transformers/bin/python \
+        --peer=transformers_compiled=/env/transformers/bin/python
 
 Every setting is a process of its own: bert_tf's step of `run_pretraining` on
 full rows of random tokens and on each set of records that is named, made with
@@ -36,15 +37,14 @@ import statistics
 import subprocess
 import sys
 import time
-import venv
 
-import keras
+import heading
+import sides
 import tensorflow as tf
 from absl import app
 from absl import flags
 
 from bert_tf.config import BertConfig
-from bert_tf.cores import num_cores
 from bert_tf.training import health
 
 _SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
@@ -69,8 +69,8 @@ _VOCAB_FILE = flags.DEFINE_string(
 _PEER = flags.DEFINE_multi_string(
     "peer",
     [],
-    "library=python: of keras_hub, model_garden and transformers, and the "
-    "Python of an environment with it.",
+    "library=python: of keras_hub, model_garden, transformers and "
+    "transformers_compiled, and the Python of an environment with it.",
 )
 _MAKE_ENVIRONMENTS = flags.DEFINE_string(
     "make_environments", None, "Folder to make all peers' environments in."
@@ -82,27 +82,12 @@ _SECONDS = flags.DEFINE_float("seconds", 5.0, "Of one measurement, about.")
 
 _FOLDER = pathlib.Path(__file__).parent
 _MATRIX_SIZE = 4096
-# What pip installs into a peer's environment. tf-models-official asks for
-# much that pre-training does not use, and is installed by itself.
-_REQUIREMENTS = {
-    "keras_hub": (["tensorflow-cpu==2.21.0", "keras-hub==0.32.0"], []),
-    "model_garden": (
-        [
-            "tensorflow-cpu==2.20.0",
-            "tf_keras==2.20.1",
-            "tensorflow-text==2.20.1",
-            "absl-py",
-            "gin-config",
-            "pyyaml",
-            "scipy",
-            "sentencepiece",
-            "six",
-            "tensorflow-hub",
-            "tf-slim",
-        ],
-        ["tf-models-official==2.20.0"],
-    ),
-    "transformers": (["torch==2.13.0", "transformers==5.23.0"], []),
+# {peer: the library whose environment it runs in}
+_PEERS = {
+    "keras_hub": "keras_hub",
+    "model_garden": "model_garden",
+    "transformers": "transformers",
+    "transformers_compiled": "transformers",
 }
 
 
@@ -171,27 +156,6 @@ def pairs(values, flag):
             )
         found[name] = value
     return found
-
-
-def make_environments(folder):
-    """Makes those of the peers' environments that are not there.
-
-    Returns:
-        {library: path of its Python}.
-    """
-    pythons = {}
-    for library, steps in _REQUIREMENTS.items():
-        python = pathlib.Path(folder, library, "bin", "python")
-        finished = pathlib.Path(folder, library, "finished")
-        if not finished.exists():
-            venv.create(python.parent.parent, clear=True, with_pip=True)
-            pip = [str(python), "-m", "pip", "install", "--quiet"]
-            subprocess.run([*pip, *steps[0]], check=True)
-            if steps[1]:
-                subprocess.run([*pip, "--no-deps", *steps[1]], check=True)
-            finished.touch()
-        pythons[library] = str(python)
-    return pythons
 
 
 @tf.function
@@ -269,11 +233,12 @@ def main(_):
         raise app.UsageError("--vocab_file must be given with --records.")
     peers = pairs(_PEER.value, "peer")
     if _MAKE_ENVIRONMENTS.value:
-        peers = make_environments(_MAKE_ENVIRONMENTS.value) | peers
+        pythons = sides.make_environments(_MAKE_ENVIRONMENTS.value)
+        peers = {peer: pythons[_PEERS[peer]] for peer in _PEERS} | peers
     for peer in peers:
-        if peer not in _REQUIREMENTS:
+        if peer not in _PEERS:
             raise app.UsageError(
-                f"--peer must be of {', '.join(_REQUIREMENTS)}. Received: "
+                f"--peer must be of {', '.join(_PEERS)}. Received: "
                 f"--peer={peer}={peers[peer]}."
             )
     for precision in _PRECISION.value:
@@ -282,11 +247,9 @@ def main(_):
                 "--precision must be of float32 and bfloat16. Received: "
                 f"--precision={precision}."
             )
-    cores = num_cores()
+    heading.show(**peers)
     print(
-        f"{_SIZE.value}, {_BATCH_SIZE.value} rows a step, {cores} cores, "
-        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, load at the "
-        f"start {os.getloadavg()[0]:.1f}\n\n"
+        f"{_SIZE.value}, {_BATCH_SIZE.value} rows a step\n\n"
         "| precision | input or library | rows/s | CPU ms/row | tokens/s "
         "| GFLOP/s | of 4096^3 | rows/s, best peer = 1 "
         "| tokens/s, best peer = 1 | MiB |\n"

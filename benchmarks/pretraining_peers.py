@@ -2,7 +2,8 @@
 
 Each runs in an environment with its library: `keras_hub` (masked LM alone: it
 has no next-sentence head), `model_garden` (tf-models-official) or
-`transformers` (PyTorch). Each makes full rows of random tokens once, and then
+`transformers` (PyTorch); `transformers_compiled` is its step under
+`torch.compile`. Each makes full rows of random tokens once, and then
 steps on them: dropout 0.1, AdamW with clipping at norm 1, and the scores of
 the vocabulary at the predicted places alone, which transformers' own heads
 compute at all places.
@@ -195,7 +196,7 @@ def transformers(job):
     }
     rows = torch.arange(job["batch_size"])[:, None]
 
-    def step():
+    def compute_loss():
         with torch.autocast(
             "cpu", torch.bfloat16, enabled=job["precision"] == "bfloat16"
         ):
@@ -208,12 +209,15 @@ def transformers(job):
                 outputs.last_hidden_state[rows, batch["positions"]],
                 outputs.pooler_output,
             )
-        loss = torch.nn.functional.cross_entropy(
+        return torch.nn.functional.cross_entropy(
             words.float().flatten(0, 1), batch["labels"].flatten()
-        )
-        loss += torch.nn.functional.cross_entropy(
-            is_next.float(), batch["is_next"]
-        )
+        ) + torch.nn.functional.cross_entropy(is_next.float(), batch["is_next"])
+
+    if job["library"] == "transformers_compiled":
+        compute_loss = torch.compile(compute_loss)
+
+    def step():
+        loss = compute_loss()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -233,5 +237,6 @@ if __name__ == "__main__":
         "keras_hub": keras_hub,
         "model_garden": model_garden,
         "transformers": transformers,
+        "transformers_compiled": transformers,
     }[_JOB["library"]]
     pretraining_worker.serve(_MAKE(_JOB), _JOB["batch_size"])

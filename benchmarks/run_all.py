@@ -95,6 +95,7 @@ def make_commands(model_dir, data_dir, output_dir):
                 f"--init_checkpoint={model_dir}",
                 f"--text_file={data_dir}/glue/SST-2/dev.tsv",
                 f"--peer_python={transformers}",
+                f"--onnxruntime_python={environments}/onnxruntime/bin/python",
                 f"--serving_precision={precision}",
             ]
         )
@@ -120,6 +121,7 @@ def make_commands(model_dir, data_dir, output_dir):
                 f"--init_checkpoint={model_dir}",
                 f"--data_dir={data_dir}",
                 f"--peer_python={transformers}",
+                "--peers=transformers,transformers_compiled",
                 f"--output_dir={output_dir}/finetuning",
             ]
         )

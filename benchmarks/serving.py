@@ -1,25 +1,29 @@
-r"""Times raw strings to labels beside transformers, in one run.
+r"""Times raw strings to labels beside transformers and ONNX Runtime.
 
     python benchmarks/serving.py --init_checkpoint=minilm \
-        --text_file=glue/SST-2/dev.tsv --peer_python=/env/peers/bin/python
+        --text_file=glue/SST-2/dev.tsv --peer_python=/env/peers/bin/python \
+        --onnxruntime_python=/env/onnxruntime/bin/python
 
 --init_checkpoint is a model folder; it gets a new classification head of two
 classes, and the one resulting folder is exported for the one side and read by
-transformers on the other, whose Python is --peer_python. Each side is a
-process of its own; they take turns of 96 strings, and while one answers the
-other waits. (Where they change after every call, each finds the caches full of
-the other's weights and its own threads asleep, which no server does.) A call
-holds 1, 8 or 32 strings, as a server that batches the requests in flight would
-make it. Prints a table in Markdown; the probabilities of both sides are
-compared on the way.
+transformers on the other, whose Python is --peer_python. With
+--onnxruntime_python there is a third: ONNX Runtime and `tokenizers`, with the
+model that torch.onnx makes of transformers'. Each side is a process of its own;
+they take turns of 96 strings, and while one answers the others wait. (Where
+they change after every call, each finds the caches full of the others' weights
+and its own threads asleep, which no server does.) A call holds 1, 8 or 32
+strings, as a server that batches the requests in flight would make it. Prints a
+table in Markdown; the probabilities of all sides are compared on the way.
 """
 
 import json
 import pathlib
 import random
+import subprocess
 import sys
 import tempfile
 
+import heading
 import numpy as np
 import sides as sides_lib
 from absl import app
@@ -45,6 +49,12 @@ _TEXT_FILE = flags.DEFINE_string(
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python", None, "A Python with transformers and torch.", required=True
 )
+_ONNXRUNTIME_PYTHON = flags.DEFINE_string(
+    "onnxruntime_python",
+    None,
+    "A Python with onnxruntime and tokenizers; --peer_python's must have onnx "
+    "and onnxscript then. Default: no such side.",
+)
 _STRINGS = flags.DEFINE_integer(
     "strings", 960, "Strings to answer for each number in flight."
 )
@@ -52,7 +62,7 @@ _PRECISION = flags.DEFINE_enum(
     "serving_precision",
     options.FLOAT32,
     options.PRECISIONS,
-    "Arithmetic of this library's side; the other's is float32.",
+    "Arithmetic of this library's side; the others' is float32.",
 )
 _FREEZE = flags.DEFINE_bool(
     "freeze", False, "Whether this library's weights are constants."
@@ -117,13 +127,17 @@ def measure(sides, texts, batch_size):
                 seconds[side.name].append(time)
                 answered += probabilities
             answers.append(answered)
-        difference = np.abs(np.subtract(*answers)).max()
+        difference = np.abs(np.subtract(answers[1:], answers[0])).max()
         if difference > _TOLERANCES[_PRECISION.value]:
             raise RuntimeError(f"The answers differ by {difference}.")
     return seconds
 
 
 def main(_):
+    pythons = {"transformers": _PEER_PYTHON.value}
+    if _ONNXRUNTIME_PYTHON.value is not None:
+        pythons["onnxruntime"] = _ONNXRUNTIME_PYTHON.value
+    heading.show(**pythons)
     lines = pathlib.Path(_TEXT_FILE.value).read_text("utf-8").splitlines()[1:]
     texts = [line.split("\t")[0] for line in lines]
     random.Random(0).shuffle(texts)
@@ -134,8 +148,18 @@ def main(_):
             start_side("bert_tf", sys.executable, servable),
             start_side("transformers", _PEER_PYTHON.value, model_dir),
         ]
+        if _ONNXRUNTIME_PYTHON.value is not None:
+            script = pathlib.Path(__file__).with_name("export_onnx.py")
+            subprocess.run(
+                [_PEER_PYTHON.value, str(script), model_dir],
+                check=True,
+                capture_output=True,
+            )
+            sides.append(
+                start_side("onnxruntime", _ONNXRUNTIME_PYTHON.value, model_dir)
+            )
         print("| in flight | | p50 ms | p95 ms | p99 ms | strings/s |")
-        print("|---|---|---|---|---|---|")
+        print("|---|---|---|---|---|---|", flush=True)
         for batch_size in map(int, _IN_FLIGHT.value):
             seconds = measure(sides, texts, batch_size)
             rows = {}
@@ -147,9 +171,10 @@ def main(_):
                     f"| {batch_size} | {name} | {p50:.1f} | {p95:.1f} "
                     f"| {p99:.1f} | {rate:.0f} |"
                 )
-            ratios = np.divide(rows["bert_tf"], rows["transformers"])
-            cells = " | ".join(f"{ratio:.2f}" for ratio in ratios)
-            print(f"| {batch_size} | ratio | {cells} |", flush=True)
+            ours = rows.pop("bert_tf")
+            for name, row in rows.items():
+                cells = " | ".join(f"{r:.2f}" for r in np.divide(ours, row))
+                print(f"| {batch_size} | bert_tf / {name} | {cells} |")
         for side in sides:
             side.close()
 

@@ -4,7 +4,42 @@ Imported by the benchmarks' programs. A side answers each line of its standard
 input with one line, in an environment of its own.
 """
 
+import pathlib
 import subprocess
+import venv
+
+# What pip installs into a peer's environment. tf-models-official asks for
+# much that pre-training does not use, and is installed by itself.
+REQUIREMENTS = {
+    "keras_hub": (["tensorflow-cpu==2.21.0", "keras-hub==0.32.0"], []),
+    "model_garden": (
+        [
+            "tensorflow-cpu==2.20.0",
+            "tf_keras==2.20.1",
+            "tensorflow-text==2.20.1",
+            "absl-py",
+            "gin-config",
+            "pyyaml",
+            "scipy",
+            "sentencepiece",
+            "six",
+            "tensorflow-hub",
+            "tf-slim",
+        ],
+        ["tf-models-official==2.20.0"],
+    ),
+    # The last two write ONNX.
+    "transformers": (
+        [
+            "torch==2.13.0",
+            "transformers==5.23.0",
+            "onnx==1.23.2",
+            "onnxscript==0.7.2",
+        ],
+        [],
+    ),
+    "onnxruntime": (["onnxruntime==1.32.0", "tokenizers==0.23.3"], []),
+}
 
 
 class Side:
@@ -37,3 +72,24 @@ class Side:
     def close(self):
         self._process.stdin.close()
         self._process.wait()
+
+
+def make_environments(folder):
+    """Makes those of the environments that are not there.
+
+    Returns:
+        {library: path of its Python}.
+    """
+    pythons = {}
+    for library, steps in REQUIREMENTS.items():
+        python = pathlib.Path(folder, library, "bin", "python")
+        finished = pathlib.Path(folder, library, "finished")
+        if not finished.exists():
+            venv.create(python.parent.parent, clear=True, with_pip=True)
+            pip = [str(python), "-m", "pip", "install", "--quiet"]
+            subprocess.run([*pip, *steps[0]], check=True)
+            if steps[1]:
+                subprocess.run([*pip, "--no-deps", *steps[1]], check=True)
+            finished.touch()
+        pythons[library] = str(python)
+    return pythons

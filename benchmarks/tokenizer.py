@@ -20,6 +20,7 @@ import statistics
 import sys
 import tempfile
 
+import heading
 import numpy as np
 import sides as sides_lib
 from absl import app
@@ -75,7 +76,9 @@ def read_texts():
 
 def main(_):
     pythons = {_OURS: sys.executable, _OURS_FAST: sys.executable}
-    pythons |= dict(peer.split("=", 1) for peer in _PEER.value)
+    peers = dict(peer.split("=", 1) for peer in _PEER.value)
+    pythons |= peers
+    heading.show(**peers)
     texts = read_texts()
     num_bytes = sum(len(text.encode("utf-8")) for text in texts)
     with tempfile.TemporaryDirectory() as folder:

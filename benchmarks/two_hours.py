@@ -21,6 +21,7 @@ import shlex
 import subprocess
 import sys
 
+import heading
 import tensorflow as tf
 from absl import flags
 from matplotlib import figure
@@ -247,6 +248,7 @@ def main(_):
             os.path.join(_GLUE_DIR.value, task),
             (glue_files.TRAIN, glue_files.DEV),
         )
+    heading.show()
     paths = files.expand_globs(_INPUT_FILE.value)
     folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
     folder.mkdir(parents=True, exist_ok=True)

@@ -56,12 +56,15 @@ def open_data_set(tfds_name, tfds_data_dir, **others):
     return prepared_sets.open_builder(tfds_name, tfds_data_dir)
 
 
-def execute(config, task, examples, strategy, on_predictions=None):
+def execute(
+    config, task, examples, strategy, on_predictions=None, dataset=None
+):
     """Does what the flags ask for; told to stop, it exits as the loop does.
 
     Args:
         config, task, examples, strategy: As of `Run`.
         on_predictions: As of `Run.predict`.
+        dataset: As of `Run`.
     """
     from bert_tf.tuning.tuning_run import Run
 
@@ -72,5 +75,6 @@ def execute(config, task, examples, strategy, on_predictions=None):
             examples,
             strategy,
             training_flags.dtype_policy(strategy),
+            dataset,
         )
         run.execute(on_predictions)

@@ -111,7 +111,12 @@ def main(argv):
             print(f"For GLUE's leaderboard: {path}")
 
     fine_tuning_flags.execute(
-        config, task, examples, strategy, write_submission
+        config,
+        task,
+        examples,
+        strategy,
+        write_submission,
+        dataset=_TFDS_NAME.value,
     )
 
 

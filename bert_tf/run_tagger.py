@@ -105,7 +105,9 @@ def main(argv):
         if is_wanted
     }
     task = _find_task(folder, examples)
-    fine_tuning_flags.execute(config, task, examples, strategy)
+    fine_tuning_flags.execute(
+        config, task, examples, strategy, dataset=_TFDS_NAME.value
+    )
 
 
 def _read(split, path, builder):

@@ -138,7 +138,8 @@ def save(
 
     It is one of Hugging Face's: `load`, `export`, `tuning.run` and transformers
     take it. A folder that holds this model already gets its new weights; one
-    that holds another model is refused.
+    that holds another model is refused. Its README.md, a model card, is written
+    too, unless one of your own is there.
 
     Args:
         folder: Path, local or remote; made if it is not there.
@@ -167,7 +168,7 @@ def save(
         ... )
         >>> save("reviews", model, preprocessor, label_names=("bad", "good"))
         >>> sorted(os.listdir("reviews"))  # doctest: +NORMALIZE_WHITESPACE
-        ['config.json', 'model.safetensors', 'tokenizer.json',
+        ['README.md', 'config.json', 'model.safetensors', 'tokenizer.json',
          'tokenizer_config.json', 'vocab.txt']
         >>> load("reviews").task.labels
         ('bad', 'good')

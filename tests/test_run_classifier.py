@@ -4,6 +4,7 @@ import csv
 import json
 import re
 
+import huggingface_hub
 import numpy as np
 import pytest
 
@@ -35,6 +36,23 @@ def write_tsv(folder, split, rows, header=None):
 def sentences(count, seed):
     generator = np.random.default_rng(seed)
     return [" ".join(generator.choice(WORDS, size=4)) for _ in range(count)]
+
+
+def assert_card_tells(folder, results):
+    """What the Hub reads of the training and its scores."""
+    card = huggingface_hub.ModelCard.load(folder / "README.md")
+    scores = {
+        score.metric_name: score.metric_value
+        for score in card.data.eval_results
+    }
+    assert scores == {
+        name: results[name] for name in results if name.startswith("eval_")
+    }
+    assert card.data.model_name == "mrpc"
+    assert card.data.pipeline_tag == "text-classification"
+    # Of the training, by whom the folder was evaluated last.
+    for line in ("Examples: 10", "`steps`: 3", "`train_batch_size`: 6"):
+        assert f"\n- {line}\n" in card.text
 
 
 def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
@@ -100,6 +118,7 @@ def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
     assert "| is 1 |" in report
     assert "--num_train_epochs=2" in report
     assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert_card_tells(output, results)
     assert json.loads((output / "task.json").read_text())["name"] == "mrpc"
     model = checkpoints.load(output, BertClassifier)
     assert model.config == releases.tiny_config(len(TOKENS))
@@ -110,6 +129,7 @@ def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
     (output / "eval_results.txt").unlink()
     run_program(PROGRAM, *flags, "--do_eval", "--do_predict", *release[2:])
     assert releases.read_results(output) == pytest.approx(results, rel=1e-5)
+    assert_card_tells(output, releases.read_results(output))
     np.testing.assert_allclose(
         np.loadtxt(output / "test_results.tsv"), probabilities, atol=1e-5
     )

@@ -157,6 +157,21 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         float(best["loss"]), min(found.values()), rtol=1e-3
     )
 
+    # Both models' cards tell of it, and that steps were made otherwise.
+    card = (output / "README.md").read_text("utf-8")
+    for line in (
+        "- `steps`: 4",
+        "- `from_step`: 2",
+        "- `optimizer`: bert",
+        f"- `loss`: {values['loss']:.4g}",
+        "Initial weights: new.",
+        r"On \*.tfrecord:",
+    ):
+        assert f"\n{line}\n" in card
+    card = (output / "best" / "README.md").read_text("utf-8")
+    assert f"\n- `steps`: {best['global_step']}\n" in card
+    assert f"\n- `loss`: {float(best['loss']):.4g}\n" in card
+
     # The model folder holds what was evaluated.
     model = checkpoints.load(output, BertPretrainer)
     assert model.config == CONFIG

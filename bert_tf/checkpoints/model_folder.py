@@ -6,6 +6,7 @@ vocab.txt                one entry of the vocabulary a line
 tokenizer_config.json    case, longest sequence
 tokenizer.json           the tokenizer, for Hugging Face's `tokenizers`
 task.json                what the model was tuned for, if anything
+README.md                model card, unless a user's own is there
 """
 
 import contextlib
@@ -16,11 +17,13 @@ from typing import Any
 
 import keras
 import numpy as np
+from absl import logging
 
 from bert_tf import files
 from bert_tf import formats
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
+from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import optimizer_state
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import variables
@@ -79,6 +82,7 @@ def save(
     label_names: Sequence[str] | None = None,
     problem_type: str | None = None,
     optimizer: keras.optimizers.Optimizer | None = None,
+    origin: model_card.Origin | None = None,
 ) -> None:
     """Writes the model folder, whole or not at all.
 
@@ -98,6 +102,7 @@ def save(
             "multi_label_classification", as config.json has it.
         optimizer: None, or the optimizer whose moments and step are to be
             kept, so that training can go on in google-research/bert too.
+        origin: None, or what the model card tells of the training.
 
     Raises:
         ValueError: If the arguments do not fit together, or the folder holds
@@ -131,7 +136,18 @@ def save(
         classifier_dropout=getattr(model, "dropout", None),
         problem_type=problem_type,
     )
-    texts = make_texts(values, tokenizer, max_seq_length, task)
+    card = model_card.make(
+        config,
+        values,
+        num_parameters=model.count_params(),
+        tokenizer_class=tokenizer.tokenizer_class,
+        do_lower_case=tokenizer.do_lower_case,
+        max_seq_length=max_seq_length,
+        origin=origin,
+    )
+    texts = {model_card.CARD_FILE: card} | make_texts(
+        values, tokenizer, max_seq_length, task
+    )
     tensors = {
         family.file_name(tensor.hugging_face.name, architecture): (
             tensor.hugging_face.transform.to_file(
@@ -169,6 +185,7 @@ def write(
         name: functools.partial(files.write_text, text=text)
         for name, text in reversed(texts.items())
         if text is not None
+        and (name != model_card.CARD_FILE or _may_write_card(folder))
     }
     write_tensors = safetensors_folder.write
     if slots:
@@ -199,6 +216,48 @@ def write(
     for name, text in texts.items():
         if text is None and files.exists(f"{folder}/{name}"):
             files.remove(f"{folder}/{name}")
+
+
+def write_results(
+    folder: str, name: str, dataset: str, results: dict[str, float]
+) -> None:
+    """Writes the results of an evaluation into the folder's model card, if any.
+
+    Args:
+        folder: A model folder.
+        name: Of the model.
+        dataset: What it was evaluated on.
+        results: {name: float}.
+    """
+    path = f"{folder}/{model_card.CARD_FILE}"
+    if not files.exists(path) or not _may_write_card(folder):
+        return
+    text = model_card.with_results(
+        files.read_text(path),
+        name=name,
+        task_type=model_card.pipeline_tag(config_json.read(folder)),
+        dataset=dataset,
+        results=results,
+    )
+    files.write_text(path, text)
+
+
+def _may_write_card(folder):
+    """Returns whether the folder's model card is ours, or there is none."""
+    path = f"{folder}/{model_card.CARD_FILE}"
+    if not files.exists(path):
+        return True
+    with contextlib.suppress(ValueError):
+        if model_card.MARKER in files.read_text(path, files.MAX_FOLDER_TEXT):
+            return True
+    _tell_own_card(path)
+    return False
+
+
+# Once of each: a training writes its model many times.
+@functools.cache
+def _tell_own_card(path):
+    logging.info("%s is not bert_tf's own, and stays as it is.", path)
 
 
 def make_texts(

@@ -150,6 +150,10 @@ def pretraining_records(
         num_shares=num_shares,
         services=services,
         digest=digest.hexdigest(),
+        # A manifest is of several files.
+        manifests=tuple(
+            {id(told): told for told in manifests.values()}.values()
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from bert_tf.input import batching
 from bert_tf.input import errors
 from bert_tf.input.batch_source import Context
 from bert_tf.input.errors import BAD_RECORDS
+from bert_tf.manifest import Manifest
 from bert_tf.text import dynamic_masking
 
 # Files read at once, taken in turn, and records shuffled together. Files form
@@ -50,6 +51,7 @@ class RecordSource:
             batches; see `input.data_service`.
         digest: Differs for other records, as far as names, sizes and first
             records tell; not for a folder that was moved.
+        manifests: What the records tell of themselves, each once.
     """
 
     paths: tuple[str, ...]
@@ -61,6 +63,7 @@ class RecordSource:
     num_shares: int | None = None
     services: tuple[str, ...] = ()
     digest: str = ""
+    manifests: tuple[Manifest, ...] = ()
 
     @functools.cached_property
     def num_examples(self) -> int:

@@ -39,7 +39,7 @@ _NAME = "state-"
 # where `files.whole_folder` wrote the best model.
 _LEFTOVERS = re.compile(
     rf"{_NAME}\d+_temp|{_NAME}\d+\.data-.*\.tempstate\d+"
-    r"|\.+[a-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+"
+    r"|\.+[A-Za-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+"
     rf"|\.{BEST_FOLDER}\.[a-z0-9_]{{8}}"
 )
 # These tell nothing of the file, and must not cost a checkpoint.

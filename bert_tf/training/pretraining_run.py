@@ -17,6 +17,8 @@ from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
+from bert_tf.checkpoints import model_card
+from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.input import pretraining
 from bert_tf.input.record_source import RecordSource
@@ -40,6 +42,8 @@ from bert_tf.training.options import Options
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
 _EVAL_RESULTS = "eval_results.txt"
+# Of a manifest's settings.
+_TFDS_NAME = "tfds_name"
 
 _logger = logging.getLogger(__name__)
 
@@ -112,10 +116,87 @@ def run(
     results = evaluate() | {"global_step": step}
     if not strategies.is_chief(strategy):
         return None
-    evaluation.write_results(
-        os.path.join(options.output_dir, _EVAL_RESULTS), results
+    # Of a model that is in another folder, only the results are here.
+    is_here = options.do_train or (
+        start.init_checkpoint == options.output_dir.rstrip("/")
     )
+    _write_results(options, start, options.output_dir, results, is_here)
     return results
+
+
+def _write_results(options, start, folder, results, has_model=True):
+    """Writes the results of an evaluation, and into the model's card."""
+    evaluation.write_results(os.path.join(folder, _EVAL_RESULTS), results)
+    if has_model:
+        patterns = options.eval_input_file or options.input_files[-1]
+        model_folder.write_results(
+            folder,
+            _name(start),
+            ", ".join(map(os.path.basename, patterns.split(","))),
+            results,
+        )
+
+
+def _name(start):
+    """Returns what the model card calls the model, e.g. bert L-4_H-256."""
+    config = start.config
+    size = f"L-{config.num_hidden_layers}_H-{config.hidden_size}"
+    return f"{config.model_type} {size}"
+
+
+def _origin(options, start, state, sources):
+    """Returns what the model card tells of the training."""
+    values = {
+        "steps": state.step,
+        "optimizer": options.optimizer,
+        **state.settings.values,
+        # What resuming changed is not of the whole training.
+        "from_step": state.settings.since or None,
+        "versions": model_card.versions(),
+    }
+    # Only compared with, and told by the data.
+    del values["records"]
+    data: dict[str, dict] = {}
+    datasets = []
+    for source in {id(source): source for source in sources}.values():
+        for told in source.manifests or (None,):
+            title = f"Records {len(data) + 1}" if data else "Records"
+            data[title] = _describe(source, told)
+            if told is not None and _TFDS_NAME in told.settings:
+                datasets.append(told.settings[_TFDS_NAME].split("/")[0])
+    return model_card.Origin(
+        name=_name(start),
+        method="pre-trained",
+        start=start.init_checkpoint,
+        data=data,
+        datasets=tuple(dict.fromkeys(datasets)),
+        settings=values,
+    )
+
+
+def _describe(source, told):
+    """Returns {what: value} of records, as far as their manifest tells."""
+    if told is None:
+        return {"Files": len(source.paths)}
+    settings, counts = told.settings, told.counts
+    masking = [settings.get("masking_mode", "static")]
+    if "masked_lm_prob" in settings:
+        masking.append(f"{settings['masked_lm_prob']:.0%} of the tokens")
+    masking += ["whole words"] if settings.get("do_whole_word_mask") else []
+    masking += ["spans"] if settings.get("do_span_mask") else []
+    return {
+        "Objective": settings.get("objective"),
+        "Masking": ", ".join(masking),
+        "Sequence length": told.max_seq_length,
+        "Masked tokens, at most": told.max_predictions_per_seq,
+        **{
+            name.capitalize(): f"{counts[name]:,}"
+            for name in ("examples", "tokens", "documents")
+            if name in counts
+        },
+        "Passes over the text": settings.get("dupe_factor"),
+        "TensorFlow Datasets": settings.get(_TFDS_NAME),
+    }
 
 
 def _find_records(options, start):
@@ -254,10 +335,11 @@ def _train(options, start, state, sources, strategy, evaluate):
             state.model,
             start.tokenizer,
             start.config.max_position_embeddings,
+            origin=_origin(options, start, state, sources),
         )
 
     def keep_best():
-        _keep_best(options, state, evaluate(), strategy, save_model)
+        _keep_best(options, start, state, evaluate(), strategy, save_model)
 
     phases.train(
         state,
@@ -272,7 +354,7 @@ def _train(options, start, state, sources, strategy, evaluate):
     _logger.info("The model is in %s.", options.output_dir)
 
 
-def _keep_best(options, state, results, strategy, save_model: Callable):
+def _keep_best(options, start, state, results, strategy, save_model: Callable):
     """Keeps the model, if its loss is below that of the best so far."""
     text = (f"{name} {value:.4g}" for name, value in results.items())
     _logger.info("Evaluated: step %d  %s", state.step, "  ".join(text))
@@ -287,7 +369,7 @@ def _keep_best(options, state, results, strategy, save_model: Callable):
     ):
         return
     save_model(best)
-    evaluation.write_results(path, results | {"global_step": state.step})
+    _write_results(options, start, best, results | {"global_step": state.step})
     _logger.info("The best so far; kept in %s.", best)
 
 

@@ -45,12 +45,15 @@ class RunSettings:
         folder: Path of the checkpoints.
         settings: A JSON-able dictionary; if it is empty nothing is kept. A
             list has what is of one phase of the run after the other.
+
+    Attributes:
+        values: These settings, as they come back from JSON.
     """
 
     def __init__(self, folder: str, settings: Mapping[str, Any]) -> None:
         self._path = f"{folder}/{_FILE}"
         # As they come back from the file: tuples are lists there.
-        self._settings = json.loads(json.dumps(settings))
+        self.values: dict[str, Any] = json.loads(json.dumps(settings))
         self._first_step = 0
         self._entries: list[dict[str, Any]] = []
         self._is_written = False
@@ -62,7 +65,7 @@ class RunSettings:
             ValueError: If the file is damaged.
         """
         self._first_step, self._entries, self._is_written = step, [], False
-        if not self._settings or not files.exists(self._path):
+        if not self.values or not files.exists(self._path):
             return
         try:
             for entry in files.read_json(self._path):
@@ -84,16 +87,23 @@ class RunSettings:
         old = self._entries[-1]["settings"] if self._entries else {}
         return {
             name: (old[name], value)
-            for name, value in self._settings.items()
+            for name, value in self.values.items()
             if name in old and not _extends(value, old[name])
         }
 
+    @property
+    def since(self) -> int:
+        """The step from which on the run has had these settings."""
+        if self._entries and self._entries[-1]["settings"] == self.values:
+            return self._entries[-1]["from_step"]
+        return self._first_step
+
     def write(self) -> None:
         """Writes the file, before the first checkpoint that they make."""
-        if not self._settings or self._is_written:
+        if not self.values or self._is_written:
             return
-        entry = {"from_step": self._first_step, "settings": self._settings}
-        if not self._entries or self._entries[-1]["settings"] != self._settings:
+        entry = {"from_step": self._first_step, "settings": self.values}
+        if not self._entries or self._entries[-1]["settings"] != self.values:
             self._entries.append(entry)
         text = json.dumps(self._entries, indent=2) + "\n"
         files.write_text(self._path, text)

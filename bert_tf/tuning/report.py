@@ -47,11 +47,7 @@ def write(
             the sections tell of the others. All if None.
     """
     results, *evaluations = (
-        {
-            name: values[name]
-            for name in values
-            if scores is None or name in {*scores, *_STEPS_AND_LOSSES}
-        }
+        shown_results(values, scores)
         for values in (results, *record.evaluations)
     )
     shown = table(("result", "value"), sorted(results.items()))
@@ -70,6 +66,17 @@ def write(
     parts += ["## Command", f"```\n{command}\n```"]
     files.write_text(f"{folder}/{REPORT_FILE}", "\n\n".join(parts) + "\n")
     logging.info("A report is in %s/%s.", folder, REPORT_FILE)
+
+
+def shown_results(
+    results: Mapping[str, float], scores: Collection[str] | None
+) -> dict[str, float]:
+    """Returns the results that a report shows; see `write`."""
+    return {
+        name: results[name]
+        for name in results
+        if scores is None or name in {*scores, *_STEPS_AND_LOSSES}
+    }
 
 
 def _epochs_table(evaluations):

@@ -21,6 +21,8 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import model_card
+from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.optimizers.bert import BertOptimizer
@@ -64,6 +66,8 @@ class Run:
             any other name. Without these the development set is predicted.
         strategy: The `tf.distribute.Strategy`.
         dtype_policy: Name of the Keras dtype policy.
+        dataset: Name of the set of TensorFlow Datasets that the examples are
+            of, for the model card; None if they are of none.
 
     Attributes:
         start: The `StartingPoint`.
@@ -85,6 +89,7 @@ class Run:
         examples: Mapping[str, Any],
         strategy: tf.distribute.Strategy,
         dtype_policy: str = "float32",
+        dataset: str | None = None,
     ) -> None:
         is_tpu = strategies.is_tpu(strategy)
         if config.do_train and config.bucket_window_batches and is_tpu:
@@ -121,6 +126,9 @@ class Run:
         self._predict = Predictor(
             task.prediction_model(self.model, config.max_seq_length), strategy
         )
+        self._dataset = dataset
+        # Of the weights that were trained and saved.
+        self._step = 0
         self._settings = task.training_settings(
             bool(config.keep_best or config.early_stopping_epochs)
         )
@@ -193,6 +201,7 @@ class Run:
                     # Before the record says so: a run that is killed in
                     # between does both again.
                     if config.keep_best and not record.num_without_gain:
+                        self._step = state.step
                         self.save()
                 if self.is_chief:
                     record.write()
@@ -213,10 +222,12 @@ class Run:
                     first_step,
                 )
             if not config.keep_best:
+                self._step = state.step
                 self.save()
                 self.results = record.results_at(state.step)
                 return self.results
         best = record.best
+        self._step = int(best["global_step"])
         if best["global_step"] != state.step:
             # The answers, too, are to be of the weights that the model has.
             checkpoints.load_weights(config.output_dir, self.model)
@@ -280,6 +291,15 @@ class Run:
             task.report_sections(examples, self.answers[DEV], results),
             task.report_scores,
         )
+        # Of a model that is in another folder, only the results are here.
+        if self._folder == config.output_dir:
+            model_folder.write_results(
+                self._folder,
+                task.title,
+                # Not all families of tasks have a name of their own.
+                self._dataset or str(getattr(task, "name", "development set")),
+                report.shown_results(results, task.report_scores),
+            )
 
     def predict(self, on_predictions: OnPredictions | None = None) -> None:
         """Writes the answers to all sets that are neither of the others.
@@ -321,8 +341,31 @@ class Run:
             task=self.task.to_dict(),
             label_names=self.task.labels or None,
             problem_type=self.task.problem_type,
+            origin=self._origin() if self.config.do_train else None,
         )
         logging.info("The model is in %s.", self.config.output_dir)
+
+    def _origin(self):
+        """Returns what the model card tells of the training."""
+        return model_card.Origin(
+            name=self.task.title,
+            method="fine-tuned",
+            start=self.start.init_checkpoint,
+            data={
+                "Training set": {
+                    "TensorFlow Datasets": self._dataset,
+                    "Examples": f"{self.sources[TRAIN].num_examples:,}",
+                }
+            },
+            datasets=(self._dataset.split("/")[0],) if self._dataset else (),
+            settings={
+                "steps": self._step,
+                **self.config.of_training(),
+                **self._settings,
+                "mixed_precision": self.model.dtype_policy.name,
+                "versions": model_card.versions(),
+            },
+        )
 
     def _begin(self, num_train_steps):
         """Returns the `TrainingState`, new or restored."""

@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import conversion
+from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import model_folder
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
@@ -89,6 +90,7 @@ def test_round_trip_gives_equal_weights_and_outputs(
     config = json.loads((tmp_path / "folder/config.json").read_text())
     assert config["architectures"] == [architecture]
     assert sorted(os.listdir(folder)) == [
+        "README.md",
         "config.json",
         "model.safetensors",
         "tokenizer.json",
@@ -238,6 +240,43 @@ def test_new_weights_replace_old_ones_beside_other_files(tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name[0] == "."]
 
 
+def test_card_is_replaced_but_for_a_users_own(tmp_path, monkeypatch):
+    lines = []
+    monkeypatch.setattr(
+        model_folder.logging, "info", lambda text, *args: lines.append(args)
+    )
+    model = BertClassifier(CONFIG, num_labels=2)
+    origin = model_card.Origin(
+        name="tickets", method="tuned", start=None, data={}, settings={}
+    )
+    card = tmp_path / "README.md"
+    save(tmp_path, model, origin=origin)
+    num_parameters = sum(np.size(value) for value in values(model).values())
+    assert f"\n- Parameters: {num_parameters:,}\n" in card.read_text()
+    model_folder.write_results(str(tmp_path), "tickets", "dev", {"f1": 0.5})
+    assert "\nOn dev:\n\n- `f1`: 0.5\n" in card.read_text()
+    # Other weights have other scores.
+    save(tmp_path, model)
+    assert "has not been evaluated" in card.read_text()
+    assert "# BertForSequenceClassification\n" in card.read_text()
+    assert lines == []
+
+    for own in (b"My own.\n", b"\xff\xfe no UTF-8"):
+        card.write_bytes(own)
+        save(tmp_path, model)
+        model_folder.write_results(str(tmp_path), "n", "dev", {"f1": 0.5})
+        assert card.read_bytes() == own
+    assert lines == [(f"{tmp_path}/README.md",)]
+    # One that is in the folder before there is a model.
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/README.md").write_text("Mine.")
+    save(tmp_path / "new", model)
+    assert (tmp_path / "new/README.md").read_text() == "Mine."
+    # There need not be one.
+    model_folder.write_results(str(tmp_path / "no"), "n", "dev", {"f1": 0.5})
+    assert not (tmp_path / "no").exists()
+
+
 @pytest.mark.parametrize("folder_exists", [False, True])
 def test_failed_save_leaves_everything_as_it_was(
     tmp_path, monkeypatch, folder_exists
@@ -255,7 +294,7 @@ def test_failed_save_leaves_everything_as_it_was(
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path / "f", randomize(BertEncoder(CONFIG), seed=2))
     if folder_exists:
-        assert len(os.listdir(tmp_path / "f")) == 5
+        assert len(os.listdir(tmp_path / "f")) == 6
         loaded = checkpoints.load(tmp_path / "f", BertEncoder)
         for name, value in values(old).items():
             np.testing.assert_array_equal(values(loaded)[name], value)

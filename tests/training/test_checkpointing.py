@@ -188,6 +188,7 @@ def test_what_a_kill_leaves_is_removed(tmp_path):
     kept = sorted(path.name for path in (tmp_path / "train").iterdir())
     leftovers = [
         ".model.safetensors.0123abcd",
+        ".README.md.0123abcd",
         # The temporary file of a temporary file.
         "..config.json.0123abcd.4567cdef",
         "best/..tokenizer_config.json.0123abcd.4567cdef",

@@ -246,6 +246,9 @@ def test_any_score_tells_the_best_epoch(tmp_path, release, caplog):
     record = json.loads((tmp_path / "output/train/epochs.json").read_text())
     scores = [epoch["eval_macro_f1"] for epoch in record["evaluations"]]
     assert run.results["eval_macro_f1"] == max(scores)
+    card = (tmp_path / "output" / "README.md").read_text()
+    assert f"\n- `steps`: {run.results['global_step']}\n" in card
+    assert f"\n- `eval_macro_f1`: {max(scores):.4g}\n" in card
     assert 0 <= run.results["eval_f1_law"] <= 1
     assert 0 < run.results["eval_auc"] < 1
     task = json.loads((tmp_path / "output" / "task.json").read_text())
@@ -306,6 +309,9 @@ def test_texts_with_several_labels(tmp_path, release):
     assert run.results["eval_macro_f1"] > 0.7
     report = (tmp_path / "again" / "report.md").read_text()
     assert "| cow | " in report
+    # A folder that is read alone is not written.
+    assert not (tmp_path / "again" / "README.md").exists()
+    assert "not been evaluated." in (output / "README.md").read_text()
 
 
 def test_losses_of_labels_by_hand():

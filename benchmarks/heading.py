@@ -1,0 +1,70 @@
+"""The head of a benchmark's page: where, with what and how it was measured.
+
+Imported by the benchmarks' programs, which print it before their tables: what
+they print is a page for benchmarks/results/ as it stands.
+"""
+
+import datetime
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import sys
+
+from bert_tf.cores import num_cores
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+# Run in an environment: prints those of its libraries that are measured.
+_VERSIONS = """
+from importlib import metadata
+found = {each.name.lower(): each.version for each in metadata.distributions()}
+wanted = ("tensorflow tensorflow-cpu keras keras-hub tf-models-official torch "
+          "transformers tokenizers onnx onnxruntime")
+print(*(f"{name} {found[name]}" for name in wanted.split() if name in found),
+      sep=", ")
+"""
+
+
+def show(**pythons):
+    """Prints the head, in Markdown.
+
+    Args:
+        **pythons: {side: the Python of its environment}; this one is shown
+            anyway.
+    """
+    lines = {
+        "Date": datetime.date.today().isoformat(),
+        "Processor": f"{_processor()}, {num_cores()} cores",
+        "System": f"{platform.system()} {platform.release()}, load at the "
+        f"start {os.getloadavg()[0]:.1f}",
+        "Commit": _commit(),
+        "Command": f"`{shlex.join(['python', *sys.orig_argv[1:]])}`",
+        "Python": platform.python_version(),
+    }
+    for side, python in {"bert_tf": sys.executable, **pythons}.items():
+        lines[f"Versions of {side}"] = _output([python, "-c", _VERSIONS])
+    for name, value in lines.items():
+        print(f"- {name}: {value}")
+    print(flush=True)
+
+
+def _processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _commit():
+    commit = _output(["git", "rev-parse", "--short", "HEAD"])
+    is_changed = _output(["git", "status", "--porcelain"])
+    return f"{commit}, with changes" if is_changed else commit
+
+
+def _output(command):
+    """Returns what a command prints; "unknown" where it fails."""
+    process = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, check=False
+    )
+    return "unknown" if process.returncode else process.stdout.strip()

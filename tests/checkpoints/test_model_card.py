@@ -1,0 +1,270 @@
+"""Model cards: their text, as people and as the Hub's client read it."""
+
+import math
+
+import huggingface_hub
+import hypothesis
+import pytest
+import yaml
+from hypothesis import strategies
+
+from bert_tf.checkpoints import model_card
+from bert_tf.config import BertConfig
+
+CONFIG = BertConfig(
+    vocab_size=30522,
+    hidden_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=512,
+    max_position_embeddings=256,
+)
+VALUES = {
+    "architectures": ["BertForSequenceClassification"],
+    "id2label": {"0": "no", "1": 'a: "yes" #_'},
+}
+ORIGIN = model_card.Origin(
+    name="my: *task*",
+    method="fine-tuned",
+    start="hf:org/small@main",
+    data={"Examples": {"train": "1,234 examples", "told": None}},
+    datasets=("glue",),
+    settings={"steps": 7, "learning_rate": 5e-05, "freeze": None},
+)
+GOLDEN = r"""---
+library_name: "transformers"
+tags:
+- "bert_tf"
+- "bert"
+pipeline_tag: "text-classification"
+base_model: "org/small"
+datasets:
+- "glue"
+model-index:
+- name: "my: *task*"
+  results:
+  - task:
+      type: "text-classification"
+    dataset:
+      name: "glue/mrpc"
+      type: "glue/mrpc"
+    metrics:
+    - type: "accuracy"
+      name: "eval_accuracy"
+      value: 0.875
+    - type: "loss"
+      name: "eval_loss"
+      value: 1.0e-05
+---
+
+<!-- Written by bert_tf, which replaces this file when it writes the model again. Remove this line to keep your own text. -->
+
+# my: \*task\*
+
+A `BertForSequenceClassification`, fine-tuned with bert_tf.
+
+## Model
+
+- Architecture: BertForSequenceClassification
+- Layers: 2
+- Hidden size: 128
+- Attention heads: 4
+- Intermediate size: 512
+- Positions: 256
+- Parameters: 4,386,178
+- Vocabulary: 30,522 entries, lower-cased
+- Tokenizer: BertTokenizer
+- Longest sequence: 128 tokens
+- Labels: no, a: "yes" #\_
+
+## Training data
+
+Examples:
+
+- train: 1,234 examples
+
+## Training procedure
+
+Initial weights: hf:org/small@main.
+
+- `steps`: 7
+- `learning_rate`: 5e-05
+
+## Evaluation
+
+On glue/mrpc:
+
+- `eval_accuracy`: 0.875
+- `eval_loss`: 1e-05
+- `eval_pearson`: nan
+- `global_step`: 7
+- `loss`: 1e-05
+
+## How to use
+
+```python
+import bert_tf
+
+model, preprocessor, task = bert_tf.load("path/of/this/folder")
+inputs = preprocessor(["A text.", "Another."])
+outputs = model(inputs)
+```
+
+With transformers:
+
+```python
+from transformers import AutoTokenizer, BertForSequenceClassification
+
+model = BertForSequenceClassification.from_pretrained("path/of/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
+```
+
+## Limitations
+
+Nothing is known of this model beyond what stands here. It has not been evaluated on other data, for bias, or for any particular use.
+"""  # noqa: E501
+
+
+def make(values=VALUES, origin=ORIGIN):
+    return model_card.make(
+        CONFIG,
+        values,
+        num_parameters=4386178,
+        tokenizer_class="BertTokenizer",
+        do_lower_case=True,
+        max_seq_length=128,
+        origin=origin,
+    )
+
+
+def evaluated(text, results, name=ORIGIN.name, dataset="glue/mrpc"):
+    return model_card.with_results(
+        text,
+        name=name,
+        task_type="text-classification",
+        dataset=dataset,
+        results=results,
+    )
+
+
+def test_card_is_as_it_was_written_by_hand():
+    results = {"eval_loss": 1e-05, "eval_accuracy": 0.875}
+    card = make()
+    assert "has not been evaluated.\n\n## How to use" in card
+    # Later results replace earlier ones.
+    card = evaluated(card, {"eval_accuracy": 0.25, "other": 1.0})
+    others = {"eval_pearson": math.nan, "global_step": 7, "loss": 1e-05}
+    assert evaluated(card, results | others) == GOLDEN
+
+    # What the Hub's client makes of it, which checks the scores' form.
+    data = huggingface_hub.ModelCard(GOLDEN).data
+    assert data.base_model == "org/small"
+    assert data.model_name == "my: *task*"
+    found = {
+        result.metric_name: (result.metric_type, result.metric_value)
+        for result in data.eval_results
+    }
+    assert found == {
+        "eval_accuracy": ("accuracy", 0.875),
+        "eval_loss": ("loss", 1e-05),
+    }
+
+
+def test_what_is_not_known_is_left_out():
+    card = make({"architectures": ["BertModel"]}, origin=None)
+    data = huggingface_hub.ModelCard(card).data
+    assert data.to_dict() == {
+        "library_name": "transformers",
+        "tags": ["bert_tf", "bert"],
+        "pipeline_tag": "feature-extraction",
+    }
+    assert "# BertModel\n" in card
+    assert "Labels" not in card
+    assert "## Training" not in card
+
+
+@pytest.mark.parametrize(
+    ("start", "told", "base_model"),
+    [
+        (None, "new", None),
+        ("hf:org/my_model", "hf:org/my_model", "org/my_model"),
+        # The folders of one's own machine are nobody's business.
+        ("/home/me/tuned/", "tuned", None),
+        ("/d/uncased_L-2/bert_model.ckpt", "uncased_L-2/bert_model.ckpt", None),
+    ],
+)
+def test_start_is_told_and_a_base_model_on_the_hub_alone(
+    start, told, base_model
+):
+    card = make(
+        origin=model_card.Origin(
+            name="n", method="pre-trained", start=start, data={}, settings={}
+        )
+    )
+    assert f"\nInitial weights: {told}.\n" in card
+    assert huggingface_hub.ModelCard(card).data.base_model == base_model
+
+
+@pytest.mark.parametrize(
+    ("architecture", "tag"),
+    [
+        ("BertForPreTraining", "fill-mask"),
+        ("BertForTokenClassification", "token-classification"),
+        ("BertForQuestionAnswering", "question-answering"),
+        ("BertForMultipleChoice", "multiple-choice"),
+        ("BertForNextSentencePrediction", None),
+    ],
+)
+def test_task_of_a_class(architecture, tag):
+    values = VALUES | {"architectures": [architecture]}
+    assert model_card.pipeline_tag(values) == tag
+    # A left-to-right model fills no masks.
+    assert model_card.pipeline_tag(values | {"is_decoder": True}) is None
+    card = make(values)
+    assert ("pipeline_tag" in yaml.safe_load(card.split("---\n")[1])) == (
+        tag is not None
+    )
+
+
+def test_a_card_whose_parts_are_gone_stays():
+    for text in ("", "---\n", model_card.MARKER, f"---\n---\n# {GOLDEN[-90:]}"):
+        assert evaluated(text, {"eval_accuracy": 0.5}) == text
+
+
+TEXTS = strategies.text(min_size=1) | strategies.sampled_from(
+    [
+        "---",
+        "x\n---\n",
+        "model-index:\n",
+        "## How to use\n",
+        "a: b # c",
+        "'\"\\",
+        "\x85\u2028\u2029\ufeff\x7f",
+        "\U0001f600 ü",
+        "1e5",
+        "null",
+    ]
+)
+
+
+@hypothesis.given(
+    TEXTS,
+    TEXTS,
+    strategies.floats(allow_nan=False, allow_infinity=False),
+)
+@hypothesis.settings(deadline=None, max_examples=200)
+def test_yaml_holds_any_name_and_number(name, dataset, value):
+    origin = model_card.Origin(
+        name=name, method="fine-tuned", start=None, data={}, settings={}
+    )
+    card = make(VALUES | {"id2label": {"0": name, "1": dataset}}, origin)
+    once = evaluated(card, {"f1": 0.5}, name, dataset)
+    card = evaluated(once, {"f1": value}, name, dataset)
+    (index,) = yaml.safe_load(card[4 : card.index("\n---\n")])["model-index"]
+    assert index["name"] == name
+    (result,) = index["results"]
+    assert result["dataset"] == {"name": dataset, "type": dataset}
+    assert result["metrics"] == [{"type": "f1", "name": "f1", "value": value}]
+    # The text goes on as it did, with one list of scores.
+    assert card.count("\n- `f1`: ") == 1
+    assert card.endswith("particular use.\n")
