@@ -49,6 +49,7 @@ def assert_card_tells(folder, results):
         name: results[name] for name in results if name.startswith("eval_")
     }
     assert card.data.model_name == "mrpc"
+    assert "\nOn mrpc, 7 examples:\n" in card.text
     assert card.data.pipeline_tag == "text-classification"
     # Of the training, by whom the folder was evaluated last.
     for line in ("Examples: 10", "`steps`: 3", "`train_batch_size`: 6"):

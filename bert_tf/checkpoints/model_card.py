@@ -5,6 +5,7 @@ with the Hub's keys stands above, what people read below.
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -15,18 +16,16 @@ from typing import Any
 from bert_tf.config import BertConfig
 
 CARD_FILE = "README.md"
-# A card without it is somebody's own.
-MARKER = (
+# Before the digest of all the rest: a card without it, or with another digest,
+# is somebody's own.
+_MARKER = (
     "<!-- Written by bert_tf, which replaces this file when it writes the "
-    "model again. Remove this line to keep your own text. -->"
+    "model again, unless you have changed it: "
 )
-# What stands before the scores in the YAML, between them and those that people
-# read, and after these.
-_PARTS = re.compile(
-    r"(---\n.*?)(?:model-index:\n.*?)?(---\n.*?\n## Evaluation\n\n)"
-    r".*?(## How to use\n.*)",
-    re.DOTALL,
-)
+_DIGITS = 16
+# What stands before the scores that people read, and after these.
+_EVALUATION = "\n## Evaluation\n\n"
+_USE = "\n## How to use\n"
 _NOT_EVALUATED = "This model has not been evaluated."
 # The task of a class of transformers, by the end of its name. A model that has
 # been pre-trained is known by its masked words.
@@ -65,9 +64,10 @@ _SIZES = {
 # Of a value in characters.
 _MAX_VALUE = 400
 # What YAML reads as a line's end, or refuses, and JSON has unescaped.
-_NOT_IN_YAML = re.compile(
-    "[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
-)
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+# What the Hub takes as the type of a set of data, and a version of TensorFlow
+# Datasets after it.
+_DATASET = re.compile(r"((?:[\w-]+/)?[\w.-]+)(?::[\d.*]+)?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,10 @@ class Origin:
         name: What it is called, e.g. by its task.
         method: E.g. "fine-tuned".
         start: The checkpoint that it was made from; None for new weights.
+        knows_start: Whether that is known: of a training that was resumed it
+            may not be.
         data: {heading: {what: value}} of what it was trained on.
-        datasets: Names of sets of TensorFlow Datasets among them.
+        datasets: Names of sets of TensorFlow Datasets among them, in full.
         settings: {name: value} of the training; those that are None are left
             out.
     """
@@ -87,6 +89,7 @@ class Origin:
     name: str
     method: str
     start: str | None
+    knows_start: bool = True
     data: Mapping[str, Mapping[str, Any]]
     datasets: tuple[str, ...] = ()
     settings: Mapping[str, Any]
@@ -109,7 +112,13 @@ def pipeline_tag(config_values: Mapping[str, Any]) -> str | None:
     """
     if config_values.get("is_decoder"):
         return None
-    return _by_class(config_values["architectures"][0], _PIPELINE_TAGS)
+    architectures = config_values.get("architectures") or [""]
+    return _by_class(architectures[0], _PIPELINE_TAGS)
+
+
+def is_own(text: str) -> bool:
+    """Returns whether a card is one of bert_tf's, and as it was written."""
+    return _MARKER in text and _stamped(text) == text
 
 
 def make(
@@ -157,14 +166,21 @@ def make(
     if origin is not None:
         name = origin.name
         summary = f"A `{architecture}`, {origin.method} with bert_tf."
-        metadata["base_model"] = _hub_name(origin.start)
-        metadata["datasets"] = list(origin.datasets) or None
+        if origin.knows_start:
+            metadata["base_model"] = _hub_name(origin.start)
+        matches = map(_DATASET.fullmatch, origin.datasets)
+        names = [match[1].split("/")[0] for match in matches if match]
+        metadata["datasets"] = list(dict.fromkeys(names)) or None
         parts += ["## Training data"] if origin.data else []
         for heading, values in origin.data.items():
             parts += [f"{heading}:", _bullets(values)]
         parts += [
             "## Training procedure",
-            f"Initial weights: {_start(origin.start)}.",
+            *(
+                [f"Initial weights: {_start(origin.start)}."]
+                if origin.knows_start
+                else []
+            ),
             _bullets(
                 {f"`{key}`": value for key, value in origin.settings.items()}
             ),
@@ -178,9 +194,10 @@ def make(
         "Nothing is known of this model beyond what stands here. It has not "
         "been evaluated on other data, for bias, or for any particular use.",
     ]
-    body = [MARKER, f"# {_plain(name)}", summary, *parts]
+    marker = f"{_MARKER}{' ' * _DIGITS} -->"
+    body = "\n\n".join([marker, f"# {_plain(name)}", summary, *parts])
     # The scores will stand at the end of the YAML.
-    return f"---\n{_yaml(metadata)}---\n\n" + "\n\n".join(body) + "\n"
+    return _stamped(f"---\n{_yaml(metadata)}---\n\n{body}\n")
 
 
 def with_results(
@@ -201,12 +218,14 @@ def with_results(
         results: {name: float}.
 
     Returns:
-        The text; as it was where its parts are no longer those of `make`.
+        The text; as it was where it is not `is_own`.
     """
-    match = _PARTS.fullmatch(text)
-    if match is None:
+    if not is_own(text):
         return text
-    head, body, rest = match.groups()
+    head, _, body = text.partition("\n---\n")
+    head = head.partition("\nmodel-index:\n")[0] + "\n"
+    body, _, rest = body.partition(_EVALUATION)
+    rest = rest.partition(_USE)[2]
     metrics = [
         {
             "type": key.removeprefix("eval_"),
@@ -221,16 +240,36 @@ def with_results(
         and math.isfinite(results[key])
     ]
     if task_type is not None and metrics:
+        match = _DATASET.fullmatch(dataset)
         result = {
             "task": {"type": task_type},
-            "dataset": {"name": dataset, "type": dataset},
+            "dataset": {
+                "name": dataset,
+                "type": match[1] if match else "unknown",
+            },
             "metrics": metrics,
         }
         index = [{"name": name, "results": [result]}]
         head += _yaml({"model-index": index})
-    scores = {f"`{key}`": f"{results[key]:.4g}" for key in sorted(results)}
-    section = f"On {_plain(dataset)}:\n\n{_bullets(scores)}\n\n"
-    return head + body + section + rest
+    scores = {
+        f"`{key}`": _number(results[key])
+        for key in sorted(results)
+        # The step stands with the training.
+        if key != "global_step"
+    }
+    section = f"On {_plain(dataset)}:\n\n{_bullets(scores)}\n"
+    return _stamped(f"{head}---\n{body}{_EVALUATION}{section}{_USE}{rest}")
+
+
+def _stamped(text):
+    """Returns a card with the digest of all the rest of it in its marker."""
+    # Paths that are no UTF-8 have halves of pairs, which have no UTF-8 either.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    # What stands below the marker has it with its "<" escaped, if at all.
+    head, _, rest = text.rpartition(_MARKER)
+    head, rest = f"{head}{_MARKER}", rest[_DIGITS:]
+    digest = hashlib.sha256(f"{head}{rest}".encode()).hexdigest()
+    return f"{head}{digest[:_DIGITS]}{rest}"
 
 
 def _by_class(architecture, values):
@@ -286,6 +325,11 @@ def _bullets(values):
         for what, value in values.items()
         if value is not None
     )
+
+
+def _number(value):
+    """Returns four digits of a score, and all those of a whole number."""
+    return f"{value:.4g}" if value % 1 else f"{value:.0f}"
 
 
 def _plain(value):

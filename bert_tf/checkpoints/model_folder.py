@@ -6,7 +6,7 @@ vocab.txt                one entry of the vocabulary a line
 tokenizer_config.json    case, longest sequence
 tokenizer.json           the tokenizer, for Hugging Face's `tokenizers`
 task.json                what the model was tuned for, if anything
-README.md                model card, unless a user's own is there
+README.md                model card, unless a user's own is there; at the end
 """
 
 import contextlib
@@ -88,7 +88,8 @@ def save(
 
     A folder that holds this model already gets its new weights: a reader
     finds the old ones or the new ones, never some of each. A folder that
-    holds another model is refused.
+    holds another model is refused. The model card is written last; where it
+    cannot be, a warning says so.
 
     Args:
         folder: Path, local or remote; made if it is not there.
@@ -136,18 +137,7 @@ def save(
         classifier_dropout=getattr(model, "dropout", None),
         problem_type=problem_type,
     )
-    card = model_card.make(
-        config,
-        values,
-        num_parameters=model.count_params(),
-        tokenizer_class=tokenizer.tokenizer_class,
-        do_lower_case=tokenizer.do_lower_case,
-        max_seq_length=max_seq_length,
-        origin=origin,
-    )
-    texts = {model_card.CARD_FILE: card} | make_texts(
-        values, tokenizer, max_seq_length, task
-    )
+    texts = make_texts(values, tokenizer, max_seq_length, task)
     tensors = {
         family.file_name(tensor.hugging_face.name, architecture): (
             tensor.hugging_face.transform.to_file(
@@ -161,6 +151,20 @@ def save(
     if optimizer is not None:
         slots = optimizer_state.tensors_of(optimizer, matched)
     write(folder, tensors, texts, slots)
+    path = f"{folder}/{model_card.CARD_FILE}"
+    with _without_errors(path):
+        # That of before is gone: what is there is somebody's own.
+        if not files.exists(path):
+            card = model_card.make(
+                config,
+                values,
+                num_parameters=model.count_params(),
+                tokenizer_class=tokenizer.tokenizer_class,
+                do_lower_case=tokenizer.do_lower_case,
+                max_seq_length=max_seq_length,
+                origin=origin,
+            )
+            files.write_text(path, card)
 
 
 def write(
@@ -170,6 +174,8 @@ def write(
     slots: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Writes weights and texts into a model folder, whole or not at all.
+
+    A model card of other weights goes away, if it is bert_tf's own.
 
     Args:
         folder: Path, local or remote.
@@ -185,7 +191,6 @@ def write(
         name: functools.partial(files.write_text, text=text)
         for name, text in reversed(texts.items())
         if text is not None
-        and (name != model_card.CARD_FILE or _may_write_card(folder))
     }
     write_tensors = safetensors_folder.write
     if slots:
@@ -202,7 +207,7 @@ def write(
     # Everything is written before anything is renamed. The renaming goes
     # backwards: weights first, configuration last. Since the folder held
     # this model or none, every state in between is a model or none. Moments
-    # of other weights go away first.
+    # and scores of other weights go away first.
     slots_path = f"{folder}/{safetensors_folder.SLOTS_FILE}"
     with contextlib.ExitStack() as stack:
         temporaries = [
@@ -213,51 +218,84 @@ def write(
             write_file(temporary)
         if files.exists(slots_path):
             files.remove(slots_path)
+        card_path = f"{folder}/{model_card.CARD_FILE}"
+        with _without_errors(card_path):
+            if read_card(folder) is not None:
+                files.remove(card_path)
     for name, text in texts.items():
         if text is None and files.exists(f"{folder}/{name}"):
             files.remove(f"{folder}/{name}")
 
 
+def read_card(folder: str) -> str | None:
+    """Returns the model card of a folder, None if bert_tf has written none.
+
+    One that cannot be read, or was changed since, is somebody's own.
+    """
+    path = f"{folder}/{model_card.CARD_FILE}"
+    # Whatever a file system, local or remote, may raise.
+    with contextlib.suppress(Exception):
+        if not files.exists(path):
+            return None
+        text = files.read_text(path, files.MAX_FOLDER_TEXT)
+        if model_card.is_own(text):
+            return text
+    _tell_own_card(path)
+    return None
+
+
 def write_results(
-    folder: str, name: str, dataset: str, results: dict[str, float]
+    folder: str,
+    card: str | None,
+    name: str,
+    dataset: str,
+    results: dict[str, float],
 ) -> None:
-    """Writes the results of an evaluation into the folder's model card, if any.
+    """Writes the results of an evaluation into the folder's model card.
+
+    Not if it is another card than before the weights were read: they may be
+    others then.
 
     Args:
         folder: A model folder.
+        card: What `read_card` returned before the weights were read, or when
+            they were written.
         name: Of the model.
         dataset: What it was evaluated on.
         results: {name: float}.
     """
     path = f"{folder}/{model_card.CARD_FILE}"
-    if not files.exists(path) or not _may_write_card(folder):
-        return
-    text = model_card.with_results(
-        files.read_text(path),
-        name=name,
-        task_type=model_card.pipeline_tag(config_json.read(folder)),
-        dataset=dataset,
-        results=results,
-    )
-    files.write_text(path, text)
+    with _without_errors(path):
+        if card is None or read_card(folder) != card:
+            return
+        text = model_card.with_results(
+            card,
+            name=name,
+            task_type=model_card.pipeline_tag(config_json.read(folder)),
+            dataset=dataset,
+            results=results,
+        )
+        files.write_text(path, text)
 
 
-def _may_write_card(folder):
-    """Returns whether the folder's model card is ours, or there is none."""
-    path = f"{folder}/{model_card.CARD_FILE}"
-    if not files.exists(path):
-        return True
-    with contextlib.suppress(ValueError):
-        if model_card.MARKER in files.read_text(path, files.MAX_FOLDER_TEXT):
-            return True
-    _tell_own_card(path)
-    return False
+@contextlib.contextmanager
+def _without_errors(path):
+    """Warns of what is raised, and goes on: a card is not worth a training."""
+    try:
+        yield
+    except Exception as error:
+        _warn_of_card(path, f"{type(error).__name__}: {error}")
 
 
 # Once of each: a training writes its model many times.
 @functools.cache
+def _warn_of_card(path, reason):
+    logging.warning("%s cannot be written: %s", path, reason)
+
+
+@functools.cache
 def _tell_own_card(path):
-    logging.info("%s is not bert_tf's own, and stays as it is.", path)
+    logging.info("%s is not as bert_tf wrote it, and stays as it is.", path)
 
 
 def make_texts(

@@ -44,6 +44,8 @@ _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 _EVAL_RESULTS = "eval_results.txt"
 # Of a manifest's settings.
 _TFDS_NAME = "tfds_name"
+# Of descriptions of records in a model card.
+_MAX_DESCRIPTIONS = 8
 
 _logger = logging.getLogger(__name__)
 
@@ -105,10 +107,14 @@ def run(
         state = _make_state(options, start, model, sources, strategy)
         with state.hold(strategies.is_chief(strategy)):
             _train(options, start, state, sources, strategy, evaluate)
+            card = model_folder.read_card(options.output_dir)
         step = state.step
     else:
         # `Options.checkpoint` has seen to it.
         assert start.init_checkpoint is not None
+        # Of a model that is in another folder, only the results are here.
+        is_here = start.init_checkpoint == options.output_dir.rstrip("/")
+        card = model_folder.read_card(options.output_dir) if is_here else None
         checkpoints.load_weights(start.init_checkpoint, model)
         step = checkpointing.trained_steps(start.init_checkpoint)
     if not options.do_eval:
@@ -116,25 +122,21 @@ def run(
     results = evaluate() | {"global_step": step}
     if not strategies.is_chief(strategy):
         return None
-    # Of a model that is in another folder, only the results are here.
-    is_here = options.do_train or (
-        start.init_checkpoint == options.output_dir.rstrip("/")
-    )
-    _write_results(options, start, options.output_dir, results, is_here)
+    _write_results(options, start, options.output_dir, results, card)
     return results
 
 
-def _write_results(options, start, folder, results, has_model=True):
+def _write_results(options, start, folder, results, card):
     """Writes the results of an evaluation, and into the model's card."""
     evaluation.write_results(os.path.join(folder, _EVAL_RESULTS), results)
-    if has_model:
-        patterns = options.eval_input_file or options.input_files[-1]
-        model_folder.write_results(
-            folder,
-            _name(start),
-            ", ".join(map(os.path.basename, patterns.split(","))),
-            results,
-        )
+    patterns = options.eval_input_file or options.input_files[-1]
+    model_folder.write_results(
+        folder,
+        card,
+        _name(start),
+        ", ".join(map(os.path.basename, patterns.split(","))),
+        results,
+    )
 
 
 def _name(start):
@@ -144,44 +146,74 @@ def _name(start):
     return f"{config.model_type} {size}"
 
 
-def _origin(options, start, state, sources):
+def _origin(options, start, state, sources, is_resumed):
     """Returns what the model card tells of the training."""
+    since = state.settings.since
     values = {
         "steps": state.step,
         "optimizer": options.optimizer,
         **state.settings.values,
         # What resuming changed is not of the whole training.
-        "from_step": state.settings.since or None,
+        "from_step": since or None,
         "versions": model_card.versions(),
     }
     # Only compared with, and told by the data.
     del values["records"]
+    descriptions = _describe_records(sources)
     data: dict[str, dict] = {}
-    datasets = []
-    for source in {id(source): source for source in sources}.values():
-        for told in source.manifests or (None,):
-            title = f"Records {len(data) + 1}" if data else "Records"
-            data[title] = _describe(source, told)
-            if told is not None and _TFDS_NAME in told.settings:
-                datasets.append(told.settings[_TFDS_NAME].split("/")[0])
+    for number, told in enumerate(descriptions[:_MAX_DESCRIPTIONS], start=1):
+        title = f"Records {number}" if data else "Records"
+        data[f"{title} from step {since} on" if since else title] = told
+    if len(descriptions) > _MAX_DESCRIPTIONS:
+        data["Others"] = {"Sets": len(descriptions) - _MAX_DESCRIPTIONS}
+    names = [told.get("TensorFlow Datasets") for told in descriptions]
     return model_card.Origin(
         name=_name(start),
         method="pre-trained",
         start=start.init_checkpoint,
+        # The run that began it may have been given another.
+        knows_start=not is_resumed,
         data=data,
-        datasets=tuple(dict.fromkeys(datasets)),
+        datasets=tuple(filter(None, names)),
         settings=values,
     )
 
 
-def _describe(source, told):
-    """Returns {what: value} of records, as far as their manifest tells."""
-    if told is None:
-        return {"Files": len(source.paths)}
-    settings, counts = told.settings, told.counts
+def _describe_records(sources):
+    """Returns [{what: value}] of records, those that are alike as one."""
+    seen: set[str] = set()
+    found: dict[str, tuple[dict, dict]] = {}
+    for source in {id(source): source for source in sources}.values():
+        if not source.manifests:
+            found[str(id(source))] = {"Files": len(source.paths)}, {}
+        for told in source.manifests:
+            # One set in several folders has a manifest in each, of all of it.
+            identity = repr(dataclasses.replace(told, records={}))
+            if identity in seen:
+                continue
+            seen.add(identity)
+            described = _describe(told)
+            _, counts = found.setdefault(repr(described), (described, {}))
+            for name, count in told.counts.items():
+                counts[name] = counts.get(name, 0) + count
+    return [
+        described
+        | {
+            name.capitalize(): f"{counts[name]:,}"
+            for name in ("examples", "tokens", "documents")
+            if name in counts
+        }
+        for described, counts in found.values()
+    ]
+
+
+def _describe(told):
+    """Returns {what: value} of records, of what their manifest tells."""
+    settings = told.settings
     masking = [settings.get("masking_mode", "static")]
     if "masked_lm_prob" in settings:
-        masking.append(f"{settings['masked_lm_prob']:.0%} of the tokens")
+        percent = 100 * settings["masked_lm_prob"]
+        masking.append(f"{percent:.4g}% of the tokens")
     masking += ["whole words"] if settings.get("do_whole_word_mask") else []
     masking += ["spans"] if settings.get("do_span_mask") else []
     return {
@@ -189,11 +221,6 @@ def _describe(source, told):
         "Masking": ", ".join(masking),
         "Sequence length": told.max_seq_length,
         "Masked tokens, at most": told.max_predictions_per_seq,
-        **{
-            name.capitalize(): f"{counts[name]:,}"
-            for name in ("examples", "tokens", "documents")
-            if name in counts
-        },
         "Passes over the text": settings.get("dupe_factor"),
         "TensorFlow Datasets": settings.get(_TFDS_NAME),
     }
@@ -313,7 +340,8 @@ def _train(options, start, state, sources, strategy, evaluate):
     """Trains from the state's last checkpoint, if any."""
     # The order matters: a run that began from --init_checkpoint goes on from
     # its own last checkpoint.
-    if state.restore():
+    is_resumed = state.restore()
+    if is_resumed:
         _logger.info("Going on from step %d.", state.step)
         changes = state.settings.changes()
         if changes:
@@ -335,7 +363,7 @@ def _train(options, start, state, sources, strategy, evaluate):
             state.model,
             start.tokenizer,
             start.config.max_position_embeddings,
-            origin=_origin(options, start, state, sources),
+            origin=_origin(options, start, state, sources, is_resumed),
         )
 
     def keep_best():
@@ -369,7 +397,9 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     ):
         return
     save_model(best)
-    _write_results(options, start, best, results | {"global_step": state.step})
+    results = results | {"global_step": state.step}
+    card = model_folder.read_card(best)
+    _write_results(options, start, best, results, card)
     _logger.info("The best so far; kept in %s.", best)
 
 

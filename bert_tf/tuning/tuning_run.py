@@ -114,6 +114,8 @@ class Run:
             is_trimmed=not is_tpu,
             window_batches=config.bucket_window_batches,
         )
+        # Before its weights are read.
+        self._card = model_folder.read_card(self._folder)
         with strategy.scope():
             make_model = (
                 task_folder.new_model
@@ -129,6 +131,7 @@ class Run:
         self._dataset = dataset
         # Of the weights that were trained and saved.
         self._step = 0
+        self._resumed_at: int | None = None
         self._settings = task.training_settings(
             bool(config.keep_best or config.early_stopping_epochs)
         )
@@ -293,11 +296,17 @@ class Run:
         )
         # Of a model that is in another folder, only the results are here.
         if self._folder == config.output_dir:
+            # Not all families of tasks have a name of their own, nor all
+            # examples a file: it may be another than the last time.
+            name = str(getattr(task, "name", "development set"))
+            if (path := getattr(examples, "path", None)) is not None:
+                name = f"{name}, {os.path.basename(path)}"
+            name = f"{name}, {self.sources[DEV].num_examples:,} examples"
             model_folder.write_results(
                 self._folder,
+                self._card,
                 task.title,
-                # Not all families of tasks have a name of their own.
-                self._dataset or str(getattr(task, "name", "development set")),
+                self._dataset or name,
                 report.shown_results(results, task.report_scores),
             )
 
@@ -343,6 +352,7 @@ class Run:
             problem_type=self.task.problem_type,
             origin=self._origin() if self.config.do_train else None,
         )
+        self._card = model_folder.read_card(self.config.output_dir)
         logging.info("The model is in %s.", self.config.output_dir)
 
     def _origin(self):
@@ -357,9 +367,11 @@ class Run:
                     "Examples": f"{self.sources[TRAIN].num_examples:,}",
                 }
             },
-            datasets=(self._dataset.split("/")[0],) if self._dataset else (),
+            datasets=(self._dataset,) if self._dataset else (),
             settings={
                 "steps": self._step,
+                # With fewer epochs before, perhaps.
+                "resumed_at_step": self._resumed_at,
                 **self.config.of_training(),
                 **self._settings,
                 "mixed_precision": self.model.dtype_policy.name,
@@ -403,6 +415,7 @@ class Run:
                 may_differ=(_EPOCHS,),
             )
         if state.restore():
+            self._resumed_at = state.step
             logging.info(
                 "Resumed at step %d of %d.", state.step, num_train_steps
             )

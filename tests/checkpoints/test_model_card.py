@@ -1,6 +1,8 @@
 """Model cards: their text, as people and as the Hub's client read it."""
 
+import hashlib
 import math
+import re
 
 import huggingface_hub
 import hypothesis
@@ -55,9 +57,12 @@ model-index:
     - type: "loss"
       name: "eval_loss"
       value: 1.0e-05
+    - type: "examples"
+      name: "examples"
+      value: 123456.0
 ---
 
-<!-- Written by bert_tf, which replaces this file when it writes the model again. Remove this line to keep your own text. -->
+<!-- Written by bert_tf, which replaces this file when it writes the model again, unless you have changed it: DIGEST -->
 
 # my: \*task\*
 
@@ -97,7 +102,7 @@ On glue/mrpc:
 - `eval_accuracy`: 0.875
 - `eval_loss`: 1e-05
 - `eval_pearson`: nan
-- `global_step`: 7
+- `examples`: 123456
 - `loss`: 1e-05
 
 ## How to use
@@ -123,6 +128,11 @@ tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
 
 Nothing is known of this model beyond what stands here. It has not been evaluated on other data, for bias, or for any particular use.
 """  # noqa: E501
+# Of all the rest.
+GOLDEN = GOLDEN.replace(
+    "DIGEST",
+    hashlib.sha256(GOLDEN.replace("DIGEST", "").encode()).hexdigest()[:16],
+)
 
 
 def make(values=VALUES, origin=ORIGIN):
@@ -153,7 +163,12 @@ def test_card_is_as_it_was_written_by_hand():
     assert "has not been evaluated.\n\n## How to use" in card
     # Later results replace earlier ones.
     card = evaluated(card, {"eval_accuracy": 0.25, "other": 1.0})
-    others = {"eval_pearson": math.nan, "global_step": 7, "loss": 1e-05}
+    others = {
+        "eval_pearson": math.nan,
+        "examples": 123456.0,
+        "global_step": 7,
+        "loss": 1e-05,
+    }
     assert evaluated(card, results | others) == GOLDEN
 
     # What the Hub's client makes of it, which checks the scores' form.
@@ -167,6 +182,7 @@ def test_card_is_as_it_was_written_by_hand():
     assert found == {
         "eval_accuracy": ("accuracy", 0.875),
         "eval_loss": ("loss", 1e-05),
+        "examples": ("examples", 123456.0),
     }
 
 
@@ -226,9 +242,67 @@ def test_task_of_a_class(architecture, tag):
     )
 
 
-def test_a_card_whose_parts_are_gone_stays():
-    for text in ("", "---\n", model_card.MARKER, f"---\n---\n# {GOLDEN[-90:]}"):
+def test_a_card_that_was_changed_stays():
+    for text in (
+        "",
+        "---\n",
+        GOLDEN[-90:],
+        GOLDEN.replace("- `steps`: 7", "- `steps`: 8"),
+        GOLDEN.replace("tags:", 'license: "mit"\ntags:'),
+        GOLDEN.removesuffix("\n"),
+        # It took a minute to find that this is none.
+        GOLDEN + "---\nmodel-index:\n\n## Evaluation\n\nx\n" * 100,
+    ):
+        assert not model_card.is_own(text)
         assert evaluated(text, {"eval_accuracy": 0.5}) == text
+    assert model_card.is_own(GOLDEN)
+
+
+def test_paths_that_are_no_utf8_are_told():
+    # As Python has the bytes of another encoding in its arguments.
+    odd = "mod\udce9le"
+    origin = model_card.Origin(
+        name=odd,
+        method="tuned",
+        start=f"/d/{odd}",
+        data={"Set": {odd: odd}},
+        settings={"dev": odd},
+    )
+    card = evaluated(make(origin=origin), {"f1": 0.5}, name=odd, dataset=odd)
+    data = huggingface_hub.ModelCard(card.encode().decode()).data
+    assert data.model_name == "mod?le"
+    assert "Initial weights: mod?le." in card
+    assert "On mod?le:" in card
+
+
+def test_architecture_need_not_be_told():
+    assert model_card.pipeline_tag({"architectures": None}) is None
+    assert model_card.pipeline_tag({}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset_type", "datasets"),
+    [
+        ("glue/mrpc:1.0.0", "glue/mrpc", ["glue"]),
+        ("imdb_reviews:2.*.*", "imdb_reviews", ["imdb_reviews"]),
+        # Not the Hub's.
+        ("mine:glue/mrpc:1.0.0", "unknown", None),
+    ],
+)
+def test_hub_takes_the_names_of_sets_of_data(name, dataset_type, datasets):
+    origin = model_card.Origin(
+        name="n",
+        method="tuned",
+        start=None,
+        data={},
+        datasets=(name, name),
+        settings={},
+    )
+    card = evaluated(make(origin=origin), {"f1": 0.5}, dataset=name)
+    data = huggingface_hub.ModelCard(card).data
+    assert data.datasets == datasets
+    assert data.eval_results[0].dataset_name == name
+    assert data.eval_results[0].dataset_type == dataset_type
 
 
 TEXTS = strategies.text(min_size=1) | strategies.sampled_from(
@@ -243,6 +317,9 @@ TEXTS = strategies.text(min_size=1) | strategies.sampled_from(
         "\U0001f600 ü",
         "1e5",
         "null",
+        "glue/mrpc:1.0.0",
+        "<!-- Written by bert_tf, which replaces this file when it writes the "
+        "model again, unless you have changed it: ",
     ]
 )
 
@@ -263,7 +340,11 @@ def test_yaml_holds_any_name_and_number(name, dataset, value):
     (index,) = yaml.safe_load(card[4 : card.index("\n---\n")])["model-index"]
     assert index["name"] == name
     (result,) = index["results"]
-    assert result["dataset"] == {"name": dataset, "type": dataset}
+    assert result["dataset"]["name"] == dataset
+    # The Hub's own test of it.
+    assert re.fullmatch(
+        r"(?:[\w-]+/)?[\w.-]+", result["dataset"]["type"], re.ASCII
+    )
     assert result["metrics"] == [{"type": "f1", "name": "f1", "value": value}]
     # The text goes on as it did, with one list of scores.
     assert card.count("\n- `f1`: ") == 1

@@ -240,31 +240,45 @@ def test_new_weights_replace_old_ones_beside_other_files(tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name[0] == "."]
 
 
+ORIGIN = model_card.Origin(
+    name="tickets", method="tuned", start=None, data={}, settings={}
+)
+
+
+def write_results(folder, card=None):
+    """Writes scores into a folder's card, by default as it is now."""
+    card = card or model_folder.read_card(str(folder))
+    results = {"f1": 0.5}
+    model_folder.write_results(str(folder), card, "tickets", "dev", results)
+
+
 def test_card_is_replaced_but_for_a_users_own(tmp_path, monkeypatch):
     lines = []
     monkeypatch.setattr(
         model_folder.logging, "info", lambda text, *args: lines.append(args)
     )
     model = BertClassifier(CONFIG, num_labels=2)
-    origin = model_card.Origin(
-        name="tickets", method="tuned", start=None, data={}, settings={}
-    )
     card = tmp_path / "README.md"
-    save(tmp_path, model, origin=origin)
+    save(tmp_path, model, origin=ORIGIN)
     num_parameters = sum(np.size(value) for value in values(model).values())
     assert f"\n- Parameters: {num_parameters:,}\n" in card.read_text()
-    model_folder.write_results(str(tmp_path), "tickets", "dev", {"f1": 0.5})
+    before = card.read_text()
+    write_results(tmp_path)
     assert "\nOn dev:\n\n- `f1`: 0.5\n" in card.read_text()
+    edited = f"{card.read_text()}\n## Licence\n".encode()
     # Other weights have other scores.
     save(tmp_path, model)
     assert "has not been evaluated" in card.read_text()
     assert "# BertForSequenceClassification\n" in card.read_text()
+    # Those that are being evaluated meanwhile, too.
+    write_results(tmp_path, before)
+    assert "has not been evaluated" in card.read_text()
     assert lines == []
 
-    for own in (b"My own.\n", b"\xff\xfe no UTF-8"):
+    for own in (b"My own.\n", b"\xff\xfe no UTF-8", edited):
         card.write_bytes(own)
         save(tmp_path, model)
-        model_folder.write_results(str(tmp_path), "n", "dev", {"f1": 0.5})
+        write_results(tmp_path)
         assert card.read_bytes() == own
     assert lines == [(f"{tmp_path}/README.md",)]
     # One that is in the folder before there is a model.
@@ -273,8 +287,65 @@ def test_card_is_replaced_but_for_a_users_own(tmp_path, monkeypatch):
     save(tmp_path / "new", model)
     assert (tmp_path / "new/README.md").read_text() == "Mine."
     # There need not be one.
-    model_folder.write_results(str(tmp_path / "no"), "n", "dev", {"f1": 0.5})
+    write_results(tmp_path / "no")
     assert not (tmp_path / "no").exists()
+
+
+def test_scores_are_gone_before_other_weights_are_there(tmp_path, monkeypatch):
+    model = BertEncoder(CONFIG)
+    save(tmp_path, model, origin=ORIGIN)
+    write_results(tmp_path)
+    replaced = []
+
+    real = os.replace
+
+    def stop(source, target):
+        # A kill that comes as the first file is renamed.
+        if not os.path.basename(target).startswith("."):
+            replaced.append(os.path.basename(target))
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        save(tmp_path, model)
+    assert replaced == ["model.safetensors"]
+    assert not (tmp_path / "README.md").exists()
+
+
+@pytest.mark.parametrize("error", [PermissionError, tf.errors.OpError])
+def test_a_card_stops_no_save(tmp_path, monkeypatch, error):
+    lines = []
+    monkeypatch.setattr(
+        model_folder.logging, "warning", lambda text, *args: lines.append(args)
+    )
+    model = BertEncoder(CONFIG)
+    real = model_folder.files.read_text
+
+    def read_text(path, *args):
+        if path.endswith("README.md"):
+            raise error(None, None, "no", 7)
+        return real(path, *args)
+
+    # What cannot be read is somebody's own.
+    save(tmp_path / "a", model, origin=ORIGIN)
+    before = (tmp_path / "a/README.md").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(model_folder.files, "read_text", read_text)
+        save(tmp_path / "a", randomize(model))
+        write_results(tmp_path / "a", before.decode())
+    assert (tmp_path / "a/README.md").read_bytes() == before
+    assert lines == []
+    # What cannot be made or written is not there.
+    for name in ("make", "with_results"):
+        monkeypatch.delattr(model_card, name)
+    write_results(tmp_path / "a")
+    for _ in range(2):
+        save(tmp_path / "b", model)
+    assert [path for path, _ in lines] == [
+        f"{tmp_path}/{name}/README.md" for name in "ab"
+    ]
+    assert sorted(os.listdir(tmp_path / "b"))[0] == "config.json"
 
 
 @pytest.mark.parametrize("folder_exists", [False, True])

@@ -1,5 +1,6 @@
 """What a pre-training tells of its records."""
 
+import dataclasses
 from types import SimpleNamespace
 
 from bert_tf.manifest import Manifest
@@ -26,7 +27,7 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
     told = make_source(
         objective="full_sentences",
         masking_mode="dynamic",
-        masked_lm_prob=0.2,
+        masked_lm_prob=0.125,
         do_whole_word_mask=True,
         do_span_mask=False,
         dupe_factor=5,
@@ -46,12 +47,16 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
         ),
     )
     origin = pretraining_run._origin(
-        SimpleNamespace(optimizer="lamb"), start, state, [told, told, untold]
+        SimpleNamespace(optimizer="lamb"),
+        start,
+        state,
+        [told, told, untold],
+        is_resumed=False,
     )
     assert origin.data == {
         "Records": {
             "Objective": "full_sentences",
-            "Masking": "dynamic, 20% of the tokens, whole words",
+            "Masking": "dynamic, 12.5% of the tokens, whole words",
             "Sequence length": 64,
             "Masked tokens, at most": 10,
             "Examples": "1,234",
@@ -62,7 +67,8 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
         },
         "Records 2": {"Files": 2},
     }
-    assert origin.datasets == ("wikipedia",)
+    assert origin.datasets == ("wikipedia/20230601.en:1.0.0",)
+    assert origin.knows_start
     assert (origin.name, origin.start) == ("bert L-2_H-8", "hf:org/name")
     assert origin.settings["versions"].startswith("bert_tf ")
     del origin.settings["versions"]
@@ -72,3 +78,21 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
         "learning_rate": 0.5,
         "from_step": None,
     }
+
+    # Another run may have begun it.
+    state.settings.since = 40
+    origin = pretraining_run._origin(
+        SimpleNamespace(optimizer="lamb"), start, state, [untold], True
+    )
+    assert not origin.knows_start
+    assert origin.data == {"Records from step 40 on": {"Files": 2}}
+
+
+def test_records_of_many_manifests_are_told_as_one():
+    manifests = [make_source(seed=i).manifests[0] for i in range(1000)]
+    # Of a set in two folders.
+    manifests.append(dataclasses.replace(manifests[0], records={"b": {}}))
+    source = SimpleNamespace(paths=("a", "b"), manifests=tuple(manifests))
+    (told,) = pretraining_run._describe_records([source])
+    assert told["Examples"] == "1,234,000"
+    assert told["Tokens"] == "56,789,000"
