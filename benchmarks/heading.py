@@ -50,21 +50,29 @@ def show(**pythons):
 
 
 def _processor():
-    for line in pathlib.Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+    path = pathlib.Path("/proc/cpuinfo")
+    # Not on macOS.
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
 
 
 def _commit():
-    commit = _output(["git", "rev-parse", "--short", "HEAD"])
-    is_changed = _output(["git", "status", "--porcelain"])
-    return f"{commit}, with changes" if is_changed else commit
-
-
-def _output(command):
-    """Returns what a command prints; "unknown" where it fails."""
-    process = subprocess.run(
-        command, cwd=_ROOT, capture_output=True, text=True, check=False
+    commit = _output(["git", "rev-parse", "--short", "HEAD"], _ROOT)
+    is_changed = _output(["git", "status", "--porcelain"], _ROOT)
+    # Both are unknown where there is no repository.
+    return (
+        f"{commit}, with changes" if is_changed not in ("", commit) else commit
     )
-    return "unknown" if process.returncode else process.stdout.strip()
+
+
+def _output(command, folder=None):
+    """Returns what a command prints; "unknown" where it fails or is not."""
+    try:
+        process = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return process.stdout.strip()

@@ -4,6 +4,7 @@ Imported by the benchmarks' programs. A side answers each line of its standard
 input with one line, in an environment of its own.
 """
 
+import json
 import pathlib
 import subprocess
 import venv
@@ -75,7 +76,7 @@ class Side:
 
 
 def make_environments(folder):
-    """Makes those of the environments that are not there.
+    """Makes those of the environments that are not there as they should be.
 
     Returns:
         {library: path of its Python}.
@@ -84,12 +85,14 @@ def make_environments(folder):
     for library, steps in REQUIREMENTS.items():
         python = pathlib.Path(folder, library, "bin", "python")
         finished = pathlib.Path(folder, library, "finished")
-        if not finished.exists():
+        # What was installed; other versions are installed anew.
+        wanted = json.dumps(steps)
+        if not finished.exists() or finished.read_text("utf-8") != wanted:
             venv.create(python.parent.parent, clear=True, with_pip=True)
             pip = [str(python), "-m", "pip", "install", "--quiet"]
             subprocess.run([*pip, *steps[0]], check=True)
             if steps[1]:
                 subprocess.run([*pip, "--no-deps", *steps[1]], check=True)
-            finished.touch()
+            finished.write_text(wanted, "utf-8")
         pythons[library] = str(python)
     return pythons

@@ -12,16 +12,15 @@ from support import paths
 FOLDER = paths.ROOT / "benchmarks"
 
 
-def run_all():
-    spec = importlib.util.spec_from_file_location(
-        "run_all", FOLDER / "run_all.py"
-    )
+def load(name):
+    """Returns a module of the benchmarks, which are no package."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-COMMANDS = run_all().make_commands("model", "data", "output")
+COMMANDS = load("run_all").make_commands("model", "data", "output")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
@@ -50,3 +49,54 @@ def test_every_benchmark_is_run():
     assert programs - {"tpu.py", "suite_times.py", "run_all.py"} == {
         script for script, *_ in COMMANDS if not script.startswith("..")
     }
+
+
+def test_head_is_shown_wherever_it_is_measured(monkeypatch, capsys):
+    heading = load("heading")
+    # Neither git, nor such a Python, nor Linux.
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(heading.pathlib.Path, "exists", lambda path: False)
+    heading.show(peer="no/python")
+    lines = capsys.readouterr().out.splitlines()
+    assert "- Commit: unknown" in lines
+    assert "- Versions of peer: unknown" in lines
+
+
+def test_python_of_a_peer_is_found_from_the_folder_it_is_in(
+    monkeypatch, capsys, tmp_path
+):
+    heading = load("heading")
+    (tmp_path / "python").symlink_to("/bin/echo")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(heading, "_VERSIONS", "here")
+    heading.show(peer="./python")
+    assert "- Versions of peer: -c here" in capsys.readouterr().out
+
+
+def test_environments_are_made_again_for_other_packages(tmp_path, monkeypatch):
+    sides = load("sides")
+    made, installed = [], []
+    monkeypatch.setattr(
+        sides.venv,
+        "create",
+        lambda path, **_: (path.mkdir(exist_ok=True), made.append(path.name)),
+    )
+    monkeypatch.setattr(
+        sides.subprocess, "run", lambda command, **_: installed.append(command)
+    )
+    monkeypatch.setattr(
+        sides, "REQUIREMENTS", {"a": (["x==1"], []), "b": (["y==1"], [])}
+    )
+    (tmp_path / "b").mkdir()
+    # As it was left before it told what was installed.
+    (tmp_path / "b/finished").touch()
+    sides.make_environments(tmp_path)
+    assert made == ["a", "b"]
+    sides.make_environments(tmp_path)
+    assert made == ["a", "b"]
+    sides.REQUIREMENTS["a"] = (["x==2"], ["z==1"])
+    sides.make_environments(tmp_path)
+    assert made == ["a", "b", "a"]
+    assert [command[-1] for command in installed] == [
+        *("x==1", "y==1", "x==2", "z==1")
+    ]
