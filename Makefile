@@ -98,7 +98,7 @@ release-check: $(VENV)/installed .venv-release/installed
 
 # Every table of benchmarks/, beside other libraries, on a model folder and data
 # of your own. Hours, alone on the machine; fine-tuning, the longest, goes on
-# where it was stopped. make bench BENCH='--model_dir=minilm --data_dir=data'
+# where it was stopped. make bench BENCH='--model_dir=minilm --data_dir=/path/to/sets'
 bench: $(VENV)/installed
 	$(VENV)/bin/python benchmarks/run_all.py --output_dir=build/bench $(BENCH)
 

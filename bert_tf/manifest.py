@@ -95,6 +95,35 @@ def path_beside(record_paths: Sequence[str]) -> str:
     return posixpath.join(folder, f"{_PREFIX}{name}{_SUFFIX}")
 
 
+def find_records(patterns: str, flag: str) -> list[str]:
+    """Returns the sorted record files that match comma-separated globs.
+
+    A glob as wide as `records/*` matches the manifests beside them too: they
+    are left out.
+
+    Args:
+        patterns, flag: As of `files.expand_globs`.
+
+    Raises:
+        ValueError: If a pattern matches no file, or manifests alone.
+    """
+    paths = [
+        path
+        for path in files.expand_globs(patterns, flag)
+        if not _is_name(posixpath.basename(path))
+    ]
+    if not paths:
+        raise ValueError(
+            f"`{flag}` must match record files. Received: "
+            f"{flag}={patterns!r}, which matches manifests only."
+        )
+    return paths
+
+
+def _is_name(name):
+    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+
+
 def write(manifest: Manifest, path: files.AnyPath) -> None:
     """Writes the manifest whole or not at all."""
     files.write_text(path, to_text(manifest))
@@ -150,7 +179,7 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
         manifests = [
             read(posixpath.join(folder, name))
             for name in files.list_folder(folder or ".")
-            if name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+            if _is_name(name)
         ]
         for path in paths:
             told = {

@@ -40,7 +40,7 @@ def main(argv):
     del argv
     program.require(input_file=_INPUT_FILE.value, vocab_file=_VOCAB_FILE.value)
     vocabulary = load_vocabulary(_VOCAB_FILE.value)
-    paths = files.expand_globs(_INPUT_FILE.value)
+    paths = manifests.find_records(_INPUT_FILE.value, "input_file")
     told = manifests.find(paths)
 
     from bert_tf.pretraining.records import inspection

@@ -61,6 +61,18 @@ def test_found_for_each_record_file_that_has_one(tmp_path, monkeypatch):
     assert manifests.find(["b", "c"]) == {"b": second}
 
 
+def test_a_wide_glob_finds_records_alone(tmp_path):
+    for name in ("wiki.tfrecord-00000-of-00001", "b"):
+        (tmp_path / name).write_bytes(b"")
+        manifests.write(make_manifest(), tmp_path / f"manifest-{name}.json")
+    assert manifests.find_records(f"{tmp_path}/*", "input_file") == [
+        f"{tmp_path}/b",
+        f"{tmp_path}/wiki.tfrecord-00000-of-00001",
+    ]
+    with pytest.raises(ValueError, match="eval_input_file.*manifests only"):
+        manifests.find_records(f"{tmp_path}/manifest*", "eval_input_file")
+
+
 def test_a_newer_manifest_of_the_same_file_is_preferred(tmp_path):
     (tmp_path / "b").write_bytes(b"12345")
     old, new = make_manifest(a=3, b=3), make_manifest(b=5)

@@ -75,7 +75,7 @@ def pretraining_records(
         ValueError: If there are no files, they are of different kinds, or
             they do not suit the model.
     """
-    paths = files.expand_globs(patterns, flag)
+    paths = manifest.find_records(patterns, flag)
     manifests = manifest.find(paths)
     kind = _LENGTHS | _common_kind(paths, manifests)
     length = max_seq_length or kind["max_seq_length"]
