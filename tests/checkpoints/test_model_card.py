@@ -1,5 +1,6 @@
 """Model cards: their text, as people and as the Hub's client read it."""
 
+import dataclasses
 import hashlib
 import math
 import re
@@ -219,6 +220,12 @@ def test_start_is_told_and_a_base_model_on_the_hub_alone(
     )
     assert f"\nInitial weights: {told}.\n" in card
     assert huggingface_hub.ModelCard(card).data.base_model == base_model
+
+
+def test_start_that_is_not_known_is_left_out():
+    card = make(origin=dataclasses.replace(ORIGIN, knows_start=False))
+    assert "Initial weights" not in card
+    assert huggingface_hub.ModelCard(card).data.base_model is None
 
 
 @pytest.mark.parametrize(
