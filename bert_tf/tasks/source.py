@@ -115,25 +115,16 @@ class Source(abc.ABC):
         return make_inputs
 
     def _made(self, batches):
-        return _as_written(
-            batches.map(
-                self._make_inputs, num_parallel_calls=tf.data.AUTOTUNE
-            ).prefetch(tf.data.AUTOTUNE)
+        # TensorFlow tunes a pipeline in a thread that sleeps for up to a
+        # minute, and the end of a distributed iterator waits for it: without,
+        # there are as many calls as cores.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return (
+            batches.map(self._make_inputs, num_parallel_calls=tf.data.AUTOTUNE)
+            .prefetch(tf.data.AUTOTUNE)
+            .with_options(options)
         )
-
-
-def _as_written(batches):
-    """Returns a dataset that TensorFlow neither rewrites nor tunes.
-
-    It rewrites the graphs of tokenizers when an iterator is made, which takes
-    a second each time and gains nothing. It tunes in a thread that sleeps for
-    up to a minute, and the end of a distributed iterator waits for it; without,
-    there are as many calls as cores.
-    """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.apply_default_optimizations = False
-    return batches.with_options(options)
 
 
 def window_rows(num_windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -164,10 +155,8 @@ def count_pieces(
     """
     num_batches = math.ceil(len(texts) / batch_size)
     batches = tf.data.Dataset.from_tensor_slices(tf.constant(texts))
-    counts = _as_written(
-        batches.batch(batch_size).map(
-            _piece_counter(tokenizer), num_parallel_calls=tf.data.AUTOTUNE
-        )
+    counts = batches.batch(batch_size).map(
+        _piece_counter(tokenizer), num_parallel_calls=tf.data.AUTOTUNE
     )
     with progress_bar.track(
         counts.as_numpy_iterator(), "tokenize", num_batches
