@@ -8,9 +8,9 @@ VENV := .venv
 # Two processes share the cores of a small machine well: most of a test's
 # time is TensorFlow's start and tracing, which use one.
 TEST_PROCESSES ?= 2
-# Tests start programs again and again: Python keeps what it compiles, even
+# Programs are started again and again: Python keeps what it compiles, even
 # where the environment says that it should not.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -m pytest
+unexport PYTHONDONTWRITEBYTECODE
 
 # Older releases that TensorFlow Serving's images link; Python 3.11 has wheels.
 SERVING_RELEASES ?= 2.12.1 2.19.0 2.20.0
@@ -28,11 +28,11 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
-	$(PYTEST) -n $(TEST_PROCESSES) --dist worksteal
+	$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 
 # The same tests, and where their processor time goes: a table by file and kind.
 test-times: $(VENV)/installed
-	env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python benchmarks/suite_times.py --num_processes=$(TEST_PROCESSES)
+	$(VENV)/bin/python benchmarks/suite_times.py --num_processes=$(TEST_PROCESSES)
 
 # The same tests with the oldest releases that setup.py allows.
 test-oldest: .venv-oldest/installed

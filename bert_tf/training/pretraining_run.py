@@ -146,7 +146,7 @@ def _name(start):
     return f"{config.model_type} {size}"
 
 
-def _origin(options, start, state, sources, is_resumed):
+def _origin(options, start, state, descriptions, is_resumed):
     """Returns what the model card tells of the training."""
     since = state.settings.since
     values = {
@@ -159,7 +159,6 @@ def _origin(options, start, state, sources, is_resumed):
     }
     # Only compared with, and told by the data.
     del values["records"]
-    descriptions = _describe_records(sources)
     data: dict[str, dict] = {}
     for number, told in enumerate(descriptions[:_MAX_DESCRIPTIONS], start=1):
         title = f"Records {number}" if data else "Records"
@@ -357,13 +356,15 @@ def _train(options, start, state, sources, strategy, evaluate):
     if strategies.is_chief(strategy):
         progress.tell_curves(state.folder)
 
+    descriptions = _describe_records(sources)
+
     def save_model(folder=options.output_dir):
         checkpoints.save(
             folder,
             state.model,
             start.tokenizer,
             start.config.max_position_embeddings,
-            origin=_origin(options, start, state, sources, is_resumed),
+            origin=_origin(options, start, state, descriptions, is_resumed),
         )
 
     def keep_best():

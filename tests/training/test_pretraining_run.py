@@ -50,7 +50,7 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
         SimpleNamespace(optimizer="lamb"),
         start,
         state,
-        [told, told, untold],
+        pretraining_run._describe_records([told, told, untold]),
         is_resumed=False,
     )
     assert origin.data == {
@@ -82,7 +82,11 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
     # Another run may have begun it.
     state.settings.since = 40
     origin = pretraining_run._origin(
-        SimpleNamespace(optimizer="lamb"), start, state, [untold], True
+        SimpleNamespace(optimizer="lamb"),
+        start,
+        state,
+        pretraining_run._describe_records([untold]),
+        is_resumed=True,
     )
     assert not origin.knows_start
     assert origin.data == {"Records from step 40 on": {"Files": 2}}

@@ -171,6 +171,8 @@ def test_last_epoch_is_kept_and_more_may_follow(
     assert np.abs(weights[1][0] - weights[0][0]).max() > 1e-4
     kept = checkpoints.load(tmp_path, BertClassifier)
     assert_equal(kept.get_weights(), weights[2])
+    card = (tmp_path / "README.md").read_text()
+    assert "- `resumed_at_step`: 6\n" in card
 
     # From now on it is a training of so many epochs.
     caplog.clear()
