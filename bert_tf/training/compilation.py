@@ -27,9 +27,13 @@ class Log:
 
     XLA compiles inside of TensorFlow when the first batch of a shape is there,
     which takes seconds to minutes.
+
+    Attributes:
+        num_compiled: How often a step was.
     """
 
     def __init__(self) -> None:
+        self.num_compiled = 0
         self._known: set[tuple[int, ...]] = set()
         self._start: float | None = None
 
@@ -67,3 +71,4 @@ class Log:
             seconds = time.monotonic() - self._start
             _logger.info("Compiled; with its first step %.1f s.", seconds)
             self._start = None
+            self.num_compiled += 1

@@ -18,7 +18,7 @@ from bert_tf.training.health import StepResults
 
 RunSteps = Callable[
     [tf.distribute.Strategy, Iterator[Any], int, int],
-    tuple[list[StepResults], float],
+    tuple[list[StepResults], float | None],
 ]
 # What `compile_steps` returns.
 CompiledSteps = tuple[RunSteps, Callable[[], float]]
@@ -152,8 +152,9 @@ def compile_steps(
     Returns:
         `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
         from number `step` on, and returns what `train_step` did in each, as
-        floats, and the seconds that it waited for their batches. The norm of
-        the update is measured in the last. And `waiting_since()`, for
+        floats, and the seconds that it waited for their batches, or None if
+        the call compiled, so that it tells nothing of their time. The norm
+        of the update is measured in the last. And `waiting_since()`, for
         `health.stalls_named`.
     """
     seed_states = randomness.seed_states(model)
@@ -240,6 +241,7 @@ def compile_steps(
         return rows.stack(), waited
 
     def run_steps(strategy, iterator, step, count):
+        num_compiled = log.num_compiled
         rows, waited = run_in_graph(
             strategy,
             iterator,
@@ -249,7 +251,7 @@ def compile_steps(
         return [
             tf.nest.pack_sequence_as(structure, row)
             for row in rows.numpy().tolist()
-        ], float(waited)
+        ], float(waited) if log.num_compiled == num_compiled else None
 
     return run_steps, lambda: float(waiting_since.numpy())
 
