@@ -27,6 +27,7 @@ TOKENS = (
     *(".", ",", "e", "f", "g"),
 )
 PAD_ID = 1
+# Without dropout, so that training computes the same.
 _BERT = {
     "vocab_size": len(TOKENS),
     "hidden_size": 8,
@@ -34,6 +35,8 @@ _BERT = {
     "num_attention_heads": 2,
     "intermediate_size": 12,
     "max_position_embeddings": 9,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
     "pad_token_id": PAD_ID,
 }
 _ROBERTA = _BERT | {
@@ -42,7 +45,7 @@ _ROBERTA = _BERT | {
     "layer_norm_eps": 1e-5,
 }
 _ELECTRA = _BERT | {"embedding_size": 6}
-_ALBERT = _BERT | {"embedding_size": 6}
+_ALBERT = _ELECTRA | {"classifier_dropout_prob": 0.0}
 # {case: (model_type, values of config.json)}
 CASES = {
     "albert": ("albert", _ALBERT),
@@ -60,6 +63,8 @@ CASES = {
             "n_heads": 2,
             "hidden_dim": 12,
             "max_position_embeddings": 9,
+            **dict.fromkeys(("dropout", "attention_dropout"), 0.0),
+            **dict.fromkeys(("qa_dropout", "seq_classif_dropout"), 0.0),
             "pad_token_id": PAD_ID,
         },
     ),

@@ -1,5 +1,6 @@
 """Tiny models of every family, in folders as transformers writes them."""
 
+import inspect
 import json
 
 import safetensors.numpy
@@ -46,12 +47,18 @@ def write_folder(folder, case, architecture, shapes):
     return str(folder)
 
 
-def load(folder, architecture):
+def load(folder, architecture, without_dropout=False):
     """Returns our model of a folder."""
     model_class = next(
         MODELS[ending] for ending in MODELS if architecture.endswith(ending)
     )
-    return checkpoints.load(folder, model_class)
+    kwargs = {}
+    if (
+        without_dropout
+        and "dropout" in inspect.signature(model_class).parameters
+    ):
+        kwargs["dropout"] = 0.0
+    return checkpoints.load(folder, model_class, **kwargs)
 
 
 def our_outputs(model, architecture, training=False):
