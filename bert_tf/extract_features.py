@@ -41,7 +41,8 @@ _BERT_CONFIG_FILE = flags.DEFINE_string(
     "bert_config_file",
     None,
     "JSON of the architecture, or a size's name: tiny, mini, small, medium, "
-    "base, large, or L-4_H-256 and so on. Default: the checkpoint's own.",
+    "base, large, L-4_H-256, roberta-base and so on. Default: the "
+    "checkpoint's own.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "Vocabulary. Default: the checkpoint's own."

@@ -69,6 +69,9 @@ ARCHITECTURE_FIELDS = (
     "type_vocab_size",
     "layer_norm_eps",
     "is_decoder",
+    "embedding_size",
+    "num_hidden_groups",
+    "padding_idx",
 )
 
 
@@ -378,8 +381,29 @@ def check_vocabulary(
             f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
             "entries."
         )
+    try:
+        check_padding(config, vocabulary)
+    except ValueError as error:
+        path = tokenizer_files.vocabulary_path(folder)
+        raise ValueError(f"{path}: {error}") from error
     tokenizer_files.read(folder, vocabulary)
     return vocabulary
+
+
+def check_padding(
+    config: BertConfig, vocabulary: vocabulary_lib.Vocabulary
+) -> None:
+    """Checks that the model takes the same id for padding as its texts have.
+
+    Raises:
+        ValueError: If not.
+    """
+    if config.padding_idx not in (None, vocabulary.pad_id):
+        raise ValueError(
+            "The id of the padding must be the model's "
+            f"padding_idx={config.padding_idx}. "
+            f"Received: pad_id={vocabulary.pad_id} of the vocabulary."
+        )
 
 
 def _check(config, vocabulary, max_seq_length):
@@ -389,6 +413,7 @@ def _check(config, vocabulary, max_seq_length):
             f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
             "entries."
         )
+    check_padding(config, vocabulary)
     _check_length(max_seq_length)
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(

@@ -3,11 +3,11 @@
 import dataclasses
 
 from bert_tf import files
+from bert_tf import sizes
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
-from bert_tf.config import SIZES
 from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.preprocessor import Preprocessor
@@ -47,6 +47,7 @@ class StartingPoint:
                 f"configuration's vocab_size={self.config.vocab_size}. "
                 f"Received: {num_entries} entries."
             )
+        model_folder.check_padding(self.config, self.tokenizer.vocabulary)
 
     def preprocessor(self, max_seq_length: int) -> Preprocessor:
         """Returns the `Preprocessor` for sequences of this length.
@@ -79,7 +80,7 @@ def find(
         init_checkpoint: A model folder, a release's folder, the prefix of its
             files (".../bert_model.ckpt"), or a name of the Hub
             ("hf:organisation/name@revision"); None for newly made weights.
-        bert_config_file: The configuration: a file, or one of `config.SIZES`
+        bert_config_file: The configuration: a file, or one of `sizes.NAMES`
             for the vocabulary; the checkpoint's own if None.
         vocab_file: The vocabulary; the one beside the checkpoint if None.
         do_lower_case: Whether texts are lower-cased; if None what the
@@ -131,8 +132,7 @@ def find(
             "Received: init_checkpoint=None."
         )
     if bert_config_file is not None:
-        num_entries = len(tokenizer.vocabulary)
-        config = _read_config(bert_config_file, num_entries)
+        config = _read_config(bert_config_file, tokenizer.vocabulary)
     assert config is not None
     if max_position_embeddings is not None:
         config = loading.longer_config(config, max_position_embeddings)
@@ -145,12 +145,15 @@ def find(
     )
 
 
-def _read_config(name, num_entries):
+def _read_config(name, vocabulary):
     if files.exists(name) and not files.is_folder(name):
         return families.read_config(name)
-    if name in SIZES:
-        return BertConfig.named(name, vocab_size=num_entries)
+    if name in sizes.NAMES:
+        config = BertConfig.named(name, vocab_size=len(vocabulary))
+        if config.padding_idx is not None:
+            config = dataclasses.replace(config, padding_idx=vocabulary.pad_id)
+        return config
     raise ValueError(
-        f"`bert_config_file` must be a file or one of {', '.join(SIZES)}. "
-        f"Received: bert_config_file={name}."
+        "`bert_config_file` must be a file or one of "
+        f"{', '.join(sizes.NAMES)}. Received: bert_config_file={name}."
     )

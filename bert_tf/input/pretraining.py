@@ -109,6 +109,7 @@ def pretraining_records(
         length,
         num_predictions,
         has_labels=kind["objective"] not in features.OBJECTIVES_WITHOUT_LABELS
+        and config.is_trained_on_pairs
         and not config.is_decoder,
         is_masked=kind["masking_mode"] == "static",
         max_sequences_per_row=kind["max_sequences_per_row"],
@@ -116,7 +117,8 @@ def pretraining_records(
     limits = {
         features.INPUT_IDS: config.vocab_size,
         features.INPUT_MASK: 2,
-        features.SEGMENT_IDS: config.type_vocab_size,
+        # Of no account to a model with fewer.
+        features.SEGMENT_IDS: max(2, config.type_vocab_size),
         features.POSITION_IDS: config.max_position_embeddings,
         features.SEQUENCE_IDS: kind["max_sequences_per_row"] + 1,
         features.FIRST_POSITIONS: length,

@@ -204,6 +204,11 @@ def flops_per_example(
         + 4 * length * hidden
         + 4 * hidden * config.intermediate_size
     )
-    head = num_predictions * 2 * hidden * (hidden + config.vocab_size)
-    pooler = 2 * hidden * hidden
-    return 3.0 * (config.num_hidden_layers * block + head + pooler)
+    width = config.embedding_width
+    head = num_predictions * 2 * width * (hidden + config.vocab_size)
+    pooler = 2 * hidden * hidden if config.is_trained_on_pairs else 0
+    projection = 0
+    if config.embedding_size is not None:
+        projection = length * 2 * width * hidden
+    blocks = config.num_hidden_layers * block
+    return 3.0 * (projection + blocks + head + pooler)

@@ -553,7 +553,7 @@ def find_start(config: FineTuningConfig, folder: str | None) -> StartingPoint:
     )
     if config.do_train:
         encoder_layers.check(
-            start.config.num_hidden_layers,
+            start.config.num_blocks,
             config.freeze_lower_layers,
             config.reinit_top_layers,
         )

@@ -12,12 +12,15 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.discriminator import BertDiscriminator
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.objectives import PRETRAINING
 from bert_tf.models.pretrainer import BertPretrainer
 from references import model as reference
 from references import training as reference_training
+from support.family_models import OWN_LAYERS
+from support.family_models import of_family
 from support.layer_checks import check_layer
 from support.layer_checks import randomized
 
@@ -55,6 +58,19 @@ MODELS = {
         lambda **kwargs: BertClassifier(CONFIG, 3, **kwargs),
         INPUTS,
     ),
+    "discriminator": (
+        lambda **kwargs: BertDiscriminator(
+            of_family(CONFIG, "electra"), **kwargs
+        ),
+        INPUTS,
+    ),
+}
+# Its classifier has all that a family's encoder has, and its hidden layer.
+FAMILIES = {
+    family: lambda family=family, **kwargs: BertClassifier(
+        of_family(CONFIG, family), 3, **kwargs
+    )
+    for family in OWN_LAYERS
 }
 
 
@@ -78,6 +94,11 @@ def test_no_other_dictionary_is_taken_for_a_config(values):
 def test_model_keeps_the_contract(name, tmp_path):
     make_model, inputs = MODELS[name]
     check_layer(make_model, [inputs], tmp_path)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_keeps_the_contract(family, tmp_path):
+    check_layer(FAMILIES[family], [INPUTS], tmp_path)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -499,10 +520,18 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
     model = BertPretrainer(config)
     reference_training.set_weights(model)
     model.save(tmp_path / "model.keras")
+    of_families = {
+        family: randomized(make_model(name=family))
+        for family, make_model in FAMILIES.items()
+    }
+    for family, each in of_families.items():
+        each.save(tmp_path / f"{family}.family.keras")
+    np.savez(tmp_path / "inputs.npz", **INPUTS)
     batches = dict(zip(("own", "packed"), own_and_packed()))
     for name, batch in batches.items():
         np.savez(tmp_path / f"{name}.npz", **batch)
     script = (
+        "import pathlib\n"
         "import sys\n"
         "sys.modules['tensorflow'] = None\n"
         "import jax\n"
@@ -521,6 +550,12 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
         "for name in ('own', 'packed'):\n"
         "    outputs = run(dict(np.load(f'{name}.npz')))\n"
         "    np.savez(f'{name}-outputs.npz', **outputs)\n"
+        "inputs = dict(np.load('inputs.npz'))\n"
+        "logits = {}\n"
+        "for path in pathlib.Path().glob('*.family.keras'):\n"
+        "    each = keras.saving.load_model(path)\n"
+        "    logits[each.name] = jax.jit(each)(inputs)\n"
+        "np.savez('logits.npz', **logits)\n"
     )
     process = subprocess.run(
         [sys.executable, "-c", script],
@@ -542,3 +577,7 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
             np.testing.assert_allclose(
                 outputs[name][key], value, rtol=1e-5, atol=5e-5
             )
+    logits = np.load(tmp_path / "logits.npz")
+    assert {*logits} == {*FAMILIES}
+    for family, each in of_families.items():
+        np.testing.assert_allclose(logits[family], each(INPUTS), atol=5e-5)

@@ -1,11 +1,13 @@
 """Tiny models of every family, in folders as transformers writes them."""
 
+import dataclasses
 import inspect
 import json
 
 import safetensors.numpy
 
 from bert_tf import checkpoints
+from bert_tf import sizes
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.discriminator import BertDiscriminator
 from bert_tf.models.encoder import BertEncoder
@@ -15,6 +17,8 @@ from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from references import families as peer
 
+# Families whose layers differ from BERT's, and from each other's.
+OWN_LAYERS = ("albert", "distilbert", "electra", "roberta")
 # {end of the class of transformers: ours}
 MODELS = {
     "ElectraForPreTraining": BertDiscriminator,
@@ -88,3 +92,15 @@ def our_outputs(model, architecture, training=False):
             states["pooler_output"] = outputs["pooled_output"]
         return states
     return outputs if isinstance(outputs, dict) else {"logits": outputs}
+
+
+def of_family(config, model_type):
+    """Returns BERT's configuration as that of a family, with its padding."""
+    fields = dict(
+        sizes.FAMILIES.get(model_type, {}), vocab_size=config.vocab_size
+    )
+    if "padding_idx" in fields:
+        fields["padding_idx"] = 0
+    if model_type in ("albert", "electra"):
+        fields["embedding_size"] = config.hidden_size - 2
+    return dataclasses.replace(config, model_type=model_type, **fields)

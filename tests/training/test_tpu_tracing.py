@@ -31,6 +31,8 @@ from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning.predictor import Predictor
 from references import training as reference
+from support.family_models import OWN_LAYERS
+from support.family_models import of_family
 
 pytestmark = pytest.mark.skipif(
     not tf.__version__.startswith(("2.20.", "2.21.")),
@@ -129,14 +131,15 @@ TASKS = {
 }
 
 
-def trace(task, num_cores):
+def trace(task, num_cores, family="bert"):
     """Returns the operations of a core, of training and of evaluation.
 
     They come with the paths of the trainable variables.
     """
     make_model, objective, specs = TASKS[task]()
     config = dataclasses.replace(
-        reference.tiny_config(dropout=0.1), num_hidden_layers=1
+        of_family(reference.tiny_config(dropout=0.1), family),
+        num_hidden_layers=1,
     )
     traced = {}
     with tf.Graph().as_default():
@@ -197,11 +200,12 @@ def has_xla_kernel(kind):
 # The tasks differ in their heads and losses, which see one core's rows: that
 # the sums are over all cores is the same code for every one.
 @pytest.mark.parametrize(
-    ("task", "num_cores"),
-    [(task, 8 if task == "pretraining" else 2) for task in TASKS],
+    ("task", "num_cores", "family"),
+    [(task, 8 if task == "pretraining" else 2, "bert") for task in TASKS]
+    + [("classification", 2, family) for family in OWN_LAYERS],
 )
-def test_steps_are_legal_on_tpu_cores(task, num_cores):
-    traced, paths = trace(task, num_cores)
+def test_steps_are_legal_on_tpu_cores(task, num_cores, family):
+    traced, paths = trace(task, num_cores, family)
     # Tokens and spans are not told by the pooler: it has no gradient.
     num_gradients = sum(
         task not in ("squad", "tagging") or "/pooler/" not in path

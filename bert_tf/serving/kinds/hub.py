@@ -70,7 +70,7 @@ class Encoder(Servable):
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         found = checkpoint.found_parts
-        if parts.POOLER not in found:
+        if checkpoint.config.has_pooler and parts.POOLER not in found:
             raise ValueError(
                 f"{checkpoint.path}: must have a pooler, which an encoder's "
                 f"`pooled_output` comes from. Its parts: {', '.join(found)}."
