@@ -70,6 +70,8 @@ class Encoder(Servable):
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         found = checkpoint.found_parts
+        # `found_parts` is of a configuration.
+        assert checkpoint.config is not None
         if checkpoint.config.has_pooler and parts.POOLER not in found:
             raise ValueError(
                 f"{checkpoint.path}: must have a pooler, which an encoder's "
