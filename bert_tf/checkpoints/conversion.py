@@ -75,7 +75,7 @@ def convert(
         is_google = file_format == containers.GOOGLE
         if is_google and family.write_google_config is None:
             raise ValueError(
-                f"{source}: must be of a family that Google's files have. "
+                f"{source}: must be of a family that is written as Google's. "
                 f"Received: model_type={family.model_type!r}."
             )
         vocabulary = model_folder.check_vocabulary(checkpoint.folder, config)
@@ -167,7 +167,7 @@ def _slots(checkpoint, table, target_format):
     slots, entries = {}, []
     used = {containers.GLOBAL_STEP}
     for tensor, slot in itertools.product(table, containers.SLOTS):
-        name = tensor.stored(checkpoint.file_format).name + slot
+        name = f"{tensor.name(checkpoint.file_format)}{slot}"
         if name in container.slots:
             used.add(name)
             target, array = _read(checkpoint, tensor, target_format, slot)

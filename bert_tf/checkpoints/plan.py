@@ -187,12 +187,19 @@ def _left_over(checkpoint, used, config):
             key=lambda tensor: checkpoint.has_part(tensor.part),
         )
     }
+    others = checkpoint.family.other_nets
     for name, shape in checkpoint.container.shapes.items():
         if name in used:
             continue
         problem = None
         if name in known:
             note = f"{known[name]}: not in the model"
+        elif name.startswith(tuple(others)):
+            note = next(
+                f"of {others[start]}"
+                for start in others
+                if name.startswith(start)
+            )
         elif _is_tied(checkpoint, name):
             note = f"the same as {checkpoint.family.tied[name]}"
         else:

@@ -203,6 +203,8 @@ def _open_google(path):
         if name is not None and files.exists(f"{container.folder}/{name}"):
             config = families.read_config(f"{container.folder}/{name}", family)
             break
+    else:
+        config = families.config_of_google(container.shapes)
     return Checkpoint(
         path=path,
         container=container,

@@ -7,6 +7,7 @@ parameter is random; `references/families.py` is what made it.
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -16,9 +17,14 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import variables
+from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.discriminator import BertDiscriminator
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 from references import families as peer
@@ -194,6 +200,33 @@ def test_positions_of_roberta_are_repeated_from_its_first(tmp_path):
     np.testing.assert_array_equal(new[20:], old[2:4])
 
 
+def test_heads_have_the_dropouts_of_their_family():
+    def make(model_class, name, **kwargs):
+        config = families.parse_config(values[name])
+        return model_class(config, **kwargs)
+
+    values = {
+        name: peer.config_values(name, "Model")
+        for name in ("bert", "distilbert", "roberta")
+    }
+    # transformers' defaults.
+    for key in ("qa_dropout", "seq_classif_dropout"):
+        del values["distilbert"][key]
+    distilbert = make(BertClassifier, "distilbert")
+    assert distilbert.dropout == 0.2
+    assert distilbert.hidden_layer.input_dropout.rate == 0
+    assert make(BertMultipleChoice, "distilbert").dropout == 0.2
+    spans = make(BertSpanPredictor, "distilbert")
+    assert spans.span_head.input_dropout.rate == 0.1
+    assert make(BertSpanPredictor, "bert").span_head.input_dropout.rate == 0
+    roberta = make(BertClassifier, "roberta", dropout=0.3)
+    assert roberta.hidden_layer.input_dropout.rate == 0.3
+    assert roberta.classification_head.input_dropout.rate == 0.3
+    # Its pooler serves for it.
+    assert make(BertMultipleChoice, "roberta").hidden_layer is None
+    assert make(BertClassifier, "bert").hidden_layer is None
+
+
 def test_albert_applies_each_of_its_blocks_several_times(tmp_path):
     _, model = golden(tmp_path, "albert_groups", "AlbertModel")
     assert len(model.blocks) == 2
@@ -234,3 +267,103 @@ def test_a_head_that_the_family_does_not_have_is_refused(tmp_path):
     )
     with pytest.raises(ValueError, match="discriminator.* family bert"):
         checkpoints.load(folder, BertDiscriminator)
+
+
+# {pattern of Hugging Face's names: what Google's TF1 releases have}.
+ALBERT_TF1 = {
+    r"^albert\.": "bert.",
+    r"\.albert_layer_groups\.(\d)\.albert_layers\.0\.": (
+        r".transformer.group_\1.inner_group_0."
+    ),
+    r"attention\.(query|key|value)\b": r"attention_1.self.\1",
+    r"attention\.dense\b": "attention_1.output.dense",
+    r"attention\.LayerNorm": "LayerNorm",
+    r"\bffn\.": "ffn_1.intermediate.dense.",
+    r"ffn_output": "ffn_1.intermediate.output.dense",
+    r"full_layer_layer_norm": "LayerNorm_1",
+    r"pooler\.": "pooler.dense.",
+    r"^predictions\.bias": "cls.predictions.output_bias",
+    r"^predictions\.": "cls.predictions.transform.",
+    r"sop_classifier\.classifier\.weight": (
+        "cls.seq_relationship.output_weights"
+    ),
+    r"sop_classifier\.classifier\.bias": "cls.seq_relationship.output_bias",
+}
+ELECTRA_TF1 = {
+    r"\.layer\.(\d)": r".layer_\1",
+    r"dense_prediction": "dense_1",
+}
+
+
+def write_tf1(path, architecture, patterns, **others):
+    """Writes transformers' values as Google's releases have them."""
+    case = architecture.split("For")[0].lower()
+    arrays = {}
+    stored = peer.tensors(GOLDEN[case][architecture]["shapes"])
+    for name, array in stored.items():
+        for pattern, replacement in patterns.items():
+            name = re.sub(pattern, replacement, name)
+        if re.search(r"_embeddings\.weight$", name):
+            name = name.removesuffix(".weight")
+        elif re.search(r"LayerNorm(_1)?\.(weight|bias)$", name):
+            name = name.replace(".weight", ".gamma").replace(".bias", ".beta")
+        elif name.endswith(".weight"):
+            name, array = name.replace(".weight", ".kernel"), array.T
+        arrays[name.replace(".", "/")] = array
+    path.mkdir()
+    tf1_checkpoint.write(f"{path}/model.ckpt-best", arrays | others)
+
+
+def test_google_s_albert_is_read(tmp_path):
+    architecture = "AlbertForPreTraining"
+    write_tf1(tmp_path / "a", architecture, ALBERT_TF1)
+    values = peer.config_values("albert", architecture)
+    for key in ("model_type", "architectures", "pad_token_id"):
+        del values[key]
+    # What Google calls gelu is the tanh form.
+    values |= {"hidden_act": "gelu", "net_structure_type": 0, "gap_size": 0}
+    (tmp_path / "a/albert_config.json").write_text(json.dumps(values))
+    model = checkpoints.load(tmp_path / "a", BertPretrainer)
+    assert model.config.hidden_act == "gelu_new"
+    for status in ("new", "left over"):
+        assert model.coverage_report.names(status) == ()
+    expected = GOLDEN["albert"][architecture]["outputs"]
+    for name, output in our_outputs(model, architecture).items():
+        np.testing.assert_allclose(
+            peer.golden_slice(output), expected[name], atol=1e-5
+        )
+    with pytest.raises(ValueError, match="is written as Google's.*albert"):
+        (tmp_path / "a/vocab.txt").write_text("\n".join(peer.TOKENS))
+        checkpoints.convert(tmp_path / "a", tmp_path / "b", "google")
+
+
+def test_google_s_electra_is_read(tmp_path):
+    architecture = "ElectraForPreTraining"
+    ours = {
+        "generator/encoder/layer_0/output/dense/bias": np.zeros(4, "float32"),
+        "generator_predictions/output_bias": np.zeros(19, "float32"),
+    }
+    write_tf1(tmp_path / "a", architecture, ELECTRA_TF1, **ours)
+    # A release has no file of its sizes; a head is 64 wide.
+    model = checkpoints.load(tmp_path / "a", BertDiscriminator)
+    values = peer.config_values("electra", architecture)
+    config = dataclasses.replace(
+        families.parse_config(values), num_attention_heads=1
+    )
+    assert model.config == dataclasses.replace(
+        config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
+    )
+    report = model.coverage_report
+    assert report.names("new") == ()
+    assert {*report.names("left over")} == {*ours}
+    assert "of the generator" in str(report)
+    # Its other heads are new: Google's files have none.
+    classifier = checkpoints.load(tmp_path / "a", BertClassifier)
+    new = classifier.coverage_report.names("new")
+    assert len(new) == 4 and all("/classifier" in name for name in new)
+
+    (tmp_path / "a/config.json").write_text(json.dumps(values))
+    model = checkpoints.load(tmp_path / "a", BertDiscriminator)
+    expected = GOLDEN["electra"][architecture]["outputs"]["logits"]
+    found = our_outputs(model, architecture)["logits"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -62,6 +62,22 @@ def read_config(path: str, family: Family = DEFAULT) -> BertConfig:
         return parse_config(values, family)
 
 
+def config_of_google(shapes: dict[str, tuple[int, ...]]) -> BertConfig | None:
+    """Returns the configuration of a release that has no file for it.
+
+    Args:
+        shapes: {name: shape} of a TF1 checkpoint.
+
+    Returns:
+        A `BertConfig`, or None where the tensors do not tell it.
+    """
+    for family in FAMILIES:
+        config = family.config_of_google and family.config_of_google(shapes)
+        if config:
+            return config
+    return None
+
+
 def write_config(config: BertConfig) -> dict[str, Any]:
     """Returns the architecture as config.json has it.
 

@@ -51,6 +51,56 @@ _NAMES = bert.encoder_names("electra") | {
 }
 
 
+# Google's releases have both nets; their embeddings are the same.
+_GOOGLE = {
+    **bert.google_names(bert.encoder_names("electra")),
+    "embeddings/projection": "electra/embeddings_project",
+    "discriminator/transform": "discriminator_predictions/dense",
+    "discriminator/dense": "discriminator_predictions/dense_1",
+}
+_OTHER_NETS = dict.fromkeys(
+    ("generator/", "generator_predictions/"), "the generator"
+)
+
+
+def _config_of_google(
+    shapes: dict[str, tuple[int, ...]],
+) -> BertConfig | None:
+    """Reads the sizes off the discriminator: a release has no file of them.
+
+    Its code has a head for every 64 of the hidden size.
+    """
+    layer = f"{_GOOGLE['layer_*/intermediate']}/kernel"
+    words, positions, segments, inner = (
+        shapes.get(name, ())
+        for name in (
+            _GOOGLE["embeddings/word_embeddings"],
+            _GOOGLE["embeddings/position_embeddings"],
+            _GOOGLE["embeddings/segment_embeddings"],
+            layer.replace("*", "0"),
+        )
+    )
+    if {len(words), len(positions), len(segments), len(inner)} != {2}:
+        return None
+    hidden_size, width = inner[0], words[1]
+    num_layers = 1
+    while layer.replace("*", str(num_layers)) in shapes:
+        num_layers += 1
+    return configs.of_family(
+        "electra",
+        {
+            "vocab_size": words[0],
+            "embedding_size": None if width == hidden_size else width,
+            "hidden_size": hidden_size,
+            "num_hidden_layers": num_layers,
+            "num_attention_heads": max(1, hidden_size // 64),
+            "intermediate_size": inner[1],
+            "max_position_embeddings": positions[0],
+            "type_vocab_size": segments[0],
+        },
+    )
+
+
 def _read_config(values: dict[str, Any]) -> BertConfig:
     fields = _DEFAULTS | configs.read_fields(
         *(values, "ELECTRA", _FIELDS, ("summary_last_dropout",), _SUMMARY)
@@ -67,7 +117,7 @@ def _write_config(config: BertConfig) -> dict[str, Any]:
 
 
 def _tensors(config: BertConfig, num_labels: int) -> Iterator[Tensor]:
-    return tables.make(config, num_labels, _NAMES)
+    return tables.make(config, num_labels, _NAMES, _GOOGLE)
 
 
 FAMILY = Family(
@@ -85,6 +135,8 @@ FAMILY = Family(
     tensors=_tensors,
     read_config=_read_config,
     write_config=_write_config,
+    config_of_google=_config_of_google,
+    other_nets=_OTHER_NETS,
     prefix="electra.",
     bare_names=("embeddings.", "embeddings_project.", "encoder."),
     buffers=("embeddings.position_ids", "embeddings.token_type_ids"),

@@ -84,14 +84,20 @@ class Family:
         write_config: The inverse for config.json.
         google_config_file: The file beside a TF1 checkpoint; None in a family
             that has none.
-        write_google_config: The inverse for it. Raises `ValueError` for what
-            it cannot express.
+        config_of_google: Function of {name: shape} of a TF1 checkpoint without
+            that file; returns its configuration, None for another family's.
+            None in a family whose releases have the file.
+        write_google_config: The inverse of `read_config` for that file. Raises
+            `ValueError` for what it cannot express. None in a family that is
+            only read.
         prefix: What Hugging Face's names begin with, but in files of the
             `bare_architecture`.
         bare_names: Beginnings of the names that lack the prefix there.
         old_names: {pattern: replacement} of what older files call otherwise.
         buffers: Names, without the prefix, of what is no weight.
         tied: {name: name of the same tensor}; some files hold it twice.
+        other_nets: {beginning of a name: the net that it is of}, where a file
+            holds more than the model.
         own_dropouts: {part: key of config.json} of heads in front of which
             there is a dropout that is a field of the family's configuration,
             `classifier_dropout_prob`. Of others the key is
@@ -105,12 +111,16 @@ class Family:
     read_config: Callable[[dict[str, Any]], BertConfig]
     write_config: Callable[[BertConfig], dict[str, Any]]
     google_config_file: str | None = None
+    config_of_google: (
+        Callable[[dict[str, tuple[int, ...]]], BertConfig | None] | None
+    ) = None
     write_google_config: Callable[[BertConfig], dict[str, Any]] | None = None
     prefix: str = ""
     bare_names: tuple[str, ...] = ()
     old_names: dict[str, str] = dataclasses.field(default_factory=dict)
     buffers: tuple[str, ...] = ()
     tied: dict[str, str] = dataclasses.field(default_factory=dict)
+    other_nets: dict[str, str] = dataclasses.field(default_factory=dict)
     own_dropouts: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def table(
