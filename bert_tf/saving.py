@@ -14,6 +14,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.discriminator import BertDiscriminator
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
@@ -31,6 +32,7 @@ _MODELS = {
     parts.MULTIPLE_CHOICE: BertMultipleChoice,
     parts.MASKED_LM: BertPretrainer,
     parts.NEXT_SENTENCE: BertPretrainer,
+    parts.DISCRIMINATOR: BertDiscriminator,
 }
 
 

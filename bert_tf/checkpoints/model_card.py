@@ -30,6 +30,8 @@ _NOT_EVALUATED = "This model has not been evaluated."
 # The task of a class of transformers, by the end of its name. A model that has
 # been pre-trained is known by its masked words.
 _PIPELINE_TAGS = {
+    # The discriminator, of which the Hub has no task.
+    "ElectraForPreTraining": None,
     "ForPreTraining": "fill-mask",
     "ForMaskedLM": "fill-mask",
     "ForSequenceClassification": "text-classification",
@@ -41,6 +43,7 @@ _PIPELINE_TAGS = {
 _TEXTS = '["A text.", "Another."]'
 # Likewise, what its preprocessor and then it itself is called with.
 _CALLS = {
+    "ElectraForPreTraining": (_TEXTS, "model(inputs)"),
     # A text does not tell which places to predict.
     "ForPreTraining": (_TEXTS, "model.encoder(inputs)"),
     "ForMaskedLM": (_TEXTS, "model.encoder(inputs)"),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import parts
@@ -81,7 +82,18 @@ def test_transformers_computes_and_stores_the_same(
     assert families.parse_config(values) == model.config
 
 
-# family.md, section 2, and the exact counts of transformers' models.
+def test_a_discriminator_s_folder_is_loaded_as_one(tmp_path):
+    _, model = golden(tmp_path / "a", "electra", "ElectraForPreTraining")
+    checkpoints.save(tmp_path / "b", model, TOKENIZER, 9)
+    loaded, preprocessor, task = bert_tf.load(tmp_path / "b")
+    assert isinstance(loaded, BertDiscriminator) and task is None
+    logits = loaded(preprocessor(["the cat sat on the mat"]))
+    assert logits.shape == (1, 9)
+    card = (tmp_path / "b/README.md").read_text()
+    assert "pipeline_tag" not in card and "outputs = model(inputs)" in card
+
+
+# The exact counts of transformers' models.
 @pytest.mark.parametrize(
     "name, head, expected",
     [
