@@ -71,14 +71,16 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
     def make_dropout(self, rate: float, name: str) -> Dropout:
         return Dropout(rate, dtype=self.dtype_policy, name=name)
 
-    def make_layer_norm(self, name: str) -> LayerNorm:
-        """Returns a `LayerNorm` that has its weights."""
+    def make_layer_norm(
+        self, name: str, num_inputs: int | None = None
+    ) -> LayerNorm:
+        """Returns a `LayerNorm` that has its weights, as `make_dense`."""
         layer_norm = LayerNorm(
             epsilon=self.config.layer_norm_eps,
             dtype=self.dtype_policy,
             name=name,
         )
-        layer_norm.build((None, None, self.config.hidden_size))
+        layer_norm.build((None, None, num_inputs or self.config.hidden_size))
         return layer_norm
 
 

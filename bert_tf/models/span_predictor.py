@@ -42,7 +42,9 @@ class BertSpanPredictor(EncoderModel):
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.encoder.pooler.trainable = False
-        self.span_head = self.make_head(2, "span")
+        self.span_head = self.make_head(
+            2, "span", self.config.span_dropout_prob
+        )
         self.build()
 
     def build(self, input_shape=None):
