@@ -13,6 +13,7 @@ from typing import Any
 from bert_tf import import_hooks
 
 CLASSES = (
+    "bert_tf.layers.dense.Dense",
     "bert_tf.layers.dropout.Dropout",
     "bert_tf.layers.embeddings.BertEmbeddings",
     "bert_tf.layers.encoder_block.EncoderBlock",

@@ -8,6 +8,7 @@ import keras
 
 from bert_tf import files
 from bert_tf.config import BertConfig
+from bert_tf.layers.dense import Dense
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer_norm import LayerNorm
 
@@ -52,7 +53,7 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         self,
         units: int,
         name: str,
-        dense_class: type[keras.layers.Dense] = keras.layers.Dense,
+        dense_class: type[keras.layers.Dense] = Dense,
         num_inputs: int | None = None,
         **kwargs: Any,
     ) -> keras.layers.Dense:

@@ -27,6 +27,9 @@ class BertEmbeddings(ConfiguredLayer):
             `[0, max_position_embeddings)`: each token's place in its own
             sequence; None counts from 0 in every row, with a `padding_idx`
             from the first token that is none.
+        trained: int32 or bool `[batch, length]`, or None for all: the word
+            embeddings at zeros get no gradient, nor with a `padding_idx` the
+            position embeddings.
 
     Returns:
         float `[batch, length, hidden]`.
@@ -56,7 +59,14 @@ class BertEmbeddings(ConfiguredLayer):
                 num_inputs=config.embedding_size,
             )
 
-    def call(self, input_ids, segment_ids, position_ids=None, training=None):
+    def call(
+        self,
+        input_ids,
+        segment_ids,
+        position_ids=None,
+        trained=None,
+        training=None,
+    ):
         length = input_ids.shape[1]
         longest = self.config.max_position_embeddings
         counts_on = position_ids is None and length is not None
@@ -72,6 +82,7 @@ class BertEmbeddings(ConfiguredLayer):
         segment_ids = ops.cast(segment_ids, "int32")
         # Summed in float32, also where the tables are of fewer bits.
         x_BLD = _float32(ops.take(self.word_embeddings, input_ids, axis=0))
+        x_BLD = _trained_at(x_BLD, trained)
         if position_ids is not None:
             position_ids += self.config.first_position
         elif self.config.padding_idx is not None:
@@ -80,6 +91,8 @@ class BertEmbeddings(ConfiguredLayer):
             places = self.position_embeddings[: ops.shape(input_ids)[1]]
         else:
             places = ops.take(self.position_embeddings, position_ids, axis=0)
+        if self.config.padding_idx is not None:
+            places = _trained_at(places, trained)
         x_BLD += _float32(places)
         num_segments = self.config.type_vocab_size
         if num_segments == 1:
@@ -117,6 +130,13 @@ class BertEmbeddings(ConfiguredLayer):
             autocast=False,
             name=name,
         )
+
+
+def _trained_at(x_BLD, trained_BL):
+    if trained_BL is None:
+        return x_BLD
+    is_trained = ops.cast(trained_BL, "bool")[..., None]
+    return ops.where(is_trained, x_BLD, ops.stop_gradient(x_BLD))
 
 
 def _float32(x):

@@ -54,6 +54,8 @@ class BertEncoder(Configured, keras.Model):
     Attributes:
         rematerialize: Whether training computes the blocks a second time for
             the gradient instead of keeping their activations; False at first.
+        trains_padding: Whether the word embedding of padding is trained, which
+            matters where a loss reads outputs of padding; True at first.
 
     Raises:
         ValueError: If `config` is another dictionary than a `BertConfig` makes.
@@ -84,6 +86,7 @@ class BertEncoder(Configured, keras.Model):
             for index in range(self.config.num_blocks)
         ]
         self.rematerialize = False
+        self.trains_padding = True
         self.pooler = Pooler(
             self.config, dtype=self.dtype_policy, name="pooler"
         )
@@ -104,10 +107,12 @@ class BertEncoder(Configured, keras.Model):
             inputs.get(features.SEQUENCE_IDS),
             left_to_right=self.config.is_decoder,
         )
+        is_frozen = training and not self.trains_padding
         x = self.embeddings(
             inputs[features.INPUT_IDS],
             inputs[features.SEGMENT_IDS],
             inputs.get(features.POSITION_IDS),
+            trained=inputs[features.INPUT_MASK] if is_frozen else None,
             training=training,
         )
         encoder_outputs = []

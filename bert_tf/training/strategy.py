@@ -62,10 +62,10 @@ def make_strategy(
                 f"strategy={name!r}."
             )
     if name == "one_device":
-        has_gpu = bool(tf.config.list_logical_devices("GPU"))
-        return tf.distribute.OneDeviceStrategy(
-            "/gpu:0" if has_gpu else "/cpu:0"
-        )
+        # TensorFlow's own: on the first GPU, if there is one. Under
+        # OneDeviceStrategy Keras's `fit` begins the input twice, and each
+        # time TensorFlow rewrites the graph of its pipeline.
+        return tf.distribute.get_strategy()
     if name == "mirrored":
         return _mirrored(num_cpu_devices)
     if name == "multi_worker":
@@ -160,9 +160,13 @@ def num_hosts(strategy: tf.distribute.Strategy) -> int:
 
 def log_devices(strategy: tf.distribute.Strategy) -> None:
     """Logs what the steps run on, and warns of GPUs that nothing runs on."""
-    devices = strategy.extended.worker_devices
-    kind = tf.DeviceSpec.from_string(devices[0]).device_type
     gpus = tf.config.get_visible_devices("GPU")
+    num_devices, kind = 1, "GPU" if gpus else "CPU"
+    # Of its own, TensorFlow does not name it.
+    if strategy is not tf.distribute.get_strategy():
+        devices = strategy.extended.worker_devices
+        kind = tf.DeviceSpec.from_string(devices[0]).device_type
+        num_devices = len(devices)
     details = [f"{cores.num_cores()} cores, {platform.machine()}"]
     if kind == "GPU":
         names = (
@@ -174,12 +178,12 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
         details = []
     logging.info(
         "%s device%s: %s%s.",
-        len(devices),
-        "s" if len(devices) > 1 else "",
+        num_devices,
+        "s" if num_devices > 1 else "",
         kind,
         f" ({', '.join(details)})" if details else "",
     )
-    num_unused = len(gpus) - (len(devices) if kind == "GPU" else 0)
+    num_unused = len(gpus) - (num_devices if kind == "GPU" else 0)
     if num_unused > 0:
         logging.warning(
             "%d of %d GPUs are not used. --strategy=mirrored, "
