@@ -275,7 +275,10 @@ class Squad:
 def make_optimizer(model, learning_rate):
     plain, decayed = [], []
     for name, parameter in model.named_parameters():
-        is_plain = "bias" in name or "LayerNorm" in name
+        # ALBERT and DistilBERT have some in lower case.
+        is_plain = any(
+            part in name for part in ("bias", "LayerNorm", "layer_norm")
+        )
         (plain if is_plain else decayed).append(parameter)
     return torch.optim.AdamW(
         [

@@ -80,6 +80,7 @@ def _write_losses(
             learning_rate=float(learning_rate),
             warmup_proportion=0.1,
             bfloat16=False,
+            compile=False,
         ),
     )
     np.savez(losses_file, losses=losses)

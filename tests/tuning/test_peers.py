@@ -31,6 +31,7 @@ from bert_tf.tuning.record import EpochRecord
 from references import checkpoints as peer
 from support import paths
 from support import peers
+from support.family_models import of_family
 
 pytestmark = pytest.mark.peers
 
@@ -41,18 +42,28 @@ CONFIG = families.parse_config(
     peer.CONFIG
     | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 )
+KIND_TASK = ClassificationTask(
+    name="kind",
+    text_features=("text",),
+    labels=("a", "b", "c"),
+    metrics=("accuracy",),
+)
 # {class of transformers: (the task, its model)}. Without dropout: a task's own
 # `make_model` has some before the head, whatever the configuration says.
 TASKS = {
-    "BertForSequenceClassification": (
-        ClassificationTask(
-            name="kind",
-            text_features=("text",),
-            labels=("a", "b", "c"),
-            metrics=("accuracy",),
-        ),
-        lambda: BertClassifier(CONFIG, 3, dropout=0.0),
-    ),
+    **{
+        f"{prefix}ForSequenceClassification": (
+            KIND_TASK,
+            lambda family=family: BertClassifier(
+                of_family(CONFIG, family), 3, dropout=0.0
+            ),
+        )
+        for prefix, family in (
+            ("Bert", "bert"),
+            ("Roberta", "roberta"),
+            ("Albert", "albert"),
+        )
+    },
     "BertForTokenClassification": (
         tagging.TaggingTask(scheme="bio", labels=("O", "B-x", "I-x")),
         lambda: BertTokenClassifier(CONFIG, 3, dropout=0.0),
@@ -110,7 +121,7 @@ def save_for_peers(path, inputs, **labels):
 def make_labels(architecture, inputs):
     """Returns labels that follow from the ids: ours, and transformers'."""
     ids = inputs[features.INPUT_IDS]
-    if architecture == "BertForSequenceClassification":
+    if architecture.endswith("ForSequenceClassification"):
         labels = ids[..., 0] % 3
         return labels, {"labels": labels}
     if architecture == "BertForTokenClassification":
@@ -164,7 +175,11 @@ def test_every_step_has_the_same_loss(tmp_path, architecture):
     )
     labels, their_labels = make_labels(architecture, inputs)
 
-    save_for_peers(tmp_path / "batches.npz", inputs, **their_labels)
+    their_inputs = inputs
+    if model.config.type_vocab_size == 1:
+        zeros = np.zeros_like(inputs[features.SEGMENT_IDS])
+        their_inputs = inputs | {features.SEGMENT_IDS: zeros}
+    save_for_peers(tmp_path / "batches.npz", their_inputs, **their_labels)
     peers.run(
         PROGRAM,
         "losses",
