@@ -30,7 +30,8 @@ class StartingPoint:
             than the checkpoint.
 
     Raises:
-        ValueError: If configuration and vocabulary are not of one size.
+        ValueError: If configuration and vocabulary are not of one size, or
+            have other padding, or no model of the family is configured so.
     """
 
     init_checkpoint: str | None
@@ -48,6 +49,8 @@ class StartingPoint:
                 f"Received: {num_entries} entries."
             )
         model_folder.check_padding(self.config, self.tokenizer.vocabulary)
+        # What could not be saved is not trained.
+        families.write_config(self.config)
 
     def preprocessor(self, max_seq_length: int) -> Preprocessor:
         """Returns the `Preprocessor` for sequences of this length.

@@ -17,8 +17,10 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.containers import tf1_checkpoint
+from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.discriminator import BertDiscriminator
@@ -210,6 +212,62 @@ def test_positions_of_roberta_are_repeated_from_its_first(tmp_path):
     np.testing.assert_array_equal(new[:11], old)
     np.testing.assert_array_equal(new[11:20], old[2:])
     np.testing.assert_array_equal(new[20:], old[2:4])
+
+
+# What older folders hold beside the weights.
+@pytest.mark.parametrize("case", ["albert", "distilbert", "electra", "roberta"])
+def test_tied_weights_and_buffers_are_no_others(case, tmp_path):
+    (architecture,) = [
+        each for each in peer.classes(case) if each.endswith("ForMaskedLM")
+    ]
+    stored = GOLDEN[case][architecture]
+    folder = write_folder(tmp_path, case, architecture, stored["shapes"])
+    path = tmp_path / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    family = families.of_type(peer.CASES[case][0])
+    for copy, original in family.tied.items():
+        tensors[copy] = tensors[original]
+    buffer = f"{case}.embeddings.position_ids"
+    safetensors.numpy.save_file(tensors | {buffer: np.arange(9)[None]}, path)
+    model = load(folder, architecture)
+    report = model.coverage_report
+    assert {*report.names("left over")} == {buffer, *family.tied}
+    (copy, *_) = family.tied
+    safetensors.numpy.save_file(tensors | {copy: tensors[copy] + 1}, path)
+    with pytest.raises(ValueError, match=f"{copy} .*has no place"):
+        load(folder, architecture)
+
+
+def test_padding_is_the_tokenizer_s(tmp_path):
+    _, model = golden(tmp_path / "a", "roberta", "RobertaModel")
+    tokens = ("[PAD]", "[CLS]", *peer.TOKENS[2:])
+    other = WordpieceSpec(Vocabulary(tokens=tokens))
+    message = "must be the model's padding_idx=1. Received: pad_id=0"
+    with pytest.raises(ValueError, match=message):
+        checkpoints.save(tmp_path / "b", model, other, 9)
+    with pytest.raises(ValueError, match=message):
+        StartingPoint(
+            init_checkpoint=None, config=model.config, tokenizer=other
+        )
+    (tmp_path / "a/vocab.txt").write_text("\n".join(tokens))
+    with pytest.raises(ValueError, match=f"a/vocab.txt: .*{message}"):
+        checkpoints.load(tmp_path / "a", BertEncoder)
+
+
+def test_sizes_of_other_families_fit_the_vocabulary(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(peer.TOKENS))
+    start = starting_point.find(
+        bert_config_file="roberta-base", vocab_file=tmp_path / "vocab.txt"
+    )
+    assert start.config.vocab_size == len(peer.TOKENS)
+    assert start.config.padding_idx == peer.PAD_ID
+    # What transformers' class does not have is not trained either.
+    start = starting_point.find(
+        bert_config_file="albert-base", vocab_file=tmp_path / "vocab.txt"
+    )
+    decoder = dataclasses.replace(start.config, is_decoder=True)
+    with pytest.raises(ValueError, match="`is_decoder` must be False.*albert"):
+        dataclasses.replace(start, config=decoder)
 
 
 def test_heads_have_the_dropouts_of_their_family():

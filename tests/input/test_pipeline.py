@@ -17,6 +17,7 @@ from bert_tf.text import dynamic_masking
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from references import training as reference
+from support.family_models import of_family
 
 SIZES = (7, 1, 12, 5, 9)
 NUM_EXAMPLES = sum(SIZES)
@@ -265,10 +266,6 @@ def test_batch_must_divide_among_replicas(folder):
         (
             {"config": changed_config(vocab_size=20)},
             r"`input_ids` must be in \[0, 20\)",
-        ),
-        (
-            {"config": changed_config(type_vocab_size=1)},
-            r"`segment_ids` must be in \[0, 1\)",
         ),
     ],
 )
@@ -782,3 +779,14 @@ def test_windows_sorted_by_length(window_batches):
     assert np.any(np.diff(longest, axis=1) < 0)
     assert np.any(np.diff(longest, axis=1) > 0)
     np.testing.assert_array_equal(batches(source, 7 * 4, 9), found[7:16])
+
+
+# Segments are of no account to it.
+@pytest.mark.parametrize("family", ["distilbert", "roberta"])
+def test_a_family_without_pairs_takes_records_with_pairs(tmp_path, family):
+    write_manifest(tmp_path, reference.pretraining_arrays(6))
+    config = of_family(reference.tiny_config(), family)
+    source = make_records(tmp_path, config=config)
+    rows = rows_of(source.evaluation_batches(6))
+    assert rows[features.SEGMENT_IDS].max() == 1
+    assert features.NEXT_SENTENCE_LABELS not in rows

@@ -71,6 +71,17 @@ def test_flops_of_bert_base_are_six_a_weight_and_token():
     attention = 6 * 12 * 2 * 128 * 128 * 768
     heads = 6 * 20 * (768 * 768 + 768 * 30522) + 6 * 768 * 768
     np.testing.assert_allclose(got, blocks + attention + heads)
+    # Its blocks are shared, and its words 128 wide.
+    config = BertConfig.named("albert-base", vocab_size=30522)
+    got = health.flops_per_example(config, 128, 20)
+    projection = 6 * 128 * 128 * 768
+    heads = 6 * 20 * (768 * 128 + 128 * 30522) + 6 * 768 * 768
+    np.testing.assert_allclose(got, projection + blocks + attention + heads)
+    # No pooler, no pairs.
+    config = BertConfig.named("electra-base")
+    got = health.flops_per_example(config, 128, 20)
+    heads = 6 * 20 * (768 * 768 + 768 * 30522)
+    np.testing.assert_allclose(got, blocks + attention + heads)
 
 
 def test_a_slow_input_is_named(caplog):

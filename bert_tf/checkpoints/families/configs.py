@@ -27,8 +27,9 @@ _NOT_ARCHITECTURE = {
     *("classifier_dropout", "dtype", "eos_token_id", "finetuning_task"),
     *("gradient_checkpointing", "id2label", "label2id", "max_length"),
     *("model_type", "num_labels", "output_attentions"),
-    *("output_hidden_states", "output_past", "pad_token_id", "problem_type"),
-    *("return_dict", "torch_dtype", "transformers_version", "use_cache"),
+    *("language", "name", "output_hidden_states", "output_past"),
+    *("pad_token_id", "problem_type", "return_dict", "tokenizer_class"),
+    *("torch_dtype", "transformers_version", "use_cache"),
 }
 # Keys that change what a model computes: those here have one value for each.
 _REQUIRED_VALUES = {
