@@ -323,6 +323,9 @@ def make_texts(
         **tokenizer.folder_settings,
         **_SPECIAL_TOKENS,
     }
+    if families.parse_config(config_values).type_vocab_size < 2:
+        # Hugging Face's models take no other segment than the first, or none.
+        tokenizer_config["model_input_names"] = ["input_ids", "attention_mask"]
     stamped = None if task is None else formats.stamped(task, formats.TASK)
     tokenizer_json = tokenizer.tokenizer_json
     return {

@@ -118,7 +118,7 @@ class BertEmbeddings(ConfiguredLayer):
         token, and all padding has one row (fairseq's `make_positions`).
         """
         padding_idx = self.config.padding_idx
-        is_token_BL = ops.cast(input_ids != padding_idx, "int32")
+        is_token_BL = 1 - ops.cast(ops.equal(input_ids, padding_idx), "int32")
         return ops.cumsum(is_token_BL, axis=1) * is_token_BL + padding_idx
 
     def _table(self, name, num_rows):

@@ -82,6 +82,9 @@ def test_transformers_computes_and_stores_the_same(
         if key not in ("id2label", "label2id"):
             assert values[key] == value, key
     assert families.parse_config(values) == model.config
+    settings = json.loads((tmp_path / "b/tokenizer_config.json").read_text())
+    has_segments = model.config.type_vocab_size > 1
+    assert ("model_input_names" not in settings) == has_segments
 
 
 def test_a_discriminator_s_folder_is_loaded_as_one(tmp_path):

@@ -135,6 +135,6 @@ def test_transformers_finds_all_of_what_we_save(theirs, tmp_path):
         shutil.rmtree(target, ignore_errors=True)
         folder.rename(target)
         assert families.parse_config(config) == families.parse_config(saved)
-    found = json.loads(peers.run(peer.__file__, "keys", tmp_path))
+    found = json.loads(peers.run(peer.__file__, "call", tmp_path))
     assert len(found) >= len(CLASSES) - 3
     assert {name: keys for name, keys in found.items() if keys} == {}

@@ -8,8 +8,9 @@ transformers this file is also a program:
     python families.py outputs FOLDER
         makes FOLDER/<case>/<class>, model folders, and outputs.npz in each:
         hidden states, logits, the loss and its gradients;
-    python families.py keys FOLDER
-        prints what of such folders transformers misses or does not expect.
+    python families.py call FOLDER
+        calls models of such folders with what their tokenizer makes of a text,
+        and prints what of the folders transformers misses or does not expect.
 """
 
 import json
@@ -307,13 +308,20 @@ def _write_outputs(folder):
             np.savez(path / "outputs.npz", **_compute(model, architecture))
 
 
-def _print_keys(folder):
+def _call(folder):
     import transformers
 
     found = {}
     for path in sorted(pathlib.Path(folder).glob("*/*")):
         model_class = getattr(transformers, path.name)
-        _, info = model_class.from_pretrained(path, output_loading_info=True)
+        model, info = model_class.from_pretrained(
+            path, output_loading_info=True
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+        inputs = tokenizer("the cat", "a dog", return_tensors="pt")
+        if path.name.endswith("ForMultipleChoice"):
+            inputs = {name: ids[None] for name, ids in inputs.items()}
+        model(**inputs)
         found[str(path.relative_to(folder))] = sorted(
             f"{kind}: {key}" for kind, keys in info.items() for key in keys
         )
@@ -321,6 +329,6 @@ def _print_keys(folder):
 
 
 if __name__ == "__main__":
-    {"golden": _write_golden, "outputs": _write_outputs, "keys": _print_keys}[
+    {"golden": _write_golden, "outputs": _write_outputs, "call": _call}[
         sys.argv[1]
     ](*sys.argv[2:])
