@@ -43,7 +43,10 @@ class Dropout(keras.layers.Dropout):
             dtype="int32",
             seed=self.seed_generator,
         )
-        levels = ops.reshape(ops.view(words, "int16"), (-1,))[:size]
+        # As float32 on the way, which changes no bit: to see int32 as int16
+        # Keras reshapes it, and that TensorFlow does in a GPU's host's memory.
+        levels = ops.view(ops.view(words, "float32"), "int16")
+        levels = ops.reshape(levels, (-1,))[:size]
         levels = ops.reshape(levels, shape)
         keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, inputs.dtype)
         # A product, and in the backward pass another: `where` is dearer.
