@@ -47,6 +47,7 @@ test-oldest: .venv-oldest/installed
 # Against transformers, in .venv-peers, which the test makes. Minutes.
 parity-check: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m peers tests/checkpoints/test_peers.py \
+		tests/checkpoints/test_family_peers.py \
 		tests/tuning/test_peers.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bert_tf import tuning
     from bert_tf.config import BertConfig
     from bert_tf.models.classifier import BertClassifier
+    from bert_tf.models.discriminator import BertDiscriminator
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.multiple_choice import BertMultipleChoice
     from bert_tf.models.pretrainer import BertPretrainer
@@ -40,6 +41,7 @@ __version__ = "0.2.0"
 __all__ = [
     "BertClassifier",
     "BertConfig",
+    "BertDiscriminator",
     "BertEncoder",
     "BertMultipleChoice",
     "BertOptimizer",
@@ -64,6 +66,7 @@ __all__ = [
 _MODULES = {
     "BertClassifier": "bert_tf.models.classifier",
     "BertConfig": "bert_tf.config",
+    "BertDiscriminator": "bert_tf.models.discriminator",
     "BertEncoder": "bert_tf.models.encoder",
     "BertMultipleChoice": "bert_tf.models.multiple_choice",
     "BertOptimizer": "bert_tf.optimizers.bert",

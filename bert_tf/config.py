@@ -5,6 +5,8 @@ from typing import Any
 from typing import Self
 
 from bert_tf import files
+from bert_tf import sizes
+from bert_tf.sizes import SIZES as SIZES  # Its older place.
 
 # Hugging Face's names, by meaning: "gelu" is the exact erf form, "gelu_new"
 # the tanh approximation that Google's files call "gelu".
@@ -13,16 +15,21 @@ ACTIVATIONS = ("gelu", "gelu_new", "linear", "relu", "tanh")
 # Ids and sizes are int32, and other numbers float32.
 _LARGEST_INT = 2**31 - 1
 _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
+# Sizes of which a family may have none.
+_MAY_BE_0 = ("type_vocab_size", "padding_idx")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BertConfig:
     """The hyper-parameters of the encoder (Devlin et al. 2018, section 3).
 
+    Those from `embedding_size` on are what other families have otherwise than
+    BERT; `named`, and the reading of their files, set them.
+
     Args:
         model_type: The family of models, by Hugging Face's name; see
             `checkpoints.families`.
-        vocab_size: Number of WordPiece entries.
+        vocab_size: Number of entries of the vocabulary.
         hidden_size: Width of every layer's output.
         num_hidden_layers: Number of encoder blocks.
         num_attention_heads: Number of heads; must divide `hidden_size`.
@@ -34,14 +41,31 @@ class BertConfig:
             `[0, 1)`.
         attention_probs_dropout_prob: Dropout of the attention probabilities,
             in `[0, 1)`.
-        max_position_embeddings: The longest sequence.
+        max_position_embeddings: The longest sequence. RoBERTa's config.json
+            has `padding_idx` + 1 more.
         type_vocab_size: Number of segments. Differs from BERT: the original
-            class defaults to 16, but every released model has 2.
+            class defaults to 16, but every released model has 2. A model
+            with 0 (DistilBERT) or 1 (RoBERTa) makes no use of `segment_ids`.
         initializer_range: Standard deviation of the truncated normal that
             initialises kernels and embeddings.
         layer_norm_eps: Added to the variance in every LayerNorm.
         is_decoder: Whether a token sees only itself and those before it, left
             to right (the LTR ablation, section 5.1); Hugging Face's name.
+        embedding_size: Width of the embeddings, where a dense layer takes them
+            to `hidden_size` (ALBERT, ELECTRA); None where there is none.
+        num_hidden_groups: Number of blocks that have weights; each is applied
+            in several layers after another (ALBERT). None for one a layer.
+        padding_idx: Id of the padding where positions are counted from the
+            first token that is none, from `padding_idx` + 1 on (RoBERTa);
+            None for positions counted from 0 (BERT).
+        has_pooler: Whether the pooled output is the pooler's; if not it is
+            the first token's vector (DistilBERT, ELECTRA).
+        classifier_hidden_act: Activation of a classifier's hidden layer, in
+            families that are not pre-trained on pairs of sentences; None
+            where the pooler is trained on pairs, and serves for one.
+        drops_classifier_input: Whether there is dropout before that layer too.
+        classifier_dropout_prob: Dropout of a new classifier, in `[0, 1)`.
+        span_dropout_prob: Dropout in front of the span head, in `[0, 1)`.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -54,6 +78,8 @@ class BertConfig:
         >>> config = BertConfig.named("tiny", vocab_size=8000)
         >>> config.num_hidden_layers, config.hidden_size
         (2, 128)
+        >>> BertConfig.named("roberta-base").model_type
+        'roberta'
     """
 
     model_type: str = "bert"
@@ -70,13 +96,26 @@ class BertConfig:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     is_decoder: bool = False
+    embedding_size: int | None = None
+    num_hidden_groups: int | None = None
+    padding_idx: int | None = None
+    has_pooler: bool = True
+    classifier_hidden_act: str | None = None
+    drops_classifier_input: bool = False
+    classifier_dropout_prob: float = 0.1
+    span_dropout_prob: float = 0.0
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is int:
-                valid = type(value) is int and 0 < value <= _LARGEST_INT
+            if value is None and field.default is None:
+                continue
+            if field.type in (int, int | None):
+                smallest = 0 if field.name in _MAY_BE_0 else 1
+                valid = type(value) is int and smallest <= value <= _LARGEST_INT
                 expected = "a positive integer of 32 bits"
+                if not smallest:
+                    expected += ", or 0"
             elif field.type is bool:
                 valid = type(value) is bool
                 expected = "True or False"
@@ -103,59 +142,65 @@ class BertConfig:
                 f"num_attention_heads={self.num_attention_heads}, "
                 f"hidden_size={self.hidden_size}."
             )
+        if self.num_blocks > self.num_hidden_layers:
+            raise ValueError(
+                "`num_hidden_groups` must be at most `num_hidden_layers`. "
+                f"Received: num_hidden_groups={self.num_hidden_groups}, "
+                f"num_hidden_layers={self.num_hidden_layers}."
+            )
 
     @classmethod
     def named(cls, name: str, **overrides: Any) -> Self:
         """Returns one of the published sizes.
 
         Args:
-            name: A key of `SIZES`: "tiny", "mini", "small", "medium", "base",
-                "large", or "L-4_H-256" and so on for the 24 sizes of Turc et
-                al. 2019.
-            **overrides: Fields to replace; `vocab_size` is 30,522 (the
-                English uncased vocabulary) unless given.
+            name: One of `sizes.NAMES`: "tiny", "mini", "small", "medium",
+                "base", "large", or "L-4_H-256" and so on for the 24 sizes of
+                Turc et al. 2019; "roberta-base", "albert-xxlarge" and so on.
+            **overrides: Fields to replace; `vocab_size` is that of the
+                released model, of BERT 30,522 (the English uncased
+                vocabulary), unless given.
         """
-        if name not in SIZES:
+        if name not in sizes.NAMES:
             raise ValueError(
-                f"`name` must be one of {', '.join(SIZES)}. "
+                f"`name` must be one of {', '.join(sizes.NAMES)}. "
                 f"Received: name={name!r}."
             )
-        num_layers, hidden_size = SIZES[name]
-        fields = {
-            "vocab_size": 30522,
-            "hidden_size": hidden_size,
-            "num_hidden_layers": num_layers,
-            "num_attention_heads": hidden_size // 64,
-            "intermediate_size": 4 * hidden_size,
-        }
-        return cls(**(fields | overrides))
+        return cls(**(sizes.fields(name) | overrides))
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embeddings."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks that have weights."""
+        return self.num_hidden_groups or self.num_hidden_layers
+
+    @property
+    def first_position(self) -> int:
+        """Row of the position embeddings for a sequence's first token."""
+        return 0 if self.padding_idx is None else self.padding_idx + 1
+
+    @property
+    def is_trained_on_pairs(self) -> bool:
+        """Whether pre-training has a head for pairs of sentences."""
+        return self.classifier_hidden_act is None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as Hugging Face's `config.json` has them.
+        """Returns the fields as Hugging Face's `config.json` has BERT's.
 
-        `is_decoder` is among them where it is true, as in Hugging Face's own.
+        Those from `is_decoder` on are among them where they are not BERT's.
         """
-        values = dataclasses.asdict(self)
-        if not self.is_decoder:
-            del values["is_decoder"]
-        return values
+        fields = {field.name: field for field in dataclasses.fields(self)}
+        later = list(fields)[list(fields).index("is_decoder") :]
+        return {
+            name: value
+            for name, value in dataclasses.asdict(self).items()
+            if name not in later or value != fields[name].default
+        }
 
 
 def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-# (number of layers, hidden size): the 24 of Turc et al. 2019 (arXiv
-# 1908.08962), their names, and large.
-SIZES = {
-    f"L-{num_layers}_H-{hidden_size}": (num_layers, hidden_size)
-    for num_layers in (2, 4, 6, 8, 10, 12)
-    for hidden_size in (128, 256, 512, 768)
-} | {
-    "tiny": (2, 128),
-    "mini": (4, 256),
-    "small": (4, 512),
-    "medium": (8, 512),
-    "base": (12, 768),
-    "large": (24, 1024),
-}

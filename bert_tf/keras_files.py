@@ -13,15 +13,19 @@ from typing import Any
 from bert_tf import import_hooks
 
 CLASSES = (
+    "bert_tf.layers.dense.Dense",
     "bert_tf.layers.dropout.Dropout",
     "bert_tf.layers.embeddings.BertEmbeddings",
     "bert_tf.layers.encoder_block.EncoderBlock",
     "bert_tf.layers.heads.ClassificationHead",
+    "bert_tf.layers.heads.DiscriminatorHead",
+    "bert_tf.layers.heads.HiddenLayer",
     "bert_tf.layers.heads.MaskedLMHead",
     "bert_tf.layers.heads.Pooler",
     "bert_tf.layers.layer_norm.LayerNorm",
     "bert_tf.layers.self_attention.SelfAttention",
     "bert_tf.models.classifier.BertClassifier",
+    "bert_tf.models.discriminator.BertDiscriminator",
     "bert_tf.models.encoder.BertEncoder",
     "bert_tf.models.multiple_choice.BertMultipleChoice",
     "bert_tf.models.pretrainer.BertPretrainer",

@@ -18,6 +18,7 @@ from typing import Any
 from absl import app
 from absl import flags
 
+from bert_tf import lean_imports
 from bert_tf import quiet
 
 # The flags that are defined here are their programs'.
@@ -30,6 +31,7 @@ _DEFINE: dict[Any, Callable[..., flags.FlagHolder]] = {
     str: flags.DEFINE_string,
 }
 
+_BACKEND = "KERAS_BACKEND"
 # What a program returns when it refuses its input.
 BAD_INPUT_EXIT_CODE = 1
 
@@ -49,6 +51,11 @@ def run(main: Callable[[list[str]], Any]) -> None:
 
     def guarded(argv):
         try:
+            if os.environ[_BACKEND] != "tensorflow":
+                raise ValueError(
+                    f"{_BACKEND} must be tensorflow or not set. Received: "
+                    f"{_BACKEND}={os.environ[_BACKEND]}."
+                )
             return main(argv)
         except (ValueError, OSError) as error:
             if os.environ.get("BERT_TF_TRACEBACK"):
@@ -58,7 +65,10 @@ def run(main: Callable[[list[str]], Any]) -> None:
             print(f"{_name()}: stopped by Ctrl-C", file=sys.stderr)
             return 128 + signal.SIGINT
 
+    # Not keras.json's.
+    os.environ.setdefault(_BACKEND, "tensorflow")
     quiet.quieten()
+    lean_imports.leave_out()
     # Those of the modules that programs share: --help shows key flags.
     for module in flags.FLAGS.flags_by_module_dict():
         if module.startswith("bert_tf."):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import files
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.families.family import Family
 from bert_tf.config import BertConfig
@@ -105,14 +106,16 @@ def make(
         problem_type: What transformers calls what a classifier answers; None
             where its number of outputs tells that.
     """
-    values = {"architectures": [architecture]} | family.write_config(config)
+    values = {"architectures": [architecture]} | families.write_config(config)
     values["pad_token_id"] = pad_id
     if num_labels is not None:
         names = labels or [f"LABEL_{index}" for index in range(num_labels)]
         values["id2label"] = {str(i): name for i, name in enumerate(names)}
         values["label2id"] = {name: i for i, name in enumerate(names)}
-        values["classifier_dropout"] = classifier_dropout
         its_parts = family.architectures[architecture]
+        keys = [family.own_dropouts.get(part) for part in its_parts]
+        key = next(filter(None, keys), "classifier_dropout")
+        values[key] = classifier_dropout
         if num_labels == 1 and parts.CLASSIFIER in its_parts:
             problem_type = problem_type or "regression"
         if problem_type is not None:

@@ -8,6 +8,7 @@ CLASSIFIER = "classifier"
 TOKEN_CLASSIFIER = "token_classifier"
 SPAN = "span"
 MULTIPLE_CHOICE = "multiple_choice"
+DISCRIMINATOR = "discriminator"
 
 # What logs call them.
 NAMES = {
@@ -19,6 +20,7 @@ NAMES = {
     TOKEN_CLASSIFIER: "token classifier head",
     SPAN: "span head",
     MULTIPLE_CHOICE: "multiple-choice head",
+    DISCRIMINATOR: "discriminator head",
 }
 
 # Heads whose classes have names in their config.json.

@@ -10,12 +10,11 @@ from collections.abc import Collection
 import numpy as np
 
 from bert_tf.checkpoints import containers
+from bert_tf.checkpoints import families
 from bert_tf.checkpoints import report
 from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
-
-POSITION_EMBEDDINGS = "embeddings/position_embeddings"
 
 _MAX_PROBLEMS = 10
 
@@ -69,7 +68,7 @@ def make(
     """
     used, must = set(), set(promised)
     for tensor in tensors:
-        name = tensor.stored(checkpoint.file_format).name
+        name = tensor.name(checkpoint.file_format)
         if tensor.part in new_parts:
             continue
         if checkpoint.has_part(tensor.part):
@@ -94,7 +93,10 @@ def step_of(
     must: Collection[str] = (),
 ) -> Step:
     """Plans one `Tensor`, as `make`; those of the parts `must` be there."""
-    name = tensor.stored(checkpoint.file_format).name
+    name = tensor.name(checkpoint.file_format)
+    if name is None:
+        note = "in no file of this form"
+        return Step(tensor, "", None, report.NEW, note, tensor.part)
     found = checkpoint.container.shapes.get(name)
     wanted = tensor.stored_shape(checkpoint.file_format)
     status, note, problem = report.LOADED, name, None
@@ -135,9 +137,9 @@ def check(steps: list[Step]) -> None:
 def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
     """Returns a tensor that fits, as `Checkpoint.read`.
 
-    Of position embeddings the rows are repeated from the first on, until there
-    are as many as are wanted. Copies keep what the encoder learned of
-    positions relative to each other, but at the seams (Beltagy et al. 2020,
+    Of position embeddings the rows are repeated from the first position on,
+    until there are as many as are wanted. Copies keep what the encoder learned
+    of positions relative to each other, but at the seams (Beltagy et al. 2020,
     Longformer, section 5).
 
     Raises:
@@ -147,7 +149,10 @@ def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
     if array.shape == tensor.shape:
         return array
     if _can_extend(tensor, array.shape, tensor.shape):
-        return np.take(array, np.arange(tensor.shape[0]) % len(array), axis=0)
+        first = tensor.first_row
+        assert first is not None
+        new = np.arange(tensor.shape[0] - first) % (len(array) - first)
+        return np.concatenate([array[:first], array[first:][new]])
     name = tensor.stored(checkpoint.file_format).name + slot
     raise ValueError(
         f"{checkpoint.container.file_of(name)}: the tensor {name} must have "
@@ -167,18 +172,18 @@ def ignored(name: str, shape: tuple[int, ...]) -> report.CoverageEntry:
 def _can_extend(tensor, found, wanted):
     """Whether a tensor is the position embeddings, found with fewer rows."""
     return (
-        tensor.keras == POSITION_EMBEDDINGS
+        tensor.first_row is not None
         and found[1:] == wanted[1:]
-        and found[0] < wanted[0]
+        and tensor.first_row < found[0] < wanted[0]
     )
 
 
 def _left_over(checkpoint, used, config):
     # Heads of one name are told apart where the checkpoint says its class.
     known = {
-        tensor.stored(checkpoint.file_format).name: tensor.part
+        tensor.name(checkpoint.file_format): tensor.part
         for tensor in sorted(
-            checkpoint.family.table(config),
+            families.of_config(config).table(config),
             key=lambda tensor: checkpoint.has_part(tensor.part),
         )
     }

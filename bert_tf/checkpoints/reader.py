@@ -69,11 +69,11 @@ class Checkpoint:
         if self.config is None:
             return None
         # Of however many layers, the head is the same.
-        config = dataclasses.replace(self.config, num_hidden_layers=1)
+        config = _one_layer(self.config)
         for tensor in self.family.table(config, (parts.CLASSIFIER,)):
-            stored = tensor.stored(self.file_format)
-            shape = self.container.shapes.get(stored.name)
-            if shape is not None and len(tensor.shape) > 1:
+            shape = self.shape_of(tensor)
+            if shape is not None and tensor.keras == "classifier/dense/kernel":
+                stored = tensor.stored(self.file_format)
                 shape = stored.transform.variable_shape(shape)
                 return next(reversed(shape), None)
         return None
@@ -83,6 +83,8 @@ class Checkpoint:
         """Dropout in front of the classifier, if anything tells it."""
         if self.config is None or not self.config_values:
             return None
+        if set(self.family.own_dropouts) & set(self.parts):
+            return self.config.classifier_dropout_prob
         dropout = self.config_values.get("classifier_dropout")
         return self.config.hidden_dropout_prob if dropout is None else dropout
 
@@ -99,10 +101,15 @@ class Checkpoint:
             {
                 tensor.part
                 for tensor in self.family.table(self.config)
-                if tensor.stored(self.file_format).name in self.container.shapes
+                if self.shape_of(tensor) is not None
                 and self.has_part(tensor.part)
             }
         )
+
+    def shape_of(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """Returns the shape in the files, None if the tensor is not there."""
+        name = tensor.name(self.file_format)
+        return None if name is None else self.container.shapes.get(name)
 
     def has_part(self, part: str) -> bool:
         """Whether a head's tensors, if there, are this part's and no other's.
@@ -201,7 +208,11 @@ def _open_google(path):
         container=container,
         family=families.of_config(config),
         config=config,
-        parts=(parts.ENCODER, parts.POOLER),
+        parts=(
+            (parts.ENCODER, parts.POOLER)
+            if config is None or config.has_pooler
+            else (parts.ENCODER,)
+        ),
     )
 
 
@@ -212,6 +223,8 @@ def _open_hugging_face(folder, stack, found):
     named = values.get("architectures") or ()
     known = [name for name in named if name in family.architectures]
     architecture = known[0] if known else None
+    if architecture is None:
+        _check_no_other_family(folder, family, named)
     _check_weights(folder, found, architecture)
     return Checkpoint(
         path=folder,
@@ -222,6 +235,26 @@ def _open_hugging_face(folder, stack, found):
         config_values=values,
         architecture=architecture,
     )
+
+
+def _one_layer(config):
+    """Returns the configuration of the model with one block."""
+    num_groups = None if config.num_hidden_groups is None else 1
+    return dataclasses.replace(
+        config, num_hidden_layers=1, num_hidden_groups=num_groups
+    )
+
+
+def _check_no_other_family(folder, family, named):
+    """Raises `ValueError` if the class is one of another family's."""
+    for other in families.FAMILIES:
+        if set(other.architectures) & set(named):
+            raise ValueError(
+                f"{folder}/{config_json.CONFIG_FILE}: `architectures` must be "
+                f"of the family {family.model_type}: one of "
+                f"{', '.join(family.architectures)}. "
+                f"Received: architectures={files.shortened(named)}."
+            )
 
 
 def _check_weights(folder, found, architecture):
@@ -247,14 +280,12 @@ def _check_weights(folder, found, architecture):
 def _check_size(checkpoint):
     """Raises `ValueError` where far more is configured than the files hold."""
     config = checkpoint.config
-    first = checkpoint.family.table(
-        dataclasses.replace(config, num_hidden_layers=1), (parts.ENCODER,)
-    )
+    first = checkpoint.family.table(_one_layer(config), (parts.ENCODER,))
     num_tensors = 0
     num_weights = (checkpoint.num_labels or 0) * config.hidden_size
     for tensor in first:
         is_layer = tensor.keras.startswith("layer_0/")
-        times = config.num_hidden_layers if is_layer else 1
+        times = config.num_blocks if is_layer else 1
         num_tensors += times
         num_weights += times * math.prod(tensor.shape)
     stored = [math.prod(x) for x in checkpoint.container.shapes.values()]

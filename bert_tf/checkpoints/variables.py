@@ -41,8 +41,9 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
             keras_name = keras_name.split("/", 1)[1]
         if keras_name not in table:
             raise ValueError(
-                f"The variable {variable.path} is none of a BERT's: only the "
-                "models of bert_tf.models can be loaded and saved. Load the "
+                f"The variable {variable.path} is in no model of the family "
+                f"{family.model_type}: only those of bert_tf.models, with a "
+                "head that the family has, can be loaded and saved. Load the "
                 "BertEncoder inside it."
             )
         matched[keras_name] = variable

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.features import Batch
 from bert_tf.features import RecordSpec
 from bert_tf.input import batching
@@ -21,6 +22,9 @@ from bert_tf.text import dynamic_masking
 # whole groups and blocks.
 _GROUP_SIZE = 16
 _BLOCK_SIZE = 8192
+# Of what is read ahead of a file in an object store, where every read is a
+# request: TensorFlow's 256 KiB are some hundred records.
+_REMOTE_BUFFER_BYTES = 8 * 2**20
 # Of masks that are chosen here, in evaluation: the same ones each time,
 # whatever the run's seed is.
 _EVALUATION_SEED = 20181011
@@ -95,7 +99,7 @@ class RecordSource:
         self, batch_size: int, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the evaluation batches; see `BatchSource`."""
-        records = tf.data.TFRecordDataset(list(self.paths))
+        records = self._read(list(self.paths))
         return batching.evaluation_batches(
             records,
             batch_size,
@@ -103,9 +107,16 @@ class RecordSource:
             functools.partial(self._make_batch, seed=_EVALUATION_SEED),
         )
 
+    def _read(self, paths):
+        """Returns the serialized records of a file, or of several."""
+        is_remote = any(files.is_remote(path) for path in self.paths)
+        return tf.data.TFRecordDataset(
+            paths, buffer_size=_REMOTE_BUFFER_BYTES if is_remote else None
+        )
+
     def _count(self, path):
         if path not in self.counts:
-            records = tf.data.TFRecordDataset(path)
+            records = self._read(path)
             with errors.clear_errors([path]):
                 count, size = records.reduce((np.int64(0),) * 2, _add_record)
             errors.check_end(path, int(count), int(size))
@@ -164,10 +175,10 @@ class RecordSource:
             key = [self.seed, epoch, group]
             if num_shares > 1:
                 key += [num_shares, number]
-            files = self._files(epoch, number, num_shares)
+            share = self._files(epoch, number, num_shares)
             own = slice(group * _GROUP_SIZE, (group + 1) * _GROUP_SIZE)
-            paths, firsts, counts = (values[own] for values in files)
-            return _shuffled_records(paths, firsts, counts, key, block)
+            parts = tuple(values[own] for values in share)
+            return _shuffled_records(parts, self._read, key, block)
 
         index = epoch * num_groups + group
         later = tf.data.Dataset.range(index + 1, np.iinfo(np.int64).max)
@@ -265,14 +276,17 @@ def _add_record(found, record):
     return count + 1, size + tf.cast(tf.strings.length(record), tf.int64)
 
 
-def _shuffled_records(paths, firsts, counts, key, first_block):
-    """Returns the records of a group of files, shuffled in blocks."""
-    records = tf.data.Dataset.from_tensor_slices(
-        (paths, firsts, counts)
-    ).interleave(
-        lambda path, first, count: (
-            tf.data.TFRecordDataset(path).skip(first).take(count)
-        ),
+def _shuffled_records(parts, read, key, first_block):
+    """Returns the records of a group of files, shuffled in blocks.
+
+    Args:
+        parts: (paths, firsts, counts), as `RecordSource._files` has them.
+        read: Function of a path that returns a dataset of its records.
+        key: Integers that set the order.
+        first_block: The number of the first block.
+    """
+    records = tf.data.Dataset.from_tensor_slices(parts).interleave(
+        lambda path, first, count: read(path).skip(first).take(count),
         cycle_length=_GROUP_SIZE,
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
@@ -288,5 +302,7 @@ def _shuffled_records(paths, firsts, counts, key, first_block):
         .batch(_BLOCK_SIZE)
         .enumerate(first_block)
         .map(shuffle)
+        # The next block is read while steps are made of this one.
+        .prefetch(1)
         .unbatch()
     )

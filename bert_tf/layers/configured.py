@@ -8,6 +8,7 @@ import keras
 
 from bert_tf import files
 from bert_tf.config import BertConfig
+from bert_tf.layers.dense import Dense
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer_norm import LayerNorm
 
@@ -52,7 +53,7 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         self,
         units: int,
         name: str,
-        dense_class: type[keras.layers.Dense] = keras.layers.Dense,
+        dense_class: type[keras.layers.Dense] = Dense,
         num_inputs: int | None = None,
         **kwargs: Any,
     ) -> keras.layers.Dense:
@@ -70,14 +71,16 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
     def make_dropout(self, rate: float, name: str) -> Dropout:
         return Dropout(rate, dtype=self.dtype_policy, name=name)
 
-    def make_layer_norm(self, name: str) -> LayerNorm:
-        """Returns a `LayerNorm` that has its weights."""
+    def make_layer_norm(
+        self, name: str, num_inputs: int | None = None
+    ) -> LayerNorm:
+        """Returns a `LayerNorm` that has its weights, as `make_dense`."""
         layer_norm = LayerNorm(
             epsilon=self.config.layer_norm_eps,
             dtype=self.dtype_policy,
             name=name,
         )
-        layer_norm.build((None, None, self.config.hidden_size))
+        layer_norm.build((None, None, num_inputs or self.config.hidden_size))
         return layer_norm
 
 

@@ -13,15 +13,23 @@ from bert_tf.layers.configured import ConfiguredLayer
 class BertEmbeddings(ConfiguredLayer):
     """Sum of three embeddings, LayerNorm, dropout (Devlin et al., fig. 2).
 
+    With an `embedding_size`, a dense layer then takes them to the hidden size
+    (factorised embeddings, Lan et al. 2020, arXiv 1909.11942, section 3.1).
+
     Args:
         config: A `BertConfig`.
 
     Call arguments:
         input_ids: int32 `[batch, length]` in `[0, vocab_size)`.
-        segment_ids: int32 `[batch, length]` in `[0, type_vocab_size)`.
+        segment_ids: int32 `[batch, length]` in `[0, type_vocab_size)`; of no
+            account where there are fewer than two segments.
         position_ids: int32 `[batch, length]` in
             `[0, max_position_embeddings)`: each token's place in its own
-            sequence; None counts from 0 in every row.
+            sequence; None counts from 0 in every row, with a `padding_idx`
+            from the first token that is none.
+        trained: int32 or bool `[batch, length]`, or None for all: the word
+            embeddings at zeros get no gradient, nor with a `padding_idx` the
+            position embeddings.
 
     Returns:
         float `[batch, length, hidden]`.
@@ -31,17 +39,34 @@ class BertEmbeddings(ConfiguredLayer):
         config = self.config
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.position_embeddings = self._table(
-            "position_embeddings", config.max_position_embeddings
+            "position_embeddings",
+            config.first_position + config.max_position_embeddings,
         )
-        self.segment_embeddings = self._table(
-            "segment_embeddings", config.type_vocab_size
+        if config.type_vocab_size:
+            self.segment_embeddings = self._table(
+                "segment_embeddings", config.type_vocab_size
+            )
+        self.layer_norm = self.make_layer_norm(
+            "layer_norm", config.embedding_width
         )
-        self.layer_norm = self.make_layer_norm("layer_norm")
         self.output_dropout = self.make_dropout(
             config.hidden_dropout_prob, "output_dropout"
         )
+        if config.embedding_size is not None:
+            self.projection = self.make_dense(
+                config.hidden_size,
+                "projection",
+                num_inputs=config.embedding_size,
+            )
 
-    def call(self, input_ids, segment_ids, position_ids=None, training=None):
+    def call(
+        self,
+        input_ids,
+        segment_ids,
+        position_ids=None,
+        trained=None,
+        training=None,
+    ):
         length = input_ids.shape[1]
         longest = self.config.max_position_embeddings
         counts_on = position_ids is None and length is not None
@@ -57,32 +82,61 @@ class BertEmbeddings(ConfiguredLayer):
         segment_ids = ops.cast(segment_ids, "int32")
         # Summed in float32, also where the tables are of fewer bits.
         x_BLD = _float32(ops.take(self.word_embeddings, input_ids, axis=0))
+        x_BLD = _trained_at(x_BLD, trained)
+        if position_ids is not None:
+            position_ids += self.config.first_position
+        elif self.config.padding_idx is not None:
+            position_ids = self._positions_of_tokens(input_ids)
         if position_ids is None:
             places = self.position_embeddings[: ops.shape(input_ids)[1]]
         else:
             places = ops.take(self.position_embeddings, position_ids, axis=0)
+        if self.config.padding_idx is not None:
+            places = _trained_at(places, trained)
         x_BLD += _float32(places)
-        # A product with few rows: cheaper than a gather, and its gradient
-        # than a scatter with every row hit many times.
-        segments = ops.one_hot(
-            segment_ids, self.config.type_vocab_size, dtype="float32"
-        )
-        x_BLD += ops.matmul(segments, _float32(self.segment_embeddings))
+        num_segments = self.config.type_vocab_size
+        if num_segments == 1:
+            x_BLD += _float32(self.segment_embeddings)
+        elif num_segments:
+            # A product with few rows: cheaper than a gather, and its gradient
+            # than a scatter with every row hit many times.
+            segments = ops.one_hot(segment_ids, num_segments, dtype="float32")
+            x_BLD += ops.matmul(segments, _float32(self.segment_embeddings))
         x_BLD = self.layer_norm(x_BLD, training=training)
-        return self.output_dropout(x_BLD, training=training)
+        x_BLD = self.output_dropout(x_BLD, training=training)
+        if self.config.embedding_size is None:
+            return x_BLD
+        return self.projection(x_BLD)
 
     def compute_output_shape(self, input_ids_shape, *other_shapes):
         return (*input_ids_shape, self.config.hidden_size)
 
+    def _positions_of_tokens(self, input_ids):
+        """Returns the rows of the table as RoBERTa counts them, int32 `[B, L]`.
+
+        From the ids, and not from the mask: padding before the text moves no
+        token, and all padding has one row (fairseq's `make_positions`).
+        """
+        padding_idx = self.config.padding_idx
+        is_token_BL = ops.cast(input_ids != padding_idx, "int32")
+        return ops.cumsum(is_token_BL, axis=1) * is_token_BL + padding_idx
+
     def _table(self, name, num_rows):
         return self.add_weight(
-            shape=(num_rows, self.config.hidden_size),
+            shape=(num_rows, self.config.embedding_width),
             initializer=self.make_kernel_initializer(),
             # The few rows that are picked, and their gradients, are summed
             # in float32 under every dtype policy; a cast would be of all.
             autocast=False,
             name=name,
         )
+
+
+def _trained_at(x_BLD, trained_BL):
+    if trained_BL is None:
+        return x_BLD
+    is_trained = ops.cast(trained_BL, "bool")[..., None]
+    return ops.where(is_trained, x_BLD, ops.stop_gradient(x_BLD))
 
 
 def _float32(x):

@@ -19,6 +19,8 @@ from bert_tf.layers.gathering import gather_positions
 class Pooler(ConfiguredLayer):
     """A dense tanh layer over the vector of a sequence's first token.
 
+    Where the configuration has no pooler, that vector itself.
+
     Args:
         config: A `BertConfig`.
 
@@ -32,14 +34,17 @@ class Pooler(ConfiguredLayer):
     """
 
     def build(self, sequence_shape, first_positions_shape=None):
-        self.dense = self.make_dense(
-            self.config.hidden_size, "dense", activation="tanh"
-        )
+        if self.config.has_pooler:
+            self.dense = self.make_dense(
+                self.config.hidden_size, "dense", activation="tanh"
+            )
 
     def call(self, sequence, first_positions=None):
         if first_positions is None:
-            return self.dense(sequence[:, 0])
-        return self.dense(gather_positions(sequence, first_positions))
+            first = sequence[:, 0]
+        else:
+            first = gather_positions(sequence, first_positions)
+        return self.dense(first) if self.config.has_pooler else first
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -47,7 +52,8 @@ class MaskedLMHead(ConfiguredLayer):
     """Scores every word of the vocabulary at the given positions.
 
     Dense, activation, LayerNorm, then the product with the word embeddings,
-    which it does not own, and a bias (Devlin et al. 2018, section 3.1).
+    which it does not own, and a bias (Devlin et al. 2018, section 3.1). The
+    dense layer goes to the width of the embeddings.
 
     Args:
         config: A `BertConfig`.
@@ -56,15 +62,16 @@ class MaskedLMHead(ConfiguredLayer):
         sequence: float `[batch, length, hidden]`.
         positions: int32 `[batch, predictions]` in `[0, length)`, or None for
             all positions.
-        word_embeddings: float `[vocab_size, hidden]`.
+        word_embeddings: float `[vocab_size, width of the embeddings]`.
 
     Returns:
         float32 logits `[batch, predictions, vocab_size]`.
     """
 
     def build(self, sequence_shape, *other_shapes):
-        self.transform = self.make_dense(self.config.hidden_size, "transform")
-        self.layer_norm = self.make_layer_norm("layer_norm")
+        width = self.config.embedding_width
+        self.transform = self.make_dense(width, "transform")
+        self.layer_norm = self.make_layer_norm("layer_norm", width)
         self.output_bias = self.add_weight(
             shape=(self.config.vocab_size,),
             initializer="zeros",
@@ -98,6 +105,80 @@ class MaskedLMHead(ConfiguredLayer):
         return keras.KerasTensor(
             (*at.shape[:2], self.config.vocab_size), dtype="float32"
         )
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class HiddenLayer(ConfiguredLayer):
+    """The hidden layer of a classifier: dropout, dense, activation.
+
+    Of models whose pooler is not pre-trained, or which have none.
+
+    Args:
+        config: A `BertConfig`.
+        activation: One of `config.ACTIVATIONS`.
+        dropout: Fraction of the input dropped in training.
+
+    Call arguments:
+        inputs: float `[..., hidden]`.
+
+    Returns:
+        float `[..., hidden]`.
+    """
+
+    def __init__(
+        self,
+        config: AnyConfig,
+        activation: str,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.activation = activation
+        self.dropout = dropout
+
+    def build(self, inputs_shape):
+        self.input_dropout = self.make_dropout(self.dropout, "input_dropout")
+        self.dense = self.make_dense(self.config.hidden_size, "dense")
+
+    def call(self, inputs, training=None):
+        x = self.dense(self.input_dropout(inputs, training=training))
+        return apply_activation(self.activation, x, training)
+
+    def get_config(self):
+        return super().get_config() | {
+            "activation": self.activation,
+            "dropout": self.dropout,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class DiscriminatorHead(ConfiguredLayer):
+    """Tells of every token whether it was replaced: dense, activation, dense.
+
+    Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
+
+    Args:
+        config: A `BertConfig`.
+
+    Call arguments:
+        sequence: float `[batch, length, hidden]`.
+
+    Returns:
+        float32 logits `[batch, length]`, above 0 where a token was replaced.
+    """
+
+    def build(self, sequence_shape):
+        self.transform = self.make_dense(self.config.hidden_size, "transform")
+        self.dense = self.make_dense(1, "dense", _DenseLogits)
+
+    def call(self, sequence, training=None):
+        x_BLD = apply_activation(
+            self.config.hidden_act, self.transform(sequence), training
+        )
+        return self.dense(x_BLD)[..., 0]
+
+    def compute_output_spec(self, sequence, training=None):
+        return keras.KerasTensor(sequence.shape[:-1], dtype="float32")
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -9,6 +9,7 @@ from keras import ops
 
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
+from bert_tf.layers.dense import add_bias
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -106,7 +107,7 @@ class SelfAttention(ConfiguredLayer):
         )
         x_TD = ops.reshape(inputs_BLD, (-1, self.config.hidden_size))
         x = ops.reshape(
-            ops.add(ops.matmul(x_TD, kernel), bias),
+            add_bias(ops.matmul(x_TD, kernel), bias),
             (batch_size, length, 3, self.config.num_attention_heads, -1),
         )
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3)

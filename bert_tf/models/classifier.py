@@ -16,7 +16,8 @@ class BertClassifier(EncoderModel):
     Args:
         config: A `BertConfig`.
         num_labels: Number of classes, from 1: that is for a regression.
-        dropout: Fraction of the pooled output dropped in training, in `[0, 1)`.
+        dropout: Fraction of the pooled output dropped in training, in `[0, 1)`;
+            None for the configuration's.
 
     Call arguments:
         inputs: `BertEncoder`'s.
@@ -43,17 +44,25 @@ class BertClassifier(EncoderModel):
         (2, 3)
     """
 
+    replaces_pooler = True
+
     def __init__(
         self,
         config: AnyConfig,
         num_labels: int = 2,
-        dropout: float = 0.1,
+        dropout: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         check_bidirectional(self.config)
         self.num_labels = num_labels
+        if dropout is None:
+            dropout = self.config.classifier_dropout_prob
         self.dropout = dropout
+        self.hidden_layer = self.make_hidden_layer(
+            "classifier_hidden",
+            dropout if self.config.drops_classifier_input else 0.0,
+        )
         self.classification_head = self.make_head(
             num_labels, "classifier", dropout
         )
@@ -62,10 +71,14 @@ class BertClassifier(EncoderModel):
     def build(self, input_shape=None):
         if self.built:
             return
+        if self.hidden_layer is not None:
+            self.hidden_layer.build((None, self.config.hidden_size))
         self.classification_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
         pooled = self.encoder.pool(inputs, training=training)
+        if self.hidden_layer is not None:
+            pooled = self.hidden_layer(pooled, training=training)
         return self.classification_head(pooled, training=training)
 
     def get_config(self):

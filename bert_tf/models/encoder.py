@@ -1,5 +1,6 @@
 """The BERT encoder."""
 
+import dataclasses
 from typing import Any
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from bert_tf.layers.configured import Configured
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.heads import ClassificationHead
+from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import Pooler
 from bert_tf.layers.rematerialization import call_rematerialized
 
@@ -52,6 +54,8 @@ class BertEncoder(Configured, keras.Model):
     Attributes:
         rematerialize: Whether training computes the blocks a second time for
             the gradient instead of keeping their activations; False at first.
+        trains_padding: Whether the word embedding of padding is trained, which
+            matters where a loss reads outputs of padding; True at first.
 
     Raises:
         ValueError: If `config` is another dictionary than a `BertConfig` makes.
@@ -79,9 +83,10 @@ class BertEncoder(Configured, keras.Model):
             EncoderBlock(
                 self.config, dtype=self.dtype_policy, name=f"layer_{index}"
             )
-            for index in range(self.config.num_hidden_layers)
+            for index in range(self.config.num_blocks)
         ]
         self.rematerialize = False
+        self.trains_padding = True
         self.pooler = Pooler(
             self.config, dtype=self.dtype_policy, name="pooler"
         )
@@ -102,18 +107,25 @@ class BertEncoder(Configured, keras.Model):
             inputs.get(features.SEQUENCE_IDS),
             left_to_right=self.config.is_decoder,
         )
+        is_frozen = training and not self.trains_padding
         x = self.embeddings(
             inputs[features.INPUT_IDS],
             inputs[features.SEGMENT_IDS],
             inputs.get(features.POSITION_IDS),
+            trained=inputs[features.INPUT_MASK] if is_frozen else None,
             training=training,
         )
         encoder_outputs = []
-        for block in self.blocks[:-1]:
+        # Each block once, but where layers share them (ALBERT).
+        num_layers = self.config.num_hidden_layers
+        *blocks, last = (
+            self.blocks[index * len(self.blocks) // num_layers]
+            for index in range(num_layers)
+        )
+        for block in blocks:
             x = self._call_block(block, x, attention_mask, None, training)
             encoder_outputs.append(x)
         first_positions = inputs.get(features.FIRST_POSITIONS)
-        last = self.blocks[-1]
         if positions is None:
             x = self._call_block(last, x, attention_mask, None, training)
             encoder_outputs.append(x)
@@ -166,15 +178,21 @@ class EncoderModel(Configured, keras.Model):
     Attributes:
         export_inputs: Names of the inputs that `export` makes a signature of.
         export_rank: How many axes each has, all of any length.
+        replaces_pooler: Whether the model has no use for a pooler that was
+            not trained on pairs of sentences.
     """
 
     export_inputs: ClassVar[tuple[str, ...]] = features.MODEL_INPUTS
     export_rank: ClassVar[int] = 2
+    replaces_pooler: ClassVar[bool] = False
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
+        encoder_config = self.config
+        if self.replaces_pooler and not self.config.is_trained_on_pairs:
+            encoder_config = dataclasses.replace(self.config, has_pooler=False)
         self.encoder = BertEncoder(
-            self.config, dtype=self.dtype_policy, name="encoder"
+            encoder_config, dtype=self.dtype_policy, name="encoder"
         )
 
     def export(
@@ -199,6 +217,21 @@ class EncoderModel(Configured, keras.Model):
     ) -> ClassificationHead:
         return ClassificationHead(
             self.config, num_labels, dropout, dtype=self.dtype_policy, name=name
+        )
+
+    def make_hidden_layer(
+        self, name: str, dropout: float = 0.0
+    ) -> HiddenLayer | None:
+        """Returns a classifier's hidden layer; None where the pooler is it."""
+        activation = self.config.classifier_hidden_act
+        if activation is None or self.encoder.config.has_pooler:
+            return None
+        return HiddenLayer(
+            self.config,
+            activation,
+            dropout,
+            dtype=self.dtype_policy,
+            name=name,
         )
 
 

@@ -21,7 +21,8 @@ class BertMultipleChoice(EncoderModel):
 
     Args:
         config: A `BertConfig`.
-        dropout: Fraction of the pooled output dropped in training, in `[0, 1)`.
+        dropout: Fraction of the pooled output dropped in training, in `[0, 1)`;
+            None for the configuration's.
 
     Call arguments:
         inputs: A dictionary with `input_ids`, `input_mask` and `segment_ids`,
@@ -49,17 +50,22 @@ class BertMultipleChoice(EncoderModel):
     export_rank = 3
 
     def __init__(
-        self, config: AnyConfig, dropout: float = 0.1, **kwargs: Any
+        self, config: AnyConfig, dropout: float | None = None, **kwargs: Any
     ) -> None:
         super().__init__(config, **kwargs)
         check_bidirectional(self.config)
+        if dropout is None:
+            dropout = self.config.classifier_dropout_prob
         self.dropout = dropout
+        self.hidden_layer = self.make_hidden_layer("multiple_choice_hidden")
         self.choice_head = self.make_head(1, "multiple_choice", dropout)
         self.build()
 
     def build(self, input_shape=None):
         if self.built:
             return
+        if self.hidden_layer is not None:
+            self.hidden_layer.build((None, self.config.hidden_size))
         self.choice_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
@@ -69,6 +75,8 @@ class BertMultipleChoice(EncoderModel):
             for name in features.MODEL_INPUTS
         }
         pooled = self.encoder.pool(flat, training=training)
+        if self.hidden_layer is not None:
+            pooled = self.hidden_layer(pooled, training=training)
         logits = self.choice_head(pooled, training=training)
         return ops.reshape(logits, (-1, num_choices))
 

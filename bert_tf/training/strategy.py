@@ -13,6 +13,7 @@ from absl import logging
 from tensorflow.python.framework import config
 
 from bert_tf import cores
+from bert_tf.training.options import JIT_COMPILE
 from bert_tf.training.options import MIXED_PRECISION
 from bert_tf.training.options import STRATEGIES
 
@@ -64,10 +65,10 @@ def make_strategy(
                 f"strategy={name!r}."
             )
     if name == "one_device":
-        has_gpu = bool(tf.config.list_logical_devices("GPU"))
-        return tf.distribute.OneDeviceStrategy(
-            "/gpu:0" if has_gpu else "/cpu:0"
-        )
+        # TensorFlow's own: on the first GPU, if there is one. Under
+        # OneDeviceStrategy Keras's `fit` begins the input twice, and each
+        # time TensorFlow rewrites the graph of its pipeline.
+        return tf.distribute.get_strategy()
     if name == "mirrored":
         return _mirrored(num_cpu_devices)
     if name == "multi_worker":
@@ -95,7 +96,7 @@ def arithmetic(strategy: tf.distribute.Strategy) -> dict[str, bool]:
 
     Nothing where it runs on other devices.
     """
-    if _kind(strategy) != "GPU":
+    if _devices(strategy)[0] != "GPU":
         return {}
     return {
         "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
@@ -126,6 +127,34 @@ def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
     if mixed_precision == "float32":
         return "float32"
     return f"mixed_{mixed_precision}"
+
+
+def is_jit_compiled(
+    jit_compile: bool | str, strategy: tf.distribute.Strategy
+) -> bool:
+    """Returns whether the loop is to compile its step with XLA.
+
+    Args:
+        jit_compile: One of `JIT_COMPILE`, or a bool; `auto` is false: it has
+            been measured on CPUs alone.
+        strategy: What `make_strategy` returned. On a TPU, which runs nothing
+            else, it compiles the step itself.
+
+    Raises:
+        ValueError: If it is none of these, or false on a TPU.
+    """
+    value = str(jit_compile).lower()
+    if value not in JIT_COMPILE:
+        raise ValueError(
+            f"`jit_compile` must be one of {', '.join(JIT_COMPILE)}. "
+            f"Received: jit_compile={jit_compile!r}."
+        )
+    if value == "false" and is_tpu(strategy):
+        raise ValueError(
+            "`jit_compile` must be true or auto on a TPU, where every step is "
+            f"compiled with XLA. Received: jit_compile={jit_compile!r}."
+        )
+    return value == "true" and not is_tpu(strategy)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
@@ -162,9 +191,8 @@ def num_hosts(strategy: tf.distribute.Strategy) -> int:
 
 def log_devices(strategy: tf.distribute.Strategy) -> None:
     """Logs what the steps run on, and warns of GPUs that nothing runs on."""
-    devices = strategy.extended.worker_devices
-    kind = _kind(strategy)
     gpus = tf.config.get_visible_devices("GPU")
+    kind, num_devices = _devices(strategy)
     details = [f"{cores.num_cores()} cores, {platform.machine()}"]
     if kind == "GPU":
         names = (
@@ -176,8 +204,8 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
         details = []
     logging.info(
         "%s device%s: %s%s.",
-        len(devices),
-        "s" if len(devices) > 1 else "",
+        num_devices,
+        "s" if num_devices > 1 else "",
         kind,
         f" ({', '.join(details)})" if details else "",
     )
@@ -188,7 +216,7 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
             if arithmetic(strategy)["tf32"]
             else "float32",
         )
-    num_unused = len(gpus) - (len(devices) if kind == "GPU" else 0)
+    num_unused = len(gpus) - (num_devices if kind == "GPU" else 0)
     if num_unused > 0:
         logging.warning(
             "%d of %d GPUs are not used. --strategy=mirrored, "
@@ -203,10 +231,15 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
         )
 
 
-def _kind(strategy):
-    """Returns what it runs on: CPU, GPU or TPU."""
-    device = strategy.extended.worker_devices[0]
-    return tf.DeviceSpec.from_string(device).device_type
+def _devices(strategy):
+    """Returns what it runs on, CPU, GPU or TPU, and on how many of them."""
+    try:
+        devices = strategy.extended.worker_devices
+    except RuntimeError:
+        # Of its default strategy TensorFlow does not name it.
+        has_gpu = tf.config.get_visible_devices("GPU")
+        return "GPU" if has_gpu else "CPU", 1
+    return tf.DeviceSpec.from_string(devices[0]).device_type, len(devices)
 
 
 def _has_nvidia_driver():

@@ -88,8 +88,11 @@ def test_left_to_right_is_told_in_hugging_face_s_word():
     [
         ({"vocab_sise": 9}, "Unknown keys.*vocab_sise"),
         ({"hidden_size": 8}, "no `vocab_size`"),
-        ({"vocab_size": 9, "model_type": "roberta"}, "model_type='roberta'"),
-        ({"vocab_size": 9, "model_type": ["bert"]}, r"one of bert\. .*'bert'"),
+        ({"vocab_size": 9, "model_type": "xlnet"}, "model_type='xlnet'"),
+        (
+            {"vocab_size": 9, "model_type": ["bert"]},
+            r"one of albert, bert, .*'bert'",
+        ),
         (
             {"vocab_size": 9, "position_embedding_type": "relative_key"},
             "position_embedding_type='relative_key'",

@@ -227,6 +227,27 @@ def test_counts_of_the_manifest_spare_reading(folder, small_groups):
     )
 
 
+def test_files_in_an_object_store_are_read_in_large_parts(folder, monkeypatch):
+    local = make_records(folder)
+    for path in local.paths:
+        name = path.rsplit("/", 1)[-1]
+        tf.io.gfile.copy(path, f"ram://parts/{name}", overwrite=True)
+    sizes = []
+    dataset = tf.data.TFRecordDataset
+
+    def read(paths, buffer_size):
+        sizes.append(buffer_size)
+        return dataset(paths, buffer_size=buffer_size)
+
+    remote = make_records("ram://parts")
+    monkeypatch.setattr(tf.data, "TFRecordDataset", read)
+    wanted = first_ids(local.training_batches(5), 20)
+    assert set(sizes) == {None}
+    sizes.clear()
+    assert first_ids(remote.training_batches(5), 20) == wanted
+    assert set(sizes) == {8 * 2**20}
+
+
 def test_batch_must_divide_among_replicas(folder):
     context = tf.distribute.InputContext(1, 0, 4)
     with pytest.raises(ValueError, match="multiple of 4.*Received: 6"):

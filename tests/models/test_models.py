@@ -353,13 +353,18 @@ def test_the_gradient_of_the_losses_is_softmax_less_the_label(
         )
 
 
-def test_of_equal_scores_the_first_counts():
+def test_a_label_whose_score_no_other_exceeds_is_a_hit():
     logits = {
         "masked_lm_logits": np.zeros((3, 2, 11), "float32"),
         "next_sentence_logits": np.zeros((3, 2), "float32"),
     }
     metrics = PRETRAINING.metrics(logits, BATCH)
-    assert float(metrics["masked_lm_accuracy"][0]) == 0
+    for name in ("masked_lm_accuracy", "next_sentence_accuracy"):
+        assert float(metrics[name][0]) == float(metrics[name][1]) > 0
+    labels = BATCH["next_sentence_labels"][:, 0]
+    logits["next_sentence_logits"][0, 1 - labels[0]] = 1e-3
+    logits["next_sentence_logits"][1, 1 - labels[1]] = np.nan
+    metrics = PRETRAINING.metrics(logits, BATCH)
     assert float(metrics["next_sentence_accuracy"][0]) == 1
 
 

@@ -3,11 +3,23 @@
 from typing import Any
 
 from bert_tf import files
+from bert_tf.checkpoints.families import albert
 from bert_tf.checkpoints.families import bert
+from bert_tf.checkpoints.families import configs
+from bert_tf.checkpoints.families import distilbert
+from bert_tf.checkpoints.families import electra
+from bert_tf.checkpoints.families import roberta
 from bert_tf.checkpoints.families.family import Family
 from bert_tf.config import BertConfig
 
-FAMILIES = (bert.FAMILY,)
+FAMILIES = (
+    albert.FAMILY,
+    bert.FAMILY,
+    distilbert.FAMILY,
+    electra.FAMILY,
+    roberta.FAMILY,
+    roberta.XLM_FAMILY,
+)
 # That of Google's files, which name none.
 DEFAULT = bert.FAMILY
 
@@ -48,6 +60,18 @@ def read_config(path: str, family: Family = DEFAULT) -> BertConfig:
     values = files.read_json(path, files.MAX_FOLDER_TEXT)
     with files.errors_named(path):
         return parse_config(values, family)
+
+
+def write_config(config: BertConfig) -> dict[str, Any]:
+    """Returns the architecture as config.json has it.
+
+    Raises:
+        ValueError: If a field has a value that no model of the family has.
+    """
+    family = of_config(config)
+    values = family.write_config(config)
+    configs.check(config, family.read_config(values))
+    return values
 
 
 def parse_config(values: Any, family: Family = DEFAULT) -> BertConfig:

@@ -1,17 +1,14 @@
 """BERT: its configuration in JSON, its classes, its tensors in files.
 
-A dense kernel is `[in, out]` in Keras and in Google's files and `[out, in]` in
-Hugging Face's; the outermost heads (`output_weights`) are `[out, in]` in both.
+TinyBERT and SpanBERT are BERTs of their own sizes: their folders say "bert".
 """
 
-import dataclasses
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from bert_tf import files
+from bert_tf.checkpoints.families import configs
+from bert_tf.checkpoints.families import tables
 from bert_tf.checkpoints.families.family import Family
-from bert_tf.checkpoints.families.family import Stored
 from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.checkpoints.parts import CLASSIFIER
 from bert_tf.checkpoints.parts import ENCODER
@@ -21,8 +18,6 @@ from bert_tf.checkpoints.parts import NEXT_SENTENCE
 from bert_tf.checkpoints.parts import POOLER
 from bert_tf.checkpoints.parts import SPAN
 from bert_tf.checkpoints.parts import TOKEN_CLASSIFIER
-from bert_tf.checkpoints.transforms import IDENTITY
-from bert_tf.checkpoints.transforms import TRANSPOSE
 from bert_tf.config import BertConfig
 
 # Keys of released configurations that nothing in any BERT reads.
@@ -30,26 +25,10 @@ _UNUSED_GOOGLE_KEYS = {
     *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
     *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
 }
-# Keys of a Hugging Face config.json that do not describe the encoder. Those
-# that describe the task (labels, problem type) are read by `config_json`.
-_NOT_ARCHITECTURE = _UNUSED_GOOGLE_KEYS | {
-    *("_name_or_path", "_num_labels", "architectures", "bos_token_id"),
-    *("classifier_dropout", "dtype", "eos_token_id", "finetuning_task"),
-    *("gradient_checkpointing", "id2label", "label2id", "max_length"),
-    *("num_labels", "output_attentions", "output_hidden_states"),
-    *("output_past", "pad_token_id", "problem_type", "return_dict"),
-    *("torch_dtype", "transformers_version", "use_cache"),
+_UNUSED_TINYBERT_KEYS = {
+    *("cell", "emb_size", "pre_trained", "structure", "training"),
 }
-# Keys that change what the model computes: BERT has one value for each.
-_REQUIRED_VALUES = {
-    "add_cross_attention": False,
-    "chunk_size_feed_forward": 0,
-    "is_encoder_decoder": False,
-    "position_embedding_type": "absolute",
-    "pruned_heads": {},
-    "tie_word_embeddings": True,
-}
-_HUGGING_FACE_ONLY = {
+_HUGGING_FACE_ONLY = _UNUSED_TINYBERT_KEYS | {
     *("architectures", "layer_norm_eps", "model_type", "transformers_version")
 }
 # The activations in Google's files, which call the first one "gelu".
@@ -65,25 +44,9 @@ def _read_config(values: dict[str, Any]) -> BertConfig:
     writes) is Hugging Face's, else Google's; they differ in what `gelu` means
     and in the default of `type_vocab_size`.
     """
-    for key, required in _REQUIRED_VALUES.items():
-        if values.get(key, required) != required:
-            raise ValueError(
-                f"`{key}` must be {required!r} in a BERT encoder. "
-                f"Received: {key}={files.shortened(values[key])}."
-            )
-    names = {field.name for field in dataclasses.fields(BertConfig)}
-    unknown = set(values) - names - _NOT_ARCHITECTURE - set(_REQUIRED_VALUES)
-    if unknown:
-        raise ValueError(
-            "Unknown keys in the BERT configuration: "
-            f"{files.shortened(sorted(unknown))}. Known keys: "
-            f"{', '.join(sorted(names))}."
-        )
-    if "vocab_size" not in values:
-        raise ValueError("The BERT configuration has no `vocab_size`.")
-    fields = {"hidden_act": "gelu"} | {
-        key: values[key] for key in names & set(values)
-    }
+    fields = {"hidden_act": "gelu"} | configs.read_fields(
+        values, "BERT", ignored=_UNUSED_GOOGLE_KEYS | _UNUSED_TINYBERT_KEYS
+    )
     if not _HUGGING_FACE_ONLY & set(values):
         if fields["hidden_act"] == "gelu":
             fields["hidden_act"] = "gelu_new"
@@ -112,95 +75,78 @@ def _write_google_config(config: BertConfig) -> dict[str, Any]:
             "`is_decoder` must be False in Google's files: they have no "
             "left-to-right models. Received: is_decoder=True."
         )
-    values = config.to_dict()
+    values = configs.write(config)
     if config.hidden_act == "gelu_new":
         values["hidden_act"] = "gelu"
     del values["model_type"], values["layer_norm_eps"]
     return dict(sorted(values.items()))
 
 
+def encoder_names(prefix: str) -> dict[str, str]:
+    """Returns the names of BERT's encoder in Hugging Face's files.
+
+    Args:
+        prefix: What stands before them all, e.g. "bert".
+    """
+    embeddings, layer = f"{prefix}.embeddings", f"{prefix}.encoder.layer.*"
+    return {
+        "embeddings/word_embeddings": f"{embeddings}.word_embeddings.weight",
+        "embeddings/position_embeddings": (
+            f"{embeddings}.position_embeddings.weight"
+        ),
+        "embeddings/segment_embeddings": (
+            f"{embeddings}.token_type_embeddings.weight"
+        ),
+        "embeddings/layer_norm": f"{embeddings}.LayerNorm",
+        "layer_*/attention/query": f"{layer}.attention.self.query",
+        "layer_*/attention/key": f"{layer}.attention.self.key",
+        "layer_*/attention/value": f"{layer}.attention.self.value",
+        "layer_*/attention/merge_heads": f"{layer}.attention.output.dense",
+        "layer_*/attention_layer_norm": f"{layer}.attention.output.LayerNorm",
+        "layer_*/intermediate": f"{layer}.intermediate.dense",
+        "layer_*/output": f"{layer}.output.dense",
+        "layer_*/output_layer_norm": f"{layer}.output.LayerNorm",
+    }
+
+
+def google_names(names: dict[str, str]) -> dict[str, str]:
+    """Returns Google's names, of which Hugging Face's were made."""
+    return {
+        keras: name.removesuffix(".weight")
+        .replace(".layer.", ".layer_")
+        .replace(".", "/")
+        for keras, name in names.items()
+    }
+
+
+_SHARED = encoder_names("bert") | {
+    "pooler/dense": "bert.pooler.dense",
+    "masked_lm/transform": "cls.predictions.transform.dense",
+    "masked_lm/layer_norm": "cls.predictions.transform.LayerNorm",
+}
+_HUGGING_FACE = _SHARED | {
+    "masked_lm/output_bias": "cls.predictions.bias",
+    "next_sentence/dense": "cls.seq_relationship",
+    "classifier/dense": "classifier",
+    "token_classifier/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "multiple_choice/dense": "classifier",
+}
+_GOOGLE = {
+    **google_names(_SHARED),
+    "masked_lm/output_bias": "cls/predictions/output_bias",
+    **tables.google_logits("next_sentence/dense", "cls/seq_relationship/"),
+    **tables.google_logits("classifier/dense"),
+    **tables.google_logits("token_classifier/dense"),
+    **tables.google_logits("span/dense", "cls/squad/"),
+    # google-research/bert has no such head; in its files it is what a
+    # classifier of one output would be.
+    **tables.google_logits("multiple_choice/dense"),
+}
+
+
 def _tensors(config: BertConfig, num_labels: int) -> Iterator[Tensor]:
-    hidden, inner = config.hidden_size, config.intermediate_size
-    square = (hidden, hidden)
-    for keras, name, rows in (
-        ("word", "word", config.vocab_size),
-        ("position", "position", config.max_position_embeddings),
-        ("segment", "token_type", config.type_vocab_size),
-    ):
-        yield Tensor(
-            part=ENCODER,
-            keras=f"embeddings/{keras}_embeddings",
-            shape=(rows, hidden),
-            google=Stored(f"bert/embeddings/{name}_embeddings"),
-            hugging_face=Stored(f"bert.embeddings.{name}_embeddings.weight"),
-        )
-    yield from _module(
-        ENCODER, "embeddings/layer_norm", "bert.embeddings.LayerNorm", (hidden,)
-    )
-    for index in range(config.num_hidden_layers):
-        for keras, name, shape in (
-            ("attention/query", "attention.self.query", square),
-            ("attention/key", "attention.self.key", square),
-            ("attention/value", "attention.self.value", square),
-            ("attention/merge_heads", "attention.output.dense", square),
-            ("attention_layer_norm", "attention.output.LayerNorm", (hidden,)),
-            ("intermediate", "intermediate.dense", (hidden, inner)),
-            ("output", "output.dense", (inner, hidden)),
-            ("output_layer_norm", "output.LayerNorm", (hidden,)),
-        ):
-            keras, name = f"layer_{index}/{keras}", f"layer.{index}.{name}"
-            yield from _module(ENCODER, keras, f"bert.encoder.{name}", shape)
-    head = "cls.predictions.transform"
-    for part, keras, name, shape in (
-        (POOLER, "pooler/dense", "bert.pooler.dense", square),
-        (MASKED_LM, "masked_lm/transform", f"{head}.dense", square),
-        (MASKED_LM, "masked_lm/layer_norm", f"{head}.LayerNorm", (hidden,)),
-    ):
-        yield from _module(part, keras, name, shape)
-    yield Tensor(
-        part=MASKED_LM,
-        keras="masked_lm/output_bias",
-        shape=(config.vocab_size,),
-        google=Stored("cls/predictions/output_bias"),
-        hugging_face=Stored("cls.predictions.bias"),
-    )
-    for part, google, name, units in (
-        (NEXT_SENTENCE, "cls/seq_relationship/", "cls.seq_relationship", 2),
-        (CLASSIFIER, "", "classifier", num_labels),
-        (TOKEN_CLASSIFIER, "", "classifier", num_labels),
-        (SPAN, "cls/squad/", "qa_outputs", 2),
-        # google-research/bert has no such head; in its files it is what a
-        # classifier of one output would be.
-        (MULTIPLE_CHOICE, "", "classifier", 1),
-    ):
-        for leaf, google_leaf, its_name, shape, transform in (
-            ("kernel", "output_weights", "weight", (hidden, units), TRANSPOSE),
-            ("bias", "output_bias", "bias", (units,), IDENTITY),
-        ):
-            yield Tensor(
-                part=part,
-                keras=f"{part}/dense/{leaf}",
-                shape=shape,
-                google=Stored(f"{google}{google_leaf}", transform),
-                hugging_face=Stored(f"{name}.{its_name}", transform),
-            )
-
-
-def _module(part, keras, name, shape):
-    """Yields the two tensors of a dense layer, or of a LayerNorm."""
-    # Hugging Face's names were made of Google's so.
-    google = re.sub(r"\.layer\.(\d)", r".layer_\1", name).replace(".", "/")
-    leaves = ("gamma", "beta") if len(shape) == 1 else ("kernel", "bias")
-    names, shapes = ("weight", "bias"), (shape, shape[-1:])
-    for leaf, its_name, its_shape in zip(leaves, names, shapes):
-        transform = TRANSPOSE if leaf == "kernel" else IDENTITY
-        yield Tensor(
-            part=part,
-            keras=f"{keras}/{leaf}",
-            shape=its_shape,
-            google=Stored(f"{google}/{leaf}"),
-            hugging_face=Stored(f"{name}.{its_name}", transform),
-        )
+    return tables.make(config, num_labels, _HUGGING_FACE, _GOOGLE)
 
 
 FAMILY = Family(
@@ -218,7 +164,7 @@ FAMILY = Family(
     bare_architecture="BertModel",
     tensors=_tensors,
     read_config=_read_config,
-    write_config=BertConfig.to_dict,
+    write_config=configs.write,
     google_config_file="bert_config.json",
     write_google_config=_write_google_config,
     prefix="bert.",

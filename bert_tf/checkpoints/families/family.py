@@ -35,6 +35,8 @@ class Tensor:
         shape: Shape of the Keras variable.
         hugging_face: In a model.safetensors; the name has the `prefix`.
         google: In a TF1 checkpoint; None in a family that has none.
+        first_row: Of the position embeddings, the row of the first position;
+            None of all other tensors.
     """
 
     part: str
@@ -42,6 +44,7 @@ class Tensor:
     shape: tuple[int, ...]
     hugging_face: Stored
     google: Stored | None = None
+    first_row: int | None = None
 
     def stored(self, file_format: str) -> Stored:
         """Returns what it is in files of `GOOGLE` or `HUGGING_FACE`.
@@ -53,6 +56,11 @@ class Tensor:
         if stored is None:
             raise ValueError(f"{self.keras}: is in no files of Google's form.")
         return stored
+
+    def name(self, file_format: str) -> str | None:
+        """Returns its name in files of that format, None if it has none."""
+        stored = self.google if file_format == GOOGLE else self.hugging_face
+        return None if stored is None else stored.name
 
     def stored_shape(self, file_format: str) -> tuple[int, ...]:
         """Returns the shape in files of that format."""
@@ -84,6 +92,10 @@ class Family:
         old_names: {pattern: replacement} of what older files call otherwise.
         buffers: Names, without the prefix, of what is no weight.
         tied: {name: name of the same tensor}; some files hold it twice.
+        own_dropouts: {part: key of config.json} of heads in front of which
+            there is a dropout that is a field of the family's configuration,
+            `classifier_dropout_prob`. Of others the key is
+            "classifier_dropout".
     """
 
     model_type: str
@@ -99,6 +111,7 @@ class Family:
     old_names: dict[str, str] = dataclasses.field(default_factory=dict)
     buffers: tuple[str, ...] = ()
     tied: dict[str, str] = dataclasses.field(default_factory=dict)
+    own_dropouts: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def table(
         self,

@@ -1,0 +1,129 @@
+"""config.json of Hugging Face, whose families call the fields otherwise."""
+
+import dataclasses
+from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf import files
+from bert_tf import sizes
+from bert_tf.config import BertConfig
+
+# The fields of BERT's own configuration, by the names that they have there.
+BERT_FIELDS = {
+    name: name
+    for name in (
+        *("vocab_size", "hidden_size", "num_hidden_layers"),
+        *("num_attention_heads", "intermediate_size", "hidden_act"),
+        *("hidden_dropout_prob", "attention_probs_dropout_prob"),
+        *("max_position_embeddings", "type_vocab_size", "initializer_range"),
+        *("layer_norm_eps", "is_decoder"),
+    )
+}
+# Keys that do not describe the encoder. Those that describe the task (labels,
+# problem type) are read by `config_json`.
+_NOT_ARCHITECTURE = {
+    *("_name_or_path", "_num_labels", "architectures", "bos_token_id"),
+    *("classifier_dropout", "dtype", "eos_token_id", "finetuning_task"),
+    *("gradient_checkpointing", "id2label", "label2id", "max_length"),
+    *("model_type", "num_labels", "output_attentions"),
+    *("output_hidden_states", "output_past", "pad_token_id", "problem_type"),
+    *("return_dict", "torch_dtype", "transformers_version", "use_cache"),
+}
+# Keys that change what a model computes: those here have one value for each.
+_REQUIRED_VALUES = {
+    "add_cross_attention": False,
+    "chunk_size_feed_forward": 0,
+    "is_encoder_decoder": False,
+    "position_embedding_type": "absolute",
+    "pruned_heads": {},
+    "tie_word_embeddings": True,
+}
+
+
+def read_fields(
+    values: Mapping[str, Any],
+    name: str,
+    fields: Mapping[str, str] = BERT_FIELDS,
+    ignored: Collection[str] = (),
+    required: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Returns the fields of a `BertConfig` that a config.json has.
+
+    Args:
+        values: The contents of the file.
+        name: What messages call the family.
+        fields: {key of the file: field}.
+        ignored: Other keys, which nothing reads.
+        required: {key: the only value that it may have}.
+
+    Raises:
+        ValueError: If there is another key or value, or no `vocab_size`.
+    """
+    required = _REQUIRED_VALUES | dict(required or {})
+    for key, value in required.items():
+        if values.get(key, value) != value:
+            raise ValueError(
+                f"`{key}` must be {value!r} in a {name} encoder. "
+                f"Received: {key}={files.shortened(values[key])}."
+            )
+    unknown = {*values} - {*fields} - _NOT_ARCHITECTURE - {*ignored, *required}
+    if unknown:
+        raise ValueError(
+            f"Unknown keys in the {name} configuration: "
+            f"{files.shortened(sorted(unknown))}. Known keys: "
+            f"{', '.join(sorted(fields))}."
+        )
+    if "vocab_size" not in values:
+        raise ValueError(f"The {name} configuration has no `vocab_size`.")
+    for key in fields:
+        if values.get(key, key) is None:
+            raise ValueError(
+                f"`{key}` must have a value. Received: {key}=null."
+            )
+    return {
+        field: values[key] for key, field in fields.items() if key in values
+    }
+
+
+def of_family(model_type: str, fields: Mapping[str, Any]) -> BertConfig:
+    """Returns a configuration with what all models of a family have alike."""
+    alike = sizes.FAMILIES[model_type]
+    return BertConfig(**({"model_type": model_type} | alike | dict(fields)))
+
+
+def write(
+    config: BertConfig, fields: Mapping[str, str] = BERT_FIELDS
+) -> dict[str, Any]:
+    """Returns the contents of a config.json, without what tells the task.
+
+    Args:
+        config: The `BertConfig`.
+        fields: {key of the file: field}.
+    """
+    values = {"model_type": config.model_type}
+    for key, field in fields.items():
+        value = getattr(config, field)
+        # As in Hugging Face's own, where it is true.
+        if field != "is_decoder" or value:
+            values[key] = value
+    return values
+
+
+def check(config: BertConfig, read: BertConfig) -> None:
+    """Checks that a configuration is what its own config.json says.
+
+    Args:
+        config: What was written.
+        read: What the file is read as.
+
+    Raises:
+        ValueError: If a field is none of the family's.
+    """
+    for field in dataclasses.fields(config):
+        value, found = (getattr(each, field.name) for each in (config, read))
+        if value != found:
+            raise ValueError(
+                f"`{field.name}` must be {found!r} in a model of the family "
+                f"{config.model_type}. Received: {field.name}={value!r}."
+            )

@@ -1,0 +1,95 @@
+"""RoBERTa and XLM-RoBERTa: positions counted from the ids, one segment.
+
+Liu et al. 2019 (arXiv 1907.11692), Conneau et al. 2020 (arXiv 1911.02116). The
+masked-LM head has the model's activation, as in fairseq; transformers has
+there "gelu" whatever the configuration says.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from bert_tf.checkpoints.families import bert
+from bert_tf.checkpoints.families import configs
+from bert_tf.checkpoints.families import tables
+from bert_tf.checkpoints.families.family import Family
+from bert_tf.checkpoints.families.family import Tensor
+from bert_tf.checkpoints.parts import CLASSIFIER
+from bert_tf.checkpoints.parts import ENCODER
+from bert_tf.checkpoints.parts import MASKED_LM
+from bert_tf.checkpoints.parts import MULTIPLE_CHOICE
+from bert_tf.checkpoints.parts import POOLER
+from bert_tf.checkpoints.parts import SPAN
+from bert_tf.checkpoints.parts import TOKEN_CLASSIFIER
+from bert_tf.config import BertConfig
+
+_FIELDS = configs.BERT_FIELDS | {"pad_token_id": "padding_idx"}
+# transformers' defaults, where they are not the released models'.
+_DEFAULTS = {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "padding_idx": 1}
+_NAMES = bert.encoder_names("roberta") | {
+    "pooler/dense": "roberta.pooler.dense",
+    "masked_lm/transform": "lm_head.dense",
+    "masked_lm/layer_norm": "lm_head.layer_norm",
+    "masked_lm/output_bias": "lm_head.bias",
+    "classifier_hidden/dense": "classifier.dense",
+    "classifier/dense": "classifier.out_proj",
+    "token_classifier/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "multiple_choice/dense": "classifier",
+}
+
+
+def _read_config(values: dict[str, Any]) -> BertConfig:
+    fields = _DEFAULTS | configs.read_fields(values, "RoBERTa", _FIELDS)
+    rows, padding_idx = (
+        fields.get("max_position_embeddings", 512),
+        fields["padding_idx"],
+    )
+    if type(rows) is int and type(padding_idx) is int:
+        # The first rows are no token's.
+        fields["max_position_embeddings"] = rows - padding_idx - 1
+    model_type = values.get("model_type", "roberta")
+    return configs.of_family(model_type, fields)
+
+
+def _write_config(config: BertConfig) -> dict[str, Any]:
+    values = configs.write(config, _FIELDS)
+    rows = config.first_position + config.max_position_embeddings
+    return values | {"max_position_embeddings": rows}
+
+
+def _tensors(config: BertConfig, num_labels: int) -> Iterator[Tensor]:
+    return tables.make(config, num_labels, _NAMES)
+
+
+FAMILY = Family(
+    model_type="roberta",
+    architectures={
+        "RobertaModel": (ENCODER, POOLER),
+        "RobertaForMaskedLM": (ENCODER, MASKED_LM),
+        "RobertaForSequenceClassification": (ENCODER, CLASSIFIER),
+        "RobertaForTokenClassification": (ENCODER, TOKEN_CLASSIFIER),
+        "RobertaForQuestionAnswering": (ENCODER, SPAN),
+        "RobertaForMultipleChoice": (ENCODER, POOLER, MULTIPLE_CHOICE),
+    },
+    bare_architecture="RobertaModel",
+    tensors=_tensors,
+    read_config=_read_config,
+    write_config=_write_config,
+    prefix="roberta.",
+    bare_names=("embeddings.", "encoder.", "pooler."),
+    buffers=("embeddings.position_ids", "embeddings.token_type_ids"),
+    tied={
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+)
+XLM_FAMILY = dataclasses.replace(
+    FAMILY,
+    model_type="xlm-roberta",
+    architectures={
+        f"XLM{name}": its_parts
+        for name, its_parts in FAMILY.architectures.items()
+    },
+    bare_architecture="XLMRobertaModel",
+)

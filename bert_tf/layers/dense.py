@@ -1,0 +1,48 @@
+"""A dense layer whose bias has an exact gradient.
+
+Letters in tensor names: T row of the batch, D number of outputs.
+"""
+
+import keras
+from keras import ops
+
+from bert_tf.features import Tensor
+from bert_tf.layers.gradients import with_gradient
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Dense(keras.layers.Dense):
+    """Keras's dense layer; in training, its bias is added by `add_bias`.
+
+    Args and call arguments are Keras's.
+    """
+
+    def call(self, inputs, training=None):
+        if not (training and self.use_bias):
+            return super().call(inputs)
+        # A copy: TensorFlow's custom gradients take tensors, not variables.
+        bias_D = ops.copy(self.bias)
+        outputs = add_bias(ops.matmul(inputs, self.kernel), bias_D)
+        return outputs if self.activation is None else self.activation(outputs)
+
+
+@with_gradient
+def add_bias(x: Tensor, bias_D: Tensor) -> Tensor:
+    """Adds a vector to every row, for training.
+
+    Its gradient is the sum of the rows' gradients, taken as a matrix product:
+    that adds up in float32, while on CPUs TensorFlow's own gradient of a bias
+    adds bfloat16 in bfloat16, which over the 4,096 rows of a batch is 5 % off,
+    and takes longer.
+
+    Args:
+        x: float `[..., D]`.
+        bias_D: float `[D]`, of the same dtype.
+    """
+
+    def gradient(up):
+        up_TD = ops.reshape(up, (-1, ops.shape(up)[-1]))
+        ones_1T = ops.ones_like(up_TD[:, 0])[None, :]
+        return up, ops.matmul(ones_1T, up_TD)[0]
+
+    return ops.add(x, bias_D), gradient
