@@ -74,8 +74,13 @@ def _attend_by_row(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout):
     shape = (*ops.shape(query_BNQH)[:3], ops.shape(key_BNKH)[2])
     seed = dropout.seed_generator.next() if dropout.scale > 1 else None
 
-    def make_keeps(seed):
-        return () if seed is None else (dropout.make_keeps(shape, seed),)
+    def make_keeps(seed, after):
+        if seed is None:
+            return ()
+        # Adds 0, but not before `after` is known: else all blocks' masks would
+        # be drawn at the start, and kept until the gradient.
+        seed = seed + ops.cast(ops.isnan(after[0, 0, 0, 0]), seed.dtype)
+        return (dropout.make_keeps(shape, seed),)
 
     @with_gradient
     def attend_rows(query_BNQH, key_BNKH, value_BNKH):
@@ -116,20 +121,14 @@ def _attend_by_row(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout):
 
         (context_BQNH,) = _map_rows(
             outputs_of,
-            (*inputs, *make_keeps(seed)),
+            (*inputs, *make_keeps(seed, query_BNQH)),
             [ops.transpose(query_BNQH[0], (1, 0, 2))],
         )
 
         def gradient(upstream):
-            again = seed
-            if seed is not None:
-                # Adds 0, but known only here: else TensorFlow and XLA would
-                # draw the mask once, and keep it.
-                later = ops.isnan(upstream[0, 0, 0, 0])
-                again = seed + ops.cast(later, seed.dtype)
             return _map_rows(
                 gradients_of,
-                (*inputs, context_BQNH, upstream, *make_keeps(again)),
+                (*inputs, context_BQNH, upstream, *make_keeps(seed, upstream)),
                 (query_BNQH[0], key_BNKH[0], value_BNKH[0]),
             )
 
