@@ -11,7 +11,8 @@ r"""Times training steps of pre-training beside other libraries'.
 
 Every setting is a process of its own: bert_tf's step of `run_pretraining` on
 full rows of random tokens and on each set of records that is named, made with
-data/create_pretraining_data.py, and each peer's step on full random rows, in
+data/create_pretraining_data.py, with --jit_compile the first of these compiled
+with XLA too, and each peer's step on full random rows, in
 the peer's environment. The settings take turns, round after round, one at a
 time, with a matrix product of 4096^3 in their precision before each turn.
 With --make_environments=FOLDER, the peers' environments are made there with
@@ -65,6 +66,9 @@ _RECORDS = flags.DEFINE_multi_string(
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "Vocabulary of the records."
+)
+_JIT_COMPILE = flags.DEFINE_bool(
+    "jit_compile", False, "Also random rows with bert_tf's --jit_compile=true."
 )
 _PEER = flags.DEFINE_multi_string(
     "peer",
@@ -267,6 +271,9 @@ def main(_):
             "num_predictions": _MAX_PREDICTIONS_PER_SEQ.value,
             "config": config.to_dict(),
         }
+        ours = [(name, value, False) for name, value in files.items()]
+        if _JIT_COMPILE.value:
+            ours.append(("random, jit", None, True))
         settings = [
             Setting(
                 name,
@@ -276,9 +283,10 @@ def main(_):
                     "library": "bert_tf",
                     "files": value,
                     "vocab_file": _VOCAB_FILE.value,
+                    "jit_compile": jit_compile,
                 },
             )
-            for name, value in files.items()
+            for name, value, jit_compile in ours
         ] + [
             Setting(name, python, job | {"library": name})
             for name, python in peers.items()

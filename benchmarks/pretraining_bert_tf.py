@@ -14,6 +14,7 @@ from bert_tf.models import pretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import load_vocabulary
+from bert_tf.training import compilation
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 
@@ -65,19 +66,21 @@ def main():
     states = randomness.seed_states(model)
     batches = iter(source.training_batches(job["batch_size"]))
 
+    def make_step(batch, is_last):
+        return step_lib.train_step(
+            model, objective, optimizer, batch, measures_update=is_last
+        )
+
+    if job["jit_compile"]:
+        make_step = compilation.jit(make_step)
+
     # As in the loop of `run_pretraining`: many steps a call.
     @tf.function
     def run(batches, first_step, count):
         sums = tf.zeros([2])
         for index in tf.range(count):
             randomness.set_seeds(states, 12345, first_step + index)
-            results = step_lib.train_step(
-                model,
-                objective,
-                optimizer,
-                next(batches),
-                measures_update=index == count - 1,
-            )
+            results = make_step(next(batches), index == count - 1)
             sums += tf.stack(results["metrics"]["padding"])
         return sums
 

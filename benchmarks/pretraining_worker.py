@@ -17,7 +17,8 @@ def read_job():
 
     Its entries: library; precision, "float32" or "bfloat16"; batch_size, rows
     a step; length and num_predictions of a row; config, the fields of a
-    `BertConfig`; of bert_tf also files (None for random rows) and vocab_file.
+    `BertConfig`; of bert_tf also files (None for random rows), vocab_file, and
+    jit_compile, whether the step is compiled with XLA.
     """
     return json.loads(sys.argv[1])
 

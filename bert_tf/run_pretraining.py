@@ -137,6 +137,14 @@ flags.DEFINE_bool(
     "Compute the blocks a second time for the gradient instead of keeping "
     "their activations: long sequences in less memory, in more time.",
 )
+flags.DEFINE_enum(
+    "jit_compile",
+    _DEFAULTS.jit_compile,
+    options_lib.JIT_COMPILE,
+    "true: compile the step with XLA, which takes seconds to minutes before "
+    "the first one. auto: false, since no GPU has shown yet what it gives. A "
+    "TPU compiles every step.",
+)
 flags.DEFINE_integer(
     "eval_batch_size",
     _DEFAULTS.eval_batch_size,

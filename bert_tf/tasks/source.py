@@ -20,6 +20,7 @@ from bert_tf import progress_bar
 from bert_tf.features import Batch
 from bert_tf.input import array_source
 from bert_tf.input.batch_source import Context
+from bert_tf.text import packing
 from bert_tf.text.tokenizers.tokenizer import Tokenizer
 
 # Names of the sets of examples.
@@ -43,6 +44,8 @@ class Source(abc.ABC):
         is_trimmed: Whether L is the length of the batch's longest sequence.
             If not, it is the longest of all, as TPUs need it. Without dropout
             both give the same steps.
+        trim_multiple: Of what L then is a multiple, if not the longest of
+            all.
         window_batches: 0, or sort so many batches by length; see
             `array_source.ArraySource`.
     """
@@ -50,6 +53,7 @@ class Source(abc.ABC):
     examples: Any
     seed: int = 12345
     is_trimmed: bool = False
+    trim_multiple: int = 1
     window_batches: int = 0
 
     @property
@@ -89,6 +93,12 @@ class Source(abc.ABC):
     ) -> tf.data.Dataset:
         """Returns the evaluation batches; see `BatchSource`."""
         return self._made(self._rows().evaluation_batches(batch_size, context))
+
+    def _trim(self, inputs):
+        """Cuts model inputs `[B, longest of all]` to `[B, L]`."""
+        if not self.is_trimmed:
+            return inputs
+        return packing.trim_padding(inputs, self.trim_multiple)
 
     def _rows(self, lengths=None):
         return array_source.ArraySource(

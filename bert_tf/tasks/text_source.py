@@ -11,7 +11,6 @@ from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.tsv import Examples
-from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 
 
@@ -41,10 +40,7 @@ class TextSource(Source):
 
         def make(batch):
             texts = [batch.pop(f"text_{index}") for index in range(num_texts)]
-            inputs = self.preprocessor(texts)
-            if self.is_trimmed:
-                inputs = packing.trim_padding(inputs)
-            return inputs | batch
+            return self._trim(self.preprocessor(texts)) | batch
 
         return make
 

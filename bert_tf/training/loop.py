@@ -52,6 +52,8 @@ class TrainingConfig:
             known; see `health.flops_per_example`.
         peak_flops: The most that a device can do in a second, if known.
         seed: Of the dropout masks.
+        jit_compile: Whether the step is compiled with XLA; see
+            `step.compile_steps`. `fit` does not ask.
     """
 
     num_train_steps: int
@@ -64,6 +66,7 @@ class TrainingConfig:
     flops_per_example: float | None = None
     peak_flops: float | None = None
     seed: int = 12345
+    jit_compile: bool = False
 
     def __post_init__(self):
         for name in (
@@ -190,6 +193,7 @@ def train(
         state.optimizer,
         config.gradient_accumulation_steps,
         config.seed,
+        config.jit_compile,
     )
     watch = health.Health(num_skipped)
     # What cannot be read is told before anything is written.

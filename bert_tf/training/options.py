@@ -9,6 +9,7 @@ from bert_tf.training import output_folder
 
 STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
 MIXED_PRECISION = ("auto", "float32", "bfloat16", "float16")
+JIT_COMPILE = ("true", "false", "auto")
 
 OPTIMIZERS = ("bert", "lamb")
 ATTENTION = ("bidirectional", "left_to_right")
@@ -85,6 +86,8 @@ class Options:
             share of a batch.
         rematerialize: Whether the blocks are computed a second time for the
             gradient, which saves memory.
+        jit_compile: One of `JIT_COMPILE`, or a bool: whether the step is
+            compiled with XLA; see `strategy.is_jit_compiled`.
         eval_batch_size: Examples of a batch to evaluate, over all devices.
         learning_rate: Learning rate at the end of the warmup.
         num_warmup_steps: Steps in which the learning rate rises; fewer than
@@ -129,6 +132,7 @@ class Options:
     do_eval: bool = False
     gradient_accumulation_steps: int = 1
     rematerialize: bool = False
+    jit_compile: bool | str = "auto"
     eval_batch_size: int = 8
     learning_rate: float = 5e-5
     num_warmup_steps: int = 10_000

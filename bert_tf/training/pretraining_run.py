@@ -76,6 +76,7 @@ def run(
     """
     keras.utils.set_random_seed(options.random_seed)
     strategies.log_devices(strategy)
+    jit_compile = strategies.is_jit_compiled(options.jit_compile, strategy)
 
     # Data.
     if options.attention is not None:
@@ -106,7 +107,9 @@ def run(
     if options.do_train:
         state = _make_state(options, start, model, sources, strategy)
         with state.hold(strategies.is_chief(strategy)):
-            _train(options, start, state, sources, strategy, evaluate)
+            _train(
+                options, start, state, sources, strategy, evaluate, jit_compile
+            )
             card = model_folder.read_card(options.output_dir)
         step = state.step
     else:
@@ -335,7 +338,7 @@ def _run_settings(options, sources, policy, strategy):
     }
 
 
-def _train(options, start, state, sources, strategy, evaluate):
+def _train(options, start, state, sources, strategy, evaluate, jit_compile):
     """Trains from the state's last checkpoint, if any."""
     # The order matters: a run that began from --init_checkpoint goes on from
     # its own last checkpoint.
@@ -374,7 +377,10 @@ def _train(options, start, state, sources, strategy, evaluate):
         state,
         objectives.PRETRAINING,
         options.phases,
-        [_config(options, start.config, source) for source in sources],
+        [
+            _config(options, start.config, source, jit_compile)
+            for source in sources
+        ],
         sources,
         strategy,
         on_save=save_model,
@@ -404,7 +410,7 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     _logger.info("The best so far; kept in %s.", best)
 
 
-def _config(options, bert_config, source):
+def _config(options, bert_config, source, jit_compile):
     shapes = source.evaluation_batches(1).element_spec
     return loop.TrainingConfig(
         num_train_steps=options.num_train_steps,
@@ -420,4 +426,5 @@ def _config(options, bert_config, source):
         ),
         peak_flops=options.peak_tflops and options.peak_tflops * 1e12,
         seed=options.random_seed,
+        jit_compile=jit_compile,
     )

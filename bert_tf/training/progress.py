@@ -139,13 +139,18 @@ class Timer:
         count = int(_SECONDS_PER_CALL / max(self._seconds_per_step, 1e-6))
         return max(1, min(num_left, count))
 
-    def called(self, num_steps: int, waited: float) -> None:
+    def called(self, num_steps: int, waited: float | None) -> None:
         """Notes that a call of so many steps is over.
 
         Args:
             num_steps: Its steps.
-            waited: Seconds of it that went by waiting for batches.
+            waited: Seconds of it that went by waiting for batches; None if
+                it is left out of the measure.
         """
+        if waited is None and self._first_seconds is not None:
+            self.restart()
+            return
+        waited = waited or 0.0
         self._num_steps += num_steps
         self._waited += waited
         seconds = time.monotonic() - self._start

@@ -12,12 +12,13 @@ from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.models.objectives import Objective
 from bert_tf.optimizers import accumulation
+from bert_tf.training import compilation
 from bert_tf.training import randomness
 from bert_tf.training.health import StepResults
 
 RunSteps = Callable[
     [tf.distribute.Strategy, Iterator[Any], int, int],
-    tuple[list[StepResults], float],
+    tuple[list[StepResults], float | None],
 ]
 # What `compile_steps` returns.
 CompiledSteps = tuple[RunSteps, Callable[[], float]]
@@ -30,6 +31,7 @@ def train_step(
     batch: Batch,
     accumulation_steps: int = 1,
     measures_update: bool | tf.Tensor = False,
+    jit_compile: bool = False,
 ) -> StepResults:
     """Makes one step, in replica context.
 
@@ -42,6 +44,9 @@ def train_step(
         accumulation_steps: Parts of the batch, computed one after the other.
         measures_update: Whether `update_norm` is measured, or is 0; a bool or
             a bool tensor.
+        jit_compile: Whether forward and backward pass, and they alone, are
+            compiled with XLA. It cannot compile what replicas meet in: their
+            sums and the update.
 
     Returns:
         A dictionary of float32 scalars, the same on all replicas: `values`,
@@ -54,7 +59,7 @@ def train_step(
     # so is the sum over the parts of the batch.
     weights = _sum_over_replicas(objective.weights(batch))
 
-    def run_part(part):
+    def run_part(part, weights):
         with tf.GradientTape() as tape:
             outputs = model(part, training=True)
             totals = objective.losses(outputs, part)
@@ -76,11 +81,15 @@ def train_step(
         metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
         return gradients, totals, metrics
 
-    if accumulation_steps > 1:
-        run_part = functools.partial(
-            accumulation.sum_over_parts, run_part, num_parts=accumulation_steps
-        )
-    gradients, totals, metrics = run_part(batch)
+    def run_parts(batch, weights):
+        run = functools.partial(run_part, weights=weights)
+        if accumulation_steps > 1:
+            return accumulation.sum_over_parts(run, batch, accumulation_steps)
+        return run(batch)
+
+    if jit_compile:
+        run_parts = compilation.jit(run_parts)
+    gradients, totals, metrics = run_parts(batch, weights)
     variables = [model.trainable_variables[number] for number in gradients]
     learning_rate = tf.identity(optimizer.learning_rate)
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
@@ -127,6 +136,7 @@ def compile_steps(
     optimizer: keras.optimizers.Optimizer,
     accumulation_steps: int = 1,
     seed: int = 12345,
+    jit_compile: bool = False,
 ) -> CompiledSteps:
     """Returns a function that makes many steps in one call.
 
@@ -135,23 +145,46 @@ def compile_steps(
     Args:
         model, objective, optimizer, accumulation_steps: As of `train_step`.
         seed: Of the dropout masks.
+        jit_compile: Whether the step is compiled with XLA: the whole of it
+            where there is one replica, else as `train_step` has it. It is
+            compiled anew, and the log says so, for batches of another shape.
 
     Returns:
         `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
         from number `step` on, and returns what `train_step` did in each, as
-        floats, and the seconds that it waited for their batches. The norm of
-        the update is measured in the last. And `waiting_since()`, for
+        floats, and the seconds that it waited for their batches, or None if
+        the call compiled, so that it tells nothing of their time. The norm
+        of the update is measured in the last. And `waiting_since()`, for
         `health.stalls_named`.
     """
     seed_states = randomness.seed_states(model)
     waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
     structure = None
+    log = compilation.Log()
 
-    def replica_step(batch, step, is_last):
-        randomness.set_seeds(seed_states, seed, step)
-        return train_step(
-            model, objective, optimizer, batch, accumulation_steps, is_last
-        )
+    def make_replica_step(strategy):
+        is_alone = strategy.num_replicas_in_sync == 1
+
+        def run_step(batch, is_last):
+            return train_step(
+                model,
+                objective,
+                optimizer,
+                batch,
+                accumulation_steps,
+                is_last,
+                jit_compile and not is_alone,
+            )
+
+        if jit_compile and is_alone:
+            run_step = compilation.jit(run_step)
+
+        def replica_step(batch, step, is_last):
+            # XLA takes 32 bits of a seed's 64: other masks would come of it.
+            randomness.set_seeds(seed_states, seed, step)
+            return run_step(batch, is_last)
+
+        return replica_step
 
     def as_row(results):
         # Runs while the step is traced: the names are known only then.
@@ -162,6 +195,8 @@ def compile_steps(
     # AutoGraph would take longer to read the model's code than tracing takes.
     @tf.function(autograph=False)
     def run_in_graph(strategy, iterator, step, count):
+        replica_step = make_replica_step(strategy)
+
         def run_step(index, rows, waited):
             start = tf.timestamp()
             with tf.control_dependencies([waiting_since.assign(start)]):
@@ -174,6 +209,8 @@ def compile_steps(
             # Where TensorFlow has one thread, it may else look at the clock
             # after the step.
             with tf.control_dependencies([waited, arrived]):
+                begins = [log.begins(strategy, batch)] if jit_compile else []
+            with tf.control_dependencies([waited, arrived, *begins]):
                 results = strategy.run(
                     replica_step,
                     args=(
@@ -183,6 +220,9 @@ def compile_steps(
                     ),
                 )
             row = as_row(on_first_replica(strategy, results))
+            if jit_compile:
+                with tf.control_dependencies([row]):
+                    log.ends()
             return index + 1, rows.write(index, row), waited
 
         # One step after the other: else waiting for the next batch could not
@@ -201,6 +241,7 @@ def compile_steps(
         return rows.stack(), waited
 
     def run_steps(strategy, iterator, step, count):
+        num_compiled = log.num_compiled
         rows, waited = run_in_graph(
             strategy,
             iterator,
@@ -210,7 +251,7 @@ def compile_steps(
         return [
             tf.nest.pack_sequence_as(structure, row)
             for row in rows.numpy().tolist()
-        ], float(waited)
+        ], float(waited) if log.num_compiled == num_compiled else None
 
     return run_steps, lambda: float(waiting_since.numpy())
 

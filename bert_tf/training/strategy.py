@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import cores
+from bert_tf.training.options import JIT_COMPILE
 from bert_tf.training.options import MIXED_PRECISION
 from bert_tf.training.options import STRATEGIES
 
@@ -95,6 +96,34 @@ def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
     if mixed_precision == "float32":
         return "float32"
     return f"mixed_{mixed_precision}"
+
+
+def is_jit_compiled(
+    jit_compile: bool | str, strategy: tf.distribute.Strategy
+) -> bool:
+    """Returns whether the loop is to compile its step with XLA.
+
+    Args:
+        jit_compile: One of `JIT_COMPILE`, or a bool; `auto` is false: it has
+            been measured on CPUs alone.
+        strategy: What `make_strategy` returned. On a TPU, which runs nothing
+            else, it compiles the step itself.
+
+    Raises:
+        ValueError: If it is none of these, or false on a TPU.
+    """
+    value = str(jit_compile).lower()
+    if value not in JIT_COMPILE:
+        raise ValueError(
+            f"`jit_compile` must be one of {', '.join(JIT_COMPILE)}. "
+            f"Received: jit_compile={jit_compile!r}."
+        )
+    if value == "false" and is_tpu(strategy):
+        raise ValueError(
+            "`jit_compile` must be true or auto on a TPU, where every step is "
+            f"compiled with XLA. Received: jit_compile={jit_compile!r}."
+        )
+    return value == "true" and not is_tpu(strategy)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

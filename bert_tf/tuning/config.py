@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from bert_tf.training import options
+
 
 @dataclasses.dataclass(frozen=True)
 class _Range:
@@ -26,7 +28,7 @@ _POSITIVE = _Range("positive", lambda value: value > 0)
 _NOT_NEGATIVE = _Range("0 or more", lambda value: value >= 0)
 
 
-def _flag(default, text, values=None, of_training=False):
+def _flag(default, text, values=None, of_training=False, choices=None):
     """Describes a hyper-parameter.
 
     Args:
@@ -35,12 +37,13 @@ def _flag(default, text, values=None, of_training=False):
         values: The `_Range` of its values; None for any.
         of_training: Whether a training is a function of it, beside the model,
             the task and the data: a resumed one must have the same.
+        choices: All values of its flag, strings; None for any.
     """
     return dataclasses.field(
         default=default,
         metadata={
             "help": text,
-            "choices": None,
+            "choices": choices,
             "range": values,
             "of_training": of_training,
         },
@@ -117,6 +120,14 @@ class FineTuningConfig:
         "the other, where the memory does not hold it at once. The step is "
         "that of the whole batch.",
         _POSITIVE,
+    )
+    jit_compile: bool | str = _flag(
+        "auto",
+        "true: compile the step with XLA, which takes seconds to minutes for "
+        "each length of batches: they are padded to one of four, the quarters "
+        "of --max_seq_length. auto: false, since no GPU has shown yet what it "
+        "gives. A TPU compiles every step.",
+        choices=options.JIT_COMPILE,
     )
     learning_rate: float = _flag(
         5e-5,

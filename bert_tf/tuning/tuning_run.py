@@ -49,6 +49,8 @@ from bert_tf.tuning.record import EpochRecord
 
 # Called with the name of a set and the answers to it.
 OnPredictions: TypeAlias = Callable[[str, Any], None]
+# Most lengths of training batches for which the step is compiled with XLA.
+_NUM_LENGTHS = 4
 # A resumed run may have more of them than it began with.
 _EPOCHS = "num_train_epochs"
 # Of examples: where they are from, which the model does not see.
@@ -99,6 +101,9 @@ class Run:
             )
         keras.utils.set_random_seed(config.random_seed)
         strategies.log_devices(strategy)
+        self._is_jit_compiled = strategies.is_jit_compiled(
+            config.jit_compile, strategy
+        )
         self.config = config
         self.task = task
         self.strategy = strategy
@@ -114,6 +119,12 @@ class Run:
             is_trimmed=not is_tpu,
             window_batches=config.bucket_window_batches,
         )
+        if self._is_jit_compiled and config.do_train:
+            # Every length is compiled by itself.
+            self.sources[TRAIN] = dataclasses.replace(
+                self.sources[TRAIN],
+                trim_multiple=math.ceil(config.max_seq_length / _NUM_LENGTHS),
+            )
         # Before its weights are read.
         self._card = model_folder.read_card(self._folder)
         with strategy.scope():
@@ -463,10 +474,16 @@ class Run:
             iterations_per_loop=config.iterations_per_loop,
             seed=config.random_seed,
             gradient_accumulation_steps=config.gradient_accumulation_steps,
+            jit_compile=self._is_jit_compiled,
         )
-        # Where `fit` cannot go, the same task runs through the loop.
-        accumulates = config.gradient_accumulation_steps > 1
-        if self.strategy.cluster_resolver is None and not accumulates:
+        # Where `fit` cannot go, the same task runs through the loop. Mirrored
+        # devices cannot be compiled by `fit`, and it does not tell of it.
+        is_of_loop = (
+            self.strategy.cluster_resolver is not None
+            or config.gradient_accumulation_steps > 1
+            or self._is_jit_compiled
+        )
+        if not is_of_loop:
             return functools.partial(
                 fine_tuning.fit,
                 state,
@@ -496,6 +513,7 @@ class Run:
                 state.optimizer,
                 config.gradient_accumulation_steps,
                 config.random_seed,
+                self._is_jit_compiled,
             ),
         )
 

@@ -28,7 +28,6 @@ from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training import preemption
 from bert_tf.training import progress
-from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
@@ -295,34 +294,6 @@ def test_a_step_is_the_formula(records):
     np.testing.assert_allclose(values["gradient_norm"], norm, rtol=1e-5)
     for got, wanted in zip(after, oracle.weights):
         np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
-
-
-def test_a_step_compiles_whole_for_accelerators():
-    # XLA refuses what an accelerator cannot do: host operations, shapes that
-    # depend on values. (Its random numbers are others than TensorFlow's.)
-    batch = reference.as_batch(reference.pretraining_arrays(5))
-    objective = reference.pretraining_objective()
-    config = dataclasses.replace(
-        reference.tiny_config(0.1), num_hidden_layers=1
-    )
-    model = BertPretrainer(config)
-    optimizer = BertOptimizer(WarmupDecay(0.01, 9, 0))
-    optimizer.build(model.trainable_variables)
-    states = randomness.seed_states(model)
-
-    @tf.function(jit_compile=True)
-    def step(number):
-        randomness.set_seeds(states, 3, number)
-        return step_lib.train_step(
-            model, objective, optimizer, batch, measures_update=number > 8
-        )
-
-    losses = [
-        float(step(tf.constant(number, tf.int64))["values"]["loss"])
-        for number in range(12)
-    ]
-    assert np.isfinite(losses).all()
-    assert losses[-1] < losses[0]
 
 
 def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):

@@ -54,3 +54,20 @@ def test_the_log_names_what_shows_the_curves(
     assert caplog.messages == [
         f"Curves: tensorboard --logdir=out/train{advice}"
     ]
+
+
+def test_calls_that_compiled_tell_nothing_of_the_speed(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    timer = progress.Timer()
+
+    def call(seconds, waited):
+        clock[0] += seconds
+        timer.called(1, waited)
+
+    call(60.0, None)
+    call(2.0, 0.5)
+    call(70.0, None)
+    assert timer.report() == {"step_seconds": 2.0, "input_share": 0.0}
+    call(3.0, 1.5)
+    assert timer.report() == {"step_seconds": 3.0, "input_share": 0.5}

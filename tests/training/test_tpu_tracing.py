@@ -276,6 +276,14 @@ def test_many_steps_a_call_on_eight_cores(cores):
     assert kinds["CrossReplicaSum"] == num_gradients + 2
 
 
+def test_steps_of_cores_are_compiled_by_the_strategy(cores):
+    # The loop is not to do it a second time.
+    for value in ("auto", "true"):
+        assert not strategies.is_jit_compiled(value, cores)
+    with pytest.raises(ValueError, match="Received: jit_compile='false'"):
+        strategies.is_jit_compiled("false", cores)
+
+
 def test_predictions_of_eight_cores_are_gathered(cores):
     task = glue(("a", "b", "c"))
     with cores.scope():

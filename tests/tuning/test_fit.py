@@ -166,6 +166,39 @@ def test_six_lines_of_a_notebook_learn_a_separable_problem(untuned_folder):
     assert loss < 0.2
 
 
+def test_keras_fit_compiles_the_models(untuned_folder):
+    generator = np.random.default_rng(2)
+    batches = [
+        (
+            {
+                name: generator.integers(0, 2, (6, length), np.int32)
+                for name in features.MODEL_INPUTS
+            },
+            generator.integers(0, 2, 6, np.int32),
+        )
+        # Each length is compiled by itself.
+        for length in (7, 11, 7)
+    ]
+    results = []
+    for jit_compile in (False, True):
+        keras.utils.set_random_seed(3)
+        model = checkpoints.load(untuned_folder, BertClassifier, num_labels=2)
+        model.compile(
+            BertOptimizer(1e-2),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+            jit_compile=jit_compile,
+        )
+        # Dropout is on.
+        each = (batch for batch in batches)
+        history = model.fit(each, steps_per_epoch=3, shuffle=False, verbose=0)
+        results.append((history.history["loss"], model.get_weights()))
+    (losses, weights), (compiled_losses, compiled_weights) = results
+    np.testing.assert_allclose(compiled_losses, losses, atol=1e-5)
+    for ours, theirs in zip(compiled_weights, weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
 def fit_on_one_device(task, folder, model_config):
     """Runs `fit`; returns the state, the weights before, and the history."""
     state = make_state(task, folder, one_device(), model_config)

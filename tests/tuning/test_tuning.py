@@ -451,3 +451,35 @@ def test_partial_checkpoint_is_taken_when_allowed(checkpoint, tmp_path):
         task_folder.new_model(start, TASK).encoder.blocks[1].get_weights(),
         checkpoints.load(checkpoint, BertEncoder).blocks[1].get_weights(),
     )
+
+
+def test_compiled_steps_are_those_of_fit(
+    tmp_path, shallow, three_epochs, caplog
+):
+    caplog.set_level("INFO", "bert_tf.training.compilation")
+    config = make_config(tmp_path, iterations_per_loop=1, jit_compile=True)
+    _, _, weights = run(shallow, config, [0.5, 0.9, 0.7])
+    _, (_, _, expected) = three_epochs
+    for compiled, plain in zip(weights, expected, strict=True):
+        for ours, theirs in zip(compiled, plain, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    # Six tokens, of at most nine: all batches are of two quarters.
+    begun = [line for line in caplog.messages if line.startswith("Compiling")]
+    assert len(begun) == 1
+    assert begun[0].endswith(" for batches of 4 x 6.")
+
+
+def test_compiled_batches_have_one_of_four_lengths(tmp_path, shallow):
+    config = make_config(
+        tmp_path, jit_compile="true", init_checkpoint=str(shallow)
+    )
+    examples = dataclasses.replace(
+        make_examples(), texts=(["cat", "cat dog"] * 4,)
+    )
+    tuned = tuning_run.Run(config, TASK, {TRAIN: examples}, STRATEGY)
+    batches = tuned.sources[TRAIN].training_batches(1).take(8)
+    lengths = [batch["input_ids"].shape[1] for batch in batches]
+    # Of 9 tokens a quarter is 3.
+    assert sorted(set(lengths)) == [3, 6]
+    with pytest.raises(ValueError, match="Received: jit_compile='yes'"):
+        run(shallow, dataclasses.replace(config, jit_compile="yes"))

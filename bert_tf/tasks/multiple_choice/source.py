@@ -14,7 +14,6 @@ from bert_tf.features import Batch
 from bert_tf.tasks.multiple_choice.files import ChoiceExamples
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.text_source import labels_of
-from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 
 
@@ -67,8 +66,7 @@ class ChoiceSource(Source):
 
     def input_maker(self) -> Callable[[Batch], Batch]:
         def preprocessor(texts):
-            inputs = self.preprocessor(texts)
-            return packing.trim_padding(inputs) if self.is_trimmed else inputs
+            return self._trim(self.preprocessor(texts))
 
         def make(batch):
             choices = batch.pop("choices")

@@ -337,7 +337,7 @@ class WindowSource(Source):
                 batch["window"],
                 tf.gather(spans, question),
             )
-            return packing.trim_padding(made) if self.is_trimmed else made
+            return self._trim(made)
 
         return make
 

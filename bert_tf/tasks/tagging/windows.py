@@ -252,8 +252,7 @@ class TaggingSource(Source):
                 batch["window"],
             )
             if self.is_trimmed:
-                longest = packing.trim_padding(made)
-                length = tf.shape(longest[features.INPUT_IDS])[1]
+                length = tf.shape(self._trim(made)[features.INPUT_IDS])[1]
                 made = {name: made[name][:, :length] for name in made}
             if self.examples.tags is None:
                 del made[features.LABELS]
