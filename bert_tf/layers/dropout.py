@@ -1,7 +1,6 @@
 """Dropout at 16 random bits an element."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -32,29 +31,26 @@ class Dropout(keras.layers.Dropout):
                 f"rate={rate}, noise_shape={self.noise_shape}."
             )
 
-    @property
-    def scale(self) -> float:
-        """What is kept is multiplied by it; 1 where all is kept."""
-        return _NUM_LEVELS / self._num_kept()
-
     def call(self, inputs, training=False):
-        if not training or self.scale == 1:
-            return inputs
-        seed = self.seed_generator.next()
-        keeps = self.make_keeps(ops.shape(inputs), seed)
-        # A product, and in the backward pass another: `where` is dearer.
-        return inputs * (ops.cast(keeps, inputs.dtype) * self.scale)
+        return self.drop(inputs, self.draw_seed(training))
 
-    def make_keeps(self, shape: Sequence[int | Tensor], seed: Tensor) -> Tensor:
-        """Returns which elements are kept: of one seed, always the same.
+    def draw_seed(self, training: bool | None) -> Tensor | None:
+        """Returns the seed of a call's mask; None where nothing is dropped."""
+        if not training or self._num_kept() == _NUM_LEVELS:
+            return None
+        return self.seed_generator.next()
+
+    def drop(self, inputs: Tensor, seed: Tensor | None) -> Tensor:
+        """Returns the inputs dropped out: of one seed, always alike.
 
         Args:
-            shape: As `ops.shape` gives it.
-            seed: int `[2]`, which `seed_generator.next()` gave.
-
-        Returns:
-            bool, of that shape.
+            inputs: Float tensor of any shape.
+            seed: int `[2]`, which `draw_seed` gave, or None.
         """
+        if seed is None:
+            return inputs
+        num_kept = self._num_kept()
+        shape = ops.shape(inputs)
         size = math.prod(shape)
         # All numbers of 32 bits but the largest, which `maxval` excludes.
         words = keras.random.randint(
@@ -66,7 +62,9 @@ class Dropout(keras.layers.Dropout):
         )
         levels = ops.reshape(ops.view(words, "int16"), (-1,))[:size]
         levels = ops.reshape(levels, shape)
-        return levels < self._num_kept() - _NUM_LEVELS // 2
+        keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, inputs.dtype)
+        # A product, and in the backward pass another: `where` is dearer.
+        return inputs * (keeps * (_NUM_LEVELS / num_kept))
 
     def _num_kept(self):
         """Returns how many of the levels keep their element."""

@@ -17,9 +17,9 @@ ROW_MASK = np.arange(5) < np.array([5, 3, 1])[:, None, None]
 QUERY_MASK = np.tril(np.ones((3, 4, 5), bool)) & ROW_MASK
 
 
-def run(monkeypatch, by_row, mask, rate, dtype="float32", jit_compile=False):
-    """Returns outputs, the three gradients, and the next seed."""
-    monkeypatch.setattr(attend_lib, "_MIN_SCORES", 1 if by_row else 10**9)
+def run(monkeypatch, is_again, mask, rate, dtype="float32", jit_compile=False):
+    """Returns outputs, the three gradients, and the seeds' next state."""
+    monkeypatch.setattr(attend_lib, "_MIN_SCORES", 1 if is_again else 10**9)
     dropout = Dropout(rate, seed=7, dtype=dtype)
 
     @tf.function(jit_compile=jit_compile, autograph=False)
@@ -69,7 +69,7 @@ def test_outputs_and_gradients_equal_the_formula(monkeypatch, mask):
     got, _ = run(monkeypatch, True, mask, 0.4)
     dropout = Dropout(0.4, seed=7)
     seed = dropout.seed_generator.next()
-    factors = np.array(dropout.make_keeps((3, 2, 4, 5), seed)) * dropout.scale
+    factors = np.array(dropout.drop(np.ones((3, 2, 4, 5), "float32"), seed))
     assert 0.4 < np.mean(factors > 0) < 0.8
     expected = oracle(QUERY, KEY, VALUE, mask, factors)
     np.testing.assert_allclose(got[0], expected, atol=2e-6)
@@ -77,19 +77,15 @@ def test_outputs_and_gradients_equal_the_formula(monkeypatch, mask):
         np.testing.assert_allclose(gradient, wanted, atol=5e-6)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "atol"), [("float32", 1e-5), ("bfloat16", 0.1)]
-)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_values_are_those_of_kept_probabilities(monkeypatch, dtype, atol, rate):
+def test_values_are_those_of_kept_probabilities(monkeypatch, dtype, rate):
     # One row is padding alone.
     mask = QUERY_MASK & np.array([True, True, False])[:, None, None]
     kept, seed = run(monkeypatch, False, mask, rate, dtype)
     again, next_seed = run(monkeypatch, True, mask, rate, dtype)
-    # The same bits; the gradient's sums have another order.
-    np.testing.assert_array_equal(again[0], kept[0])
-    for gradient, wanted in zip(again[1:], kept[1:]):
-        np.testing.assert_allclose(gradient, wanted, atol=atol)
+    for values, wanted in zip(again, kept):
+        np.testing.assert_array_equal(values, wanted)
     assert next_seed == seed
 
 
@@ -100,9 +96,9 @@ def test_xla_makes_the_same_numbers(monkeypatch):
         np.testing.assert_allclose(values, wanted, atol=2e-6)
 
 
-@pytest.mark.parametrize("by_row", [True, False])
-def test_no_scores_are_kept_for_the_gradient(monkeypatch, by_row):
-    monkeypatch.setattr(attend_lib, "_MIN_SCORES", 1 if by_row else 10**9)
+@pytest.mark.parametrize("is_again", [True, False])
+def test_no_scores_are_kept_for_the_gradient(monkeypatch, is_again):
+    monkeypatch.setattr(attend_lib, "_MIN_SCORES", 1 if is_again else 10**9)
     dropout = Dropout(0.4, seed=7)
     kept = set()
 
@@ -124,5 +120,5 @@ def test_no_scores_are_kept_for_the_gradient(monkeypatch, by_row):
         *(tf.constant(x, "float32") for x in (QUERY, KEY, VALUE))
     )
     # Scores, probabilities and the mask have the shape [B, N, Q, K].
-    assert ((3, 2, 4, 5) in kept) != by_row
+    assert ((3, 2, 4, 5) in kept) != is_again
     assert (3, 2, 5, 6) in kept
