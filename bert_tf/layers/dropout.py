@@ -1,6 +1,7 @@
 """Dropout at 16 random bits an element."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -49,8 +50,20 @@ class Dropout(keras.layers.Dropout):
         """
         if seed is None:
             return inputs
+        # A product, and in the backward pass another: `where` is dearer.
+        return inputs * self.make_factors(ops.shape(inputs), seed, inputs.dtype)
+
+    def make_factors(
+        self, shape: Sequence[int | Tensor], seed: Tensor, dtype: str
+    ) -> Tensor:
+        """Returns what a seed's mask multiplies by: 0, or what keeps the mean.
+
+        Args:
+            shape: As `ops.shape` gives it.
+            seed: int `[2]`, which `draw_seed` gave.
+            dtype: The factors' type.
+        """
         num_kept = self._num_kept()
-        shape = ops.shape(inputs)
         size = math.prod(shape)
         # All numbers of 32 bits but the largest, which `maxval` excludes.
         words = keras.random.randint(
@@ -62,9 +75,8 @@ class Dropout(keras.layers.Dropout):
         )
         levels = ops.reshape(ops.view(words, "int16"), (-1,))[:size]
         levels = ops.reshape(levels, shape)
-        keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, inputs.dtype)
-        # A product, and in the backward pass another: `where` is dearer.
-        return inputs * (keeps * (_NUM_LEVELS / num_kept))
+        keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, dtype)
+        return keeps * (_NUM_LEVELS / num_kept)
 
     def _num_kept(self):
         """Returns how many of the levels keep their element."""

@@ -77,15 +77,22 @@ def test_outputs_and_gradients_equal_the_formula(monkeypatch, mask):
         np.testing.assert_allclose(gradient, wanted, atol=5e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("dtype", "atol"),
+    [("float32", 1e-5), ("float16", 0.02), ("bfloat16", 0.03)],
+)
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_values_are_those_of_kept_probabilities(monkeypatch, dtype, rate):
+def test_values_are_those_of_kept_probabilities(monkeypatch, dtype, atol, rate):
     # One row is padding alone.
     mask = QUERY_MASK & np.array([True, True, False])[:, None, None]
     kept, seed = run(monkeypatch, False, mask, rate, dtype)
     again, next_seed = run(monkeypatch, True, mask, rate, dtype)
-    for values, wanted in zip(again, kept):
-        np.testing.assert_array_equal(values, wanted)
+    # The same bits; the gradient's sums have another order.
+    np.testing.assert_array_equal(again[0], kept[0])
+    for gradient, wanted in zip(again[1:], kept[1:]):
+        np.testing.assert_allclose(
+            gradient, wanted, atol=atol * np.abs(wanted).max()
+        )
     assert next_seed == seed
 
 
