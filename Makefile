@@ -19,7 +19,7 @@ empty :=
 space := $(empty) $(empty)
 
 .PHONY: demo test test-times test-oldest parity-check serving-check \
-	serving-endurance survival-check beam-check tpu-check \
+	serving-endurance survival-check beam-check tpu-check gpu-check gpu-found \
 	docs-check release-check bench clean
 
 demo: $(VENV)/installed
@@ -81,6 +81,22 @@ tpu-check: $(VENV)/installed .venv-tpu/installed
 .venv-tpu/installed: setup.py
 	$(PYTHON) -m venv .venv-tpu
 	.venv-tpu/bin/python -m pip install --quiet --editable . jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.51
+	touch $@
+
+# The step on a GPU: its tests, then its speed, beside transformers' where
+# --peer_python has it. An hour or more; what it prints last is a page for
+# benchmarks/results/.
+# make gpu-check GPU='--peer_python=/env/bin/python --peak_tflops=bfloat16=989'
+gpu-check: .venv-gpu/installed
+	.venv-gpu/bin/python -m pytest -m gpu -p no:xdist tests/training/test_gpu.py
+	TF_CPP_MIN_LOG_LEVEL=3 .venv-gpu/bin/python benchmarks/gpu.py $(GPU)
+
+gpu-found:
+	@nvidia-smi -L 2>/dev/null | grep -q GPU || { echo "make gpu-check: no GPU was found: nvidia-smi lists none."; exit 1; }
+
+.venv-gpu/installed: setup.py | gpu-found
+	$(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/python -m pip install --quiet --editable '.[gpu,test]'
 	touch $@
 
 # All commands and snippets of README.md and docs/, at small sizes. Minutes.

@@ -31,11 +31,7 @@ Prints a table in Markdown, of medians over the rounds:
 - the most memory that the process took.
 """
 
-import json
-import os
-import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
@@ -44,6 +40,8 @@ import sides
 import tensorflow as tf
 from absl import app
 from absl import flags
+from pretraining_setting import PEERS
+from pretraining_setting import Setting
 
 from bert_tf.config import BertConfig
 from bert_tf.training import health
@@ -84,68 +82,7 @@ _ROUNDS = flags.DEFINE_integer(
 )
 _SECONDS = flags.DEFINE_float("seconds", 5.0, "Of one measurement, about.")
 
-_FOLDER = pathlib.Path(__file__).parent
 _MATRIX_SIZE = 4096
-# {peer: the library whose environment it runs in}
-_PEERS = {
-    "keras_hub": "keras_hub",
-    "model_garden": "model_garden",
-    "transformers": "transformers",
-    "transformers_compiled": "transformers",
-}
-
-
-class Setting:
-    """A process that makes steps of one library in one precision.
-
-    Args:
-        name: What it is called in the table.
-        python: The Python to run.
-        job: See `pretraining_worker.read_job`.
-
-    Attributes:
-        answers: What it answered, round by round.
-        is_peer: Whether it is another library.
-        is_random: Whether its rows are full ones of random tokens.
-    """
-
-    def __init__(self, name, python, job):
-        self.name = name
-        self.precision = job["precision"]
-        self.is_peer = job["library"] != "bert_tf"
-        self.is_random = job.get("files") is None
-        self.answers = []
-        script = "pretraining_peers" if self.is_peer else "pretraining_bert_tf"
-        self._process = subprocess.Popen(
-            [python, str(_FOLDER / f"{script}.py"), json.dumps(job)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        )
-        self._read("ready")
-
-    def measure(self):
-        self._process.stdin.write(f"{_SECONDS.value}\n")
-        self._process.stdin.flush()
-        self.answers.append(json.loads(self._read("{")))
-
-    def stop(self):
-        self._process.stdin.close()
-        self._process.wait()
-
-    def median(self, name):
-        return statistics.median(answer[name] for answer in self.answers)
-
-    def _read(self, beginning):
-        # Libraries print lines of their own.
-        for line in self._process.stdout:
-            if line.startswith(beginning):
-                return line
-        raise RuntimeError(
-            f"The process of {self.name} in {self.precision} ended with exit "
-            f"status {self._process.wait()}; its errors stand above."
-        )
 
 
 def pairs(values, flag):
@@ -238,11 +175,11 @@ def main(_):
     peers = pairs(_PEER.value, "peer")
     if _MAKE_ENVIRONMENTS.value:
         pythons = sides.make_environments(_MAKE_ENVIRONMENTS.value)
-        peers = {peer: pythons[_PEERS[peer]] for peer in _PEERS} | peers
+        peers = {peer: pythons[PEERS[peer]] for peer in PEERS} | peers
     for peer in peers:
-        if peer not in _PEERS:
+        if peer not in PEERS:
             raise app.UsageError(
-                f"--peer must be of {', '.join(_PEERS)}. Received: "
+                f"--peer must be of {', '.join(PEERS)}. Received: "
                 f"--peer={peer}={peers[peer]}."
             )
     for precision in _PRECISION.value:
@@ -295,7 +232,7 @@ def main(_):
         for _ in range(_ROUNDS.value):
             rates.append(flops_per_second(precision))
             for setting in settings:
-                setting.measure()
+                setting.measure(_SECONDS.value)
         for setting in settings:
             setting.stop()
         report(settings, rates, config)

@@ -23,7 +23,12 @@ def random_rows(job, config):
     """Returns a source of full rows of random tokens."""
     random = np.random.default_rng(1)
     length = job["length"]
-    record = features.pretraining_record(length, job["num_predictions"])
+    num_sequences = job["num_sequences"]
+    record = features.pretraining_record(
+        length,
+        job["num_predictions"],
+        max_sequences_per_row=num_sequences,
+    )
     limits = {
         features.INPUT_IDS: config.vocab_size,
         features.SEGMENT_IDS: 2,
@@ -31,19 +36,27 @@ def random_rows(job, config):
         features.MASKED_LM_IDS: config.vocab_size,
         features.NEXT_SENTENCE_LABELS: 2,
     }
+    # Rows of several sequences have equally long ones.
+    places = np.arange(length)
+    size = -(-length // num_sequences)
+    packed = {
+        features.POSITION_IDS: places % size,
+        features.SEQUENCE_IDS: places // size + 1,
+        features.FIRST_POSITIONS: np.arange(num_sequences) * size,
+    }
     arrays = {}
     for name, (dtype, shape) in record.items():
         shape = (4 * job["batch_size"], *shape)
         if name in limits:
             arrays[name] = random.integers(limits[name], size=shape)
         else:
-            arrays[name] = np.ones(shape)
+            arrays[name] = np.broadcast_to(packed.get(name, 1), shape)
         arrays[name] = arrays[name].astype(dtype.replace("int64", "int32"))
     return array_source.ArraySource(arrays=arrays)
 
 
-def main():
-    job = pretraining_worker.read_job()
+def prepare(job):
+    """Returns a function of a number of steps that makes them."""
     config = BertConfig(**job["config"])
     if job["files"] is None:
         source = random_rows(job, config)
@@ -94,9 +107,25 @@ def main():
             tf.constant(count, tf.int64),
         )
         num_made += count
+        # A GPU may still be at work when a function returns.
+        tf.test.experimental.sync_devices()
         return sums.numpy().tolist()
 
-    pretraining_worker.serve(make_steps, job["batch_size"])
+    return make_steps
+
+
+def main():
+    job = pretraining_worker.read_job()
+    tf.config.experimental.enable_tensor_float_32_execution(job["tf32"])
+    pretraining_worker.serve(
+        prepare(job),
+        job["batch_size"],
+        lambda: (
+            tf.config.experimental.get_memory_info("GPU:0")["peak"]
+            if job["device"] == "gpu"
+            else None
+        ),
+    )
 
 
 if __name__ == "__main__":

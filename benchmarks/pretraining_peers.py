@@ -9,6 +9,7 @@ the vocabulary at the predicted places alone, which transformers' own heads
 compute at all places.
 """
 
+import functools
 import os
 
 import numpy as np
@@ -162,6 +163,9 @@ def transformers(job):
     import transformers
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
+    device = "cuda" if job["device"] == "gpu" else "cpu"
+    torch.backends.cuda.matmul.allow_tf32 = job["tf32"]
+    torch.backends.cudnn.allow_tf32 = job["tf32"]
     config = transformers.BertConfig(
         **{
             name: job["config"][name]
@@ -176,7 +180,7 @@ def transformers(job):
             )
         }
     )
-    model = transformers.BertForPreTraining(config)
+    model = transformers.BertForPreTraining(config).to(device)
     model.train()
     decayed, others = [], []
     for name, parameter in model.named_parameters():
@@ -191,14 +195,14 @@ def transformers(job):
         fused=True,
     )
     batch = {
-        name: torch.tensor(array).long()
+        name: torch.tensor(array, device=device).long()
         for name, array in random_batch(job).items()
     }
-    rows = torch.arange(job["batch_size"])[:, None]
+    rows = torch.arange(job["batch_size"], device=device)[:, None]
 
     def compute_loss():
         with torch.autocast(
-            "cpu", torch.bfloat16, enabled=job["precision"] == "bfloat16"
+            device, torch.bfloat16, enabled=job["precision"] == "bfloat16"
         ):
             outputs = model.bert(
                 input_ids=batch["ids"],
@@ -227,6 +231,15 @@ def transformers(job):
     return lambda count: _ignore([step() for _ in range(count)])
 
 
+def device_peak(job):
+    """Returns the most bytes of a GPU that PyTorch's tensors were in."""
+    if job["device"] != "gpu":
+        return None
+    import torch
+
+    return torch.cuda.max_memory_allocated()
+
+
 def _ignore(_):
     """Returns None: the rows of peers have no padding."""
 
@@ -239,4 +252,6 @@ if __name__ == "__main__":
         "transformers": transformers,
         "transformers_compiled": transformers,
     }[_JOB["library"]]
-    pretraining_worker.serve(_MAKE(_JOB), _JOB["batch_size"])
+    pretraining_worker.serve(
+        _MAKE(_JOB), _JOB["batch_size"], functools.partial(device_peak, _JOB)
+    )

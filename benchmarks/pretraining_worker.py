@@ -17,13 +17,19 @@ def read_job():
 
     Its entries: library; precision, "float32" or "bfloat16"; batch_size, rows
     a step; length and num_predictions of a row; config, the fields of a
-    `BertConfig`; of bert_tf also files (None for random rows), vocab_file, and
-    jit_compile, whether the step is compiled with XLA.
+    `BertConfig`; of bert_tf also files (None for random rows) and vocab_file,
+    num_sequences in a random row, and jit_compile. Those of benchmarks/gpu.py
+    alone: device, "gpu" or "cpu"; tf32.
     """
-    return json.loads(sys.argv[1])
+    return {
+        "num_sequences": 1,
+        "jit_compile": False,
+        "device": "cpu",
+        "tf32": True,
+    } | json.loads(sys.argv[1])
 
 
-def serve(make_steps, batch_size):
+def serve(make_steps, batch_size, device_peak=lambda: None):
     """Answers requests until the standard input ends.
 
     Args:
@@ -31,6 +37,8 @@ def serve(make_steps, batch_size):
             last one, and returns None, or the numbers of places without a
             token and of all places.
         batch_size: Rows a step.
+        device_peak: Returns the most bytes of an accelerator's memory that
+            were in use, or None.
     """
     # The first steps trace and compile.
     make_steps(2)
@@ -54,5 +62,6 @@ def serve(make_steps, batch_size):
             # Kilobytes on Linux, the largest so far.
             "peak_bytes": 1024
             * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            "device_peak_bytes": device_peak(),
         }
         print(json.dumps(answer), flush=True)

@@ -41,7 +41,8 @@ def main() -> None:
     """Runs the command that the first argument names, with the others."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("--help", "-h", "help"):
-        print(_help())
+        with program.help_printed():
+            print(_help())
         return
     if name not in COMMANDS:
         _refuse(f"unknown command {name!r}. bert_tf --help lists them.")

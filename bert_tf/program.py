@@ -7,12 +7,14 @@ the modules that they work with. `main` checks the flags first, and imports and
 calls what works only then. tests/test_programs.py holds this.
 """
 
+import contextlib
 import dataclasses
 import os
 import signal
 import sys
 import typing
 from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from absl import app
@@ -76,9 +78,24 @@ def run(main: Callable[[list[str]], Any]) -> None:
     app.run(guarded, flags_parser=_parse)
 
 
+@contextlib.contextmanager
+def help_printed() -> Iterator[None]:
+    """Ends the program without a word if nobody reads on: `--help | head`."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BAD_INPUT_EXIT_CODE)
+
+
 def _parse(argv):
     try:
-        rest = flags.FLAGS(argv)
+        with help_printed():
+            rest = flags.FLAGS(argv)
     except flags.Error as error:
         reason = str(error)
         stop = "" if reason.endswith((".", "?")) else "."

@@ -53,10 +53,25 @@ _MIXED_PRECISION = flags.DEFINE_enum(
     "Arithmetic of the layers; weights and losses are float32. auto: "
     "bfloat16 on TPUs, float32 elsewhere.",
 )
+_TF32 = flags.DEFINE_bool(
+    "tf32",
+    True,
+    "On GPUs from NVIDIA's Ampere on: multiply float32 matrices in TF32, with "
+    "10 bits of mantissa, which is faster. --notf32: in float32.",
+)
+_DETERMINISTIC = flags.DEFINE_bool(
+    "deterministic",
+    False,
+    "Run deterministic operations alone, so that a GPU gives the same bits "
+    "each time. Slower; an operation that has no deterministic form stops the "
+    "run.",
+)
 
 
 def make_strategy() -> "tf.distribute.Strategy":
     """Returns the strategy that the flags ask for.
+
+    First it says how the devices compute, as the flags ask.
 
     Raises:
         ValueError: If flags contradict each other or a device is missing.
@@ -76,6 +91,9 @@ def make_strategy() -> "tf.distribute.Strategy":
         )
     from bert_tf.training import strategy as strategies
 
+    strategies.set_arithmetic(
+        tf32=_TF32.value, deterministic=_DETERMINISTIC.value
+    )
     return strategies.make_strategy(
         name,
         num_cpu_devices=_NUM_CPU_DEVICES.value,

@@ -187,8 +187,24 @@ import os
 import signal
 from bert_tf import program
 
+# Whoever runs the tests in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 program.run(lambda argv: os.kill(os.getpid(), signal.SIGINT))
 """
+
+
+@pytest.mark.parametrize("module", ["bert_tf", "bert_tf.run_pretraining"])
+def test_help_may_be_read_in_part(module):
+    """As by `| head -1`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 1
 
 
 def test_ctrl_c_is_one_line():

@@ -303,6 +303,24 @@ def test_one_thread_does_not_look_like_a_slow_input(
     assert summary["input_share"] < 0.5
 
 
+def test_deterministic_operations_give_the_same_bits(folder, run_program):
+    # The loop's clock is not TensorFlow's then: that one is refused.
+    weights = []
+    for name in ("once", "again"):
+        output = folder / name
+        run_program(
+            "bert_tf.run_pretraining",
+            "--do_train",
+            "--deterministic",
+            "--notf32",
+            *arguments(folder, output_dir=output, num_train_steps=2),
+        )
+        weights.append((output / "model.safetensors").read_bytes())
+        summary = json.loads((output / "summary.json").read_text("utf-8"))
+        assert 0 < summary["input_share"] < 1
+    assert weights[0] == weights[1]
+
+
 def test_phases_of_the_same_records_read_on_left_to_right(folder, run_program):
     records = f"{folder}/*.tfrecord"
     output = folder / "phases"

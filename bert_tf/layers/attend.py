@@ -4,10 +4,14 @@ Letters in tensor names: B batch, Q query, K key, N attention heads, H size of
 one head.
 """
 
-import keras
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.gradients import with_gradient
+
+# From so many scores of a head on, training makes them a second time.
+_MIN_SCORES = 256 * 256
 
 
 def attend(
@@ -15,12 +19,14 @@ def attend(
     key_BNKH: Tensor,
     value_BNKH: Tensor,
     attention_mask: Tensor,
-    dropout: keras.layers.Layer,
+    dropout: Dropout,
     training: bool | None = False,
 ) -> Tensor:
     """Returns softmax(Q K^T + mask) V of every head, the heads joined.
 
-    Vaswani et al. 2017, section 3.2.1.
+    Vaswani et al. 2017, section 3.2.1. Of long sequences, training keeps
+    neither scores nor probabilities nor dropout's mask of any block, but makes
+    them again for the gradient, from queries, keys, values and a seed.
 
     Args:
         query_BNQH: float, already divided by sqrt(H), which is cheaper than
@@ -34,12 +40,94 @@ def attend(
     Returns:
         float `[B, Q, N, H]`, of the same dtype.
     """
-    key_BNHK = ops.transpose(key_BNKH, (0, 1, 3, 2))
-    # The softmax is in float32 under every dtype policy.
-    scores_BNQK = ops.cast(ops.matmul(query_BNQH, key_BNHK), "float32")
     # A finite bias: -inf would make NaN of a row that is all padding.
     bias_BQK = ops.where(attention_mask, 0.0, -1e9)
-    probs_BNQK = ops.softmax(scores_BNQK + bias_BQK[:, None])
+    seed = dropout.draw_seed(training)
+    if training and _is_long(query_BNQH.shape[2], key_BNKH.shape[2]):
+        return _attend_twice(
+            query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed
+        )
+    probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
     probs_BNQK = ops.cast(probs_BNQK, value_BNKH.dtype)
-    probs_BNQK = dropout(probs_BNQK, training=training)
+    probs_BNQK = dropout.drop(probs_BNQK, seed)
     return ops.transpose(ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3))
+
+
+def _is_long(num_queries, num_keys):
+    """Whether making the scores twice costs little beside what it saves."""
+    if num_queries is None or num_keys is None:
+        return False
+    return num_queries * num_keys >= _MIN_SCORES
+
+
+def _probs(query_BNQH, key_BNKH, bias_BQK):
+    """Returns the probabilities, in float32 under every dtype policy."""
+    scores_BNQK = ops.matmul(query_BNQH, _transpose(key_BNKH))
+    return ops.softmax(ops.cast(scores_BNQK, "float32") + bias_BQK[:, None])
+
+
+def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
+    """The same, and once more for the gradient.
+
+    All rows at once: GPUs would idle beside a loop over them. Not by
+    `keras.remat`: XLA sees that it makes the same twice, and keeps the first.
+    """
+    dtype = value_BNKH.dtype
+
+    @with_gradient
+    def attend_twice(query_BNQH, key_BNKH, value_BNKH):
+        probs_BNQK = ops.cast(_probs(query_BNQH, key_BNKH, bias_BQK), dtype)
+        # A mask needs nothing but its seed. Without the query's 0, all blocks'
+        # masks would be made at the start of the step.
+        if seed is not None:
+            seed_here = seed + _zero_after(query_BNQH, seed.dtype)
+            probs_BNQK = dropout.drop(probs_BNQK, seed_here)
+        context_BQNH = ops.transpose(
+            ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3)
+        )
+
+        def gradient(upstream_BQNH):
+            up_BNQH = ops.transpose(upstream_BQNH, (0, 2, 1, 3))
+            again_BNQH = query_BNQH + _zero_after(upstream_BQNH, dtype)
+            probs_BNQK = _probs(again_BNQH, key_BNKH, bias_BQK)
+            dropped_BNQK = ops.cast(probs_BNQK, dtype)
+            slopes_BNQK = ops.matmul(up_BNQH, _transpose(value_BNKH))
+            if seed is not None:
+                factors_BNQK = dropout.make_factors(
+                    ops.shape(probs_BNQK),
+                    seed + _zero_after(upstream_BQNH, seed.dtype),
+                    dtype,
+                )
+                dropped_BNQK *= factors_BNQK
+                slopes_BNQK *= factors_BNQK
+            # Of the softmax: (slope - mean) p, where the mean of the slopes
+            # weighted by p is the upstream gradient times the context.
+            mean_BQN1 = ops.sum(
+                ops.cast(upstream_BQNH, "float32")
+                * ops.cast(context_BQNH, "float32"),
+                axis=-1,
+                keepdims=True,
+            )
+            mean_BNQ1 = ops.transpose(mean_BQN1, (0, 2, 1, 3))
+            slopes_BNQK = ops.cast(slopes_BNQK, "float32") - mean_BNQ1
+            slopes_BNQK = ops.cast(slopes_BNQK * probs_BNQK, dtype)
+            # What is transposed is small: no scores.
+            return (
+                ops.matmul(slopes_BNQK, key_BNKH),
+                _transpose(ops.matmul(_transpose(query_BNQH), slopes_BNQK)),
+                _transpose(ops.matmul(_transpose(up_BNQH), dropped_BNQK)),
+            )
+
+        return context_BQNH, gradient
+
+    return attend_twice(query_BNQH, key_BNKH, value_BNKH)
+
+
+def _zero_after(x, dtype):
+    """Returns a 0 (or 1, of NaN) that is there only when `x` is."""
+    return ops.cast(ops.any(ops.isnan(x[:1, :1, :1, :1])), dtype)
+
+
+def _transpose(x):
+    """Returns each matrix of `[B, N, rows, columns]` transposed."""
+    return ops.transpose(x, (0, 1, 3, 2))

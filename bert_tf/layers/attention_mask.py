@@ -24,11 +24,14 @@ def make_attention_mask(
         bool `[B, 1, L]`, or `[B, L, L]` where queries differ.
     """
     mask = ops.cast(input_mask, "bool")[:, None, :]
+    # Compared as floats, which hold these numbers exactly: integers of 32 bits
+    # TensorFlow compares in a GPU's host's memory.
     if sequence_ids is not None:
+        sequence_ids = ops.cast(sequence_ids, "float32")
         same = sequence_ids[:, :, None] == sequence_ids[:, None, :]
         mask = ops.logical_and(mask, same)
     if left_to_right:
-        positions = ops.arange(ops.shape(input_mask)[1])
+        positions = ops.cast(ops.arange(ops.shape(input_mask)[1]), "float32")
         before = positions[None, :, None] >= positions[None, None, :]
         mask = ops.logical_and(mask, before)
     return mask

@@ -1,10 +1,13 @@
 """Dropout at 16 random bits an element."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
+
+from bert_tf.features import Tensor
 
 _NUM_LEVELS = 2**16
 
@@ -30,10 +33,37 @@ class Dropout(keras.layers.Dropout):
             )
 
     def call(self, inputs, training=False):
-        num_kept = self._num_kept()
-        if not training or num_kept == _NUM_LEVELS:
+        return self.drop(inputs, self.draw_seed(training))
+
+    def draw_seed(self, training: bool | None) -> Tensor | None:
+        """Returns the seed of a call's mask; None where nothing is dropped."""
+        if not training or self._num_kept() == _NUM_LEVELS:
+            return None
+        return self.seed_generator.next()
+
+    def drop(self, inputs: Tensor, seed: Tensor | None) -> Tensor:
+        """Returns the inputs dropped out: of one seed, always alike.
+
+        Args:
+            inputs: Float tensor of any shape.
+            seed: int `[2]`, which `draw_seed` gave, or None.
+        """
+        if seed is None:
             return inputs
-        shape = ops.shape(inputs)
+        # A product, and in the backward pass another: `where` is dearer.
+        return inputs * self.make_factors(ops.shape(inputs), seed, inputs.dtype)
+
+    def make_factors(
+        self, shape: Sequence[int | Tensor], seed: Tensor, dtype: str
+    ) -> Tensor:
+        """Returns what a seed's mask multiplies by: 0, or what keeps the mean.
+
+        Args:
+            shape: As `ops.shape` gives it.
+            seed: int `[2]`, which `draw_seed` gave.
+            dtype: The factors' type.
+        """
+        num_kept = self._num_kept()
         size = math.prod(shape)
         # All numbers of 32 bits but the largest, which `maxval` excludes.
         words = keras.random.randint(
@@ -41,14 +71,26 @@ class Dropout(keras.layers.Dropout):
             minval=-(2**31),
             maxval=2**31 - 1,
             dtype="int32",
-            seed=self.seed_generator,
+            seed=_Drawn(seed),
         )
-        levels = ops.reshape(ops.view(words, "int16"), (-1,))[:size]
+        # As float32 on the way, which changes no bit: to see int32 as int16
+        # Keras reshapes it, and that TensorFlow does in a GPU's host's memory.
+        levels = ops.view(ops.view(words, "float32"), "int16")
+        levels = ops.reshape(levels, (-1,))[:size]
         levels = ops.reshape(levels, shape)
-        keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, inputs.dtype)
-        # A product, and in the backward pass another: `where` is dearer.
-        return inputs * (keeps * (_NUM_LEVELS / num_kept))
+        keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, dtype)
+        return keeps * (_NUM_LEVELS / num_kept)
 
     def _num_kept(self):
         """Returns how many of the levels keep their element."""
         return _NUM_LEVELS - round(self.rate * _NUM_LEVELS)
+
+
+class _Drawn(keras.random.SeedGenerator):
+    """A seed that is there already: Keras draws from generators alone."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def next(self, ordered=True):
+        return self.seed

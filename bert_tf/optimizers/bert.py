@@ -17,6 +17,13 @@ from keras import ops
 # among them) and the scales of layer normalisation.
 NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
 
+# Gradients are summed over the replicas in packs of about so many bytes: the
+# sum of a pack goes on while the rest of the backward pass is computed. By
+# default TensorFlow makes one pack of all, and waits for the last gradient.
+_ALL_REDUCE = tf.distribute.experimental.CommunicationOptions(
+    bytes_per_pack=50 * 2**20
+)
+
 LearningRate: TypeAlias = (
     float | keras.optimizers.schedules.LearningRateSchedule
 )
@@ -266,14 +273,13 @@ class BertOptimizer(keras.optimizers.Optimizer):
     def _all_reduce_sum_gradients(self, grads_and_vars):
         # A private hook of Keras's TensorFlow optimizer, the only place
         # between the all-reduce and the update; test_bert.py pins it.
-        #
-        # The gradients of embeddings are made dense first: the update is
-        # dense anyway, and the norm of IndexedSlices counts a row that is
-        # there twice as two rows.
-        grads_and_vars = super()._all_reduce_sum_gradients(
-            [(tf.convert_to_tensor(grad), var) for grad, var in grads_and_vars]
-        )
-        grads, variables = zip(*grads_and_vars)
+        variables = [var for _, var in grads_and_vars]
+        grads = [_dense(grad, var) for grad, var in grads_and_vars]
+        replica = tf.distribute.get_replica_context()
+        if replica is not None:
+            grads = replica.all_reduce(
+                tf.distribute.ReduceOp.SUM, grads, options=_ALL_REDUCE
+            )
         norm = tf.linalg.global_norm(
             [tf.cast(grad, "float32") for grad in grads]
         )
@@ -350,6 +356,18 @@ def _half_squares(dtype):
             ).get_concrete_function()
             for function in (half_square, zero)
         )
+
+
+def _dense(grad, variable):
+    """Returns a gradient as a tensor of the variable's shape.
+
+    The update is dense anyway, and the norm of the IndexedSlices of embeddings
+    counts a row that is there twice as two rows. Gradients whose shapes
+    TensorFlow does not know, it does not pack.
+    """
+    grad = tf.convert_to_tensor(grad)
+    grad.set_shape(variable.shape)
+    return grad
 
 
 def _handle(variable):

@@ -323,6 +323,7 @@ def _run_settings(options, sources, policy, strategy):
         "num_train_steps": options.num_train_steps,
         "input_shares": options.input_shares or strategies.num_hosts(strategy),
         "mixed_precision": policy,
+        **strategies.arithmetic(strategy),
         **{
             name: getattr(options, name)
             for name in (

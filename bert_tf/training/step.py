@@ -1,12 +1,14 @@
 """One step of training or evaluation on a device, and many steps a call."""
 
 import functools
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from bert_tf import features
 from bert_tf.features import Batch
@@ -198,13 +200,13 @@ def compile_steps(
         replica_step = make_replica_step(strategy)
 
         def run_step(index, rows, waited):
-            start = tf.timestamp()
+            start = _now()
             with tf.control_dependencies([waiting_since.assign(start)]):
                 batch = next(iterator)
             with tf.control_dependencies(
                 tf.nest.flatten(on_first_replica(strategy, batch))
             ):
-                waited += tf.timestamp() - start
+                waited += _now() - start
                 arrived = waiting_since.assign(0.0)
             # Where TensorFlow has one thread, it may else look at the clock
             # after the step.
@@ -261,6 +263,15 @@ def on_first_replica(strategy: tf.distribute.Strategy, results: Any) -> Any:
     return tf.nest.map_structure(
         lambda value: strategy.experimental_local_results(value)[0], results
     )
+
+
+def _now():
+    """Returns the time in seconds, a float64 scalar."""
+    if not config.is_op_determinism_enabled():
+        return tf.timestamp()
+    # TensorFlow's own clock refuses to be read.
+    now = tf.numpy_function(time.time, [], tf.float64)
+    return tf.ensure_shape(now, [])
 
 
 def _padding(batch):

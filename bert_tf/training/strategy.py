@@ -9,6 +9,9 @@ from collections.abc import Sequence
 import tensorflow as tf
 from absl import logging
 
+# Whether operations are deterministic, TensorFlow's public names do not tell.
+from tensorflow.python.framework import config
+
 from bert_tf import cores
 from bert_tf.training.options import JIT_COMPILE
 from bert_tf.training.options import MIXED_PRECISION
@@ -71,6 +74,34 @@ def make_strategy(
     if name == "multi_worker":
         return _multi_worker()
     return _tpu(tpu_name or "local", tpu_zone, gcp_project, num_tpu_cores)
+
+
+def set_arithmetic(*, tf32: bool, deterministic: bool) -> None:
+    """Says how operations are computed; call it before anything runs.
+
+    Args:
+        tf32: Whether GPUs that can (NVIDIA's Ampere and later) multiply
+            matrices of float32 in TF32, with 10 bits of mantissa.
+        deterministic: Whether operations give the same bits each time, as
+            `tf.config.experimental.enable_op_determinism` has it. It stays so
+            for the whole process.
+    """
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
+
+
+def arithmetic(strategy: tf.distribute.Strategy) -> dict[str, bool]:
+    """Returns {name: whether} of what changes the bits of a step on GPUs.
+
+    Nothing where it runs on other devices.
+    """
+    if _devices(strategy)[0] != "GPU":
+        return {}
+    return {
+        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+        "deterministic": config.is_op_determinism_enabled(),
+    }
 
 
 def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
@@ -161,12 +192,7 @@ def num_hosts(strategy: tf.distribute.Strategy) -> int:
 def log_devices(strategy: tf.distribute.Strategy) -> None:
     """Logs what the steps run on, and warns of GPUs that nothing runs on."""
     gpus = tf.config.get_visible_devices("GPU")
-    num_devices, kind = 1, "GPU" if gpus else "CPU"
-    # Of its own, TensorFlow does not name it.
-    if strategy is not tf.distribute.get_strategy():
-        devices = strategy.extended.worker_devices
-        kind = tf.DeviceSpec.from_string(devices[0]).device_type
-        num_devices = len(devices)
+    kind, num_devices = _devices(strategy)
     details = [f"{cores.num_cores()} cores, {platform.machine()}"]
     if kind == "GPU":
         names = (
@@ -183,6 +209,13 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
         kind,
         f" ({', '.join(details)})" if details else "",
     )
+    if kind == "GPU":
+        logging.info(
+            "Float32 matrices are multiplied in %s.",
+            "TF32, if the GPU has it; --notf32 turns it off"
+            if arithmetic(strategy)["tf32"]
+            else "float32",
+        )
     num_unused = len(gpus) - (num_devices if kind == "GPU" else 0)
     if num_unused > 0:
         logging.warning(
@@ -196,6 +229,17 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
             "There is a driver of NVIDIA's GPUs here, but TensorFlow finds no "
             "GPU: pip install 'tensorflow[and-cuda]' installs what it needs."
         )
+
+
+def _devices(strategy):
+    """Returns what it runs on, CPU, GPU or TPU, and on how many of them."""
+    try:
+        devices = strategy.extended.worker_devices
+    except RuntimeError:
+        # Of its default strategy TensorFlow does not name it.
+        has_gpu = tf.config.get_visible_devices("GPU")
+        return "GPU" if has_gpu else "CPU", 1
+    return tf.DeviceSpec.from_string(devices[0]).device_type, len(devices)
 
 
 def _has_nvidia_driver():

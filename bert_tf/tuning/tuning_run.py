@@ -386,6 +386,7 @@ class Run:
                 **self.config.of_training(),
                 **self._settings,
                 "mixed_precision": self.model.dtype_policy.name,
+                **strategies.arithmetic(self.strategy),
                 "versions": model_card.versions(),
             },
         )

@@ -1,5 +1,6 @@
 """Dropout's masks: their share, their scale, and that they change."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -26,6 +27,17 @@ def test_masks_keep_their_share_and_the_mean(rate):
     assert abs(np.mean((first == 0) & (second == 0)) - both) < bound
     flat = first.ravel() == 0
     assert abs(np.mean(flat[:-1] & flat[1:]) - both) < bound
+
+
+def test_masks_are_of_the_halves_of_random_words():
+    # Runs of older releases are resumed: the bits stay what they are.
+    mask = np.array(Dropout(0.3, seed=5)(np.ones((7, 5, 9)), training=True))
+    words = keras.random.randint(
+        (158, 1), -(2**31), 2**31 - 1, seed=keras.random.SeedGenerator(5)
+    )
+    halves = np.array(words).view("int16").ravel()[: 7 * 5 * 9]
+    keeps = halves < round(0.7 * 2**16) - 2**15
+    np.testing.assert_array_equal(mask != 0, keeps.reshape(7, 5, 9))
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

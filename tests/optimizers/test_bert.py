@@ -274,6 +274,44 @@ def test_apply_sums_gradients_over_replicas_once_then_clips():
     )
 
 
+@pytest.mark.parametrize(
+    ("bytes_per_pack", "num_packs"), [(None, 1), (100, 2), (30, 3), (3, 4)]
+)
+def test_gradients_are_summed_in_packs(monkeypatch, bytes_per_pack, num_packs):
+    if bytes_per_pack is None:
+        assert bert._ALL_REDUCE.bytes_per_pack == 50 * 2**20
+    else:
+        options = tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack=bytes_per_pack
+        )
+        monkeypatch.setattr(bert, "_ALL_REDUCE", options)
+    # Collective operations, as on GPUs; they are traced, and not run.
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    with strategy.scope():
+        # Of 4, 24, 40 and 400 bytes; the last is summed first, and a pack is
+        # full when it has more than its bytes.
+        variables = [
+            keras.Variable(tf.zeros(size), name="kernel")
+            for size in (1, 6, 10, 100)
+        ]
+        optimizer = BertOptimizer(0.5)
+        optimizer.build(variables)
+
+    @tf.function(autograph=False)
+    def step():
+        strategy.run(
+            lambda: optimizer.apply([v.value * 1.0 for v in variables])
+        )
+
+    graph = step.get_concrete_function().graph
+    sums = [
+        operation
+        for operation in graph.get_operations()
+        if operation.type.startswith("CollectiveReduce")
+    ]
+    assert len(sums) == 2 * num_packs
+
+
 def test_config_round_trip():
     optimizer = BertOptimizer(
         WarmupDecay(1e-3, 10, 3),

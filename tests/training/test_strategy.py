@@ -119,11 +119,19 @@ def test_the_log_names_the_cpu(caplog):
             ["GPU:0"],
             [
                 "1 device: GPU (NVIDIA H100).",
+                "Float32 matrices are multiplied in TF32, if the GPU has it; "
+                "--notf32 turns it off.",
                 "1 of 2 GPUs are not used. --strategy=mirrored, "
                 "tf.distribute.MirroredStrategy() in Python, takes them all.",
             ],
         ),
-        (["GPU:0", "GPU:1"], ["2 devices: GPU (NVIDIA H100)."]),
+        (
+            ["GPU:0", "GPU:1"],
+            [
+                "2 devices: GPU (NVIDIA H100).",
+                "Float32 matrices are multiplied in float32.",
+            ],
+        ),
         (["TPU:0", "TPU:1"], ["2 devices: TPU."]),
     ],
 )
@@ -137,11 +145,17 @@ def test_the_log_names_gpus_and_those_not_used(
         "get_device_details",
         lambda gpu: {"device_name": "NVIDIA H100"},
     )
+    strategies.set_arithmetic(tf32="GPU:1" not in used, deterministic=False)
     caplog.set_level("INFO", logger="absl")
     devices = [f"/job:localhost/replica:0/task:0/device:{u}" for u in used]
     extended = types.SimpleNamespace(worker_devices=devices)
-    strategies.log_devices(types.SimpleNamespace(extended=extended))
+    strategy = types.SimpleNamespace(extended=extended)
+    strategies.log_devices(strategy)
     assert [record.getMessage() for record in caplog.records] == lines
+    # What a run on them is told to have been computed with.
+    told = {"tf32": "GPU:1" not in used, "deterministic": False}
+    assert strategies.arithmetic(strategy) == (told if gpus else {})
+    strategies.set_arithmetic(tf32=True, deterministic=False)
 
 
 @pytest.mark.parametrize(("hidden", "is_told"), [(None, True), ("", False)])

@@ -1,0 +1,299 @@
+r"""Times training steps of pre-training on a GPU, beside transformers'.
+
+    python benchmarks/gpu.py --peak_tflops=float32=494,bfloat16=989
+
+Every setting is a process that has the GPU for itself: bert_tf's step on full
+rows of random tokens, and on rows of several sequences, plain and compiled with
+XLA; and transformers' step, eager and under torch.compile, where this
+environment, or that of --peer_python, has PyTorch and transformers. Batches
+have equally many tokens at all lengths. Without a GPU it says so, and exits
+with 1; with --allow_cpu it runs on the CPU, to be tried with --sizes=tiny.
+
+Prints a table in Markdown, of medians over the rounds:
+
+- rows and tokens a second;
+- the step's matrix products in TFLOP/s, counted for every place of every block,
+  what share that is of the rate of one product of 8192^3, and of the GPU's peak
+  in --peak_tflops, which is the model FLOPs utilisation (arXiv 2204.02311,
+  appendix B);
+- rows a second beside transformers' best of the same size;
+- the most memory of the GPU that was in use. PyTorch does not count its
+  libraries' own.
+"""
+
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import heading
+import tensorflow as tf
+from absl import app
+from absl import flags
+from pretraining_setting import Setting
+
+from bert_tf.config import BertConfig
+from bert_tf.training import health
+
+_SIZES = flags.DEFINE_list(
+    "sizes", ["base", "large"], "Names of BertConfig.named."
+)
+_LENGTHS = flags.DEFINE_list("lengths", ["128", "512"], "Tokens of a row.")
+_TOKENS = flags.DEFINE_integer(
+    "tokens", 8192, "Tokens a step, of all its rows.", lower_bound=1
+)
+_PRECISION = flags.DEFINE_list(
+    "precision", ["float32", "bfloat16"], "Of float32 and bfloat16."
+)
+_TF32 = flags.DEFINE_bool(
+    "tf32", True, "Whether float32 matrices are multiplied in TF32."
+)
+_JIT_COMPILE = flags.DEFINE_bool(
+    "jit_compile", True, "Whether the steps compiled with XLA are timed, too."
+)
+_PEER_PYTHON = flags.DEFINE_string(
+    "peer_python",
+    None,
+    "The Python of an environment with PyTorch and transformers. Default: this "
+    "one's, if it has them.",
+)
+_PEAK_TFLOPS = flags.DEFINE_list(
+    "peak_tflops",
+    [],
+    "precision=number: what the GPU can do at most, in 10**12 operations a "
+    "second, of its documentation, of dense matrices.",
+)
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Measurements.", lower_bound=1)
+_SECONDS = flags.DEFINE_float("seconds", 5.0, "Of one measurement, about.")
+_ALLOW_CPU = flags.DEFINE_bool(
+    "allow_cpu", False, "Without a GPU, run on the CPU."
+)
+_PRODUCT = flags.DEFINE_string(
+    "product",
+    None,
+    "precision,size: print the rate of a product of matrices so large, alone.",
+)
+
+# Of a row of 128 tokens, as in the paper's records; 77 of 512.
+_PREDICTIONS_PER_TOKEN = 0.15
+_TOKENS_PER_SEQUENCE = 64
+_NUM_PRODUCTS = 20
+
+
+def find_gpu(allows_cpu):
+    """Returns the first GPU's name, or None to run on the CPU.
+
+    Raises:
+        SystemExit: If there is no GPU, and the CPU is not allowed.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        details = tf.config.experimental.get_device_details(gpus[0])
+        return details.get("device_name", "GPU")
+    if allows_cpu:
+        return None
+    # Of a string the exit status is 1.
+    sys.exit("benchmarks/gpu.py: TensorFlow finds no GPU on this machine.")
+
+
+def make_jobs(size, length, precision, *, tokens, jit_compile, has_peer):
+    """Returns {name: job} of the settings of one size, length and precision."""
+    job = {
+        "library": "bert_tf",
+        "precision": precision,
+        "batch_size": max(1, tokens // length),
+        "length": length,
+        "num_predictions": round(length * _PREDICTIONS_PER_TOKEN),
+        "config": BertConfig.named(
+            size, max_position_embeddings=max(512, length)
+        ).to_dict(),
+        "files": None,
+    }
+    packed = {"num_sequences": max(2, length // _TOKENS_PER_SEQUENCE)}
+    jit = {"jit_compile": True}
+    jobs = {"bert_tf": job, "bert_tf, packed": job | packed}
+    if jit_compile:
+        jobs |= {
+            "bert_tf, XLA": job | jit,
+            "bert_tf, packed, XLA": job | packed | jit,
+        }
+    if has_peer:
+        for library in ("transformers", "transformers_compiled"):
+            jobs[library] = job | {"library": library}
+    return jobs
+
+
+def table_lines(jobs, answers, product_flops, peak_flops):
+    """Returns the table's lines of the settings of one size and length.
+
+    Args:
+        jobs: Of `make_jobs`.
+        answers: {name: what its process answered, round by round}; none of a
+            setting that did not run.
+        product_flops: Operations a second of one large product.
+        peak_flops: Those of the GPU at most, or None.
+    """
+    rates = {
+        name: statistics.median(each["rows_per_second"] for each in told)
+        for name, told in answers.items()
+        if told
+    }
+    best_peer = max(
+        (rates[name] for name in rates if jobs[name]["library"] != "bert_tf"),
+        default=None,
+    )
+    lines = []
+    for name, job in jobs.items():
+        head = f"| {job['precision']} | {job['length']} | {name} | "
+        if name not in rates:
+            lines.append(f"{head}does not run |" + " |" * 7)
+            continue
+        rows = [each["rows_per_second"] for each in answers[name]]
+        flops = rates[name] * health.flops_per_example(
+            BertConfig(**job["config"]), job["length"], job["num_predictions"]
+        )
+        peak_bytes = answers[name][-1]["device_peak_bytes"]
+        cells = (
+            f"{rates[name]:.1f} ({min(rows):.1f} to {max(rows):.1f})",
+            f"{rates[name] * job['length']:,.0f}",
+            f"{flops / 1e12:.3g}",
+            f"{flops / product_flops:.0%}",
+            "-" if peak_flops is None else f"{flops / peak_flops:.0%}",
+            "-" if best_peer is None else f"{rates[name] / best_peer:.2f}",
+            "-" if peak_bytes is None else f"{peak_bytes / 2**30:.1f}",
+        )
+        lines.append(f"{head}{job['batch_size']} | {' | '.join(cells)} |")
+    return lines
+
+
+def print_product(precision, size):
+    """Prints the operations a second of a product of two matrices."""
+    tf.config.experimental.enable_tensor_float_32_execution(_TF32.value)
+    a = tf.ones((size, size), precision)
+    tf.matmul(a, a)
+    tf.test.experimental.sync_devices()
+    start = time.perf_counter()
+    for _ in range(_NUM_PRODUCTS):
+        tf.matmul(a, a)
+    tf.test.experimental.sync_devices()
+    seconds = (time.perf_counter() - start) / _NUM_PRODUCTS
+    print(2 * size**3 / seconds)
+
+
+def measure_product(precision, size):
+    """Returns what `print_product` prints, in a process of its own."""
+    process = subprocess.run(
+        [
+            sys.executable,
+            __file__,
+            f"--product={precision},{size}",
+            f"--tf32={_TF32.value}",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    return float(process.stdout.split()[-1])
+
+
+def measure(name, python, job):
+    """Returns a setting's answers, none if it does not run."""
+    try:
+        setting = Setting(name, python, job)
+        for _ in range(_ROUNDS.value):
+            setting.measure(_SECONDS.value)
+    except RuntimeError as error:
+        # Most often the GPU has too little memory for it.
+        print(error, file=sys.stderr)
+        return []
+    setting.stop()
+    return setting.answers
+
+
+def peaks(values):
+    """Returns {precision: operations a second} of --peak_tflops."""
+    found = {}
+    for told in values:
+        precision, _, number = told.partition("=")
+        try:
+            found[precision] = float(number) * 1e12
+        except ValueError:
+            raise app.UsageError(
+                "--peak_tflops must be precision=number, comma-separated. "
+                f"Received: --peak_tflops={told}."
+            ) from None
+    return found
+
+
+def main(_):
+    if _PRODUCT.value is not None:
+        precision, size = _PRODUCT.value.split(",")
+        print_product(precision, int(size))
+        return
+    gpu = find_gpu(_ALLOW_CPU.value)
+    peak_flops = peaks(_PEAK_TFLOPS.value)
+    peer_python = _PEER_PYTHON.value
+    if peer_python is None and all(
+        map(importlib.util.find_spec, ("torch", "transformers"))
+    ):
+        peer_python = sys.executable
+    heading.show(**({"transformers": peer_python} if peer_python else {}))
+    print(
+        f"On {gpu or 'the CPU, to try the program'}; TF32 "
+        f"{'on' if _TF32.value else 'off'}."
+    )
+    products = {
+        precision: measure_product(precision, 8192 if gpu else 1024)
+        for precision in _PRECISION.value
+    }
+    for size in _SIZES.value:
+        print(
+            f"\n{size}\n\n"
+            "| precision | length | library | rows a step | rows/s | tokens/s "
+            "| TFLOP/s | of a product | MFU | best transformers = 1 "
+            "| GPU GiB |\n|" + "---|" * 11,
+            flush=True,
+        )
+        for length in map(int, _LENGTHS.value):
+            for precision in _PRECISION.value:
+                jobs = make_jobs(
+                    size,
+                    length,
+                    precision,
+                    tokens=_TOKENS.value,
+                    jit_compile=_JIT_COMPILE.value,
+                    has_peer=peer_python is not None,
+                )
+                device = {
+                    "device": "gpu" if gpu else "cpu",
+                    "tf32": _TF32.value,
+                }
+                answers = {
+                    name: measure(
+                        name,
+                        sys.executable
+                        if job["library"] == "bert_tf"
+                        else peer_python,
+                        job | device,
+                    )
+                    for name, job in jobs.items()
+                }
+                for line in table_lines(
+                    jobs,
+                    answers,
+                    products[precision],
+                    peak_flops.get(precision),
+                ):
+                    print(line, flush=True)
+    told = (
+        f"{precision} {flops / 1e12:.3g} TFLOP/s"
+        for precision, flops in products.items()
+    )
+    print(f"\nThe product: {', '.join(told)}.")
+
+
+if __name__ == "__main__":
+    app.run(main)

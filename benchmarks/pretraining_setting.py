@@ -1,0 +1,75 @@
+"""One setting of a benchmark of pre-training: a process that makes steps.
+
+Imported by the benchmarks' programs; see pretraining_worker.py for the process.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+
+_FOLDER = pathlib.Path(__file__).parent
+# {peer: the library whose environment it runs in}
+PEERS = {
+    "keras_hub": "keras_hub",
+    "model_garden": "model_garden",
+    "transformers": "transformers",
+    "transformers_compiled": "transformers",
+}
+
+
+class Setting:
+    """A process that makes steps of one library in one precision.
+
+    Args:
+        name: What it is called in the table.
+        python: The Python to run.
+        job: See `pretraining_worker.read_job`.
+
+    Attributes:
+        answers: What it answered, round by round.
+        is_peer: Whether it is another library.
+        is_random: Whether its rows are full ones of random tokens.
+
+    Raises:
+        RuntimeError: Here and in `measure`, if the process has ended.
+    """
+
+    def __init__(self, name, python, job):
+        self.name = name
+        self.precision = job["precision"]
+        self.is_peer = job["library"] != "bert_tf"
+        self.is_random = job.get("files") is None
+        self.answers = []
+        script = "pretraining_peers" if self.is_peer else "pretraining_bert_tf"
+        self._process = subprocess.Popen(
+            [python, str(_FOLDER / f"{script}.py"), json.dumps(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        self._read("ready")
+
+    def measure(self, seconds):
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        self.answers.append(json.loads(self._read("{")))
+
+    def stop(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+    def median(self, name):
+        return statistics.median(answer[name] for answer in self.answers)
+
+    def _read(self, beginning):
+        # Libraries print lines of their own.
+        for line in self._process.stdout:
+            if line.startswith(beginning):
+                return line
+        raise RuntimeError(
+            f"The process of {self.name} in {self.precision} ended with exit "
+            f"status {self._process.wait()}; its errors stand above."
+        )
