@@ -18,7 +18,6 @@ from absl import logging
 from bert_tf import files
 from bert_tf import program
 from bert_tf.serving.kinds import texts as texts_lib
-from bert_tf.text.vocabulary import MASK_TOKEN
 
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir",
@@ -102,7 +101,7 @@ def main(_):
         print(f"{len(records)} texts in {_OUTPUT_FILE.value}")
     else:
         for record in records:
-            print("\n".join(_to_table(record)))
+            print("\n".join(_to_table(record, start.tokenizer.vocabulary)))
 
 
 def _to_records(texts, answers):
@@ -131,11 +130,11 @@ def _to_records(texts, answers):
         }
 
 
-def _to_table(record):
+def _to_table(record, vocabulary):
     """Yields the lines for people: a text, and its masks' answers."""
     yield " ".join(record["text"].split())
     for number, mask in enumerate(record["masks"], start=1):
-        yield f"  {MASK_TOKEN} {number}"
+        yield f"  {vocabulary.special.mask} {number}"
         width = max(len(answer["token"]) for answer in mask)
         for answer in mask:
             sequence = " ".join(answer["sequence"].split())

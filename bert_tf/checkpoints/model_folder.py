@@ -45,13 +45,7 @@ read_vocabulary = tokenizer_files.read_vocabulary
 read_tokenizer_config = tokenizer_files.read_settings
 
 _MAX_LENGTH = "model_max_length"
-_SPECIAL_TOKENS = {
-    "pad_token": vocabulary_lib.PAD_TOKEN,
-    "unk_token": vocabulary_lib.UNK_TOKEN,
-    "cls_token": vocabulary_lib.CLS_TOKEN,
-    "sep_token": vocabulary_lib.SEP_TOKEN,
-    "mask_token": vocabulary_lib.MASK_TOKEN,
-}
+_SPECIAL_TOKENS = tokenizer_files.SPECIAL_TOKENS
 # What in tokenizer_config.json may be other words, or another length, of one
 # and the same model.
 _NOT_THE_TOKENIZER = (_MAX_LENGTH, *_SPECIAL_TOKENS)
@@ -173,7 +167,7 @@ def save(
 def write(
     folder: str,
     tensors: dict[str, np.ndarray],
-    texts: dict[str, str | None],
+    texts: dict[str, str | bytes | None],
     slots: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Writes weights and texts into a model folder, whole or not at all.
@@ -183,15 +177,15 @@ def write(
     Args:
         folder: Path, local or remote.
         tensors: {name in the file: float32 array}.
-        texts: {name of a file: its text, or None for no such file}, with
-            config.json at the end.
+        texts: {name of a file: its contents, or None for no such file},
+            with config.json at the end.
         slots: None, or {name: array} of Adam's moments and the global step.
 
     Raises:
         ValueError, OSError: As of `save`.
     """
     writers = {
-        name: functools.partial(files.write_text, text=text)
+        name: functools.partial(_write_text, text=text)
         for name, text in reversed(texts.items())
         if text is not None
     }
@@ -228,6 +222,13 @@ def write(
     for name, text in texts.items():
         if text is None and files.exists(f"{folder}/{name}"):
             files.remove(f"{folder}/{name}")
+
+
+def _write_text(path, text):
+    write_file = (
+        files.write_bytes if isinstance(text, bytes) else files.write_text
+    )
+    write_file(path, text)
 
 
 def read_card(folder: str) -> str | None:
@@ -306,7 +307,7 @@ def make_texts(
     tokenizer: Spec,
     max_seq_length: int,
     task: dict[str, Any] | None,
-) -> dict[str, str | None]:
+) -> dict[str, str | bytes | None]:
     """Returns the `texts` of `write`.
 
     Args:
@@ -321,7 +322,7 @@ def make_texts(
         "do_lower_case": bool(tokenizer.do_lower_case),
         _MAX_LENGTH: max_seq_length,
         **tokenizer.folder_settings,
-        **_SPECIAL_TOKENS,
+        **dict(zip(_SPECIAL_TOKENS, tokenizer.vocabulary.special.names)),
     }
     if families.parse_config(config_values).type_vocab_size < 2:
         # Hugging Face's models take no other segment than the first, or none.
@@ -335,7 +336,7 @@ def make_texts(
         TOKENIZER_FILE: (
             None if tokenizer_json is None else to_json(tokenizer_json)
         ),
-        VOCABULARY_FILE: tokenizer.vocabulary.to_text(),
+        **tokenizer.vocabulary_files,
         CONFIG_FILE: to_json(config_values),
     }
 
@@ -372,7 +373,8 @@ def check_vocabulary(
 
     Raises:
         ValueError: If its size is not the configuration's, its case not what
-            tokenizer_config.json says, or the tokenizer not BERT's.
+            tokenizer_config.json says, or the tokenizer of no kind that we
+            have.
     """
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
@@ -461,21 +463,23 @@ def _check_same_model(folder, texts):
                 f"{folder}: holds weights in another form, {name}. Give "
                 "another folder."
             )
-    path = f"{folder}/{VOCABULARY_FILE}"
-    if (
-        files.exists(path)
-        and files.read_text(path, files.MAX_FOLDER_TEXT)
-        != texts[VOCABULARY_FILE]
-    ):
-        raise ValueError(
-            f"{path}: is another vocabulary than the model's. Give another "
-            "folder."
-        )
+    for name in tokenizer_files.vocabulary_files():
+        path = f"{folder}/{name}"
+        new = texts.get(name)
+        if name == TOKENIZER_FILE or new is None or not files.exists(path):
+            continue
+        if isinstance(new, str):
+            new = new.encode("utf-8")
+        if files.read_bytes(path, files.MAX_FOLDER_TEXT) != new:
+            raise ValueError(
+                f"{path}: is another vocabulary than the model's. Give another "
+                "folder."
+            )
     path = f"{folder}/{CONFIG_FILE}"
     if not files.exists(path):
         return
     old = _identity(config_json.read(folder))
-    new = _identity(json.loads(texts[CONFIG_FILE]))
+    new = _identity(json.loads(texts[CONFIG_FILE] or ""))
     for key in old:
         _check_same(path, key, old[key], new[key])
     settings = read_tokenizer_config(folder)
@@ -484,7 +488,7 @@ def _check_same_model(folder, texts):
     # Of a kind's many names one.
     settings["tokenizer_class"] = tokenizer_files.class_name(settings)
     path = f"{folder}/{SETTINGS_FILE}"
-    for key, new in json.loads(texts[SETTINGS_FILE]).items():
+    for key, new in json.loads(texts[SETTINGS_FILE] or "").items():
         if key not in _NOT_THE_TOKENIZER:
             _check_same(path, key, settings.get(key, new), new)
 

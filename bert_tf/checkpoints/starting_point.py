@@ -113,7 +113,7 @@ def find(
             f"Received: init_checkpoint={init_checkpoint}."
         )
     if do_lower_case is None:
-        do_lower_case = settings.get("do_lower_case", True)
+        do_lower_case = settings.get("do_lower_case")
     elif settings.get("do_lower_case", do_lower_case) != do_lower_case:
         raise ValueError(
             f"`do_lower_case` must be {settings['do_lower_case']}, as the "
@@ -122,6 +122,9 @@ def find(
         )
     if folder is not None:
         vocabulary = None
+        # Another kind has no settings of case, and says which it is.
+        if do_lower_case is None and tokenizer_files.is_wordpiece(folder):
+            do_lower_case = True
         if vocab_file is not None:
             vocabulary = vocabulary_lib.load_vocabulary(vocab_file)
         tokenizer = tokenizer_files.read(folder, vocabulary, do_lower_case)

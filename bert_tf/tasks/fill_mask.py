@@ -20,7 +20,6 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.tokenizer import Spec
-from bert_tf.text.vocabulary import MASK_TOKEN
 from bert_tf.text.vocabulary import Vocabulary
 
 # RE2's \s, spelled out, at the end of a string.
@@ -69,7 +68,7 @@ def encode(
     Returns:
         Dictionary of int32 `[B, max_seq_length]`.
     """
-    parts = tf.strings.split(texts, MASK_TOKEN)
+    parts = tf.strings.split(texts, preprocessor.vocabulary.special.mask)
     pieces = preprocessor.tokenizer.tokenize(parts.flat_values).merge_dims(1, 2)
     # A mask after every part but the text's last one, where this is 0.
     num_following = tf.ragged.range(parts.row_lengths() - 1, -1, -1).flat_values
@@ -103,25 +102,26 @@ def check_texts(
     inputs = encode(tf.constant(texts), preprocessor)
     is_mask = find_masks(inputs, preprocessor.vocabulary)
     num_left = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1).numpy()
-    num_masks = count_masks(texts).numpy()
+    mask_token = preprocessor.vocabulary.special.mask
+    num_masks = count_masks(texts, mask_token).numpy()
     for line, (found, left) in enumerate(zip(num_masks, num_left), start=1):
         if not found:
             raise ValueError(
-                f"{source}, line {line}: the text must have a {MASK_TOKEN}. "
+                f"{source}, line {line}: the text must have a {mask_token}. "
                 f"Received: {texts[line - 1]!r}."
             )
         if left < found:
             raise ValueError(
                 f"{source}, line {line}: {found - left} of {found} "
-                f"{MASK_TOKEN} are beyond the first "
+                f"{mask_token} are beyond the first "
                 f"{preprocessor.max_seq_length} tokens, all that the model "
                 "reads."
             )
 
 
-def count_masks(texts: tf.Tensor) -> tf.Tensor:
-    """Returns how often "[MASK]" stands in texts: string `[B]` to int32."""
-    parts = tf.strings.split(texts, MASK_TOKEN)
+def count_masks(texts: tf.Tensor, mask_token: str) -> tf.Tensor:
+    """Returns how often a token stands in texts: string `[B]` to int32."""
+    parts = tf.strings.split(texts, mask_token)
     return tf.cast(parts.row_lengths(), tf.int32) - 1
 
 
@@ -232,10 +232,11 @@ def fill(
     """
     # As many masks as the answers have: what was cut off is not filled in.
     num_masks = tf.shape(answers["tokens"])[1]
-    lengths = tf.strings.split(texts, MASK_TOKEN)
+    mask_token = tokenizer.vocabulary.special.mask
+    lengths = tf.strings.split(texts, mask_token)
     lengths = lengths.with_values(tf.strings.length(lengths.values))
     lengths = lengths.to_tensor(shape=tf.stack([-1, num_masks]))
-    size = len(MASK_TOKEN)
+    size = len(mask_token.encode("utf-8"))
     starts = tf.cumsum(lengths, axis=1) + size * tf.range(num_masks)
 
     # From here on the masks of all texts: a text is repeated for its own.

@@ -273,7 +273,7 @@ def _scaled(bits, limit):
 
 
 def _is_special(input_ids, vocabulary):
-    """Returns bool [B, L]: which tokens are [CLS] or [SEP]."""
+    """Returns bool [B, L]: which tokens are the vocabulary's cls or sep."""
     return (input_ids == vocabulary.cls_id) | (input_ids == vocabulary.sep_id)
 
 

@@ -1,5 +1,8 @@
 """One or two segments of pieces to one sequence: [CLS] A [SEP] B [SEP].
 
+The vocabulary's `SpecialTokens` say which tokens these are, how many stand
+between A and B, and which segment B is.
+
 Core TensorFlow operations only: the trimming kernels of tensorflow_text are
 missing from TensorFlow Serving before 2.20. Letters: B batch, L sequence
 length.
@@ -49,13 +52,15 @@ def pack(
             or `[batch, (words), (pieces)]`. What does not fit is cut: the end
             of a single segment; and of a pair, as in the original, the last
             piece of the longer one until it fits: of two equals, of B.
-        seq_length: Length of the sequences; at least 2 for one segment and 3
-            for two. An int, or an int32 scalar, which is checked as it runs.
+        seq_length: Length of the sequences, with room for the special tokens
+            (`SpecialTokens.count`). An int, or an int32 scalar, which is
+            checked as it runs.
         vocabulary: The `Vocabulary` that the ids are from.
 
     Returns:
         Dictionary of int32 `[batch, seq_length]`: `input_ids`, `input_mask`
-        (1 on pieces, 0 on padding) and `segment_ids` (1 on B and its [SEP]).
+        (1 on pieces, 0 on padding) and `segment_ids` (`second_segment` on B
+        and its [SEP], else 0).
 
     Raises:
         ValueError: If there are not one or two segments, or the special
@@ -67,7 +72,9 @@ def pack(
             "`segments` must be one or two. "
             f"Received: {len(segments)} segments."
         )
-    num_special = len(segments) + 1
+    template = vocabulary.special
+    num_between = template.num_between
+    num_special = template.count(len(segments))
     if tf.is_tensor(seq_length):
         check = tf.debugging.assert_greater_equal(
             seq_length,
@@ -99,7 +106,8 @@ def pack(
         # it does not need.
         half = (max_tokens + 1) // 2
         kept_a = tf.minimum(length_a, tf.maximum(max_tokens - length_b, half))
-        length = kept_a + tf.minimum(length_b, max_tokens - kept_a) + 3
+        length = kept_a + tf.minimum(length_b, max_tokens - kept_a)
+        length += num_special
 
     # Every position of the output is looked up in one list: the special
     # tokens, the pieces of all A, the pieces of all B.
@@ -111,19 +119,20 @@ def pack(
     position_1L = tf.range(seq_length)[tf.newaxis, :]
     offset_a = len(special) - 1 + _column(segments[0].row_starts())
     index_BL = tf.where(position_1L <= kept_a, offset_a + position_1L, sep)
-    in_b_BL = position_1L > kept_a + 1
+    in_b_BL = position_1L > kept_a + num_between
     if len(segments) == 2:
-        offset_b = len(special) + tf.size(pieces[0]) - 2 - kept_a
+        offset_b = len(special) + tf.size(pieces[0]) - 1 - num_between - kept_a
         offset_b += _column(segments[1].row_starts())
         index_BL = tf.where(in_b_BL, offset_b + position_1L, index_BL)
         index_BL = tf.where(position_1L == length - 1, sep, index_BL)
     index_BL = tf.where(position_1L == 0, cls, index_BL)
     is_piece_BL = position_1L < length
+    segment_BL = tf.cast(in_b_BL & is_piece_BL, tf.int32)
     index_BL = tf.where(is_piece_BL, index_BL, pad)
     return {
         features.INPUT_IDS: tf.gather(table, index_BL),
         features.INPUT_MASK: tf.cast(is_piece_BL, tf.int32),
-        features.SEGMENT_IDS: tf.cast(in_b_BL & is_piece_BL, tf.int32),
+        features.SEGMENT_IDS: segment_BL * template.second_segment,
     }
 
 

@@ -1,6 +1,6 @@
-"""WordPiece vocabularies: read and checked.
+"""Vocabularies: read and checked, with the special tokens that they have.
 
-A vocabulary file holds one entry a line, in UTF-8; an entry's id is its line
+A WordPiece file holds one entry a line, in UTF-8; an entry's id is its line
 number, from 0. A piece that continues a word begins with "##".
 """
 
@@ -37,32 +37,86 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class SpecialTokens:
+    """Names of the special tokens, and how they frame texts.
+
+    A text becomes `cls text sep`, and a pair `cls A sep B sep`.
+
+    Args:
+        pad: Fills a sequence up to its length.
+        unk: Stands for what the vocabulary cannot spell.
+        cls: Begins each sequence.
+        sep: Ends each text.
+        mask: Takes the place of a token that is to be predicted.
+        num_between: How many `sep` stand between A and B: 1, or 2 as in
+            RoBERTa.
+        second_segment: The segment of B and the `sep` behind it: 1, or 0 in
+            models without segments.
+    """
+
+    pad: str = PAD_TOKEN
+    unk: str = UNK_TOKEN
+    cls: str = CLS_TOKEN
+    sep: str = SEP_TOKEN
+    mask: str = MASK_TOKEN
+    num_between: int = 1
+    second_segment: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The five names, in the order of the arguments."""
+        return (self.pad, self.unk, self.cls, self.sep, self.mask)
+
+    def count(self, num_segments: int) -> int:
+        """Returns how many special tokens frame one text, or two."""
+        return 2 if num_segments == 1 else 2 + self.num_between
+
+
+# google-research/bert; fairseq's RoBERTa and XLM-R; google-research/albert.
+BERT = SpecialTokens()
+ROBERTA = SpecialTokens(
+    pad="<pad>",
+    unk="<unk>",
+    cls="<s>",
+    sep="</s>",
+    mask="<mask>",
+    num_between=2,
+    second_segment=0,
+)
+ALBERT = SpecialTokens(pad="<pad>", unk="<unk>")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """The entries of a WordPiece vocabulary, in the order of their ids.
+    """The entries of a vocabulary, in the order of their ids.
 
     Args:
         tokens: All entries, special tokens included, each once.
         path: The file that they are from, if any: messages name it. Of equal
             vocabularies it may differ.
+        special: The `SpecialTokens`.
+        is_wordpiece: Whether entries obey the rules of a WordPiece file: no
+            white space or NUL, and at most 256 bytes.
 
     Raises:
-        ValueError: If an entry is empty, too long, holds white space or NUL or
-            is there twice, or a special token is missing. The message names
-            the line.
+        ValueError: If an entry is empty, is there twice or breaks those rules,
+            or a special token is missing. The message names the line.
     """
 
     tokens: tuple[str, ...]
     path: str | None = dataclasses.field(default=None, compare=False)
+    special: SpecialTokens = BERT
+    is_wordpiece: bool = True
 
     def __post_init__(self):
         object.__setattr__(self, "tokens", tuple(self.tokens))
         lines: dict[str, int] = {}
         for line, token in enumerate(self.tokens, start=1):
-            fault = _fault(token, lines)
+            fault = _fault(token, lines, self.is_wordpiece)
             if fault is not None:
                 raise ValueError(f"line {line}: {fault}")
             lines[token] = line
-        missing = [token for token in SPECIAL_TOKENS if token not in lines]
+        missing = [token for token in self.special.names if token not in lines]
         if missing:
             raise ValueError(
                 "the special tokens "
@@ -89,23 +143,23 @@ class Vocabulary:
 
     @property
     def pad_id(self) -> int:
-        return self.index(PAD_TOKEN)
+        return self.index(self.special.pad)
 
     @property
     def unk_id(self) -> int:
-        return self.index(UNK_TOKEN)
+        return self.index(self.special.unk)
 
     @property
     def cls_id(self) -> int:
-        return self.index(CLS_TOKEN)
+        return self.index(self.special.cls)
 
     @property
     def sep_id(self) -> int:
-        return self.index(SEP_TOKEN)
+        return self.index(self.special.sep)
 
     @property
     def mask_id(self) -> int:
-        return self.index(MASK_TOKEN)
+        return self.index(self.special.mask)
 
     @functools.cached_property
     def capitalized(self) -> tuple[str, ...]:
@@ -127,7 +181,7 @@ class Vocabulary:
         return share >= _MIN_CAPITALS
 
     def to_text(self) -> str:
-        """Returns the contents of the vocabulary file."""
+        """Returns the entries, one a line: the contents of vocab.txt."""
         return "".join(f"{token}\n" for token in self.tokens)
 
 
@@ -205,18 +259,19 @@ def _warn_of_capitals(tokens):
     )
 
 
-def _fault(token, lines):
+def _fault(token, lines, is_wordpiece):
     """Returns what is wrong with an entry, or None.
 
     Args:
         token: The entry.
         lines: {entry: its line} of those before it.
+        is_wordpiece: Whether the rules of a WordPiece file hold.
     """
     if not isinstance(token, str):
         return f"an entry must be a string. Received: {files.shortened(token)}."
-    if not _ENTRY.search(token):
+    if not (_ENTRY.search(token) if is_wordpiece else token):
         return "the entry is blank."
-    if not _ENTRY.fullmatch(token):
+    if is_wordpiece and not _ENTRY.fullmatch(token):
         return f"the entry {files.shortened(token)} holds white space or NUL."
     if token in lines:
         return (
@@ -224,7 +279,8 @@ def _fault(token, lines):
             f"{lines[token]}."
         )
     piece = token.removeprefix(CONTINUATION)
-    if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
+    num_bytes = len(piece.encode("utf-8", "surrogatepass"))
+    if is_wordpiece and num_bytes > MAX_ENTRY_BYTES:
         return (
             f"an entry must have at most {MAX_ENTRY_BYTES} bytes. "
             f"Received: {files.shortened(token)}."

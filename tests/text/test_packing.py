@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.text import packing
+from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
 from references import text as reference_text
 
@@ -181,3 +182,24 @@ def test_graph_has_static_length_and_core_operations_only():
     assert all(hasattr(tf.raw_ops, operation) for operation in operations)
     packed = pack(ragged([[7, 8, 9]], tf.int64), ragged([[6, 6]], tf.int64))
     assert packed["input_ids"].numpy().tolist() == [[CLS, 7, 8, SEP, 6, 6, SEP]]
+
+
+def test_roberta_has_two_tokens_between_and_one_segment():
+    vocabulary = Vocabulary(
+        tokens=("<s>", "<pad>", "</s>", "<unk>", "<mask>", "a b"),
+        special=ROBERTA,
+        is_wordpiece=False,
+    )
+    a = tf.ragged.constant([[11, 12, 13, 14], [21]], tf.int32)
+    b = tf.ragged.constant([[15, 16, 17], [22, 23]], tf.int32)
+    found = packing.pack([a, b], 9, vocabulary)
+    assert found["input_ids"].numpy().tolist() == [
+        [0, 11, 12, 13, 2, 2, 15, 16, 2],
+        [0, 21, 2, 2, 22, 23, 2, 1, 1],
+    ]
+    assert found["input_mask"].numpy().sum(axis=1).tolist() == [9, 7]
+    assert not found["segment_ids"].numpy().any()
+    single = packing.pack([a], 4, vocabulary)["input_ids"]
+    assert single.numpy().tolist() == [[0, 11, 12, 2], [0, 21, 2, 1]]
+    with pytest.raises(ValueError, match="at least 4 for 2 segments"):
+        packing.pack([a, b], 3, vocabulary)

@@ -79,6 +79,10 @@ class ToySpec:
 
     tokenizer_json = None
 
+    @property
+    def vocabulary_files(self):
+        return {"vocab.txt": self.vocabulary.to_text()}
+
     def make(self):
         return ToyTokenizer(self)
 

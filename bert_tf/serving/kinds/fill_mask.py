@@ -169,7 +169,12 @@ class FillMask(Servable):
         return {name: value.numpy() for name, value in answers.items()}
 
     def _with_sequences(self, strings, is_cut, answers):
-        is_cut |= fill_mask.count_masks(strings) > answers["num_masks"]
+        is_cut |= (
+            fill_mask.count_masks(
+                strings, self.preprocessor.vocabulary.special.mask
+            )
+            > answers["num_masks"]
+        )
         spec = self.preprocessor.tokenizer.spec
         sequences = fill_mask.fill(strings, answers, spec)
         return answers | {"sequences": sequences, "is_cut": is_cut}

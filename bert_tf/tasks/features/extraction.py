@@ -152,7 +152,9 @@ class Extractor:
             inputs = packing.pack(
                 segments, preprocessor.max_seq_length, preprocessor.vocabulary
             )
-            return inputs, lengths + len(segments) + 1
+            return inputs, lengths + preprocessor.vocabulary.special.count(
+                len(segments)
+            )
 
         def vectors_of(inputs):
             outputs = encoder(inputs, training=False)

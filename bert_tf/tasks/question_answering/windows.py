@@ -57,10 +57,17 @@ class WindowMaker(tf.Module):
         max_windows: int | None = None,
     ) -> None:
         super().__init__(name="window_maker")
-        # [CLS] and two [SEP].
-        if preprocessor.max_seq_length <= task.max_query_length + 3:
+        special = preprocessor.vocabulary.special
+        self._num_special = special.count(2)
+        # Behind [CLS], the question and what parts it from the text.
+        self._context_offset = 1 + special.num_between
+        if (
+            preprocessor.max_seq_length
+            <= task.max_query_length + self._num_special
+        ):
             raise ValueError(
-                "`max_seq_length` must be greater than max_query_length + 3. "
+                "`max_seq_length` must be greater than max_query_length + "
+                f"{self._num_special}. "
                 f"Received: max_seq_length={preprocessor.max_seq_length}, "
                 f"max_query_length={task.max_query_length}."
             )
@@ -198,7 +205,7 @@ class WindowMaker(tf.Module):
         )
 
         # Of every place in the sequence, which piece of the text is there.
-        offset = question_pieces + 2 - first
+        offset = question_pieces + self._context_offset - first
         piece_BL = tf.range(self.max_seq_length) - offset[:, tf.newaxis]
         is_context_BL = (piece_BL >= first[:, tf.newaxis]) & (
             piece_BL < (first + length)[:, tf.newaxis]
@@ -234,7 +241,7 @@ class WindowMaker(tf.Module):
             & (first >= begin)
             & (last < end)
         )
-        offset = question_pieces + 2 - begin
+        offset = question_pieces + self._context_offset - begin
         made[features.LABELS] = {
             name: tf.where(is_inside, piece + offset, 0)
             for name, piece in zip(OUTPUTS, (first, last))
@@ -242,7 +249,7 @@ class WindowMaker(tf.Module):
         return made
 
     def _room_and_step(self, question_pieces):
-        room = self.max_seq_length - 3
+        room = self.max_seq_length - self._num_special
         room -= tf.minimum(question_pieces, self.task.max_query_length)
         return room, tf.minimum(room, self.task.doc_stride)
 
@@ -256,7 +263,8 @@ class WindowMaker(tf.Module):
         count = self.num_windows(question_pieces, num_pieces)
         # A piece is in the last window that begins before it, and in some
         # before that one: no more than fit side by side.
-        most = -(-(self.max_seq_length - 3) // self.task.doc_stride)
+        longest = self.max_seq_length - self._num_special
+        most = -(-longest // self.task.doc_stride)
         window_BLW = (
             piece_BL[:, :, tf.newaxis] // step[:, tf.newaxis, tf.newaxis]
             - tf.range(most)[::-1]

@@ -1,13 +1,19 @@
 """Vocabulary and settings of the tokenizer in a folder.
 
-vocab.txt                one WordPiece entry a line
-tokenizer_config.json    case, longest sequence
+tokenizer_config.json    kind, special tokens, case, longest sequence
 tokenizer.json           all of it, for `tokenizers`; the one file that
                          transformers has written since version 5
+vocab.txt                one WordPiece entry a line; of other kinds, their own
+                         files
+
+A new kind is a module with a `Spec` and a function that reads it from a folder,
+and one entry in `OTHER_KINDS`.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
+from typing import NamedTuple
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
@@ -44,6 +50,38 @@ KINDS = dict.fromkeys(
     WordpieceSpec,
 )
 
+# Of these, the names that any kind may have.
+_ANY_KIND = ("PreTrainedTokenizer", "TokenizersBackend")
+
+# What tokenizer_config.json calls the special tokens, in the order of
+# `SpecialTokens.names`.
+SPECIAL_TOKENS = (
+    "pad_token",
+    "unk_token",
+    "cls_token",
+    "sep_token",
+    "mask_token",
+)
+
+
+class Kind(NamedTuple):
+    """A kind of tokenizer other than WordPiece.
+
+    Attributes:
+        classes: The names of `tokenizer_class` that mean it, without "Fast".
+        vocabulary_files: What files hold its vocabulary, beside
+            tokenizer.json; one of them tells the kind where nothing else does.
+        read: From (folder, contents of tokenizer_config.json) to the `Spec`.
+    """
+
+    classes: tuple[str, ...]
+    vocabulary_files: tuple[str, ...]
+    read: Callable[[str, dict[str, Any]], Spec]
+
+
+# {`model.type` in tokenizer.json: the kind}.
+OTHER_KINDS: dict[str, Kind] = {}
+
 # {setting in tokenizer_config.json: its name in a tokenizer.json}
 _NORMALIZER_SETTINGS = {
     "do_lower_case": "lowercase",
@@ -68,9 +106,53 @@ _CHECKS = {
 }
 
 
+def vocabulary_files() -> tuple[str, ...]:
+    """Returns the names of all files that hold the vocabulary of any kind."""
+    others = [kind.vocabulary_files for kind in OTHER_KINDS.values()]
+    return (VOCABULARY_FILE, TOKENIZER_FILE, *sum(others, ()))
+
+
+def is_wordpiece(folder: str) -> bool:
+    """Returns whether no file of a folder tells of another kind."""
+    return _other_kind(folder) is None
+
+
+def _other_kind(folder):
+    """Returns the `Kind` that a folder's files tell; None for WordPiece.
+
+    tokenizer_config.json is asked first, then tokenizer.json, then which files
+    are there. Files of a kind that we do not have are WordPiece's to refuse.
+    """
+    path = f"{folder}/{SETTINGS_FILE}"
+    name = None
+    if files.exists(path):
+        name = files.read_object(path).get("tokenizer_class")
+    if isinstance(name, str):
+        for kind in OTHER_KINDS.values():
+            if name.removesuffix("Fast") in kind.classes:
+                return kind
+        if KINDS.get(name.removesuffix("Fast")) is not None and (
+            name.removesuffix("Fast") not in _ANY_KIND
+        ):
+            return None
+    if files.exists(f"{folder}/{VOCABULARY_FILE}"):
+        return None
+    path = f"{folder}/{TOKENIZER_FILE}"
+    if files.exists(path):
+        model = files.read_object(path).get("model")
+        name = model.get("type") if isinstance(model, dict) else None
+        return OTHER_KINDS.get(name) if isinstance(name, str) else None
+    for kind in OTHER_KINDS.values():
+        if any(
+            files.exists(f"{folder}/{name}") for name in kind.vocabulary_files
+        ):
+            return kind
+    return None
+
+
 def vocabulary_path(folder: str) -> str | None:
     """Returns the file that holds the vocabulary, or None without one."""
-    for name in (VOCABULARY_FILE, TOKENIZER_FILE):
+    for name in vocabulary_files():
         if files.exists(f"{folder}/{name}"):
             return f"{folder}/{name}"
     return None
@@ -85,6 +167,8 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
     path = vocabulary_path(folder)
     if path is None:
         return None
+    if not is_wordpiece(folder):
+        return read(folder).vocabulary
     if path.endswith(VOCABULARY_FILE):
         return vocabulary_lib.load_vocabulary(path)
     tokenizer = files.read_object(path)
@@ -108,6 +192,8 @@ def read_settings(folder: str) -> dict[str, Any]:
     if files.exists(path):
         settings = files.checked(path, files.read_object(path), _CHECKS)
     path = f"{folder}/{TOKENIZER_FILE}"
+    if not is_wordpiece(folder):
+        return settings
     if "do_lower_case" in settings or not files.exists(path):
         return settings
     normalizer = files.read_object(path).get("normalizer")
@@ -150,6 +236,9 @@ def read(
             a tokenizer that is not BERT's, the case contradicts the vocabulary
             or nothing tells it; the message names the folder.
     """
+    kind = _other_kind(folder)
+    if kind is not None:
+        return _read_other(kind, folder, vocabulary, do_lower_case)
     if vocabulary is None:
         vocabulary = read_vocabulary(folder)
     if vocabulary is None:
@@ -175,7 +264,7 @@ def read(
         tokenizer_class = class_name(settings)
         if tokenizer_class not in KINDS:
             raise ValueError(
-                f"`tokenizer_class` must be {WordpieceSpec.tokenizer_class} or "
+                f"`tokenizer_class` must be one of {_class_list()}, or "
                 "another name of BERT's tokenizer. Received: "
                 f"tokenizer_class={files.shortened(tokenizer_class)}."
             )
@@ -193,17 +282,43 @@ def read(
         return KINDS[tokenizer_class](vocabulary, do_lower_case)
 
 
-def from_vocabulary_file(path: str, do_lower_case: bool) -> Spec:
+def _class_list():
+    names = [kind.classes[0] for kind in OTHER_KINDS.values()]
+    return ", ".join([WordpieceSpec.tokenizer_class, *names])
+
+
+def _read_other(kind, folder, vocabulary, do_lower_case):
+    spec = kind.read(folder, read_settings(folder))
+    if do_lower_case not in (None, spec.do_lower_case):
+        raise ValueError(
+            f"{folder}: `do_lower_case` must be {spec.do_lower_case} with a "
+            f"{spec.tokenizer_class}. Received: do_lower_case={do_lower_case}."
+        )
+    if vocabulary not in (None, spec.vocabulary):
+        raise ValueError(
+            f"{folder}: `vocab_file` must be the folder's own with a "
+            f"{spec.tokenizer_class}. Received: vocab_file={vocabulary.path}."
+        )
+    return spec
+
+
+def from_vocabulary_file(path: str, do_lower_case: bool | None) -> Spec:
     """Returns the spec of the tokenizer that a vocabulary alone makes.
 
     Args:
-        path: The file, an entry a line.
-        do_lower_case: Whether texts are lower-cased.
+        path: The file, an entry a line; or a folder that holds the files of a
+            tokenizer of any kind.
+        do_lower_case: Whether texts are lower-cased; None for what the folder
+            says, and for True of a file.
 
     Raises:
         ValueError: If the file makes no vocabulary, or `do_lower_case`
             contradicts it.
     """
+    if files.is_folder(path):
+        return read(str(path).rstrip("/"), do_lower_case=do_lower_case)
+    if do_lower_case is None:
+        do_lower_case = True
     return WordpieceSpec(vocabulary_lib.load_vocabulary(path), do_lower_case)
 
 
@@ -212,6 +327,9 @@ def class_name(settings: dict[str, Any]) -> str:
     name = settings.get("tokenizer_class")
     if name is None:
         return WordpieceSpec.tokenizer_class
+    for other in OTHER_KINDS.values():
+        if name.removesuffix("Fast") in other.classes:
+            return other.classes[0]
     kind = KINDS.get(name.removesuffix("Fast"))
     return name if kind is None else kind.tokenizer_class
 

@@ -22,6 +22,9 @@ class Spec(Hashable, Protocol):
             tokenizer_config.json.
         folder_settings: {name: JSON-able value} of what else stands there
             for the kind.
+        vocabulary_files: {name: contents} of the files in a folder that hold
+            the vocabulary, beside tokenizer.json; str, or bytes of a binary
+            file.
         tokenizer_json: What Hugging Face's `tokenizers` reads the kind from,
             in tokenizer.json; None if it cannot.
     """
@@ -40,6 +43,9 @@ class Spec(Hashable, Protocol):
 
     @property
     def folder_settings(self) -> dict[str, Any]: ...
+
+    @property
+    def vocabulary_files(self) -> dict[str, str | bytes]: ...
 
     @property
     def tokenizer_json(self) -> dict[str, Any] | None: ...

@@ -153,6 +153,10 @@ class WordpieceSpec:
         return {"tokenize_chinese_chars": True}
 
     @property
+    def vocabulary_files(self) -> dict[str, str | bytes]:
+        return {"vocab.txt": self.vocabulary.to_text()}
+
+    @property
     def tokenizer_json(self) -> dict[str, Any]:
         return tokenizer_json.make_wordpiece(
             self.vocabulary, self.do_lower_case, MAX_CHARS_PER_WORD
