@@ -50,13 +50,16 @@ _OUTPUT_FILE = flags.DEFINE_string(
     "name-00000-of-00004 to name-00003-of-00004.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
-    "vocab_file", None, "WordPiece vocabulary, an entry a line."
+    "vocab_file",
+    None,
+    "WordPiece vocabulary, an entry a line; or a folder with the files of a "
+    "tokenizer.",
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
     True,
     "Lower-case the text and drop accents: True for an uncased vocabulary, "
-    "False for a cased one.",
+    "False for a cased one. With a folder, default: what it says.",
 )
 _MAX_BAD_LINES = flags.DEFINE_integer(
     "max_bad_lines",
@@ -116,7 +119,8 @@ def main(argv):
     from bert_tf.text.tokenizers import files as tokenizer_files
 
     tokenizer = tokenizer_files.from_vocabulary_file(
-        _VOCAB_FILE.value, _DO_LOWER_CASE.value
+        _VOCAB_FILE.value,
+        _DO_LOWER_CASE.value if _DO_LOWER_CASE.present else None,
     )
     if _BEAM_RUNNER.value:
         _run_pipeline(source, tokenizer, settings)

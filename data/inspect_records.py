@@ -74,12 +74,16 @@ def main(argv):
             for rule, holds in checks.items():
                 broken[rule] += int((~holds).sum())
     # Those of the last file: as of all, where they are of one set.
-    rows = _totals(totals, len(paths), meanings)
+    rows = _totals(totals, len(paths), meanings, vocabulary.special)
     for name, value in rows:
         print(f"{name:20}{value:>12}")
     if _HTML.value:
         page = inspection_page.page(
-            described, rows, list(broken.items()), _INPUT_FILE.value
+            described,
+            rows,
+            list(broken.items()),
+            _INPUT_FILE.value,
+            vocabulary.special,
         )
         files.write_text(_HTML.value, page)
     print()
@@ -89,20 +93,25 @@ def main(argv):
     return 1 if any(broken.values()) else 0
 
 
-def _totals(totals, num_files, meanings):
+def _totals(totals, num_files, meanings, special):
     examples, predictions = totals["examples"], totals["predictions"]
     *_, label = "labelled", *meanings
+    # Known by its segment, which not every model has.
+    length_of_b = f"{totals['tokens of B'] / examples:.1f}"
     return [
         ("files", f"{num_files:,}"),
         ("records", f"{totals['records']:,}"),
         ("examples", f"{examples:,}"),
         ("padding", f"{1 - totals['tokens'] / totals['columns']:.1%}"),
         ("mean length", f"{totals['tokens'] / examples:.1f}"),
-        ("mean length of B", f"{totals['tokens of B'] / examples:.1f}"),
+        *[("mean length of B", length_of_b)][: special.second_segment],
         (label, f"{totals['random pairs'] / examples:.1%}"),
         ("predictions/example", f"{predictions / examples:.1f}"),
         ("predicted tokens", f"{predictions / totals['tokens']:.1%}"),
-        ("  as [MASK]", f"{totals['masked'] / max(1, predictions):.1%}"),
+        (
+            f"  as {special.mask}",
+            f"{totals['masked'] / max(1, predictions):.1%}",
+        ),
         ("  kept", f"{totals['kept'] / max(1, predictions):.1%}"),
         ("  replaced", f"{totals['replaced'] / max(1, predictions):.1%}"),
     ]

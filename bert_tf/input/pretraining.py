@@ -28,7 +28,12 @@ _KIND: dict[str, Any] = {
     "max_sequences_per_row": 1,
 }
 # What they tell of the masks that are still to be chosen.
-_MASKING_RULES = ("masked_lm_prob", "do_whole_word_mask", "do_span_mask")
+_MASKING_RULES = (
+    "masked_lm_prob",
+    "do_whole_word_mask",
+    "do_span_mask",
+    "do_ngram_mask",
+)
 # google-research/bert's, where neither a flag nor a manifest tells.
 _LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 
@@ -205,7 +210,10 @@ def _kind(told):
     kind = {name: told.settings.get(name, _KIND[name]) for name in _KIND}
     kind |= {name: getattr(told, name) for name in _LENGTHS}
     if kind["masking_mode"] == "dynamic":
-        kind |= {name: told.settings[name] for name in _MASKING_RULES}
+        # A manifest tells of no rule that is younger than its records.
+        kind |= {
+            name: told.settings.get(name, False) for name in _MASKING_RULES
+        }
     return kind
 
 

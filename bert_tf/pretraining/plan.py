@@ -43,6 +43,9 @@ class Plan:
         tokenizer: The spec of the tokenizer.
         settings: The `Settings`.
         max_bad_lines: How many lines may be left out, as they cannot be read.
+
+    Raises:
+        ValueError: If sequences are too short for the special tokens.
     """
 
     source: text_files.TextFiles | TfdsText
@@ -50,6 +53,21 @@ class Plan:
     tokenizer: Spec
     settings: Settings
     max_bad_lines: int = 0
+
+    def __post_init__(self):
+        # `Settings` knows of BERT's template alone.
+        special = self.tokenizer.vocabulary.special
+        shortest = special.count(2) + 2
+        if (
+            self._objective.label_meanings
+            and self.settings.max_seq_length < shortest
+        ):
+            raise ValueError(
+                f"`max_seq_length` must be at least {shortest} for "
+                f"{special.cls} A {special.sep * special.num_between} B "
+                f"{special.sep}, each segment with a token. Received: "
+                f"max_seq_length={self.settings.max_seq_length}."
+            )
 
     def __getstate__(self):
         # Not what the cached properties hold: every process makes its own.
@@ -97,7 +115,9 @@ class Plan:
         """
         num_sentences = np.diff(block.document_starts)
         lengths = np.diff(block.sentence_starts)
-        longest = max(_LONG_SENTENCE, self.settings.max_seq_length - 3)
+        vocabulary = self.tokenizer.vocabulary
+        room = self.settings.max_seq_length - vocabulary.special.count(2)
+        longest = max(_LONG_SENTENCE, room)
         is_lone = self._objective.needs_documents and block.num_documents == 1
         counts = {
             "lone_documents": int(is_lone),
@@ -107,11 +127,9 @@ class Plan:
             "one_sentence_documents": int((num_sentences == 1).sum()),
             "long_sentence_tokens": int(lengths[lengths > longest].sum()),
         }
-        text, cuts = self._objective.cut(
-            block, self.settings, self.tokenizer.vocabulary.sep_id
-        )
+        text, cuts = self._objective.cut(block, self.settings, vocabulary)
         written = example_runs.write_run(
-            text, cuts.shuffled(), self.dtype, path
+            text, cuts.shuffled(), self.dtype, path, vocabulary.special
         )
         return written | counts
 
@@ -146,7 +164,7 @@ class Plan:
                     examples.take(slice(first, first + _BATCH_SIZE))
                 )
             return
-        lengths = examples.lengths
+        lengths = examples.lengths(self.tokenizer.vocabulary.special)
         rows = row_packing.assign_rows(
             lengths,
             settings.masking.num_predictions(lengths).numpy(),

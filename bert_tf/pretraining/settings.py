@@ -71,6 +71,9 @@ class Settings:
     do_span_mask: bool = _setting(
         False, "Mask spans of whole words, of geometric lengths (SpanBERT)."
     )
+    do_ngram_mask: bool = _setting(
+        False, "Mask runs of 1 to 3 whole words, short ones oftener (ALBERT)."
+    )
     max_sequences_per_row: int = _setting(
         1,
         "Most examples in a record. From 2 on short ones share a row of "
@@ -80,7 +83,8 @@ class Settings:
 
     def __post_init__(self):
         checks = {
-            # [CLS] A [SEP] B [SEP], each segment with a token.
+            # [CLS] A [SEP] B [SEP], each segment with a token. Of longer
+            # templates a `Plan` asks for more.
             "max_seq_length": (self.max_seq_length >= 5, "at least 5"),
             "short_seq_prob": (0 <= self.short_seq_prob <= 1, "in [0, 1]"),
             "dupe_factor": (self.dupe_factor >= 1, "positive"),
@@ -112,4 +116,5 @@ class Settings:
             masked_lm_prob=self.masked_lm_prob,
             do_whole_word_mask=self.do_whole_word_mask,
             do_span_mask=self.do_span_mask,
+            do_ngram_mask=self.do_ngram_mask,
         )

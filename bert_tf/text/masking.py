@@ -32,6 +32,8 @@ _SPAN_ENDS = np.round(
     np.cumsum(_SPAN_WEIGHTS / _SPAN_WEIGHTS.sum())[:-1] * 2**32
 ).astype(np.int64)
 _MAX_SPAN_DRAWS = 10_000
+# Of n-grams, in proportion to 1, 1/2 and 1/3.
+_NGRAM_ENDS = np.round(np.array([6, 9]) / 11 * 2**32).astype(np.int64)
 
 
 def mask_tokens(
@@ -52,6 +54,10 @@ def mask_tokens(
     With spans, a random word that is not chosen yet and as many after it as
     the span is long are chosen, again and again; the last span is cut at the
     limit, and none goes on beyond a [SEP].
+
+    With n-grams, every word in a random order begins one. It is shortened to
+    the words that fit below the limit and before the next [SEP], and passed
+    over if none does or one of its words is chosen already.
 
     Differs from BERT: with whole words, a piece right after [CLS] or [SEP]
     whose word was cut in two by truncation is a word of its own. The original
@@ -81,6 +87,10 @@ def mask_tokens(
     if rules.do_span_mask:
         is_chosen = _choose_spans(
             input_ids, input_mask, seeds, tokenizer, rules
+        )
+    elif rules.do_ngram_mask:
+        is_chosen = _choose_ngrams(
+            input_ids, input_mask, order_bits, seeds, tokenizer, rules
         )
     else:
         is_chosen = _choose(input_ids, input_mask, order_bits, tokenizer, rules)
@@ -117,7 +127,8 @@ def random_words(
         number: An integer, or a tensor of any integer type; broadcasts, as
             the others do.
         stream: Likewise: 0 and 1 are `mask_tokens`' bits of positions and of
-            predictions, 2 those of its spans, 3 seeds of sequences.
+            predictions, 2 those of its spans and n-grams, 3 seeds of
+            sequences.
         key: Two of them.
 
     Returns:
@@ -249,6 +260,64 @@ def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
             (draw < _MAX_SPAN_DRAWS) & tf.reduce_any(is_short(is_chosen))
         ),
         add_span,
+        (0, tf.zeros_like(is_candidate)),
+    )
+    return is_chosen
+
+
+def _choose_ngrams(input_ids, input_mask, order_bits, seeds, tokenizer, rules):
+    """Returns bool [B, L]: the tokens of n-grams that are to be predicted.
+
+    Words are tried in the order of `order_bits`, int64 [B, L].
+    """
+    is_special = _is_special(input_ids, tokenizer.vocabulary)
+    is_candidate = (input_mask > 0) & ~is_special
+    word_index = _word_index(input_ids, is_candidate, is_special, tokenizer)
+    # Words of one stretch between special tokens have its number.
+    stretch = tf.cumsum(tf.cast(is_special, tf.int32), axis=1)
+    num_words = (
+        tf.reduce_max(tf.where(is_candidate, word_index, -1), axis=1) + 1
+    )
+    is_word = tf.range(tf.shape(input_ids)[1]) < num_words[:, None]
+    order = tf.argsort(
+        tf.where(is_word, order_bits, tf.int64.min), direction="DESCENDING"
+    )
+    limit = rules.num_predictions(tf.reduce_sum(input_mask, axis=1))
+    last_round = tf.reduce_max(num_words)
+    ngram_ends = tf.constant(_NGRAM_ENDS)
+
+    def num_left(is_chosen):
+        return limit - tf.reduce_sum(tf.cast(is_chosen, tf.int32), axis=1)
+
+    def add_ngram(number, is_chosen):
+        anchor = order[:, number]
+        # Its own bits, wherever in the order the word is.
+        bits = random_words(anchor, 2, (seeds[:, 0], seeds[:, 1]))[0]
+        length = 1 + tf.searchsorted(ngram_ends, bits, side="right")
+        is_anchor = is_candidate & (word_index == anchor[:, None])
+        anchor_stretch = tf.reduce_max(tf.where(is_anchor, stretch, -1), axis=1)
+        is_near = is_candidate & (stretch == anchor_stretch[:, None])
+        is_near &= (number < num_words)[:, None]
+        left = num_left(is_chosen)
+        is_new = tf.zeros_like(is_chosen)
+        for n in range(1, len(_NGRAM_ENDS) + 2):
+            is_longer = (
+                is_near
+                & (word_index >= anchor[:, None])
+                & (word_index < (anchor + n)[:, None])
+            )
+            fits = tf.reduce_sum(tf.cast(is_longer, tf.int32), axis=1) <= left
+            is_new = tf.where(
+                (fits & (n <= length))[:, None], is_longer, is_new
+            )
+        is_free = ~tf.reduce_any(is_new & is_chosen, axis=1)
+        return number + 1, is_chosen | (is_new & is_free[:, None])
+
+    _, is_chosen = tf.while_loop(
+        lambda number, is_chosen: (
+            (number < last_round) & tf.reduce_any(num_left(is_chosen) > 0)
+        ),
+        add_ngram,
         (0, tf.zeros_like(is_candidate)),
     )
     return is_chosen

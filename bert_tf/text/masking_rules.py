@@ -20,6 +20,9 @@ class Rules:
             et al. 2020, section 3.1): their lengths in words are geometric
             with p = 0.2, at most 10; and what a token becomes is drawn for
             the whole span.
+        do_ngram_mask: Whether n-grams of whole words are chosen (ALBERT, Lan
+            et al. 2020, section 3.1): n is 1, 2 or 3, with shares in
+            proportion to 1 / n.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -29,6 +32,7 @@ class Rules:
     masked_lm_prob: float = 0.15
     do_whole_word_mask: bool = False
     do_span_mask: bool = False
+    do_ngram_mask: bool = False
 
     def __post_init__(self):
         if self.max_predictions_per_seq < 1:
@@ -41,10 +45,16 @@ class Rules:
                 "`masked_lm_prob` must be in (0, 1]. Received: "
                 f"masked_lm_prob={self.masked_lm_prob}."
             )
-        if self.do_whole_word_mask and self.do_span_mask:
+        chosen = [
+            name
+            for name in ("do_whole_word_mask", "do_span_mask", "do_ngram_mask")
+            if getattr(self, name)
+        ]
+        if len(chosen) > 1:
             raise ValueError(
-                "`do_span_mask` must not come with `do_whole_word_mask`: "
-                "spans are of whole words. Received: both."
+                f"`{chosen[1]}` must not come with `{chosen[0]}`: each says "
+                "which words are masked together, and all three take whole "
+                "words. Received: both."
             )
 
     def num_predictions(self, lengths: "tf.Tensor") -> "tf.Tensor":

@@ -218,6 +218,7 @@ def _describe(told):
         masking.append(f"{percent:.4g}% of the tokens")
     masking += ["whole words"] if settings.get("do_whole_word_mask") else []
     masking += ["spans"] if settings.get("do_span_mask") else []
+    masking += ["n-grams"] if settings.get("do_ngram_mask") else []
     return {
         "Objective": settings.get("objective"),
         "Masking": ", ".join(masking),

@@ -109,6 +109,7 @@ def test_page_holds_the_examples_and_stands_alone():
     tags.feed(page)
     assert tags.open == []
     assert json.loads(tags.scripts[0]) == described
+    assert json.loads(tags.scripts[1]) == ["[CLS]", "[SEP]"]
     assert "<title>x&amp;y</title>" in page
     assert "<th>a &lt;b&gt;</th><td>3</td>" in page
     assert '<li class="holds">this &lt;i&gt;: holds</li>' in page

@@ -1,5 +1,7 @@
 """Sentence order and full sentences: rules, labels, records."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +15,7 @@ from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.settings import Settings
 from bert_tf.text import dynamic_masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
 from support.pretraining_data import make_corpus
 
@@ -20,11 +23,16 @@ VOCABULARY = Vocabulary(
     tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg", "##a")
 )
 SEP = -7
+# The same entries, but for the special ones.
+WITH_TWO_BETWEEN = Vocabulary(
+    tokens=("<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abcdefg", "##a"),
+    special=ROBERTA,
+)
 
 
 def test_ordered_pairs_are_neighbours_and_half_are_swapped(monkeypatch):
     monkeypatch.setattr(
-        sentence_pairs, "_truncated", lambda pairs, keys, settings: {}
+        sentence_pairs, "_truncated", lambda pairs, keys, settings, room: {}
     )
     corpus = make_corpus(60, seed=1)
     settings = Settings(
@@ -33,7 +41,7 @@ def test_ordered_pairs_are_neighbours_and_half_are_swapped(monkeypatch):
         dupe_factor=4,
         objective="sentence_order",
     )
-    _, pairs = OBJECTIVES["sentence_order"].cut(corpus, settings, SEP)
+    _, pairs = OBJECTIVES["sentence_order"].cut(corpus, settings, VOCABULARY)
     a, b = pairs.a_start, pairs.b_start
     first = np.where(pairs.label, b, a)
     middle = np.where(pairs.label, a, b)
@@ -120,14 +128,17 @@ def text(tmp_path):
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("masking_mode", ["static", "dynamic"])
-def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
+@pytest.mark.parametrize("rule", ["do_span_mask", "do_ngram_mask"])
+def test_records_of_every_objective(
+    text, tmp_path, objective, masking_mode, rule
+):
     settings = Settings(
         max_seq_length=27,
         max_predictions_per_seq=6,
         dupe_factor=2,
         objective=objective,
         masking_mode=masking_mode,
-        do_span_mask=True,
+        **{rule: True},
     )
     out = str(tmp_path / "x")
     counts = run_local.build(
@@ -168,6 +179,50 @@ def test_records_of_every_objective(text, tmp_path, objective, masking_mode):
         )
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("per_row", [1, 3])
+def test_pairs_are_framed_as_the_vocabulary_says(
+    text, tmp_path, objective, per_row
+):
+    settings = Settings(
+        max_seq_length=27,
+        max_predictions_per_seq=6,
+        dupe_factor=2,
+        objective=objective,
+        max_sequences_per_row=per_row,
+    )
+    out = str(tmp_path / "x")
+    spec = WordpieceSpec(WITH_TWO_BETWEEN)
+    counts = run_local.build(str(text), out, spec, settings)
+    (found,) = inspection.read([out])
+    checks = record_rules.check(found, WITH_TWO_BETWEEN, settings.masking)
+    for rule, holds in checks.items():
+        assert holds.all(), rule
+    rule = "<s> A </s></s> B </s>, no segment empty"
+    assert (rule in checks) == (objective != "full_sentences")
+    assert counts.example_tokens == found["input_mask"].sum()
+    assert not found["segment_ids"].any()
+    # The longest fill the sequence: the room is neither more nor less.
+    assert found["input_mask"].all(axis=1).any()
+    # BERT's rules do not hold of these.
+    special = dataclasses.replace(ROBERTA, num_between=1)
+    other = dataclasses.replace(WITH_TWO_BETWEEN, special=special)
+    checks = record_rules.check(found, other, settings.masking)
+    assert all(holds.all() for holds in checks.values()) == (
+        objective == "full_sentences"
+    )
+
+
+def test_sequences_must_have_room_for_the_frame(text, tmp_path):
+    with pytest.raises(ValueError, match="`max_seq_length` must be at least 6"):
+        run_local.build(
+            str(text),
+            f"{tmp_path}/x",
+            WordpieceSpec(WITH_TWO_BETWEEN),
+            Settings(max_seq_length=5),
+        )
+
+
 def test_sentence_order_needs_two_sentences(tmp_path):
     (tmp_path / "a.txt").write_text("a b\n\nc d\n")
     with pytest.raises(ValueError, match="has two sentences"):
@@ -186,6 +241,7 @@ def test_sentence_order_needs_two_sentences(tmp_path):
         {"masking_mode": "none"},
         {"input_format": "pdf"},
         {"do_whole_word_mask": True, "do_span_mask": True},
+        {"do_ngram_mask": True, "do_span_mask": True},
     ],
 )
 def test_bad_settings(fields):

@@ -551,6 +551,7 @@ def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
         "objective": "next_sentence",
         "masking_mode": "static",
         "do_span_mask": False,
+        "do_ngram_mask": False,
         "max_sequences_per_row": 1,
     }
     inspection.check_vocabulary("x", manifest, VOCABULARY)
@@ -765,9 +766,13 @@ def test_statistics_are_those_of_the_originals_rules(
     block = blocks.read_block([part], np.dtype(np.uint16), 0, 1)
     ours, originals = [], []
     for seed in range(num_builds):
-        _, cuts = OBJECTIVES["next_sentence"].cut(block, settings(seed), None)
+        _, cuts = OBJECTIVES["next_sentence"].cut(
+            block, settings(seed), VOCABULARY
+        )
         run = str(tmp_path / f"run-{seed}")
-        example_runs.write_run(block, cuts.shuffled(), np.dtype(np.uint16), run)
+        example_runs.write_run(
+            block, cuts.shuffled(), np.dtype(np.uint16), run, VOCABULARY.special
+        )
         unmasked = example_runs.Runs([run], np.dtype(np.uint16)).read(
             0, len(cuts)
         )

@@ -9,12 +9,16 @@ from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.objectives import next_sentence
 from bert_tf.pretraining.objectives import sentence_pairs
 from bert_tf.pretraining.settings import Settings
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from references import pretraining as reference
 from support.pretraining_data import make_corpus
 
+VOCABULARY = Vocabulary(tokens=SPECIAL_TOKENS)
+
 
 def all_pairs(corpus, settings):
-    _, pairs = next_sentence.OBJECTIVE.cut(corpus, settings, None)
+    _, pairs = next_sentence.OBJECTIVE.cut(corpus, settings, VOCABULARY)
     return pairs
 
 
@@ -41,7 +45,7 @@ def rows_of(pairs):
 def test_every_pair_follows_the_rules(monkeypatch):
     """Walks every document again, in loops, along the choices made."""
     monkeypatch.setattr(
-        sentence_pairs, "_truncated", lambda pairs, keys, settings: {}
+        sentence_pairs, "_truncated", lambda pairs, keys, settings, room: {}
     )
     corpus = make_corpus(37, seed=1)
     settings = Settings(max_seq_length=33, short_seq_prob=0.0, dupe_factor=3)
@@ -99,7 +103,7 @@ def test_truncation_leaves_what_dropping_one_by_one_leaves(room):
         "pass_number": zero,
         "ordinal": np.arange(len(lengths)),
     }
-    kept = sentence_pairs._truncated(pairs, zero, settings)
+    kept = sentence_pairs._truncated(pairs, zero, settings, room)
     rng = random.Random(1)
     for row, (a, b) in enumerate(lengths):
         expected = reference.truncate([0] * a, [0] * b, room, rng)
@@ -121,7 +125,7 @@ def test_truncation_drops_at_front_and_end_with_equal_chances():
         "ordinal": np.arange(num_pairs),
     }
     kept = sentence_pairs._truncated(
-        pairs, 0 * count, Settings(max_seq_length=13)
+        pairs, 0 * count, Settings(max_seq_length=13), 10
     )
     assert (kept["a_length"] == 9).all()
     # A binomial: its mean, and its variance.

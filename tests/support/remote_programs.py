@@ -26,6 +26,7 @@ def run_program(module, *arguments):
     flags.FLAGS.unparse_flags()
     for name in ("training_flags", "fine_tuning_flags"):
         sys.modules.pop(f"bert_tf.{name}", None)
+        flags.FLAGS.flags_by_module_dict().pop(f"bert_tf.{name}", None)
         vars(bert_tf).pop(name, None)
     sys.argv = [module, *arguments]
     try:

@@ -71,7 +71,13 @@ def test_dynamic_masking_in_a_pipeline_is_that_of_the_builder():
 
 
 @pytest.mark.parametrize(
-    "rules", [{}, {"do_whole_word_mask": True}, {"do_span_mask": True}]
+    "rules",
+    [
+        {},
+        {"do_whole_word_mask": True},
+        {"do_span_mask": True},
+        {"do_ngram_mask": True},
+    ],
 )
 def test_sequences_of_packed_rows_are_masked_as_if_alone(rules):
     ids, mask, _ = make_inputs(9, 13, seed=15)

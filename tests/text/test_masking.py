@@ -257,6 +257,76 @@ def test_spans_are_whole_words_up_to_the_limit():
     assert cut_words < 150
 
 
+def ngrams_of(tokens, order, lengths, limit):
+    """Returns the positions that n-grams choose: google-research/albert's rule.
+
+    Args:
+        tokens: Of a sequence.
+        order: The numbers of its words as they are tried.
+        lengths: The words that each n-gram begins with.
+        limit: The most tokens.
+    """
+    words = reference.words_of(tokens, True)
+    seps = np.cumsum([token == "[SEP]" for token in tokens])
+    chosen = set()
+    for first in order:
+        if len(chosen) >= limit:
+            break
+        ngram = [
+            word
+            for word in words[first : first + lengths[first]]
+            if seps[word[0]] == seps[words[first][0]]
+        ]
+        while ngram and len(chosen) + sum(map(len, ngram)) > limit:
+            ngram.pop()
+        positions = {position for word in ngram for position in word}
+        if not positions & chosen:
+            chosen |= positions
+    return sorted(chosen)
+
+
+def test_ngrams_are_those_of_the_rule_for_the_same_random_bits():
+    ids, mask, seeds = make_inputs(300, 41, seed=16)
+    rules = {"max_predictions_per_seq": 9, "masked_lm_prob": 0.3}
+    masked = mask_tokens(ids, mask, seeds, do_ngram_mask=True, **rules)
+    order_bits = masking._random_bits(tf.constant(seeds), 0, 41).numpy()
+    all_lengths = []
+    for row in range(300):
+        length = mask[row].sum()
+        tokens = [VOCABULARY.tokens[i] for i in ids[row, :length]]
+        num_words = len(reference.words_of(tokens, True))
+        bits = masking.random_words(tf.range(num_words), 2, seeds[row])[0]
+        lengths = 1 + np.searchsorted(np.array([6, 9]) / 11, bits / 2**32)
+        expected = ngrams_of(
+            tokens,
+            np.argsort(-order_bits[row, :num_words]),
+            lengths,
+            reference.num_predictions(length, 0.3, 9),
+        )
+        assert chosen_of(masked, row) == expected
+        all_lengths += lengths.tolist()
+    # 1, 2 and 3 words in proportion to 1, 1/2 and 1/3 (Lan et al. 2020).
+    found = np.bincount(all_lengths)[1:]
+    expected = np.array([6, 3, 2]) / 11 * len(all_lengths)
+    assert scipy.stats.chisquare(found, expected).pvalue > 0.001
+
+
+def test_ngrams_end_with_what_fits():
+    # One word of five pieces, and room for two: nothing can be chosen.
+    piece = VOCABULARY.index("##p1")
+    word = [VOCABULARY.index("w1"), *[piece] * 4]
+    ids = np.array([[VOCABULARY.cls_id, *word, VOCABULARY.sep_id]], np.int32)
+    masked = mask_tokens(
+        ids,
+        np.ones_like(ids),
+        np.array([[1, 2]]),
+        do_ngram_mask=True,
+        masked_lm_prob=0.3,
+    )
+    assert not masked["masked_lm_weights"].any()
+    np.testing.assert_array_equal(masked["input_ids"], ids)
+
+
 # The first span's length in words, from 1 to 10 (Joshi et al. 2020).
 def span_lengths(p):
     """Returns the shares of spans of 1 to 10 words, geometric and cut."""

@@ -16,9 +16,12 @@ from bert_tf.pretraining.objectives.objective import Objective
 from bert_tf.pretraining.settings import Settings
 
 
-def _cut(corpus, settings, sep_id):
+def _cut(corpus, settings, vocabulary):
     arranged = arrange(
-        corpus, sep_id, settings.max_seq_length, settings.random_seed
+        corpus,
+        vocabulary.sep_id,
+        settings.max_seq_length,
+        settings.random_seed,
     )
     return arranged, make_sequences(arranged, settings)
 

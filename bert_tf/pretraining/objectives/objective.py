@@ -12,9 +12,10 @@ class Objective:
 
     Args:
         name: As in the setting `objective` and in manifests.
-        cut: `cut(block, settings, sep_id) -> (Corpus, Cuts)` of a block, a
-            `Corpus`, and the id of [SEP]: the corpus that the cuts are places
-            in, and all examples, in no particular order.
+        cut: `cut(block, settings, vocabulary) -> (Corpus, Cuts)` of a block,
+            a `Corpus`: the corpus that the cuts are places in, and all
+            examples, in no particular order. They leave room for the special
+            tokens of the vocabulary.
         min_sentences: Sentences that a document must have for an example.
         needs_documents: Whether an example takes text of another document.
         needs_sentences: Whether a sentence that is too long loses its end; if

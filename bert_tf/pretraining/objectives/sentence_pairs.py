@@ -21,6 +21,7 @@ from bert_tf.pretraining import draws
 from bert_tf.pretraining.corpus.blocks import Corpus
 from bert_tf.pretraining.objectives import cuts as cuts_lib
 from bert_tf.pretraining.settings import Settings
+from bert_tf.text.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +51,7 @@ class Walkers:
 def make_pairs(
     corpus: Corpus,
     settings: Settings,
-    sep_id: int,
+    vocabulary: Vocabulary,
     *,
     step: Callable,
     min_sentences: int = 1,
@@ -60,7 +61,7 @@ def make_pairs(
     Args:
         corpus: The block.
         settings: The settings.
-        sep_id: Of no use here (`Objective`).
+        vocabulary: Its special tokens tell how much room a pair has.
         step: `step(corpus, walkers, draw)` makes the next pair of every
             walker, where `draw(what)` are their draws. It returns the two
             segments as `segment` does, the label, and the sentence at which
@@ -70,9 +71,9 @@ def make_pairs(
     Returns:
         The block, and its `Cuts`, in no particular order.
     """
-    del sep_id
     seed = settings.random_seed
-    walkers = _first_walkers(corpus, settings)
+    room = settings.max_seq_length - vocabulary.special.count(2)
+    walkers = _first_walkers(corpus, settings, room)
     walkers = walkers.take(walkers.end - walkers.sentence >= min_sentences)
     ordinal = 0
     parts: list[dict[str, np.ndarray]] = []
@@ -102,7 +103,7 @@ def make_pairs(
         ordinal += 1
     pairs = cuts_lib.concatenate(parts)
     keys = corpus.document_keys[pairs["document"]]
-    pairs |= _truncated(pairs, keys, settings)
+    pairs |= _truncated(pairs, keys, settings, room)
     return corpus, cuts_lib.with_randomness(pairs, corpus, seed)
 
 
@@ -130,12 +131,8 @@ def sentences_until(
     return np.minimum(np.maximum(reached, first + fewest), end)
 
 
-def _max_tokens(settings):
-    """Returns how many tokens the two segments have room for."""
-    return settings.max_seq_length - 3
-
-
-def _first_walkers(corpus, settings):
+def _first_walkers(corpus, settings, room):
+    """Returns the walkers of pairs of up to `room` tokens."""
     num_documents = corpus.num_documents
     document = np.tile(np.arange(num_documents), settings.dupe_factor)
     pass_number = np.repeat(np.arange(settings.dupe_factor), num_documents)
@@ -147,27 +144,25 @@ def _first_walkers(corpus, settings):
         corpus.document_keys[document],
         pass_number,
     )
-    longest = _max_tokens(settings)
     is_short = draws.happens(bits[0], settings.short_seq_prob)
-    short = 2 + draws.below(bits[1], longest - 1)
+    short = 2 + draws.below(bits[1], room - 1)
     return Walkers(
         document=document,
         pass_number=pass_number,
-        target=np.where(is_short, short, longest),
+        target=np.where(is_short, short, room),
         sentence=corpus.document_starts[document],
         end=corpus.document_starts[document + 1],
     )
 
 
-def _truncated(pairs, keys, settings):
-    """Returns the four numbers of pairs that fit into the sequence.
+def _truncated(pairs, keys, settings, room):
+    """Returns the four numbers of pairs that fit into `room` tokens.
 
     The original drops tokens one by one: from the longer segment (from B if
     they are equally long), at its front or its end with equal chances. That
     leaves each segment its length or about half of the room, and drops at the
     front as many tokens as so many coins show heads.
     """
-    room = _max_tokens(settings)
     a_length, b_length = pairs["a_length"], pairs["b_length"]
     is_long = a_length + b_length > room
     a_kept = np.minimum(a_length, np.maximum(room - b_length, (room + 1) // 2))

@@ -16,6 +16,7 @@ import numpy as np
 from bert_tf import features
 from bert_tf.pretraining.corpus import blocks
 from bert_tf.pretraining.objectives.cuts import Cuts
+from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 # The order's highest bits: a run has an index entry for each of their values.
@@ -55,11 +56,15 @@ class Examples:
     def __len__(self):
         return len(self.starts)
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each, [CLS] and [SEP]s counted: int64 [examples]."""
-        b_length = self.headers["b_length"]
-        return 2 + _num_tokens(self.headers) + (b_length > 0)
+    def lengths(self, special: SpecialTokens) -> np.ndarray:
+        """Returns the tokens of each, special ones counted: int64 [examples].
+
+        Args:
+            special: The `SpecialTokens`.
+        """
+        is_pair = self.headers["b_length"] > 0
+        num_special = np.where(is_pair, special.count(2), special.count(1))
+        return _num_tokens(self.headers) + num_special
 
     def take(self, chosen: np.ndarray | slice) -> "Examples":
         """Returns those that an index array or slice chooses."""
@@ -80,7 +85,11 @@ def _num_tokens(headers):
 
 
 def write_run(
-    corpus: blocks.Corpus, cuts: Cuts, dtype: np.dtype, path: str
+    corpus: blocks.Corpus,
+    cuts: Cuts,
+    dtype: np.dtype,
+    path: str,
+    special: SpecialTokens,
 ) -> dict:
     """Writes the examples of a block.
 
@@ -89,6 +98,7 @@ def write_run(
         cuts: Its `Cuts`, shuffled.
         dtype: Of the token ids.
         path: Three files are made, of this name and a suffix.
+        special: The `SpecialTokens`, which are counted.
 
     Returns:
         `{"examples", "example_tokens", "random_pairs"}`, numbers.
@@ -112,12 +122,12 @@ def write_run(
     token_starts = blocks.starts_of(lengths.sum(axis=1))
     index = np.stack([first_examples, token_starts[first_examples]])
     blocks.write_array(f"{path}.index", index.astype(np.int64))
+    num_pairs = np.count_nonzero(cuts.b_length)
+    num_special = (len(cuts) - num_pairs) * special.count(1)
+    num_special += num_pairs * special.count(2)
     return {
         "examples": len(cuts),
-        # With [CLS] and a [SEP] for each segment.
-        "example_tokens": int(
-            lengths.sum() + len(cuts) + np.count_nonzero(lengths)
-        ),
+        "example_tokens": int(lengths.sum() + num_special),
         "random_pairs": int(cuts.label.sum()),
     }
 
@@ -200,6 +210,9 @@ def pack(
 ) -> dict:
     """Returns examples as model inputs: [CLS] A [SEP] B [SEP] and padding.
 
+    The special tokens are the vocabulary's, and between A and B stand as many
+    [SEP] as it says.
+
     Args:
         examples: `Examples` that fit; those without a B are [CLS] A [SEP].
         max_seq_length: L.
@@ -208,22 +221,27 @@ def pack(
     Returns:
         `{input_ids, input_mask, segment_ids}`, int32 [examples, L].
     """
+    special = vocabulary.special
     column = np.arange(max_seq_length)
-    first_sep = examples.headers["a_length"][:, None].astype(np.int64) + 1
-    last_sep = examples.lengths[:, None] - 1
-    is_b = column > first_sep
+    a_end = examples.headers["a_length"][:, None].astype(np.int64) + 1
+    b_start = a_end + special.num_between
+    last_sep = examples.lengths(special)[:, None] - 1
+    is_b = column >= b_start
     # The columns that are no tokens look up anything, and are written over.
     input_ids = examples.tokens.take(
-        examples.starts[:, None] + column - 1 - is_b, mode="clip"
+        examples.starts[:, None] + column - 1 - special.num_between * is_b,
+        mode="clip",
     ).astype(np.int32)
     input_ids[:, 0] = vocabulary.cls_id
-    input_ids[(column == first_sep) | (column == last_sep)] = vocabulary.sep_id
+    is_sep = (column >= a_end) & ~is_b | (column == last_sep)
+    input_ids[is_sep] = vocabulary.sep_id
     is_padding = column > last_sep
     input_ids[is_padding] = vocabulary.pad_id
     return {
         features.INPUT_IDS: input_ids,
         features.INPUT_MASK: (~is_padding).astype(np.int32),
-        features.SEGMENT_IDS: (is_b & ~is_padding).astype(np.int32),
+        features.SEGMENT_IDS: special.second_segment
+        * (is_b & ~is_padding).astype(np.int32),
     }
 
 

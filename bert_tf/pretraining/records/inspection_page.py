@@ -10,6 +10,8 @@ import pathlib
 
 from bert_tf import features
 from bert_tf.pretraining.records import inspection
+from bert_tf.text.vocabulary import BERT
+from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 _PAGE = pathlib.Path(__file__).with_suffix(".html")
@@ -60,6 +62,7 @@ def page(
     totals: list[tuple[str, str]],
     rules: list[tuple[str, int]],
     title: str,
+    special: SpecialTokens = BERT,
 ) -> str:
     """Returns the page as text.
 
@@ -68,9 +71,11 @@ def page(
         totals: (name, value) pairs, text both.
         rules: (rule, number of examples that break it) pairs.
         title: What the examples are of.
+        special: The `SpecialTokens`, which are shown paler.
     """
     # "<" could end the element that holds the data.
     data = json.dumps(described).replace("<", "\\u003c")
+    frame = json.dumps([special.cls, special.sep]).replace("<", "\\u003c")
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
         for name, value in totals
@@ -85,5 +90,6 @@ def page(
         .replace("@TITLE@", html.escape(title))
         .replace("@TOTALS@", rows)
         .replace("@RULES@", checks)
+        .replace("@SPECIAL@", frame)
         .replace("@DATA@", data)
     )

@@ -20,8 +20,9 @@ def rules_of(manifest: Manifest) -> masking.Rules:
         max_predictions_per_seq=manifest.max_predictions_per_seq,
         masked_lm_prob=manifest.settings["masked_lm_prob"],
         do_whole_word_mask=manifest.settings["do_whole_word_mask"],
-        # Records made before there were spans do not tell.
+        # Records made before there were these do not tell.
         do_span_mask=manifest.settings.get("do_span_mask", False),
+        do_ngram_mask=manifest.settings.get("do_ngram_mask", False),
     )
 
 
@@ -59,6 +60,7 @@ def _everywhere(holds):
 
 def _check_records(examples, vocabulary):
     """Checks what holds of a record, however many sequences are in it."""
+    special = vocabulary.special
     ids = examples[features.INPUT_IDS]
     mask = examples[features.INPUT_MASK]
     labels = examples[features.MASKED_LM_IDS]
@@ -84,7 +86,7 @@ def _check_records(examples, vocabulary):
         ),
         "positions are inside and ascend": (is_inside & is_ascending)
         | ~is_prediction,
-        "[CLS] and [SEP] are never masked": (
+        f"{special.cls} and {special.sep} are never masked": (
             (labels != vocabulary.cls_id)
             & (labels != vocabulary.sep_id)
             & (positions > 0)
@@ -130,6 +132,9 @@ def _check_packing(examples):
 
 def _check_sequences(examples, vocabulary, rules):
     """Checks what holds of each sequence; `rules` may be None."""
+    special = vocabulary.special
+    cls, sep = special.cls, special.sep
+    between = special.num_between
     is_masked = features.MASKED_LM_IDS in examples
     has_labels = features.NEXT_SENTENCE_LABELS in examples
     examples = inspection.with_masks(examples)
@@ -141,24 +146,27 @@ def _check_sequences(examples, vocabulary, rules):
     is_sep = (original == vocabulary.sep_id) & (mask > 0)
     first_sep = is_sep.argmax(axis=1)
     # Without a label there is one segment, and a [SEP] between documents.
-    is_b = has_labels & (column > first_sep[:, None])
+    is_b = has_labels & (column >= first_sep[:, None] + between)
     is_b &= column < length[:, None]
+    told = "segments are 0"
+    if special.second_segment:
+        told = f"segments are 0 to the first {sep}, then 1"
     checks = {
-        "segments are 0 to the first [SEP], then 1": (
-            examples[features.SEGMENT_IDS] == is_b
-        )
+        told: (examples[features.SEGMENT_IDS] == is_b * special.second_segment)
         | (mask == 0)
     }
     if has_labels:
-        checks["[CLS] A [SEP] B [SEP], no segment empty"] = (
+        last_between = np.minimum(first_sep + between, mask.shape[1]) - 1
+        checks[f"{cls} A {sep * between} B {sep}, no segment empty"] = (
             (original[:, 0] == vocabulary.cls_id)
-            & (is_sep.sum(axis=1) == 2)
+            & (is_sep.sum(axis=1) == between + 1)
+            & is_sep[rows, last_between]
             & is_sep[rows, length - 1]
             & (first_sep > 1)
-            & (length - first_sep > 2)
+            & (length - last_between > 2)
         )
     else:
-        checks["[CLS] A [SEP], and no [SEP] after another"] = (
+        checks[f"{cls} A {sep}, and no {sep} after another"] = (
             (original[:, 0] == vocabulary.cls_id)
             & is_sep[rows, length - 1]
             & (first_sep > 1)
@@ -167,11 +175,12 @@ def _check_sequences(examples, vocabulary, rules):
     if rules is not None and is_masked:
         count = (examples[features.MASKED_LM_WEIGHTS] > 0).sum(axis=1)
         limit = rules.num_predictions(length).numpy()
-        # [CLS] and [SEP] are no candidates; a word may be too long.
+        # [CLS] and [SEP] are no candidates; a word may be too long, and the
+        # words left over at the end lie between n-grams.
         expected = np.minimum(limit, length - 1 - is_sep.sum(axis=1))
         checks["there are as many predictions as the rule says"] = (
             (count <= expected)
-            if rules.do_whole_word_mask
+            if rules.do_whole_word_mask or rules.do_ngram_mask
             else (count == expected)
         )
     return checks
