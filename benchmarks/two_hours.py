@@ -17,12 +17,9 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import shlex
-import subprocess
-import sys
 
 import heading
-import tensorflow as tf
+import recipe
 from absl import flags
 from matplotlib import figure
 
@@ -47,7 +44,6 @@ _PHASES = flags.DEFINE_string(
     "minutes on two cores.",
 )
 
-_REPOSITORY = pathlib.Path(__file__).parents[1]
 _VOCAB_SIZE = 8192
 _MAX_SEQ_LENGTH = 128
 _MASKED_LM_PROB = 0.15
@@ -75,44 +71,11 @@ _TUNING = {
 }
 
 
-def divide(paths, folder):
-    """Writes the documents to train.txt and held_out.txt; returns both."""
-    parts = folder / "train.txt", folder / "held_out.txt"
-    if not all(part.exists() for part in parts):
-        texts = []
-        for path in paths:
-            with files.open_bytes(path) as stream:
-                texts += stream.read().split(b"\n\n")
-        held_out = texts[::_HELD_OUT_EVERY]
-        del texts[::_HELD_OUT_EVERY]
-        for part, chosen in zip(parts, (texts, held_out)):
-            files.write_bytes(part, b"\n\n".join(chosen) + b"\n")
-    return parts
-
-
-def run(script, threads=None, **arguments):
-    """Runs a program of ours; ends with its exit code where it fails."""
-    command = ["python", *script.split()]
-    command += [
-        f"--{name}" if value is True else f"--{name}={value}"
-        for name, value in arguments.items()
-    ]
-    print(f"\n$ {shlex.join(command)}", flush=True)
-    environment = dict(os.environ)
-    if threads is not None:
-        environment["TF_NUM_INTRAOP_THREADS"] = str(threads)
-    code = subprocess.run(
-        [sys.executable, *command[1:]], cwd=_REPOSITORY, env=environment
-    ).returncode
-    if code:
-        sys.exit(code)
-
-
 def make_records(folder, text, length, masking):
     """Returns the records of a text in rows of this length; made once."""
     path = folder / f"{text.stem}-{length}.tfrecord"
     if not path.exists():
-        run(
+        recipe.run(
             "data/create_pretraining_data.py",
             input_file=text,
             output_file=path,
@@ -130,24 +93,12 @@ def make_records(folder, text, length, masking):
     return path
 
 
-def read_summaries(folder):
-    """Returns {tag: {step: value}} of a training's event files."""
-    found = {}
-    # A training that went on has a file more, and may repeat steps.
-    for path in sorted(folder.glob("events.out.tfevents.*")):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                number = float(tf.make_ndarray(value.tensor))
-                found.setdefault(value.tag, {})[event.step] = number
-    return found
-
-
 def draw(summaries, path):
     """Draws the losses of masked tokens by step; returns hours of training."""
-    hours, last_step, seconds = {}, 0, 0.0
-    for step, step_seconds in sorted(summaries["step_seconds"].items()):
-        seconds += (step - last_step) * step_seconds
-        hours[step], last_step = seconds / 3600, step
+    hours = {
+        step: seconds / 3600
+        for step, seconds in recipe.seconds_by_step(summaries).items()
+    }
     drawing = figure.Figure(figsize=(7, 3.5), layout="constrained")
     axes = drawing.subplots()
     for tag, label in (
@@ -168,7 +119,7 @@ def draw(summaries, path):
     axes.grid(alpha=0.3)
     axes.legend()
     drawing.savefig(path, dpi=110)
-    return hours[last_step]
+    return max(hours.values())
 
 
 def write_configs(folder):
@@ -188,7 +139,7 @@ def write_configs(folder):
 def pretrain(folder, records, eval_records, config_file):
     """Trains through all phases; returns the folder of model and summaries."""
     pretrained = folder / "pretrained"
-    run(
+    recipe.run(
         "-m bert_tf.run_pretraining",
         input_file=";".join(map(str, records)),
         eval_input_file=eval_records,
@@ -215,7 +166,7 @@ def tune(folder, config_file, **weights):
     """Returns {(task, score): text} of the development sets."""
     scores = {}
     for task, (learning_rates, seeds) in _TUNING.items():
-        run(
+        recipe.run(
             "-m bert_tf.run_glue",
             # Beside the other tuning: two with a core each get a third more
             # done than one with both.
@@ -252,10 +203,10 @@ def main(_):
     paths = files.expand_globs(_INPUT_FILE.value)
     folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    train, held_out = divide(paths, folder)
+    train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     vocab_file = folder / "vocab.txt"
     if not vocab_file.exists():
-        run(
+        recipe.run(
             "data/learn_vocabulary.py",
             input_file=train,
             output_file=vocab_file,
@@ -268,7 +219,9 @@ def main(_):
     eval_records = make_records(folder, held_out, _MAX_SEQ_LENGTH, "static")
     configs = write_configs(folder)
     pretrained = pretrain(folder, records, eval_records, configs["pretrained"])
-    hours = draw(read_summaries(pretrained / "train"), folder / "curve.png")
+    hours = draw(
+        recipe.read_summaries(pretrained / "train"), folder / "curve.png"
+    )
     print(f"\n{hours:.2f} hours of training.", flush=True)
     sides = {
         "pre-trained": {"init_checkpoint": pretrained},

@@ -1,0 +1,256 @@
+r"""Small models of three families, pre-trained from text by their recipes.
+
+    python benchmarks/families.py --input_file=wikipedia.txt.xz --minutes=20 \
+        --glue_dir=glue --output_dir=families
+
+BERT (WordPiece, next sentence), RoBERTa (byte-level BPE, full sentences, new
+masks in each epoch) and ALBERT (unigram, sentence order, n-grams), each of 4
+layers of 256 with a vocabulary of its own from the same text, for the same time
+on this machine, then tuned to SST-2. The text holds a sentence a line and a
+blank line between documents; every hundredth document is held out.
+
+How many steps the minutes hold is measured first. Draws the losses into
+curves.png and prints a page for results/. Run again after a stop, it goes on.
+"""
+
+import json
+import math
+import os
+import pathlib
+
+import heading
+import recipe
+from absl import flags
+from matplotlib import figure
+
+from bert_tf import files
+from bert_tf import program
+from bert_tf.checkpoints import reader
+from bert_tf.tasks.classification import glue_files
+
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Text files: globs, comma-separated.", required=True
+)
+_GLUE_DIR = flags.DEFINE_string(
+    "glue_dir", None, "Folder with the folder SST-2.", required=True
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "Folder of all that is made.", required=True
+)
+_MINUTES = flags.DEFINE_float(
+    "minutes", 20.0, "Of training, for each.", lower_bound=0.1
+)
+_FAMILIES = flags.DEFINE_list(
+    "families", ["bert", "roberta", "albert"], "Which."
+)
+
+_HELD_OUT_EVERY = 100
+_LENGTH = 64
+_BATCH_SIZE = 32
+_NUM_PROBE_STEPS = 300
+_SIZES = {
+    "vocab_size": 8192,
+    "hidden_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+# {family: (config.json, kind of the vocabulary, flags of its records)}
+_RECIPES = {
+    "bert": (
+        {"max_position_embeddings": 128, "type_vocab_size": 2},
+        "wordpiece",
+        {"objective": "next_sentence", "dupe_factor": 2},
+    ),
+    "roberta": (
+        {
+            "max_position_embeddings": 130,
+            "type_vocab_size": 1,
+            "layer_norm_eps": 1e-5,
+            "pad_token_id": 1,
+        },
+        "byte_bpe",
+        {"objective": "full_sentences", "masking": "dynamic", "dupe_factor": 1},
+    ),
+    "albert": (
+        {
+            "max_position_embeddings": 128,
+            "type_vocab_size": 2,
+            "embedding_size": 128,
+            "num_hidden_groups": 1,
+            "hidden_act": "gelu_new",
+        },
+        "unigram",
+        {
+            "objective": "sentence_order",
+            "do_ngram_mask": True,
+            "dupe_factor": 2,
+        },
+    ),
+}
+
+
+def learn(folder, text, kind):
+    """Returns the vocabulary, a file or a folder; learned once."""
+    name = "vocab.txt" if kind == "wordpiece" else "tokenizer"
+    path = folder / name
+    if not path.exists():
+        recipe.run(
+            "data/learn_vocabulary.py",
+            model=kind,
+            input_file=text,
+            output_file=path,
+            vocab_size=_SIZES["vocab_size"],
+        )
+    return path
+
+
+def make_records(folder, text, vocabulary, arguments):
+    path = folder / f"{text.stem}.tfrecord"
+    if not path.exists():
+        recipe.run(
+            "data/create_pretraining_data.py",
+            input_file=text,
+            output_file=path,
+            vocab_file=vocabulary,
+            max_seq_length=_LENGTH,
+            max_predictions_per_seq=round(0.15 * _LENGTH) + 1,
+            **arguments,
+        )
+    return path
+
+
+def pretrain(folder, records, held_out, vocabulary, config, num_steps, **more):
+    """Trains; returns the summaries."""
+    recipe.run(
+        "-m bert_tf.run_pretraining",
+        input_file=records,
+        bert_config_file=config,
+        vocab_file=vocabulary,
+        output_dir=folder,
+        do_train=True,
+        mixed_precision="bfloat16",
+        train_batch_size=_BATCH_SIZE,
+        learning_rate=5e-4,
+        num_train_steps=num_steps,
+        num_warmup_steps=num_steps // 10,
+        iterations_per_loop=100,
+        **more,
+    )
+    return recipe.read_summaries(folder / "train")
+
+
+def train_family(family, folder, train, held_out):
+    """Returns (summaries, score of SST-2) of a family."""
+    values, kind, arguments = _RECIPES[family]
+    folder.mkdir(exist_ok=True)
+    config = folder / "config.json"
+    values = {"model_type": family, **_SIZES, **values}
+    config.write_text(json.dumps(values, indent=2) + "\n")
+    vocabulary = learn(folder, train, kind)
+    records = make_records(folder, train, vocabulary, arguments)
+    # The masks of what is held out are the same at every evaluation.
+    static = arguments | {"masking": "static", "dupe_factor": 1}
+    eval_records = make_records(folder, held_out, vocabulary, static)
+    common = (records, eval_records, vocabulary, config)
+    plan = folder / "num_steps.json"
+    if not plan.exists():
+        probe = pretrain(folder / "probe", *common, _NUM_PROBE_STEPS)
+        # The first of them waited for the graph.
+        seconds = min(probe["step_seconds"].values())
+        num_steps = int(60 * _MINUTES.value / seconds) // 100 * 100
+        plan.write_text(json.dumps(max(100, num_steps)))
+    num_steps = json.loads(plan.read_text())
+    summaries = pretrain(
+        folder / "pretrained",
+        *common,
+        num_steps,
+        do_eval=True,
+        eval_input_file=eval_records,
+        eval_batch_size=_BATCH_SIZE,
+        max_eval_steps=50,
+        save_checkpoints_steps=max(100, num_steps // 1000 * 100),
+    )
+    recipe.run(
+        "-m bert_tf.run_glue",
+        glue_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
+        tasks="SST-2",
+        output_dir=folder / "tuned",
+        init_checkpoint=folder / "pretrained",
+        learning_rates="1e-4",
+        seeds="0",
+        num_train_epochs=1,
+        max_seq_length=_LENGTH,
+        mixed_precision="bfloat16",
+        bucket_window_batches=64,
+    )
+    table = json.loads((folder / "tuned" / "table.json").read_text())["table"]
+    return summaries, table[0]["median"]
+
+
+def draw(found, path):
+    """Draws the losses of held-out documents by minutes of training."""
+    drawing = figure.Figure(figsize=(7, 3.5), layout="constrained")
+    axes = drawing.subplots()
+    for family, (summaries, _) in found.items():
+        seconds = recipe.seconds_by_step(summaries)
+        points = sorted(summaries["eval/masked_lm_loss"].items())
+        points = [point for point in points if point[0] in seconds]
+        axes.plot(
+            [seconds[step] / 60 for step, _ in points],
+            [loss for _, loss in points],
+            label=family,
+        )
+    axes.set(xlabel="minutes", ylabel="masked-LM loss, nats a token")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    drawing.savefig(path, dpi=110)
+
+
+def main(_):
+    glue_files.glue_task("SST-2").check(
+        os.path.join(_GLUE_DIR.value, "SST-2"),
+        (glue_files.TRAIN, glue_files.DEV),
+    )
+    heading.show()
+    folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = files.expand_globs(_INPUT_FILE.value)
+    train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
+    found = {
+        family: train_family(family, folder / family, train, held_out)
+        for family in _FAMILIES.value
+    }
+    draw(found, folder / "curves.png")
+    print(
+        "\n| family | parameters | minutes | steps | held-out masked-LM loss "
+        "| accuracy | accuracy of pairs | SST-2 dev |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for family, (summaries, score) in found.items():
+        seconds = recipe.seconds_by_step(summaries)
+        result = folder / family / "pretrained" / "eval_results.txt"
+        lines = (line.split(" = ") for line in result.read_text().splitlines())
+        last = {name: float(value) for name, value in lines}
+        pairs = last.get("next_sentence_accuracy")
+        with reader.open_checkpoint(
+            str(folder / family / "pretrained")
+        ) as checkpoint:
+            shapes = checkpoint.container.shapes.values()
+        cells = (
+            family,
+            f"{sum(map(math.prod, shapes)):,}",
+            f"{max(seconds.values()) / 60:.1f}",
+            f"{max(seconds):,}",
+            f"{last['masked_lm_loss']:.3f}",
+            f"{last['masked_lm_accuracy']:.1%}",
+            "" if pairs is None else f"{pairs:.1%}",
+            f"{score:.1f}",
+        )
+        print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    program.run(main)

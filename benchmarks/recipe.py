@@ -1,0 +1,67 @@
+"""What the programs that train from text to scores have in common."""
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import tensorflow as tf
+
+from bert_tf import files
+
+REPOSITORY = pathlib.Path(__file__).parents[1]
+
+
+def divide(paths, folder, held_out_every):
+    """Writes the documents to train.txt and held_out.txt; returns both."""
+    parts = folder / "train.txt", folder / "held_out.txt"
+    if not all(part.exists() for part in parts):
+        texts = []
+        for path in paths:
+            with files.open_bytes(path) as stream:
+                texts += stream.read().split(b"\n\n")
+        held_out = texts[::held_out_every]
+        del texts[::held_out_every]
+        for part, chosen in zip(parts, (texts, held_out)):
+            files.write_bytes(part, b"\n\n".join(chosen) + b"\n")
+    return parts
+
+
+def run(script, threads=None, **arguments):
+    """Runs a program of ours; ends with its exit code where it fails."""
+    command = ["python", *script.split()]
+    command += [
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in arguments.items()
+    ]
+    print(f"\n$ {shlex.join(command)}", flush=True)
+    environment = dict(os.environ)
+    if threads is not None:
+        environment["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    code = subprocess.run(
+        [sys.executable, *command[1:]], cwd=REPOSITORY, env=environment
+    ).returncode
+    if code:
+        sys.exit(code)
+
+
+def read_summaries(folder):
+    """Returns {tag: {step: value}} of a training's event files."""
+    found = {}
+    # A training that went on has a file more, and may repeat steps.
+    for path in sorted(folder.glob("events.out.tfevents.*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                number = float(tf.make_ndarray(value.tensor))
+                found.setdefault(value.tag, {})[event.step] = number
+    return found
+
+
+def seconds_by_step(summaries):
+    """Returns {step: seconds of training until then}."""
+    seconds, last_step, total = {}, 0, 0.0
+    for step, step_seconds in sorted(summaries["step_seconds"].items()):
+        total += (step - last_step) * step_seconds
+        seconds[step], last_step = total, step
+    return seconds
