@@ -45,6 +45,7 @@ def locate(
     starts: tf.RaggedTensor,
     limits: tf.RaggedTensor,
     normalize: Callable[[tf.Tensor], tf.Tensor],
+    is_joined: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
 ) -> Offsets:
     """Finds where pieces of normalised words lie in the texts.
 
@@ -56,6 +57,9 @@ def locate(
             word each piece begins, in bytes.
         limits: Likewise, where it ends.
         normalize: A function from string `[N]` to string `[N]`.
+        is_joined: None, or a function of the code points of all texts, int32
+            `[N]`, and where each text begins among them and the last ends, that
+            returns bool `[N]`: which become one with the character before.
 
     Returns:
         `Offsets`.
@@ -65,6 +69,10 @@ def locate(
     )
     code_points = characters.flat_values
     num_bytes_left, is_dropped_mark = _what_is_left(code_points, normalize)
+    if is_joined is not None:
+        joined = is_joined(code_points, characters.row_splits)
+        num_bytes_left = tf.where(joined, 0, num_bytes_left)
+        is_dropped_mark |= joined
     # Of every byte of all words, the character that it came from.
     sources = tf.repeat(tf.range(tf.size(code_points)), num_bytes_left)
 

@@ -1,0 +1,214 @@
+"""SentencePiece's model files: protocol buffers, read and written.
+
+Of sentencepiece_model.proto (google/sentencepiece) the fields that tell how a
+text is tokenized; the others of a file are not kept.
+"""
+
+import functools
+import struct
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pool
+from google.protobuf import message
+from google.protobuf import message_factory
+
+from bert_tf import files
+
+# `SentencePiece.Type`.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+# `TrainerSpec.ModelType`.
+_MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+
+# What parts words in entries and stands before the first.
+SPACE = "\u2581"
+
+
+class Piece(NamedTuple):
+    """An entry: its text, its log probability, and its type."""
+
+    text: str
+    score: float
+    type: int = NORMAL
+
+
+class Model(NamedTuple):
+    """A unigram model.
+
+    Attributes:
+        pieces: In the order of their ids.
+        charsmap: How characters are normalised before, a compiled trie; b""
+            if they are not.
+    """
+
+    pieces: tuple[Piece, ...]
+    charsmap: bytes
+
+
+# {message: {field: (number, type, repeated)}}
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_MESSAGES: dict[str, dict[str, tuple[int, Any, bool]]] = {
+    "Piece": {
+        "piece": (1, _FIELD.TYPE_STRING, False),
+        "score": (2, _FIELD.TYPE_FLOAT, False),
+        "type": (3, _FIELD.TYPE_INT32, False),
+    },
+    "TrainerSpec": {
+        "model_type": (3, _FIELD.TYPE_INT32, False),
+        "byte_fallback": (35, _FIELD.TYPE_BOOL, False),
+    },
+    "NormalizerSpec": {
+        "precompiled_charsmap": (2, _FIELD.TYPE_BYTES, False),
+        "add_dummy_prefix": (3, _FIELD.TYPE_BOOL, False),
+        "remove_extra_whitespaces": (4, _FIELD.TYPE_BOOL, False),
+        "escape_whitespaces": (5, _FIELD.TYPE_BOOL, False),
+    },
+    "Model": {
+        "pieces": (1, "Piece", True),
+        "trainer_spec": (2, "TrainerSpec", False),
+        "normalizer_spec": (3, "NormalizerSpec", False),
+    },
+}
+
+
+@functools.cache
+def _messages() -> Mapping[str, type]:
+    package = "bert_tf.sentencepiece"
+    described = descriptor_pb2.FileDescriptorProto(
+        name="bert_tf/sentencepiece_model.proto", package=package
+    )
+    for name, fields in _MESSAGES.items():
+        its = described.message_type.add(name=name)
+        for field, (number, kind, is_repeated) in fields.items():
+            its.field.add(
+                name=field,
+                number=number,
+                label=_FIELD.LABEL_REPEATED
+                if is_repeated
+                else _FIELD.LABEL_OPTIONAL,
+                **(
+                    {
+                        "type": _FIELD.TYPE_MESSAGE,
+                        "type_name": f".{package}.{kind}",
+                    }
+                    if isinstance(kind, str)
+                    else {"type": kind}
+                ),
+            )
+    # Its own pool: what sentencepiece declares there may be loaded too.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(described)
+    return {
+        name: message_factory.GetMessageClass(
+            pool.FindMessageTypeByName(f"{package}.{name}")
+        )
+        for name in _MESSAGES
+    }
+
+
+def parse(contents: bytes) -> Model:
+    """Reads the contents of a file.
+
+    Raises:
+        ValueError: If they are no model, or not of a unigram model without
+            byte fallback.
+    """
+    model = _messages()["Model"]()
+    try:
+        model.ParseFromString(contents)
+    except message.DecodeError as error:
+        raise ValueError(f"not a SentencePiece model: {error}") from error
+    if not model.pieces:
+        raise ValueError("not a SentencePiece model: it has no piece.")
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    # What is not written has SentencePiece's default.
+    kind = trainer.model_type if trainer.HasField("model_type") else 1
+    for name, expected, received in (
+        ("model_type", "unigram", _MODEL_TYPES.get(kind, kind)),
+        ("byte_fallback", False, trainer.byte_fallback),
+        *(
+            (name, True, getattr(normalizer, name))
+            for name in ("add_dummy_prefix", "escape_whitespaces")
+            if normalizer.HasField(name)
+        ),
+    ):
+        if received != expected:
+            raise ValueError(
+                f"a SentencePiece model's `{name}` must be {expected}. "
+                f"Received: {received}."
+            )
+    return Model(
+        pieces=tuple(
+            Piece(
+                piece.piece,
+                piece.score,
+                piece.type if piece.HasField("type") else NORMAL,
+            )
+            for piece in model.pieces
+        ),
+        charsmap=normalizer.precompiled_charsmap,
+    )
+
+
+def serialize(model: Model) -> bytes:
+    """Returns the contents of a file: equal models have equal ones."""
+    written = _messages()["Model"]()
+    for piece in model.pieces:
+        its = written.pieces.add(piece=piece.text, score=piece.score)
+        if piece.type != NORMAL:
+            its.type = piece.type
+    written.trainer_spec.model_type = 1
+    normalizer = written.normalizer_spec
+    normalizer.precompiled_charsmap = model.charsmap
+    normalizer.add_dummy_prefix = True
+    normalizer.remove_extra_whitespaces = True
+    normalizer.escape_whitespaces = True
+    return written.SerializeToString(deterministic=True)
+
+
+def check_charsmap(charsmap: bytes) -> None:
+    """Raises `ValueError` if the trie is not whole."""
+    if not charsmap:
+        return
+    size = struct.unpack_from("<I", charsmap)[0] if len(charsmap) > 4 else 0
+    if not 0 < size < len(charsmap) - 4 or size % 4:
+        raise ValueError(
+            "`precompiled_charsmap` must hold its size, a trie and texts. "
+            f"Received: {files.shortened(charsmap.hex())}."
+        )
+
+
+def normalized(charsmap: bytes, character: str) -> str:
+    """Returns what a charsmap makes of a character that stands alone.
+
+    The trie is a double array (darts-clone): a node's unit holds the offset
+    of its children, the label that led to it, and whether it ends a key.
+    """
+    if not charsmap:
+        return character
+    (size,) = struct.unpack_from("<I", charsmap)
+    texts = charsmap[4 + size :]
+
+    def unit(place):
+        return struct.unpack_from("<I", charsmap, 4 + 4 * place)[0]
+
+    def offset(value):
+        return (value >> 10) << ((value & 0x200) >> 6)
+
+    place = offset(unit(0))
+    found = None
+    for byte in character.encode():
+        place ^= byte
+        if 4 * place + 4 > size:
+            break
+        node = unit(place)
+        if node & 0x800000FF != byte:
+            break
+        place ^= offset(node)
+        if node & 0x100:
+            found = unit(place) & 0x7FFFFFFF
+    if found is None:
+        return character
+    return texts[found : texts.index(b"\0", found)].decode()

@@ -1,0 +1,413 @@
+r"""SentencePiece's unigram tokenizer, of ALBERT and XLM-RoBERTa.
+
+    fold      ALBERT alone: join quotes, decompose (NFKD), drop marks (M),
+              lower-case
+    split     at white space
+    pieces    normalised by the model's own table of characters, then the
+              likeliest pieces of the word, by tensorflow_text's kernel
+
+What a text becomes is what Hugging Face's tokenizer.json says. A special token
+written in a text is text like any other. Bytes that are not UTF-8 are dropped.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import unicodedata
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_tf import files
+from bert_tf.text import offsets as offsets_lib
+from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import unigram_files
+from bert_tf.text.tokenizers.sentencepiece_model import SPACE
+from bert_tf.text.vocabulary import Vocabulary
+
+# Unicode's property White_Space.
+_WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
+    "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+_VALID = r"[^\x{d800}-\x{dfff}]*"
+_PLAIN = r"[ -~]*"
+# Of scores, the multiples of 1 / this: sums up to 256 have 24 bits.
+_EXACT = 2**16
+_QUOTES = "``|''"
+# Where there are characters that a folding changes; a test looks at the others.
+_FOLDED = (range(0xD800), range(0xE000, 0x32000), range(0xE0100, 0xE01F0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnigramSpec:
+    """What a `UnigramTokenizer` is made of: a `tokenizer.Spec`.
+
+    Args:
+        vocabulary: A `Vocabulary` that is no WordPiece file's.
+        model: A SentencePiece model whose pieces are the vocabulary, in its
+            order: what `sentencepiece_model.serialize` returns.
+        tokenizer_class: "AlbertTokenizer" or "XLMRobertaTokenizer".
+        do_lower_case: Whether texts are lower-cased; not XLM-RoBERTa's.
+        keep_accents: Whether accents are kept, and characters not decomposed.
+            XLM-RoBERTa's are.
+
+    Raises:
+        ValueError: If XLM-RoBERTa's texts are to be folded.
+    """
+
+    vocabulary: Vocabulary
+    model: bytes
+    tokenizer_class: str = unigram_files.ALBERT_CLASS
+    do_lower_case: bool = True
+    keep_accents: bool = False
+
+    def __post_init__(self):
+        is_folded = self.do_lower_case or not self.keep_accents
+        if is_folded and not self.joins_quotes:
+            raise ValueError(
+                "`do_lower_case` must be False and `keep_accents` True with "
+                f"{self.tokenizer_class}. Received: "
+                f"do_lower_case={self.do_lower_case}, "
+                f"keep_accents={self.keep_accents}."
+            )
+
+    @property
+    def joins_quotes(self) -> bool:
+        """Whether `` and '' become one character, as in ALBERT."""
+        return self.tokenizer_class == unigram_files.ALBERT_CLASS
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {
+            "model_sha256": hashlib.sha256(self.model).hexdigest(),
+            "keep_accents": self.keep_accents,
+        }
+
+    @property
+    def folder_settings(self) -> dict[str, Any]:
+        if not self.joins_quotes:
+            return {}
+        return {"keep_accents": self.keep_accents}
+
+    @property
+    def vocabulary_files(self) -> dict[str, str | bytes]:
+        return unigram_files.vocabulary_files(self.tokenizer_class, self.model)
+
+    @property
+    def tokenizer_json(self) -> dict[str, Any]:
+        return unigram_files.make_json(
+            self.vocabulary,
+            sentencepiece_model.parse(self.model),
+            joins_quotes=self.joins_quotes,
+            keep_accents=self.keep_accents,
+            do_lower_case=self.do_lower_case,
+        )
+
+    def make(self) -> "UnigramTokenizer":
+        return UnigramTokenizer(self)
+
+    @functools.cached_property
+    def _starts_word(self):
+        tokens = self.vocabulary.tokens
+        return np.array([token.startswith(SPACE) for token in tokens])
+
+    def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
+        # Here an id alone tells it.
+        return tf.gather(self._starts_word, ids)
+
+    def spell(self, tokens: tf.Tensor) -> tf.Tensor:
+        return tf.strings.regex_replace(tokens, SPACE, " ")
+
+
+class UnigramTokenizer(tf.Module):
+    """Strings to the ids of SentencePiece's unigram model.
+
+    Args:
+        spec: The `UnigramSpec`.
+    """
+
+    def __init__(self, spec: UnigramSpec) -> None:
+        super().__init__(name="unigram_tokenizer")
+        self.spec = spec
+        self.vocabulary = spec.vocabulary
+        model = sentencepiece_model.parse(spec.model)
+        # The operations run on the CPU alone: keep their model there.
+        with tf.device("CPU:0"):
+            self._pieces = tf_text.SentencepieceTokenizer(
+                sentencepiece_model.serialize(_with_exact_sums(model)),
+                out_type=tf.int32,
+            )
+        self._table = _table(
+            spec.do_lower_case,
+            spec.keep_accents,
+            # A space that the model drops parts no words.
+            tuple(
+                (space, " " if kept else "")
+                for space in _WHITE_SPACE
+                for kept in [sentencepiece_model.normalized(model.charsmap, space)]
+            ),
+        )
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of the pieces of the words of every text.
+
+        Args:
+            texts: string `[batch]`, UTF-8.
+
+        Returns:
+            RaggedTensor int32 `[batch, (words), (pieces)]`; for a flat list
+            of pieces, `.merge_dims(1, 2)`.
+        """
+        words = self.split_words(texts)
+        return self._by_words(words, self._pieces.tokenize(words.flat_values))
+
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, offsets_lib.Offsets]:
+        """Returns what `tokenize` does, and where the pieces come from.
+
+        Args:
+            texts: string `[batch]`, UTF-8.
+
+        Returns:
+            RaggedTensor int32 `[batch, (words), (pieces)]` and `Offsets`. A
+            piece that is only the mark of a word's begin has the range of the
+            word's first character.
+        """
+        words = self.split_words(texts)
+        pieces, starts, limits = self._pieces.tokenize_with_offsets(
+            words.flat_values
+        )
+        length = tf.gather(
+            tf.strings.length(words.flat_values), pieces.value_rowids()
+        )
+        start = tf.minimum(tf.cast(starts.flat_values, tf.int32), length - 1)
+        limit = tf.maximum(tf.cast(limits.flat_values, tf.int32), start + 1)
+
+        def in_words(values):
+            return words.with_flat_values(pieces.with_flat_values(values))
+
+        located = offsets_lib.locate(
+            texts,
+            words,
+            in_words(start),
+            in_words(limit),
+            self._fold,
+            self._joins if self.spec.joins_quotes else None,
+        )
+        ids = self._by_words(words, pieces)
+        return ids, offsets_lib.Offsets(
+            *(ids.with_flat_values(values.flat_values) for values in located)
+        )
+
+    def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Returns texts of the pieces: words with single spaces between.
+
+        What was folded is lost: to cite a text, use the offsets.
+
+        Args:
+            ids: RaggedTensor int32 `[batch, (pieces)]` or
+                `[batch, (words), (pieces)]`.
+
+        Returns:
+            string `[batch]`.
+        """
+        if ids.shape.rank == 3:
+            ids = ids.merge_dims(1, 2)
+        spelled = self.spec.spell(tf.constant(self.vocabulary.tokens))
+        pieces = ids.with_flat_values(tf.gather(spelled, ids.flat_values))
+        texts = tf.strings.reduce_join(pieces, axis=-1)
+        return tf.strings.regex_replace(texts, "^ ", "")
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of every text: string `[batch, (words)]`.
+
+        They are folded, but not normalised by the model's own table.
+        """
+        return tf.strings.split(self._fold(texts))
+
+    def _by_words(self, words, pieces):
+        """Returns ids `[batch, (words), (pieces)]` of the pieces of words.
+
+        A word of which nothing is left has no pieces, and is dropped; one in
+        which the model's table finds a space is several.
+        """
+        ids = pieces.flat_values
+        word = pieces.value_rowids()
+        is_first = tf.concat([[True], word[1:] != word[:-1]], axis=0)
+        is_first = is_first[: tf.size(ids)] | self.spec.starts_word(ids)
+        starts = tf.where(is_first)[:, 0]
+        rows = tf.gather(words.value_rowids(), tf.gather(word, starts))
+        return tf.RaggedTensor.from_value_rowids(
+            tf.RaggedTensor.from_row_starts(ids, starts, validate=False),
+            rows,
+            nrows=words.nrows(),
+            validate=False,
+        )
+
+    def _fold(self, texts):
+        """Returns texts of valid UTF-8 as the kernel takes them."""
+        texts = tf.cond(
+            tf.reduce_all(tf.strings.regex_full_match(texts, _VALID)),
+            lambda: texts,
+            lambda: tf.strings.unicode_transcode(
+                texts, "UTF-8", "UTF-8", errors="ignore"
+            ),
+        )
+        if self.spec.joins_quotes:
+            texts = tf.strings.regex_replace(texts, _QUOTES, '"')
+        return tf.cond(
+            tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN)),
+            lambda: (
+                tf.strings.lower(texts) if self.spec.do_lower_case else texts
+            ),
+            lambda: self._table.replace(texts),
+        )
+
+    def _joins(self, code_points, row_splits):
+        """Returns bool [N]: the second of two quotes that become one."""
+        before = tf.concat([[0], code_points[:-1]], axis=0)
+        is_begin = code_points != before[: tf.size(code_points)]
+        # A text's first character has none before it.
+        firsts = tf.cast(row_splits[:-1], tf.int32)
+        firsts = firsts[firsts < tf.size(code_points)]
+        is_begin = tf.tensor_scatter_nd_update(
+            is_begin, firsts[:, tf.newaxis], tf.ones_like(firsts, tf.bool)
+        )
+        place = tf.range(tf.size(code_points))
+        begin = tf.gather(
+            tf.cast(tf.where(is_begin)[:, 0], tf.int32),
+            tf.cumsum(tf.cast(is_begin, tf.int32)) - 1,
+        )
+        is_quote = (code_points == ord("`")) | (code_points == ord("'"))
+        return is_quote & ((place - begin) % 2 == 1)
+
+
+def _with_exact_sums(model):
+    """Returns the model with scores of whom the kernel adds many exactly.
+
+    It adds float32, where `tokenizers` adds float64. Of two ways that have the
+    same pieces in another order ("33 3", "3 33") the first found is taken; with
+    rounded sums it would be either.
+    """
+    return model._replace(
+        pieces=tuple(
+            piece._replace(score=round(piece.score * _EXACT) / _EXACT)
+            for piece in model.pieces
+        )
+    )
+
+
+class _Table:
+    """What characters become, in graph operations.
+
+    Args:
+        replaced: {code point: code points}; all others stay.
+    """
+
+    def __init__(self, replaced: dict[int, tuple[int, ...]]) -> None:
+        # Entry 0 is that of the characters that stay.
+        sequences = list(dict.fromkeys(replaced.values()))
+        entries = {found: n for n, found in enumerate(sequences, start=1)}
+        self._lengths = np.array([1, *map(len, sequences)], np.int32)
+        self._starts = np.cumsum([0, 0, *map(len, sequences)], dtype=np.int32)
+        self._sequences = np.array([*itertools.chain(*sequences), 0], np.int32)
+        # By pages of 256 code points, most of which are alike.
+        flat = np.zeros(0x110000, np.int32)
+        flat[list(replaced)] = [entries[to] for to in replaced.values()]
+        self._pages, page = np.unique(
+            flat.reshape(-1, 256), axis=0, return_inverse=True
+        )
+        self._page = page.reshape(-1).astype(np.int32)
+
+    def replace(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns strings `[N]` of valid UTF-8 with characters replaced."""
+        decoded = tf.strings.unicode_decode(texts, "UTF-8")
+        code_points = decoded.flat_values
+        page = tf.gather(self._page, code_points // 256)
+        entry = tf.gather(
+            self._pages.reshape(-1), page * 256 + code_points % 256
+        )
+        length = tf.gather(self._lengths, entry)
+        ends = tf.cumsum(length)
+        source = tf.repeat(tf.range(tf.size(length)), length)
+        nth = tf.range(tf.size(source)) - tf.gather(ends - length, source)
+        its = tf.gather(entry, source)
+        replaced = tf.where(
+            its == 0,
+            tf.gather(code_points, source),
+            tf.gather(self._sequences, tf.gather(self._starts, its) + nth),
+        )
+        splits = tf.gather(
+            tf.concat([[0], ends], axis=0),
+            tf.cast(decoded.row_splits, tf.int32),
+        )
+        return tf.strings.unicode_encode(
+            tf.RaggedTensor.from_row_splits(
+                replaced, tf.cast(splits, tf.int64), validate=False
+            ),
+            "UTF-8",
+        )
+
+
+@functools.cache
+def _table(
+    do_lower_case: bool, keep_accents: bool, spaces: tuple[tuple[str, str], ...]
+) -> _Table:
+    """Returns what folding makes of characters.
+
+    Args:
+        do_lower_case: As of `UnigramSpec`.
+        keep_accents: Likewise.
+        spaces: Pairs of white space and what it becomes.
+    """
+    spaces = {ord(space): to for space, to in spaces}
+    replaced = {}
+    for code_point in itertools.chain(*_FOLDED):
+        character = chr(code_point)
+        folded = character
+        if not keep_accents:
+            folded = "".join(
+                each
+                for each in unicodedata.normalize("NFKD", character)
+                if not unicodedata.category(each).startswith("M")
+            )
+        if do_lower_case:
+            # One by one: a sigma is never a final one.
+            folded = "".join(map(str.lower, folded))
+        folded = folded.translate(spaces)
+        if folded != character:
+            replaced[code_point] = tuple(map(ord, folded))
+    return _Table(replaced)
+
+
+def read(folder: str, settings: dict[str, Any]) -> UnigramSpec:
+    """Reads the tokenizer of a folder.
+
+    Args:
+        folder: The folder.
+        settings: The contents of its tokenizer_config.json.
+
+    Raises:
+        ValueError: If a file is missing, damaged, or tells of what we do not
+            do; the message names it.
+    """
+    found = unigram_files.read(folder, settings)
+    with files.errors_named(found.path):
+        vocabulary = Vocabulary(
+            tokens=tuple(piece.text for piece in found.model.pieces),
+            path=found.path,
+            special=unigram_files.SPECIAL[found.tokenizer_class],
+            is_wordpiece=False,
+        )
+        return UnigramSpec(
+            vocabulary=vocabulary,
+            model=sentencepiece_model.serialize(found.model),
+            tokenizer_class=found.tokenizer_class,
+            do_lower_case=found.do_lower_case,
+            keep_accents=found.keep_accents,
+        )
