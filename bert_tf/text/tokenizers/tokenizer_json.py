@@ -112,7 +112,20 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
             f"{vocabulary_lib.CONTINUATION!r}. "
             f"Received: {files.shortened(prefix)}."
         )
-    vocabulary = model.get("vocab")
+    return tokens_of(tokenizer)
+
+
+def tokens_of(tokenizer: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the entries of a file whose `model` has ids of entries.
+
+    Args:
+        tokenizer: The contents of the file, with a `model`.
+
+    Raises:
+        ValueError: If the ids, those of `added_tokens` included, are not 0, 1,
+            2 and so on.
+    """
+    vocabulary = tokenizer["model"].get("vocab")
     if not isinstance(vocabulary, dict):
         raise ValueError("`model` must have a `vocab`, tokens and their ids.")
     ids = dict(vocabulary)
@@ -124,9 +137,18 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
         raise ValueError("`added_tokens` must be a list of tokens and ids.")
     for token in added:
         ids.setdefault(token["content"], token.get("id"))
-    by_id = {index: token for token, index in ids.items() if type(index) is int}
-    if by_id.keys() != set(range(len(ids))):
+    return by_id(ids)
+
+
+def by_id(ids: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the entries of {entry: id} in the order of their ids.
+
+    Raises:
+        ValueError: If the ids are not 0, 1, 2 and so on.
+    """
+    tokens = {index: token for token, index in ids.items() if type(index) is int}
+    if tokens.keys() != set(range(len(ids))):
         raise ValueError(
             "the ids of the vocabulary must be 0, 1, 2, ..., each once."
         )
-    return tuple(by_id[index] for index in range(len(ids)))
+    return tuple(tokens[index] for index in range(len(ids)))
