@@ -1,4 +1,4 @@
-r"""Byte-level BPE, the tokenizer of GPT-2 and RoBERTa, in TensorFlow operations.
+r"""Byte-level BPE, the tokenizer of GPT-2 and RoBERTa as TensorFlow operations.
 
     split    words, numbers, punctuation, each with one space before it; the
              whole text, white space too, is in one word or another

@@ -27,7 +27,7 @@ _NAME = "byte-level BPE"
 
 
 def _bytes_by_character():
-    """Returns {character: byte}: visible Latin-1 as it is, others from U+100."""
+    """Returns {character: byte}: visible Latin-1 itself, others from U+100."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     found = {chr(byte): byte for byte in visible}
     others = [byte for byte in range(256) if byte not in visible]
@@ -234,7 +234,9 @@ _POST_PROCESSOR = {
 def _check_values(values, allowed, place=""):
     for name, good in allowed.items():
         value = values.get(name, good[0])
-        if not any(type(value) is type(each) and value == each for each in good):
+        if not any(
+            type(value) is type(each) and value == each for each in good
+        ):
             raise ValueError(
                 f"`{place}{name}` must be "
                 f"{' or '.join(map(repr, good))} in {_NAME}. Received: "

@@ -15,6 +15,8 @@ from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.vocabulary import Vocabulary
 
+WORDPIECE = "WordPiece"
+
 
 def make_wordpiece(
     vocabulary: Vocabulary, do_lower_case: bool, max_chars_per_word: int
@@ -86,6 +88,19 @@ def _sequence(name, segment):
     return {"Sequence": {"id": name, "type_id": segment}}
 
 
+def model_type(tokenizer: dict[str, Any]) -> Any:
+    """Returns what the `model` of a file is.
+
+    Args:
+        tokenizer: The contents of the file.
+    """
+    model = tokenizer.get("model")
+    if not isinstance(model, dict):
+        return model
+    # Older files do not name the type.
+    return model.get("type", "BPE" if "merges" in model else WORDPIECE)
+
+
 def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
     """Returns the entries of a file's vocabulary, in the order of their ids.
 
@@ -96,10 +111,7 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
         ValueError: If they are of no WordPiece tokenizer.
     """
     model = tokenizer.get("model")
-    # Older files do not name the type.
-    if not isinstance(model, dict) or (
-        model.get("type", "WordPiece") != "WordPiece"
-    ):
+    if not isinstance(model, dict) or model_type(tokenizer) != WORDPIECE:
         received = model.get("type") if isinstance(model, dict) else model
         raise ValueError(
             "`model` must be of the type WordPiece, as BERT's is. Received: "
@@ -146,7 +158,9 @@ def by_id(ids: dict[str, Any]) -> tuple[str, ...]:
     Raises:
         ValueError: If the ids are not 0, 1, 2 and so on.
     """
-    tokens = {index: token for token, index in ids.items() if type(index) is int}
+    tokens = {
+        index: token for token, index in ids.items() if type(index) is int
+    }
     if tokens.keys() != set(range(len(ids))):
         raise ValueError(
             "the ids of the vocabulary must be 0, 1, 2, ..., each once."
