@@ -93,7 +93,7 @@ def locate(
         tf.gather(row_splits, row + 1),
     )
     byte_offset = tf.cast(byte_offsets.flat_values, tf.int32)
-    byte_limit = byte_offset + _utf_8_length(code_points)
+    byte_limit = byte_offset + utf_8_length(code_points)
 
     def as_pieces(values):
         return starts.with_flat_values(values)
@@ -125,7 +125,8 @@ def _next_unmarked(is_mark):
     return tf.gather(places, tf.cumsum(tf.cast(~is_mark, tf.int32)))
 
 
-def _utf_8_length(code_points):
+def utf_8_length(code_points: tf.Tensor) -> tf.Tensor:
+    """Returns the bytes of code points in UTF-8, int32 as they are."""
     length = tf.ones_like(code_points)
     for first in (0x80, 0x800, 0x10000):
         length += tf.cast(code_points >= first, length.dtype)

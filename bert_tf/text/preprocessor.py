@@ -10,6 +10,8 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 
 # The number of positions of every released BERT.
 _RELEASED_MAX_LENGTH = 512
+# Of these the first positions are the padding's: they count from its id on.
+_COUNTED_FROM_PADDING = ("roberta", "xlm-roberta")
 
 
 class Preprocessor(tf.Module):
@@ -71,7 +73,7 @@ class Preprocessor(tf.Module):
         """Reads the vocabulary and the settings of a model folder.
 
         Args:
-            folder: Holds vocab.txt or tokenizer.json, and as Hugging Face's
+            folder: Holds the files of a tokenizer, and as Hugging Face's
                 folders tokenizer_config.json and config.json. Without them
                 (Google's releases) the contents of the vocabulary tell the
                 case.
@@ -124,11 +126,16 @@ def _num_positions(config_path):
     """Returns the longest sequence that a configuration, if any, allows."""
     values = files.read_object(config_path) if files.exists(config_path) else {}
     length = values.get("max_position_embeddings", _RELEASED_MAX_LENGTH)
-    if type(length) is not int or length < 1:
+    is_good = type(length) is int
+    if is_good and values.get("model_type") in _COUNTED_FROM_PADDING:
+        padding = values.get("pad_token_id", 1)
+        length -= (padding if type(padding) is int else 1) + 1
+    if not is_good or length < 1:
         raise ValueError(
             f"{config_path}: `max_position_embeddings` must be a positive "
-            "integer. Received: "
-            f"max_position_embeddings={files.shortened(length)}."
+            "integer, beyond `pad_token_id` + 1 of RoBERTa. Received: "
+            "max_position_embeddings="
+            f"{files.shortened(values.get('max_position_embeddings'))}."
         )
     return length
 

@@ -70,7 +70,10 @@ def test_vocab_txt_comes_first(write):
     ("values", "match"),
     [
         ({}, "`model` must be of the type WordPiece"),
-        ({"model": {"type": "BPE", "vocab": IDS}}, "WordPiece.*'BPE'"),
+        (
+            {"model": {"type": "WordLevel", "vocab": IDS}},
+            "WordPiece or BPE.*'WordLevel'",
+        ),
         ({"model": {"type": "WordPiece"}}, "`vocab`"),
         ({"model": {"vocab": list(TOKENS)}}, "`vocab`"),
         ({"model": {"vocab": IDS | {"x": 9}}}, "0, 1, 2"),
@@ -174,7 +177,7 @@ READERS = {
         ("strip_accents", False),
         ("tokenize_chinese_chars", False),
         ("do_basic_tokenize", False),
-        ("tokenizer_class", "RobertaTokenizer"),
+        ("tokenizer_class", "XLNetTokenizer"),
         ("tokenizer_class", "BertJapaneseTokenizer"),
         ("tokenizer_class", ["BertTokenizer"]),
     ],

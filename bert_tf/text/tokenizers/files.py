@@ -3,8 +3,8 @@
 tokenizer_config.json    kind, special tokens, case, longest sequence
 tokenizer.json           all of it, for `tokenizers`; the one file that
                          transformers has written since version 5
-vocab.txt                one WordPiece entry a line; of other kinds, their own
-                         files
+vocab.txt                one WordPiece entry a line
+vocab.json, merges.txt   byte-level BPE
 
 A new kind is a module with a `Spec` and a function that reads it from a folder,
 and one entry in `OTHER_KINDS`.
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import bpe
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -80,7 +81,13 @@ class Kind(NamedTuple):
 
 
 # {`model.type` in tokenizer.json: the kind}.
-OTHER_KINDS: dict[str, Kind] = {}
+OTHER_KINDS: dict[str, Kind] = {
+    "BPE": Kind(
+        classes=(bpe.BpeSpec.tokenizer_class, "LongformerTokenizer"),
+        vocabulary_files=(bpe.VOCABULARY_FILE, bpe.MERGES_FILE),
+        read=bpe.read,
+    ),
+}
 
 # {setting in tokenizer_config.json: its name in a tokenizer.json}
 _NORMALIZER_SETTINGS = {
@@ -128,19 +135,17 @@ def _other_kind(folder):
     if files.exists(path):
         name = files.read_object(path).get("tokenizer_class")
     if isinstance(name, str):
+        name = name.removesuffix("Fast")
         for kind in OTHER_KINDS.values():
-            if name.removesuffix("Fast") in kind.classes:
+            if name in kind.classes:
                 return kind
-        if KINDS.get(name.removesuffix("Fast")) is not None and (
-            name.removesuffix("Fast") not in _ANY_KIND
-        ):
+        if name not in _ANY_KIND:
             return None
     if files.exists(f"{folder}/{VOCABULARY_FILE}"):
         return None
     path = f"{folder}/{TOKENIZER_FILE}"
     if files.exists(path):
-        model = files.read_object(path).get("model")
-        name = model.get("type") if isinstance(model, dict) else None
+        name = tokenizer_json.model_type(files.read_object(path))
         return OTHER_KINDS.get(name) if isinstance(name, str) else None
     for kind in OTHER_KINDS.values():
         if any(
@@ -173,6 +178,13 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
         return vocabulary_lib.load_vocabulary(path)
     tokenizer = files.read_object(path)
     with files.errors_named(path):
+        kinds = (tokenizer_json.WORDPIECE, *OTHER_KINDS)
+        name = tokenizer_json.model_type(tokenizer)
+        if name not in kinds:
+            raise ValueError(
+                f"`model` must be of the type {' or '.join(kinds)}. Received: "
+                f"{files.shortened(name)}."
+            )
         tokens = tokenizer_json.wordpiece_tokens(tokenizer)
         return Vocabulary(tokens=tokens, path=path)
 
@@ -239,11 +251,24 @@ def read(
     kind = _other_kind(folder)
     if kind is not None:
         return _read_other(kind, folder, vocabulary, do_lower_case)
+    path = f"{folder}/{SETTINGS_FILE}"
+    name = (
+        files.read_object(path).get("tokenizer_class")
+        if files.exists(path)
+        else None
+    )
+    if isinstance(name, str) and name.removesuffix("Fast") not in KINDS:
+        raise ValueError(
+            f"{path}: `tokenizer_class` must be one of {_class_list()}, or "
+            "another name of BERT's tokenizer. Received: "
+            f"tokenizer_class={files.shortened(name)}."
+        )
     if vocabulary is None:
         vocabulary = read_vocabulary(folder)
     if vocabulary is None:
         raise ValueError(
-            f"{folder}: must hold a {VOCABULARY_FILE} or {TOKENIZER_FILE}."
+            f"{folder}: must hold the vocabulary of a tokenizer, one of "
+            f"{', '.join(vocabulary_files())}."
         )
     settings = read_settings(folder)
     if do_lower_case is None:
@@ -259,15 +284,7 @@ def read(
                 f'{SETTINGS_FILE} with {{"do_lower_case": true}} or false '
                 "there."
             )
-    path = f"{folder}/{SETTINGS_FILE}"
     with files.errors_named(path if files.exists(path) else folder):
-        tokenizer_class = class_name(settings)
-        if tokenizer_class not in KINDS:
-            raise ValueError(
-                f"`tokenizer_class` must be one of {_class_list()}, or "
-                "another name of BERT's tokenizer. Received: "
-                f"tokenizer_class={files.shortened(tokenizer_class)}."
-            )
         for name, values in (
             ("do_basic_tokenize", (True,)),
             ("strip_accents", (None, do_lower_case)),
@@ -279,7 +296,7 @@ def read(
                     "BERT's tokenizer. "
                     f"Received: {name}={files.shortened(settings[name])}."
                 )
-        return KINDS[tokenizer_class](vocabulary, do_lower_case)
+        return KINDS[class_name(settings)](vocabulary, do_lower_case)
 
 
 def _class_list():

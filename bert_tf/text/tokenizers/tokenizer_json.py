@@ -15,6 +15,8 @@ from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.vocabulary import Vocabulary
 
+WORDPIECE = "WordPiece"
+
 
 def make_wordpiece(
     vocabulary: Vocabulary, do_lower_case: bool, max_chars_per_word: int
@@ -86,6 +88,19 @@ def _sequence(name, segment):
     return {"Sequence": {"id": name, "type_id": segment}}
 
 
+def model_type(tokenizer: dict[str, Any]) -> Any:
+    """Returns what the `model` of a file is.
+
+    Args:
+        tokenizer: The contents of the file.
+    """
+    model = tokenizer.get("model")
+    if not isinstance(model, dict):
+        return model
+    # Older files do not name the type.
+    return model.get("type", "BPE" if "merges" in model else WORDPIECE)
+
+
 def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
     """Returns the entries of a file's vocabulary, in the order of their ids.
 
@@ -96,10 +111,7 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
         ValueError: If they are of no WordPiece tokenizer.
     """
     model = tokenizer.get("model")
-    # Older files do not name the type.
-    if not isinstance(model, dict) or (
-        model.get("type", "WordPiece") != "WordPiece"
-    ):
+    if not isinstance(model, dict) or model_type(tokenizer) != WORDPIECE:
         received = model.get("type") if isinstance(model, dict) else model
         raise ValueError(
             "`model` must be of the type WordPiece, as BERT's is. Received: "
@@ -112,7 +124,20 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
             f"{vocabulary_lib.CONTINUATION!r}. "
             f"Received: {files.shortened(prefix)}."
         )
-    vocabulary = model.get("vocab")
+    return tokens_of(tokenizer)
+
+
+def tokens_of(tokenizer: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the entries of a file whose `model` has ids of entries.
+
+    Args:
+        tokenizer: The contents of the file, with a `model`.
+
+    Raises:
+        ValueError: If the ids, those of `added_tokens` included, are not 0, 1,
+            2 and so on.
+    """
+    vocabulary = tokenizer["model"].get("vocab")
     if not isinstance(vocabulary, dict):
         raise ValueError("`model` must have a `vocab`, tokens and their ids.")
     ids = dict(vocabulary)
@@ -124,9 +149,20 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
         raise ValueError("`added_tokens` must be a list of tokens and ids.")
     for token in added:
         ids.setdefault(token["content"], token.get("id"))
-    by_id = {index: token for token, index in ids.items() if type(index) is int}
-    if by_id.keys() != set(range(len(ids))):
+    return by_id(ids)
+
+
+def by_id(ids: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the entries of {entry: id} in the order of their ids.
+
+    Raises:
+        ValueError: If the ids are not 0, 1, 2 and so on.
+    """
+    tokens = {
+        index: token for token, index in ids.items() if type(index) is int
+    }
+    if tokens.keys() != set(range(len(ids))):
         raise ValueError(
             "the ids of the vocabulary must be 0, 1, 2, ..., each once."
         )
-    return tuple(by_id[index] for index in range(len(ids)))
+    return tuple(tokens[index] for index in range(len(ids)))

@@ -1,0 +1,334 @@
+"""The files of a byte-level BPE tokenizer.
+
+vocab.json        {entry: id}
+merges.txt        two entries a line, parted by a space, in the order learned
+tokenizer.json    both, and how texts are split and framed
+
+Entries are bytes, written as characters that can be seen: GPT-2's `BYTES`.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from bert_tf import files
+from bert_tf.text.tokenizers import tokenizer_json
+from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import Vocabulary
+
+VOCABULARY_FILE = "vocab.json"
+MERGES_FILE = "merges.txt"
+SETTINGS_FILE = "tokenizer_config.json"
+TOKENIZER_FILE = "tokenizer.json"
+
+_VERSION = "#version"
+_NAME = "byte-level BPE"
+
+
+def _bytes_by_character():
+    """Returns {character: byte}: visible Latin-1 itself, others from U+100."""
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    found = {chr(byte): byte for byte in visible}
+    others = [byte for byte in range(256) if byte not in visible]
+    return found | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+BYTES: dict[str, int] = _bytes_by_character()
+
+
+class Found(NamedTuple):
+    """What the files of a folder say.
+
+    Attributes:
+        path: The file that holds the vocabulary.
+        tokens: The entries, in the order of their ids.
+        merges: Pairs of entries, in order.
+        add_prefix_space: As of `bpe.BpeSpec`.
+        trim_offsets: Likewise.
+    """
+
+    path: str
+    tokens: tuple[str, ...]
+    merges: tuple[tuple[str, str], ...]
+    add_prefix_space: bool
+    trim_offsets: bool
+
+
+def to_bytes(token: str) -> bytes:
+    """Returns what an entry spells; one that is no bytes, itself."""
+    if all(character in BYTES for character in token):
+        return bytes(BYTES[character] for character in token)
+    return token.encode("utf-8", "replace")
+
+
+def ids_of(vocabulary: Vocabulary) -> dict[str, int]:
+    """Returns {entry: id}."""
+    return {token: index for index, token in enumerate(vocabulary.tokens)}
+
+
+def check(vocabulary: Vocabulary, merges: Sequence[tuple[str, str]]) -> None:
+    """Checks that all that merges begin with and lead to is an entry.
+
+    Raises:
+        ValueError: If not, or there is no merge.
+    """
+    entries = set(vocabulary.tokens)
+    for character, byte in BYTES.items():
+        if character not in entries:
+            raise ValueError(
+                "the vocabulary must have an entry for each of the 256 bytes. "
+                f"It has none for {byte:#04x}, {character!r}."
+            )
+    if not merges:
+        raise ValueError("`merges` must hold a merge. Received none.")
+    for number, (first, second) in enumerate(merges, start=1):
+        for token in (first, second, first + second):
+            if token not in entries:
+                raise ValueError(
+                    f"merge {number}, {files.shortened(f'{first} {second}')}: "
+                    "the vocabulary must have the entry "
+                    f"{files.shortened(token)}."
+                )
+
+
+def merges_to_text(merges: Iterable[tuple[str, str]]) -> str:
+    """Returns the contents of merges.txt."""
+    lines = [f"{_VERSION}: 0.2", *map(" ".join, merges)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def make_json(
+    vocabulary: Vocabulary,
+    merges: Iterable[tuple[str, str]],
+    add_prefix_space: bool,
+    trim_offsets: bool,
+) -> dict[str, Any]:
+    """Returns the contents of tokenizer.json.
+
+    Args:
+        vocabulary: The `Vocabulary`.
+        merges: Pairs of entries, in order.
+        add_prefix_space: As of `bpe.BpeSpec`.
+        trim_offsets: Likewise.
+    """
+    ids = ids_of(vocabulary)
+    special = vocabulary.special
+    spaces = {
+        "add_prefix_space": add_prefix_space,
+        "trim_offsets": trim_offsets,
+    }
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": ids[token],
+                "content": token,
+                "single_word": False,
+                # The word in a mask's place has its own space before it.
+                "lstrip": token == special.mask,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for token in sorted(special.names, key=ids.__getitem__)
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", **spaces, "use_regex": True},
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "sep": [special.sep, ids[special.sep]],
+            "cls": [special.cls, ids[special.cls]],
+            **spaces,
+        },
+        "decoder": {"type": "ByteLevel", **spaces, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": ids,
+            "merges": list(map(" ".join, merges)),
+        },
+    }
+
+
+def read(folder: str, settings: dict[str, Any]) -> Found:
+    """Reads the files of a folder.
+
+    Where there is a tokenizer.json, the other two are not read.
+
+    Args:
+        folder: The folder.
+        settings: The contents of its tokenizer_config.json.
+
+    Raises:
+        ValueError: If a file is missing, damaged, or tells of what `BpeSpec`
+            does not do; the message names it.
+    """
+    settings_path = f"{folder}/{SETTINGS_FILE}"
+    with files.errors_named(settings_path):
+        _check_values(settings, _SETTINGS)
+    path = f"{folder}/{TOKENIZER_FILE}"
+    if files.exists(path):
+        tokenizer = files.read_object(path)
+        with files.errors_named(path):
+            found = _read_json(path, tokenizer)
+    else:
+        path = f"{folder}/{VOCABULARY_FILE}"
+        for name in (VOCABULARY_FILE, MERGES_FILE):
+            if not files.exists(f"{folder}/{name}"):
+                raise ValueError(
+                    f"{folder}: must hold {VOCABULARY_FILE} and {MERGES_FILE}, "
+                    f"or {TOKENIZER_FILE}. It has no {name}."
+                )
+        vocabulary = files.read_object(path)
+        with files.errors_named(path):
+            tokens = tokenizer_json.by_id(vocabulary)
+        found = Found(
+            path=path,
+            tokens=tokens,
+            merges=_read_merges(f"{folder}/{MERGES_FILE}"),
+            add_prefix_space=settings.get("add_prefix_space", False),
+            trim_offsets=settings.get("trim_offsets", True),
+        )
+    for name in ("add_prefix_space", "trim_offsets"):
+        if settings.get(name, getattr(found, name)) != getattr(found, name):
+            raise ValueError(
+                f"{settings_path}: `{name}` must be {getattr(found, name)}, as "
+                f"in {TOKENIZER_FILE}. Received: {name}={settings[name]}."
+            )
+    return found
+
+
+# {setting: the values that it may have}
+_SETTINGS = {
+    "do_lower_case": (False,),
+    "add_prefix_space": (False, True),
+    "trim_offsets": (False, True),
+}
+_MODEL = {
+    "dropout": (None, 0),
+    "continuing_subword_prefix": (None, ""),
+    "end_of_word_suffix": (None, ""),
+    "byte_fallback": (False,),
+    "ignore_merges": (False,),
+}
+_PRE_TOKENIZER = {
+    "type": ("ByteLevel",),
+    "add_prefix_space": (False, True),
+    "use_regex": (True,),
+}
+_POST_PROCESSOR = {
+    "type": ("RobertaProcessing",),
+    "trim_offsets": (False, True),
+}
+
+
+def _check_values(values, allowed, place=""):
+    for name, good in allowed.items():
+        value = values.get(name, good[0])
+        if not any(
+            type(value) is type(each) and value == each for each in good
+        ):
+            raise ValueError(
+                f"`{place}{name}` must be "
+                f"{' or '.join(map(repr, good))} in {_NAME}. Received: "
+                f"{files.shortened(value)}."
+            )
+
+
+def _part(tokenizer, name, allowed):
+    """Returns a part of tokenizer.json whose values are allowed."""
+    part = tokenizer.get(name)
+    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+        part = part if isinstance(part, dict) else {"type": part}
+    _check_values(part, allowed, f"{name}.")
+    return part
+
+
+def _read_json(path, tokenizer):
+    if tokenizer.get("normalizer") is not None:
+        raise ValueError(
+            f"`normalizer` must be null in {_NAME}. Received: "
+            f"{files.shortened(tokenizer['normalizer'])}."
+        )
+    model = tokenizer["model"]
+    _check_values(model, _MODEL, "model.")
+    splits = _part(tokenizer, "pre_tokenizer", _PRE_TOKENIZER)
+    frames = _part(tokenizer, "post_processor", _POST_PROCESSOR)
+    for name, token in (("sep", ROBERTA.sep), ("cls", ROBERTA.cls)):
+        value = frames.get(name)
+        if not isinstance(value, list) or value[:1] != [token]:
+            raise ValueError(
+                f"`post_processor.{name}` must be {token} and its id. "
+                f"Received: {files.shortened(value)}."
+            )
+    tokens = tokenizer_json.tokens_of(tokenizer)
+    for token in tokenizer.get("added_tokens") or []:
+        if token["content"] in ROBERTA.names or token.get("special"):
+            continue
+        raise ValueError(
+            "`added_tokens` must be special tokens: others are not looked for "
+            f"in texts. Received: {files.shortened(token['content'])}."
+        )
+    return Found(
+        path=path,
+        tokens=tokens,
+        merges=_parse_merges(model.get("merges")),
+        # Its default in older files is that of `tokenizers`.
+        add_prefix_space=splits.get("add_prefix_space", True),
+        trim_offsets=frames.get("trim_offsets", True),
+    )
+
+
+def _parse_merges(merges):
+    if not isinstance(merges, list):
+        raise ValueError(
+            "`model.merges` must be a list of pairs. Received: "
+            f"{files.shortened(merges)}."
+        )
+    pairs = []
+    for number, merge in enumerate(merges, start=1):
+        pair = merge.split(" ") if isinstance(merge, str) else merge
+        if not _is_pair(pair):
+            raise ValueError(
+                f"merge {number}: must be two entries, 'a b' or ['a', 'b']. "
+                f"Received: {files.shortened(merge)}."
+            )
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
+
+
+def _is_pair(pair):
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(isinstance(token, str) and token for token in pair)
+    )
+
+
+def _read_merges(path):
+    text = files.read_text(path, files.MAX_FOLDER_TEXT)
+    # Not splitlines(): entries may hold what it takes for line ends.
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    pairs = []
+    for number, line in enumerate(lines, start=1):
+        if line.startswith(_VERSION):
+            continue
+        pair = line.split(" ")
+        if not _is_pair(pair) or line.endswith("\r"):
+            raise ValueError(
+                f"{path}, line {number}: must be two entries parted by a "
+                f"space. Received: {files.shortened(line)}."
+            )
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
