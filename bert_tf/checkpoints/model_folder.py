@@ -327,6 +327,11 @@ def make_texts(
     if families.parse_config(config_values).type_vocab_size < 2:
         # Hugging Face's models take no other segment than the first, or none.
         tokenizer_config["model_input_names"] = ["input_ids", "attention_mask"]
+    elif tokenizer_files.describe(tokenizer) is not None:
+        # transformers' AlbertTokenizer leaves the segments out by default.
+        tokenizer_config["model_input_names"] = [
+            *("input_ids", "token_type_ids", "attention_mask")
+        ]
     stamped = None if task is None else formats.stamped(task, formats.TASK)
     tokenizer_json = tokenizer.tokenizer_json
     return {

@@ -5,6 +5,8 @@ tokenizer.json           all of it, for `tokenizers`; the one file that
                          transformers has written since version 5
 vocab.txt                one WordPiece entry a line
 vocab.json, merges.txt   byte-level BPE
+spiece.model             SentencePiece's unigrams: ALBERT's; XLM-RoBERTa's are in
+                         sentencepiece.bpe.model
 
 A new kind is a module with a `Spec` and a function that reads it from a folder,
 and one entry in `OTHER_KINDS`.
@@ -19,6 +21,8 @@ from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import bpe
 from bert_tf.text.tokenizers import tokenizer_json
+from bert_tf.text.tokenizers import unigram
+from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
@@ -86,6 +90,11 @@ OTHER_KINDS: dict[str, Kind] = {
         classes=(bpe.BpeSpec.tokenizer_class, "LongformerTokenizer"),
         vocabulary_files=(bpe.VOCABULARY_FILE, bpe.MERGES_FILE),
         read=bpe.read,
+    ),
+    "Unigram": Kind(
+        classes=tuple(unigram_files.SPECIAL),
+        vocabulary_files=unigram_files.ALL_MODEL_FILES,
+        read=unigram.read,
     ),
 }
 

@@ -6,8 +6,15 @@ r"""SentencePiece's unigram tokenizer, of ALBERT and XLM-RoBERTa.
     pieces    normalised by the model's own table of characters, then the
               likeliest pieces of the word, by tensorflow_text's kernel
 
-What a text becomes is what Hugging Face's tokenizer.json says. A special token
-written in a text is text like any other. Bytes that are not UTF-8 are dropped.
+What a text becomes is what Hugging Face's `tokenizers` makes of it, but for
+
+- a special token written in the text, which is text like any other here;
+- marks that are younger than its tables of Unicode (319 in Unicode 14), which
+  it does not drop for ALBERT;
+- a mark after a character that the model's table replaces ("ﬁ" with an
+  accent): it is lost there, and kept here, as by SentencePiece.
+
+Bytes that are not UTF-8 are dropped.
 """
 
 import dataclasses
@@ -15,6 +22,7 @@ import functools
 import hashlib
 import itertools
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -135,20 +143,16 @@ class UnigramTokenizer(tf.Module):
         self.spec = spec
         self.vocabulary = spec.vocabulary
         model = sentencepiece_model.parse(spec.model)
-        # The operations run on the CPU alone: keep their model there.
-        with tf.device("CPU:0"):
-            self._pieces = tf_text.SentencepieceTokenizer(
-                sentencepiece_model.serialize(_with_exact_sums(model)),
-                out_type=tf.int32,
-            )
-        self._table = _table(
-            spec.do_lower_case,
-            spec.keep_accents,
-            # A space that the model drops parts no words.
-            tuple(
-                (space, " " if kept else "")
+        self._model = sentencepiece_model.serialize(_with_exact_sums(model))
+        self._fold = make_fold(
+            do_lower_case=spec.do_lower_case,
+            keep_accents=spec.keep_accents,
+            joins_quotes=spec.joins_quotes,
+            # They part no words.
+            dropped_spaces="".join(
+                space
                 for space in _WHITE_SPACE
-                for kept in [sentencepiece_model.normalized(model.charsmap, space)]
+                if not sentencepiece_model.normalized(model.charsmap, space)
             ),
         )
 
@@ -163,7 +167,7 @@ class UnigramTokenizer(tf.Module):
             of pieces, `.merge_dims(1, 2)`.
         """
         words = self.split_words(texts)
-        return self._by_words(words, self._pieces.tokenize(words.flat_values))
+        return self._by_words(words, self._kernel().tokenize(words.flat_values))
 
     def tokenize_with_offsets(
         self, texts: tf.Tensor
@@ -179,7 +183,7 @@ class UnigramTokenizer(tf.Module):
             word's first character.
         """
         words = self.split_words(texts)
-        pieces, starts, limits = self._pieces.tokenize_with_offsets(
+        pieces, starts, limits = self._kernel().tokenize_with_offsets(
             words.flat_values
         )
         length = tf.gather(
@@ -230,6 +234,20 @@ class UnigramTokenizer(tf.Module):
         """
         return tf.strings.split(self._fold(texts))
 
+    def _kernel(self):
+        """Returns tensorflow_text's tokenizer, made where it is used.
+
+        What it makes of the model belongs to the operation that made it. Made
+        once for all, it is gone as soon as TensorFlow drops the operations that
+        ran eagerly, as `keras.utils.clear_session` does. In a graph the
+        operation is part of that, and eagerly TensorFlow keeps it.
+        """
+        # It runs on the CPU alone.
+        with tf.device("CPU:0"):
+            return tf_text.SentencepieceTokenizer(
+                self._model, out_type=tf.int32
+            )
+
     def _by_words(self, words, pieces):
         """Returns ids `[batch, (words), (pieces)]` of the pieces of words.
 
@@ -247,25 +265,6 @@ class UnigramTokenizer(tf.Module):
             rows,
             nrows=words.nrows(),
             validate=False,
-        )
-
-    def _fold(self, texts):
-        """Returns texts of valid UTF-8 as the kernel takes them."""
-        texts = tf.cond(
-            tf.reduce_all(tf.strings.regex_full_match(texts, _VALID)),
-            lambda: texts,
-            lambda: tf.strings.unicode_transcode(
-                texts, "UTF-8", "UTF-8", errors="ignore"
-            ),
-        )
-        if self.spec.joins_quotes:
-            texts = tf.strings.regex_replace(texts, _QUOTES, '"')
-        return tf.cond(
-            tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN)),
-            lambda: (
-                tf.strings.lower(texts) if self.spec.do_lower_case else texts
-            ),
-            lambda: self._table.replace(texts),
         )
 
     def _joins(self, code_points, row_splits):
@@ -300,6 +299,42 @@ def _with_exact_sums(model):
             for piece in model.pieces
         )
     )
+
+
+def make_fold(
+    *,
+    do_lower_case: bool,
+    keep_accents: bool,
+    joins_quotes: bool = True,
+    dropped_spaces: str = "",
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns a function that folds strings `[N]`, for the kernel.
+
+    Args:
+        do_lower_case: As of `UnigramSpec`.
+        keep_accents: Likewise.
+        joins_quotes: Likewise.
+        dropped_spaces: White space that goes; all other becomes spaces.
+    """
+    table = _table(do_lower_case, keep_accents, dropped_spaces)
+
+    def fold(texts):
+        texts = tf.cond(
+            tf.reduce_all(tf.strings.regex_full_match(texts, _VALID)),
+            lambda: texts,
+            lambda: tf.strings.unicode_transcode(
+                texts, "UTF-8", "UTF-8", errors="ignore"
+            ),
+        )
+        if joins_quotes:
+            texts = tf.strings.regex_replace(texts, _QUOTES, '"')
+        return tf.cond(
+            tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN)),
+            lambda: tf.strings.lower(texts) if do_lower_case else texts,
+            lambda: table.replace(texts),
+        )
+
+    return fold
 
 
 class _Table:
@@ -356,16 +391,13 @@ class _Table:
 
 @functools.cache
 def _table(
-    do_lower_case: bool, keep_accents: bool, spaces: tuple[tuple[str, str], ...]
+    do_lower_case: bool, keep_accents: bool, dropped_spaces: str
 ) -> _Table:
-    """Returns what folding makes of characters.
-
-    Args:
-        do_lower_case: As of `UnigramSpec`.
-        keep_accents: Likewise.
-        spaces: Pairs of white space and what it becomes.
-    """
-    spaces = {ord(space): to for space, to in spaces}
+    """Returns what folding makes of characters; arguments as of `make_fold`."""
+    spaces = {
+        ord(space): "" if space in dropped_spaces else " "
+        for space in _WHITE_SPACE
+    }
     replaced = {}
     for code_point in itertools.chain(*_FOLDED):
         character = chr(code_point)
@@ -398,16 +430,47 @@ def read(folder: str, settings: dict[str, Any]) -> UnigramSpec:
     """
     found = unigram_files.read(folder, settings)
     with files.errors_named(found.path):
-        vocabulary = Vocabulary(
-            tokens=tuple(piece.text for piece in found.model.pieces),
-            path=found.path,
-            special=unigram_files.SPECIAL[found.tokenizer_class],
-            is_wordpiece=False,
-        )
-        return UnigramSpec(
-            vocabulary=vocabulary,
-            model=sentencepiece_model.serialize(found.model),
-            tokenizer_class=found.tokenizer_class,
+        return from_model(
+            found.model,
+            found.tokenizer_class,
             do_lower_case=found.do_lower_case,
             keep_accents=found.keep_accents,
+            path=found.path,
         )
+
+
+def from_model(
+    model: sentencepiece_model.Model,
+    tokenizer_class: str,
+    *,
+    do_lower_case: bool,
+    keep_accents: bool,
+    path: str | None = None,
+) -> UnigramSpec:
+    """Returns the spec of a tokenizer.
+
+    Args:
+        model: The pieces in the order of their ids.
+        tokenizer_class: As of `UnigramSpec`.
+        do_lower_case: Likewise.
+        keep_accents: Likewise.
+        path: The file of the pieces, if any.
+
+    Raises:
+        ValueError: If the pieces make no vocabulary.
+    """
+    special = unigram_files.SPECIAL[tokenizer_class]
+    model = unigram_files.typed(model, special)
+    vocabulary = Vocabulary(
+        tokens=tuple(piece.text for piece in model.pieces),
+        path=path,
+        special=special,
+        is_wordpiece=False,
+    )
+    return UnigramSpec(
+        vocabulary=vocabulary,
+        model=sentencepiece_model.serialize(model),
+        tokenizer_class=tokenizer_class,
+        do_lower_case=do_lower_case,
+        keep_accents=keep_accents,
+    )

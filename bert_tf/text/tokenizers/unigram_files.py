@@ -21,6 +21,7 @@ from bert_tf.text.tokenizers.sentencepiece_model import Model
 from bert_tf.text.tokenizers.sentencepiece_model import Piece
 from bert_tf.text.vocabulary import ALBERT
 from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 ALBERT_CLASS, XLM_ROBERTA_CLASS = "AlbertTokenizer", "XLMRobertaTokenizer"
@@ -31,9 +32,14 @@ MODEL_FILES = {
     ALBERT_CLASS: "spiece.model",
     XLM_ROBERTA_CLASS: "sentencepiece.bpe.model",
 }
+# What google-research/albert's releases call theirs.
+_GOOGLE_FILE = "30k-clean.model"
+ALL_MODEL_FILES = (*MODEL_FILES.values(), _GOOGLE_FILE)
 SETTINGS_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 
+# Of a tokenizer_config.json that does not tell it.
+_ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
 _NAME = "a unigram tokenizer"
 # fairseq's file begins with these; its ids do with the four of XLM-RoBERTa.
 _FAIRSEQ = (ROBERTA.unk, ROBERTA.cls, ROBERTA.sep)
@@ -233,18 +239,17 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
 
 
 def _read_model(folder, settings, name):
-    if name not in SPECIAL:
-        there = [
-            each
-            for each, file in MODEL_FILES.items()
-            if files.exists(f"{folder}/{file}")
-        ]
-        name = there[0] if there else ALBERT_CLASS
-    path = f"{folder}/{MODEL_FILES[name]}"
-    if not files.exists(path):
-        raise ValueError(
-            f"{folder}: must hold {TOKENIZER_FILE} or {MODEL_FILES[name]}."
-        )
+    classes = {file: each for each, file in MODEL_FILES.items()}
+    classes[_GOOGLE_FILE] = ALBERT_CLASS
+    there = [
+        file
+        for file, each in classes.items()
+        if name in (each, *_ANY_CLASS) and files.exists(f"{folder}/{file}")
+    ]
+    if not there:
+        expected = MODEL_FILES.get(name, " or ".join(MODEL_FILES.values()))
+        raise ValueError(f"{folder}: must hold {TOKENIZER_FILE} or {expected}.")
+    path, name = f"{folder}/{there[0]}", classes[there[0]]
     contents = files.read_bytes(path, files.MAX_FOLDER_TEXT)
     with files.errors_named(path):
         pieces, charsmap = sentencepiece_model.parse(contents)
@@ -263,7 +268,7 @@ def _read_model(folder, settings, name):
             )
         else:
             pieces = tuple(map(_unlikely, pieces))
-        model = Model(_typed(pieces, SPECIAL[name]), charsmap)
+        model = Model(tuple(pieces), charsmap)
     is_albert = name == ALBERT_CLASS
     return Found(
         path=path,
@@ -274,11 +279,18 @@ def _read_model(folder, settings, name):
     )
 
 
-def _typed(pieces, special):
-    """Returns the pieces with types: special tokens are not found in texts."""
+def typed(model: Model, special: SpecialTokens) -> Model:
+    """Returns the model whose special tokens are not found in texts.
+
+    The other pieces are, whatever their types were: as in tokenizer.json,
+    which tells none.
+    """
     types = dict.fromkeys(special.names, CONTROL) | {special.unk: UNKNOWN}
-    return tuple(
-        piece._replace(type=types.get(piece.text, NORMAL)) for piece in pieces
+    return model._replace(
+        pieces=tuple(
+            piece._replace(type=types.get(piece.text, NORMAL))
+            for piece in model.pieces
+        )
     )
 
 
@@ -332,7 +344,7 @@ def _read_json(path, tokenizer, name):
     _check_pre_tokenizer(tokenizer.get("pre_tokenizer"))
     return Found(
         path=path,
-        model=Model(_typed(pieces, special), charsmap),
+        model=Model(tuple(pieces), charsmap),
         tokenizer_class=name,
         do_lower_case=folds["do_lower_case"],
         keep_accents=folds["keep_accents"],

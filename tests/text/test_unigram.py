@@ -1,0 +1,466 @@
+"""SentencePiece's unigrams against `tokenizers`, and by their properties.
+
+The pieces are learned from the project's own documentation. Texts of megabytes
+and every code point: tests/text/test_unigram_peers.py.
+"""
+
+import base64
+import dataclasses
+import functools
+import json
+import pickle
+import re
+import unicodedata
+
+import keras
+import pytest
+import sentencepiece
+import tensorflow as tf
+import tokenizers
+
+from bert_tf.checkpoints import model_folder
+from bert_tf.text.learners import unigram as learner
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import unigram
+from bert_tf.text.tokenizers import unigram_files
+from bert_tf.text.tokenizers.sentencepiece_model import Model
+from bert_tf.text.tokenizers.sentencepiece_model import Piece
+from support.paths import ROOT
+from support.tokenizer_texts import encode
+from support.tokenizer_texts import to_lists
+
+HARD = (
+    "",
+    " ",
+    "  a  b\t c\r\n\r\nd ",
+    "``Quotes'' ''' ````` '' `'`",
+    "日本語 model 中",
+    "x\u200by \ufeffz \u2060",
+    "a\x0bb a\x1cb a\x85b",
+    "ΑΣ ΣΑΣ İI ß ẞ",
+    "½ ﬁ ① ² ㎏ ¨ ´a",
+    "1,000, 2, 33333 3.333",
+    "a\0b",
+    "e\u0301 é ñ q\u0307\u0323",
+    "가나 각 ᄀ\u1161",
+    "\u2581a b\u2581c \u2581",
+    "👍🏽 x 👩\u200d👧",
+    "\xa0\u3000 x\u2028y\u2029",
+    "the tokenizer of the model",
+)
+CLASSES = tuple(unigram_files.SPECIAL)
+
+
+@functools.cache
+def learn(do_lower_case=True, vocab_size=500):
+    texts = [
+        line
+        for path in sorted((ROOT / "docs").glob("*.md"))
+        for line in path.read_text("utf-8").splitlines()
+    ]
+    return learner.learn([texts], vocab_size, do_lower_case, ["docs"])
+
+
+@functools.cache
+def make_spec(name):
+    """Returns the spec of a class, of the same pieces."""
+    if name == unigram_files.ALBERT_CLASS:
+        return learn()
+    pieces, charsmap = sentencepiece_model.parse(learn(False).model)
+    tokens = ("<s>", "<pad>", "</s>", "<unk>")
+    pieces = (
+        *(Piece(token, 0.0) for token in tokens),
+        *pieces[5:],
+        Piece("<mask>", 0.0),
+    )
+    return unigram.from_model(
+        Model(pieces, charsmap), name, do_lower_case=False, keep_accents=True
+    )
+
+
+@pytest.fixture(params=CLASSES)
+def spec(request):
+    return make_spec(request.param)
+
+
+def theirs_of(spec):
+    return tokenizers.Tokenizer.from_str(json.dumps(spec.tokenizer_json))
+
+
+def test_ids_are_those_of_tokenizers(spec):
+    encodings = theirs_of(spec).encode_batch(HARD, add_special_tokens=False)
+    ids = spec.make().tokenize(encode(HARD)).merge_dims(1, 2)
+    assert to_lists(ids) == [encoding.ids for encoding in encodings]
+
+
+def test_every_white_space_parts_words_as_in_tokenizers(spec):
+    texts = [f"a{chr(c)}b" for c in range(0x110000) if chr(c).isspace()]
+    encodings = theirs_of(spec).encode_batch(texts, add_special_tokens=False)
+    ids = spec.make().tokenize(encode(texts)).merge_dims(1, 2)
+    assert to_lists(ids) == [encoding.ids for encoding in encodings]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_pairs_are_framed_as_in_tokenizers(name):
+    spec = make_spec(name)
+    encoding = theirs_of(spec).encode("the model", "a token")
+    inputs = Preprocessor(spec, len(encoding.ids))(
+        (tf.constant(["the model"]), tf.constant(["a token"]))
+    )
+    assert inputs["input_ids"][0].numpy().tolist() == encoding.ids
+    assert inputs["segment_ids"][0].numpy().tolist() == encoding.type_ids
+
+
+def test_special_tokens_in_texts_are_text(spec):
+    names = spec.vocabulary.special.names
+    ids = spec.make().tokenize(encode([" ".join(names)])).flat_values
+    special = {spec.vocabulary.index(name) for name in names}
+    assert not special - {spec.vocabulary.unk_id} & set(ids.numpy().tolist())
+
+
+def test_offsets_are_where_pieces_come_from(spec):
+    texts = [*HARD, "ends in ``", "`` begins"]
+    tokenizer = spec.make()
+    ids, offsets = tokenizer.tokenize_with_offsets(encode(texts))
+    assert to_lists(ids) == to_lists(tokenizer.tokenize(encode(texts)))
+    starts, limits, byte_starts, byte_limits = (
+        to_lists(values.merge_dims(1, 2)) for values in offsets
+    )
+    tokens = spec.vocabulary.tokens
+    for row, text in enumerate(texts):
+        pieces = to_lists(ids.merge_dims(1, 2))[row]
+        assert starts[row] == sorted(starts[row])
+        for place, piece in enumerate(pieces):
+            start, limit = starts[row][place], limits[row][place]
+            assert 0 <= start < limit <= len(text)
+            assert (
+                text.encode()[byte_starts[row][place] : byte_limits[row][place]]
+                == text[start:limit].encode()
+            )
+            token = tokens[piece].removeprefix("\u2581")
+            if token and token.isascii() and text[start:limit].isascii():
+                cited = text[start:limit]
+                if spec.do_lower_case:
+                    cited = cited.lower()
+                if spec.joins_quotes:
+                    cited = cited.replace("``", '"').replace("''", '"')
+                # With what is dropped after it.
+                cited = re.sub("[\0-\x1f]+$", "", cited)
+                if piece != spec.vocabulary.unk_id:
+                    assert cited == token
+
+
+def test_offsets_of_plain_text_are_those_of_tokenizers(spec):
+    text = "the tokenizer of 1,234 models, written in Python."
+    _, offsets = spec.make().tokenize_with_offsets(encode([text]))
+    found = zip(
+        offsets.starts.flat_values.numpy().tolist(),
+        offsets.limits.flat_values.numpy().tolist(),
+    )
+    encoding = theirs_of(spec).encode(text, add_special_tokens=False)
+    assert [*found] == encoding.offsets
+
+
+def test_words_begin_with_the_mark(spec):
+    tokenizer = spec.make()
+    words = tokenizer.tokenize(encode(["the tokenizer  of", "", "日本 x"]))
+    assert words.nrows() == 3
+    tokens = spec.vocabulary.tokens
+    spelled = [
+        ["".join(tokens[i] for i in word) for word in text]
+        for text in words.to_list()
+    ]
+    assert spelled[0] == ["\u2581the", "\u2581tokenizer", "\u2581of"]
+    assert spelled[1] == []
+    flat = words.merge_dims(1, 2)
+    starts = spec.starts_word(flat.flat_values).numpy()
+    assert starts.sum() == len(words.flat_values) - (
+        len(starts) - sum(map(len, spelled))
+    )
+
+
+def test_texts_are_spelled_again(spec):
+    texts = ["the tokenizer of the model", "a token", ""]
+    tokenizer = spec.make()
+    ids = tokenizer.tokenize(encode(texts))
+    expected = [text.encode() for text in texts]
+    assert tokenizer.detokenize(ids).numpy().tolist() == expected
+    merged = ids.merge_dims(1, 2)
+    assert tokenizer.detokenize(merged).numpy().tolist() == expected
+
+
+def test_no_text_at_all(spec):
+    tokenizer = spec.make()
+    none = tf.constant([], tf.string)
+    assert tokenizer.tokenize(none).shape[0] == 0
+    ids, offsets = tokenizer.tokenize_with_offsets(none)
+    assert ids.nrows() == offsets.starts.nrows() == 0
+
+
+def test_bytes_that_are_not_utf_8_are_dropped(spec):
+    tokenizer = spec.make()
+    found = tokenizer.tokenize(tf.constant([b"a\xff b\xc3", b"a b"])).to_list()
+    assert found[0] == found[1]
+
+
+def test_a_long_word_costs_what_it_is_long(spec):
+    ids = spec.make().tokenize(encode(["ab" * 50_000]))
+    assert 0 < len(ids.flat_values) <= 100_001
+
+
+def test_spec_is_hashed_and_pickled(spec):
+    again = pickle.loads(pickle.dumps(spec))
+    assert again == spec
+    assert hash(again) == hash(spec)
+    assert again.settings == spec.settings
+    other = dataclasses.replace(learn(vocab_size=400))
+    assert other.settings != spec.settings
+
+
+def test_servables_and_pipelines_hold_it(spec, tmp_path):
+    tokenizer = spec.make()
+    texts = encode(HARD)
+    expected = to_lists(tokenizer.tokenize(texts).merge_dims(1, 2))
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(5)
+    found = [
+        row
+        for batch in dataset.map(lambda texts: tokenizer.tokenize(texts))
+        for row in to_lists(batch.merge_dims(1, 2))
+    ]
+    assert found == expected
+    module = tf.Module()
+    module.tokenizer = tokenizer
+    module.call = tf.function(
+        lambda texts: tokenizer.tokenize(texts).merge_dims(1, 2).to_tensor(-1),
+        input_signature=[tf.TensorSpec([None], tf.string)],
+    )
+    tf.saved_model.save(module, str(tmp_path / "m"))
+    loaded = tf.saved_model.load(str(tmp_path / "m"))
+    rows = loaded.call(texts).numpy().tolist()
+    assert [[i for i in row if i >= 0] for row in rows] == expected
+
+
+def test_folders_give_the_spec_again(spec, tmp_path):
+    name = unigram_files.MODEL_FILES[spec.tokenizer_class]
+    written = spec.vocabulary_files
+    assert [*written] == [name]
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / name).write_bytes(written[name])
+    (tmp_path / "json").mkdir()
+    text = json.dumps(spec.tokenizer_json)
+    (tmp_path / "json" / "tokenizer.json").write_text(text)
+    for folder in ("model", "json"):
+        assert tokenizer_files.read(str(tmp_path / folder)) == spec
+        assert not tokenizer_files.is_wordpiece(str(tmp_path / folder))
+        assert (
+            tokenizer_files.read_vocabulary(str(tmp_path / folder))
+            == spec.vocabulary
+        )
+
+
+def test_albert_s_settings_are_read(tmp_path):
+    spec = learn(False)
+    (tmp_path / "spiece.model").write_bytes(
+        spec.vocabulary_files["spiece.model"]
+    )
+    settings = {"tokenizer_class": "AlbertTokenizerFast"}
+    settings |= {"do_lower_case": False, "keep_accents": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert tokenizer_files.read(str(tmp_path)) == spec
+
+
+def test_digits_with_a_comma_are_two_pieces(tmp_path):
+    pieces = [Piece(token, 0.0) for token in ("<pad>", "<unk>")]
+    pieces += [Piece(token, 0.0) for token in ("[CLS]", "[SEP]", "[MASK]")]
+    pieces += [
+        Piece("\u25815,", -1.0),
+        Piece("\u25815", -3.0),
+        Piece(",", -3.5),
+    ]
+    contents = sentencepiece_model.serialize(Model(tuple(pieces), b""))
+    (tmp_path / "spiece.model").write_bytes(contents)
+    spec = tokenizer_files.read(str(tmp_path))
+    assert spec.make().tokenize(encode(["5,"])).to_list() == [[[6, 7]]]
+    (again,) = spec.vocabulary_files.values()
+    assert sentencepiece_model.parse(again).pieces[5].score == -1.0
+
+
+def test_model_files_are_those_of_sentencepiece(spec):
+    (contents,) = spec.vocabulary_files.values()
+    processor = sentencepiece.SentencePieceProcessor(model_proto=contents)
+    pieces, _ = sentencepiece_model.parse(contents)
+    assert [piece.text for piece in pieces] == [
+        processor.id_to_piece(n) for n in range(len(processor))
+    ]
+    assert [piece.score for piece in pieces] == [
+        processor.get_score(n) for n in range(len(processor))
+    ]
+
+
+def test_a_mark_after_a_ligature_is_kept_as_by_sentencepiece():
+    # `tokenizers` makes of both what it makes of the ligature alone.
+    spec = make_spec(unigram_files.XLM_ROBERTA_CLASS)
+    (contents,) = spec.vocabulary_files.values()
+    processor = sentencepiece.SentencePieceProcessor(model_proto=contents)
+    text = "a \ufb01\u0301 b"
+    # Theirs begin with <unk>, <s>, </s>; ours have <pad> too.
+    expected = [spec.vocabulary.tokens[n + 1] for n in processor.encode(text)]
+    (ids,) = to_lists(spec.make().tokenize(encode([text])).merge_dims(1, 2))
+    unk = spec.vocabulary.unk_id
+    expected = [
+        unk if n == processor.unk_id() else spec.vocabulary.index(token)
+        for n, token in zip(processor.encode(text), expected)
+    ]
+    assert ids == expected
+    (encoding,) = theirs_of(spec).encode_batch([text], add_special_tokens=False)
+    assert len(encoding.ids) < len(ids)
+
+
+def test_characters_are_normalised_as_by_sentencepiece():
+    charsmap = sentencepiece_model.parse(learn().model).charsmap
+    (contents,) = learn().vocabulary_files.values()
+    processor = sentencepiece.SentencePieceProcessor(model_proto=contents)
+    for code_point in (*range(0x21, 0xD800, 7), *range(0xFF00, 0x10000)):
+        if unicodedata.category(chr(code_point)).startswith("M"):
+            continue
+        # Spaces at the ends would go.
+        text = processor.normalize(f"x{chr(code_point)}x")
+        expected = text.removeprefix("\u2581")[1:-1].replace("\u2581", " ")
+        found = sentencepiece_model.normalized(charsmap, chr(code_point))
+        assert found == expected, hex(code_point)
+
+
+def test_folding_looks_at_every_character_that_it_changes():
+    looked_at = {c for part in unigram._FOLDED for c in part}
+    for code_point in set(range(0x110000)) - looked_at:
+        character = chr(code_point)
+        if unicodedata.category(character) == "Cs":
+            continue
+        assert unicodedata.normalize("NFKD", character) == character
+        assert not unicodedata.category(character).startswith("M")
+        assert character.lower() == character
+
+
+def test_same_text_gives_the_same_pieces():
+    learn.cache_clear()
+    first = learn()
+    learn.cache_clear()
+    assert learn() == first
+    assert len(first.vocabulary) == 500
+    special = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+    assert first.vocabulary.tokens[:5] == special
+
+
+@pytest.mark.parametrize(
+    "texts, vocab_size, message",
+    [
+        ([], 500, "no word in a.txt"),
+        ([" \n"], 500, "no word in a.txt"),
+        (["abc abd"], 7, "at least 10: .*a.txt"),
+    ],
+)
+def test_what_cannot_be_learned_is_told(texts, vocab_size, message):
+    with pytest.raises(ValueError, match=message):
+        learner.learn([texts] if texts else [], vocab_size, True, ["a.txt"])
+
+
+def change(*path, to):
+    def apply(values):
+        for name in path[:-1]:
+            values = values[name]
+        values[path[-1]] = to
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    "break_it, message",
+    [
+        (change("model", "byte_fallback", to=True), "byte_fallback` must be"),
+        (change("model", "unk_id", to=None), "unk_id` must be that of <unk>"),
+        (change("model", "vocab", to={"a": 1}), "a list of pieces"),
+        (change("model", "vocab", 7, to=["a", "b"]), "piece 7 must be"),
+        (change("normalizer", to={"type": "NFC"}), "the steps of ALBERT"),
+        (change("normalizer", to=None), "must be that of AlbertTokenizer"),
+        (change("pre_tokenizer", to=None), "WhitespaceSplit, then Metaspace"),
+        (
+            change(
+                "pre_tokenizer", "pretokenizers", 1, "prepend_scheme", to="x"
+            ),
+            "before every word",
+        ),
+        (
+            lambda values: values["added_tokens"].append(
+                {"id": 500, "content": "new", "special": False}
+            ),
+            "must be special tokens",
+        ),
+        (
+            change(
+                *("normalizer", "normalizers", -1, "precompiled_charsmap"),
+                to=base64.b64encode(b"abcdefgh").decode(),
+            ),
+            "its size, a trie and texts",
+        ),
+    ],
+)
+def test_tokenizer_json_that_we_do_not_do_is_refused(
+    tmp_path, break_it, message
+):
+    values = json.loads(json.dumps(learn().tokenizer_json))
+    break_it(values)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=f"tokenizer.json: .*{message}"):
+        tokenizer_files.read(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "contents, message",
+    [
+        (b"", "it has no piece"),
+        (b"\xff\xff\xff", "not a SentencePiece model"),
+        (b"\n\x03\n\x01a\x12\x02\x18\x02", "`model_type` must be unigram.*bpe"),
+        (b"\n\x03\n\x01a\x12\x03\x98\x02\x01", "`byte_fallback` must be False"),
+        (b"\n\x03\n\x01a\x1a\x02\x18\x00", "`add_dummy_prefix` must be True"),
+        (b"\n\x03\n\x01a", "special tokens <pad>, <unk>"),
+    ],
+)
+def test_model_that_we_do_not_do_is_refused(tmp_path, contents, message):
+    (tmp_path / "spiece.model").write_bytes(contents)
+    with pytest.raises(ValueError, match=f"spiece.model: .*{message}"):
+        tokenizer_files.read(str(tmp_path))
+
+
+def test_another_file_order_is_no_xlm_roberta(tmp_path):
+    contents = learn().vocabulary_files["spiece.model"]
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(contents)
+    with pytest.raises(ValueError, match="first pieces must be <unk>, <s>"):
+        tokenizer_files.read(str(tmp_path))
+
+
+def test_xlm_roberta_folds_nothing():
+    spec = make_spec(unigram_files.XLM_ROBERTA_CLASS)
+    with pytest.raises(ValueError, match="`do_lower_case` must be False"):
+        dataclasses.replace(spec, do_lower_case=True)
+
+
+def test_albert_s_folder_asks_for_segments():
+    texts = model_folder.make_texts(
+        {"model_type": "albert", "vocab_size": 500}, learn(), 64, None
+    )
+    settings = json.loads(texts["tokenizer_config.json"])
+    assert "token_type_ids" in settings["model_input_names"]
+
+
+def test_a_cleared_session_takes_nothing_away(spec):
+    tokenizer = spec.make()
+    texts = encode(["the tokenizer"])
+    traced = tf.function(lambda: tokenizer.tokenize(texts).flat_values)
+    expected = tokenizer.tokenize(texts).flat_values.numpy().tolist()
+    assert traced().numpy().tolist() == expected
+    keras.utils.clear_session(free_memory=False)
+    assert traced().numpy().tolist() == expected
+    assert tokenizer.tokenize(texts).flat_values.numpy().tolist() == expected
