@@ -76,6 +76,8 @@ setup(
         "tensorboard": ["tensorboard>=2.20"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
+        # Vocabularies of byte-level BPE, learned.
+        "tokenizers": ["tokenizers>=0.20"],
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
         "test": [

@@ -1,4 +1,4 @@
-r"""Learns a WordPiece vocabulary from text files.
+r"""Learns a vocabulary from text files: WordPiece, or byte-level BPE.
 
     python data/learn_vocabulary.py \
         --input_file='wiki-*.txt,books.txt' \
@@ -8,6 +8,14 @@ r"""Learns a WordPiece vocabulary from text files.
 Writes one entry a line and prints how well the vocabulary fits the text.
 The same text gives the same vocabulary. --input_format is that of
 create_pretraining_data, and its text is read by the same code.
+
+RoBERTa's tokenizer is several files, in a folder. --vocab_file of the other
+programs takes the folder:
+
+    python data/learn_vocabulary.py --model=byte_bpe \
+        --input_file='wiki-*.txt,books.txt' \
+        --output_file=tokenizer \
+        --vocab_size=50265
 """
 
 import itertools
@@ -37,16 +45,26 @@ _INPUT_FORMAT = flags.DEFINE_enum(
 _TEXT_FIELD = flags.DEFINE_string(
     "text_field", "text", "The field that holds the text, for jsonl."
 )
+_MODEL = flags.DEFINE_enum(
+    "model",
+    "wordpiece",
+    ["wordpiece", "byte_bpe"],
+    "wordpiece: BERT's. byte_bpe: RoBERTa's and GPT-2's; needs pip install "
+    "'bert_tf[tokenizers]'.",
+)
 _OUTPUT_FILE = flags.DEFINE_string(
-    "output_file", None, "The vocabulary file to write."
+    "output_file",
+    None,
+    "The vocabulary file to write; for --model=byte_bpe the folder.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size", 30522, "Number of entries, special tokens included."
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
-    True,
-    "Learn an uncased vocabulary: lower-case the text, drop its accents.",
+    None,
+    "Learn an uncased vocabulary: lower-case the text, drop its accents. By "
+    "default true of wordpiece; byte_bpe is always cased.",
 )
 _MAX_BAD_LINES = flags.DEFINE_integer(
     "max_bad_lines",
@@ -62,35 +80,76 @@ def main(argv):
     program.require(
         input_file=_INPUT_FILE.value, output_file=_OUTPUT_FILE.value
     )
+    is_wordpiece = _MODEL.value == "wordpiece"
+    if _DO_LOWER_CASE.value and not is_wordpiece:
+        raise ValueError(
+            "`do_lower_case` must be False with --model=byte_bpe. Received: "
+            "do_lower_case=True."
+        )
     paths = files.expand_globs(_INPUT_FILE.value)
-    _check_output_file(_OUTPUT_FILE.value, paths)
-
-    from bert_tf.text.learners import wordpiece
+    _check_output_file(_OUTPUT_FILE.value, paths, is_wordpiece)
 
     start = time.monotonic()
     num_bytes = sum(map(files.size, paths))
     with tqdm(
-        desc="count words", total=num_bytes, unit="B", unit_scale=True
+        desc="read text", total=num_bytes, unit="B", unit_scale=True
     ) as bar:
         # Compressed files hold more than their size.
-        word_counts = _count_words(
+        texts = _read_texts(
             paths, lambda done: bar.update(min(done, num_bytes) - bar.n)
         )
+        learn = _learn_wordpiece if is_wordpiece else _learn_byte_bpe
+        vocabulary, table = learn(texts, paths)
+    for name, value in (
+        ("entries", f"{len(vocabulary):,}"),
+        *table.items(),
+        ("seconds", f"{time.monotonic() - start:.1f}"),
+    ):
+        print(f"{name:18}{value:>14}")
+    if len(vocabulary) < _VOCAB_SIZE.value:
+        print(
+            f"The text is too short for {_VOCAB_SIZE.value:,} entries: no "
+            "other pair of pieces occurs twice."
+        )
+
+
+def _learn_wordpiece(texts, paths):
+    """Returns the `Vocabulary` written, and what is told of it."""
+    from bert_tf.text.learners import wordpiece
+
+    do_lower_case = _DO_LOWER_CASE.value is not False
+    word_counts = wordpiece.count_texts(texts, do_lower_case, paths)
     print(f"Learning from {len(word_counts):,} different words.", flush=True)
     vocabulary = wordpiece.learn_vocabulary(word_counts, _VOCAB_SIZE.value)
     files.write_text(_OUTPUT_FILE.value, vocabulary.to_text())
-    _print_table(vocabulary, word_counts, time.monotonic() - start)
+    pieces_a_word, unknown = wordpiece.measure(vocabulary, word_counts)
+    return vocabulary, {
+        "words": f"{sum(word_counts.values()):,}",
+        "different words": f"{len(word_counts):,}",
+        "pieces a word": f"{pieces_a_word:.3f}",
+        "unknown words": f"{unknown:.3%}",
+    }
 
 
-def _count_words(paths, progress):
+def _learn_byte_bpe(texts, paths):
+    """Returns the `Vocabulary` written, and what is told of it."""
+    from bert_tf.text.learners import byte_bpe
+    from bert_tf.text.tokenizers import files as tokenizer_files
+
+    tokenizer = byte_bpe.learn(texts, _VOCAB_SIZE.value, paths)
+    tokenizer_files.write(_OUTPUT_FILE.value.rstrip("/"), tokenizer)
+    return tokenizer.vocabulary, {"merges": f"{len(tokenizer.merges):,}"}
+
+
+def _read_texts(paths, progress):
+    """Yields lists of lines; at their end, warns of those left out."""
     from bert_tf.pretraining.corpus import blocks
     from bert_tf.text.learners import wordpiece
 
     if _INPUT_FORMAT.value in ("sentences", "text"):
         # The words are the same, whether lines are sentences or paragraphs.
-        return wordpiece.count_words(
-            paths, _DO_LOWER_CASE.value, progress, _MAX_BAD_LINES.value
-        )
+        yield from wordpiece.read_lines(paths, progress, _MAX_BAD_LINES.value)
+        return
     source = text_files.TextFiles(
         paths=tuple(paths),
         input_format=_INPUT_FORMAT.value,
@@ -98,23 +157,27 @@ def _count_words(paths, progress):
     )
     reader = text_files.Reader(source, _MAX_BAD_LINES.value)
     sentences = itertools.chain.from_iterable(map(reader.read, source.parts()))
-
-    def batches():
-        num_characters = 0
-        for _, batch in blocks.batches(sentences):
-            yield batch
-            num_characters += sum(map(len, batch))
-            progress(num_characters)
-
-    counts = wordpiece.count_texts(batches(), _DO_LOWER_CASE.value, paths)
+    num_characters = 0
+    for _, batch in blocks.batches(sentences):
+        yield batch
+        num_characters += sum(map(len, batch))
+        progress(num_characters)
     if reader.bad_lines.count:
         logging.warning("%s. Left out.", reader.bad_lines.told())
-    return counts
 
 
-def _check_output_file(output_file, paths):
-    if files.is_folder(output_file):
+def _check_output_file(output_file, paths, is_wordpiece):
+    if is_wordpiece and files.is_folder(output_file):
         raise ValueError(f"`output_file` is a folder: {output_file}.")
+    if (
+        not is_wordpiece
+        and files.exists(output_file)
+        and (not files.is_folder(output_file))
+    ):
+        raise ValueError(
+            f"`output_file` must be a folder with --model={_MODEL.value}, or "
+            f"not there yet. It is a file: {output_file}."
+        )
     for path in paths:
         same = path == output_file or (
             os.path.exists(path)
@@ -125,26 +188,6 @@ def _check_output_file(output_file, paths):
             raise ValueError(
                 f"`output_file` is also one of the input files: {path}."
             )
-
-
-def _print_table(vocabulary, word_counts, seconds):
-    from bert_tf.text.learners import wordpiece
-
-    pieces_a_word, unknown = wordpiece.measure(vocabulary, word_counts)
-    for name, value in (
-        ("entries", f"{len(vocabulary):,}"),
-        ("words", f"{sum(word_counts.values()):,}"),
-        ("different words", f"{len(word_counts):,}"),
-        ("pieces a word", f"{pieces_a_word:.3f}"),
-        ("unknown words", f"{unknown:.3%}"),
-        ("seconds", f"{seconds:.1f}"),
-    ):
-        print(f"{name:18}{value:>14}")
-    if len(vocabulary) < _VOCAB_SIZE.value:
-        print(
-            f"The text is too short for {_VOCAB_SIZE.value:,} entries: no "
-            "other pair of pieces occurs twice."
-        )
 
 
 if __name__ == "__main__":

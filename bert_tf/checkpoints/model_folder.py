@@ -317,12 +317,8 @@ def make_texts(
         task: None, or the contents of task.json, as `read_task` returns them.
     """
     _check_length(max_seq_length)
-    tokenizer_config = {
-        "tokenizer_class": tokenizer.tokenizer_class,
-        "do_lower_case": bool(tokenizer.do_lower_case),
-        _MAX_LENGTH: max_seq_length,
-        **tokenizer.folder_settings,
-        **dict(zip(_SPECIAL_TOKENS, tokenizer.vocabulary.special.names)),
+    tokenizer_config = tokenizer_files.settings_of(tokenizer) | {
+        _MAX_LENGTH: max_seq_length
     }
     if families.parse_config(config_values).type_vocab_size < 2:
         # Hugging Face's models take no other segment than the first, or none.

@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from bert_tf.text.learners import byte_bpe
 from bert_tf.text.learners import wordpiece
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.vocabulary import load_vocabulary
 from references import text as reference_text
 
@@ -325,3 +327,65 @@ def test_compressed_text_is_read(tmp_path):
     packed.write_bytes(lzma.compress(TEXT.encode())[:-9])
     with pytest.raises(ValueError, match=r"a\.txt\.xz: .*damaged or cut"):
         wordpiece.count_words([str(packed)], True)
+
+
+def test_byte_bpe_of_a_known_example():
+    texts = [word for word, count in WORDS.items() for _ in range(count)]
+    spec = byte_bpe.learn([texts[:4], texts[4:]], 267, ["x"])
+
+    tokens = spec.vocabulary.tokens
+    assert tokens[:4] == ("<s>", "<pad>", "</s>", "<unk>")
+    assert tokens[-1] == "<mask>"
+    # 9 times "e s" and "es t", 7 times "l o" and "lo w", 6 times "e w".
+    assert tokens[-7:-1] == ("es", "est", "lo", "low", "ew", "new")
+    assert spec.merges[:2] == (("e", "s"), ("es", "t"))
+    lines = [f" {text}\r".encode() for text in texts]
+    assert byte_bpe.learn([lines, [b" "]], 267, ["x"]) == spec
+
+
+@pytest.mark.parametrize(
+    ("texts", "vocab_size", "match"),
+    [
+        (["the the"], 261, "`vocab_size` must be at least 262.*vocab_size=261"),
+        ([" ", "a"], 300, "no word in x of which two bytes occur twice"),
+    ],
+)
+def test_byte_bpe_that_cannot_be_learned(texts, vocab_size, match):
+    with pytest.raises(ValueError, match=match):
+        byte_bpe.learn([texts], vocab_size, ["x"])
+
+
+def test_program_learns_byte_bpe(run_program, tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_bytes(TEXT.encode() * 3 + b"\xff\n")
+    out = tmp_path / "made/tokenizer"
+
+    process = run_program(
+        "bert_tf.data.learn_vocabulary",
+        "--model=byte_bpe",
+        f"--input_file={text}",
+        "--max_bad_lines=1",
+        f"--output_file={out}/",
+        "--vocab_size=300",
+    )
+
+    assert re.search(r"a\.txt, line \d+: not UTF-8.*Left out", process.stderr)
+    spec = tokenizer_files.from_vocabulary_file(str(out), None)
+    lines = (TEXT * 3).splitlines()
+    assert spec == byte_bpe.learn([lines], 300, ["x"])
+    assert re.search(r"entries +300\nmerges +39\n", process.stdout)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "merges.txt",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.json",
+    ]
+
+    process = run_program(
+        "bert_tf.data.learn_vocabulary",
+        "--model=byte_bpe",
+        f"--input_file={text}",
+        f"--output_file={text}",
+        check=False,
+    )
+    assert "must be a folder with --model=byte_bpe" in process.stderr

@@ -17,6 +17,7 @@ import heapq
 import logging
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 import numpy as np
@@ -70,23 +71,38 @@ def count_words(
             UTF-8 (it names file and line), or no file holds a word.
     """
     paths = [*map(str, paths)]
+    lines = read_lines(paths, progress, max_bad_lines)
+    return count_texts(lines, do_lower_case, paths)
+
+
+def read_lines(
+    paths: Iterable[str],
+    progress: Callable[[int], object] | None = None,
+    max_bad_lines: int = 0,
+) -> Iterator[list[bytes]]:
+    """Yields the lines of text files in lists, in bounded memory.
+
+    Args:
+        paths: As of `count_words`.
+        progress: As of `count_words`.
+        max_bad_lines: As of `count_words`.
+
+    Raises:
+        ValueError: If a file is empty, or more lines than `max_bad_lines` are
+            not UTF-8 (it names file and line).
+    """
     bad = bad_lines.BadLines(
         max_bad_lines, lambda path, line: f"{path}, line {line}"
     )
-
-    def blocks():
-        num_bytes = 0
-        for path in paths:
-            for number, block in _read_blocks(path):
-                yield _good_lines(path, number, block, bad)
-                num_bytes += len(block)
-                if progress:
-                    progress(num_bytes)
-
-    counts = count_texts(blocks(), do_lower_case, paths)
+    num_bytes = 0
+    for path in map(str, paths):
+        for number, block in _read_blocks(path):
+            yield _good_lines(path, number, block, bad)
+            num_bytes += len(block)
+            if progress:
+                progress(num_bytes)
     if bad.count:
         _logger.warning("%s. Left out.", bad.told())
-    return counts
 
 
 def count_texts(

@@ -235,7 +235,7 @@ class _Tables:
             pairs[places] == byte_pairs, ranks[places], self.no_rank
         )
         texts = spec.spellings
-        lengths = np.int32([len(text) for text in texts])
+        lengths = np.array([len(text) for text in texts], np.int32)
         self.block_size = 2 * int(lengths[merges[:, 2]].max())
 
         # The operations run on the CPU alone, in whatever graph.
@@ -251,7 +251,8 @@ class _Tables:
             self.lengths = tf.constant(lengths)
             self.spaces_before, self.spaces_behind = (
                 tf.constant(
-                    lengths - np.int32([len(cut(text, b" ")) for text in texts])
+                    lengths - [len(cut(text, b" ")) for text in texts],
+                    tf.int32,
                 )
                 for cut in (bytes.lstrip, bytes.rstrip)
             )

@@ -281,14 +281,19 @@ def _read_json(path, tokenizer):
     return Found(
         path=path,
         tokens=tokens,
-        merges=_parse_merges(model.get("merges")),
+        merges=parse_merges(model.get("merges")),
         # Its default in older files is that of `tokenizers`.
         add_prefix_space=splits.get("add_prefix_space", True),
         trim_offsets=frames.get("trim_offsets", True),
     )
 
 
-def _parse_merges(merges):
+def parse_merges(merges: Any) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of `model.merges` in tokenizer.json.
+
+    Raises:
+        ValueError: If it is no list of pairs.
+    """
     if not isinstance(merges, list):
         raise ValueError(
             "`model.merges` must be a list of pairs. Received: "

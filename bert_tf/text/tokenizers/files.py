@@ -12,6 +12,7 @@ A new kind is a module with a `Spec` and a function that reads it from a folder,
 and one entry in `OTHER_KINDS`.
 """
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -346,6 +347,34 @@ def from_vocabulary_file(path: str, do_lower_case: bool | None) -> Spec:
     if do_lower_case is None:
         do_lower_case = True
     return WordpieceSpec(vocabulary_lib.load_vocabulary(path), do_lower_case)
+
+
+def settings_of(tokenizer: Spec) -> dict[str, Any]:
+    """Returns what tokenizer_config.json says of a tokenizer."""
+    return {
+        "tokenizer_class": tokenizer.tokenizer_class,
+        "do_lower_case": bool(tokenizer.do_lower_case),
+        **tokenizer.folder_settings,
+        **dict(zip(SPECIAL_TOKENS, tokenizer.vocabulary.special.names)),
+    }
+
+
+def write(folder: str, tokenizer: Spec) -> None:
+    """Writes the files of a tokenizer into a folder.
+
+    `from_vocabulary_file` reads them, and transformers' AutoTokenizer.
+    """
+    texts = {SETTINGS_FILE: _to_json(settings_of(tokenizer))}
+    if tokenizer.tokenizer_json is not None:
+        texts[TOKENIZER_FILE] = _to_json(tokenizer.tokenizer_json)
+    files.make_folder(folder)
+    for name, text in (texts | tokenizer.vocabulary_files).items():
+        data = text if isinstance(text, bytes) else text.encode("utf-8")
+        files.write_bytes(f"{folder}/{name}", data)
+
+
+def _to_json(values):
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def class_name(settings: dict[str, Any]) -> str:
