@@ -76,8 +76,8 @@ setup(
         "tensorboard": ["tensorboard>=2.20"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
-        # Vocabularies of byte-level BPE, learned.
-        "tokenizers": ["tokenizers>=0.20"],
+        # Vocabularies of byte-level BPE and of unigrams, learned.
+        "tokenizers": ["tokenizers>=0.20", "sentencepiece>=0.2"],
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
         "test": [
@@ -103,6 +103,8 @@ setup(
             "pyyaml>=6.0.1",
             # What reads our tokenizer.json.
             "tokenizers>=0.20",
+            # What learns ALBERT's, and reads our model files.
+            "sentencepiece>=0.2",
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
         ],

@@ -1,4 +1,4 @@
-r"""Learns a vocabulary from text files: WordPiece, or byte-level BPE.
+r"""Learns a vocabulary from text files: WordPiece, byte-level BPE or unigrams.
 
     python data/learn_vocabulary.py \
         --input_file='wiki-*.txt,books.txt' \
@@ -9,8 +9,8 @@ Writes one entry a line and prints how well the vocabulary fits the text.
 The same text gives the same vocabulary. --input_format is that of
 create_pretraining_data, and its text is read by the same code.
 
-RoBERTa's tokenizer is several files, in a folder. --vocab_file of the other
-programs takes the folder:
+RoBERTa's tokenizer is several files, in a folder, and so is ALBERT's
+(--model=unigram). --vocab_file of the other programs takes the folder:
 
     python data/learn_vocabulary.py --model=byte_bpe \
         --input_file='wiki-*.txt,books.txt' \
@@ -48,14 +48,15 @@ _TEXT_FIELD = flags.DEFINE_string(
 _MODEL = flags.DEFINE_enum(
     "model",
     "wordpiece",
-    ["wordpiece", "byte_bpe"],
-    "wordpiece: BERT's. byte_bpe: RoBERTa's and GPT-2's; needs pip install "
-    "'bert_tf[tokenizers]'.",
+    ["wordpiece", "byte_bpe", "unigram"],
+    "wordpiece: BERT's. byte_bpe: RoBERTa's and GPT-2's. unigram: ALBERT's, "
+    "from a sample where there are more than a million lines. The last two "
+    "need pip install 'bert_tf[tokenizers]'.",
 )
 _OUTPUT_FILE = flags.DEFINE_string(
     "output_file",
     None,
-    "The vocabulary file to write; for --model=byte_bpe the folder.",
+    "The vocabulary file to write; the folder, unless --model=wordpiece.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size", 30522, "Number of entries, special tokens included."
@@ -64,7 +65,7 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
     None,
     "Learn an uncased vocabulary: lower-case the text, drop its accents. By "
-    "default true of wordpiece; byte_bpe is always cased.",
+    "default true of wordpiece and unigram; byte_bpe is always cased.",
 )
 _MAX_BAD_LINES = flags.DEFINE_integer(
     "max_bad_lines",
@@ -81,7 +82,7 @@ def main(argv):
         input_file=_INPUT_FILE.value, output_file=_OUTPUT_FILE.value
     )
     is_wordpiece = _MODEL.value == "wordpiece"
-    if _DO_LOWER_CASE.value and not is_wordpiece:
+    if _DO_LOWER_CASE.value and _MODEL.value == "byte_bpe":
         raise ValueError(
             "`do_lower_case` must be False with --model=byte_bpe. Received: "
             "do_lower_case=True."
@@ -98,7 +99,11 @@ def main(argv):
         texts = _read_texts(
             paths, lambda done: bar.update(min(done, num_bytes) - bar.n)
         )
-        learn = _learn_wordpiece if is_wordpiece else _learn_byte_bpe
+        learn = {
+            "wordpiece": _learn_wordpiece,
+            "byte_bpe": _learn_byte_bpe,
+            "unigram": _learn_unigram,
+        }[_MODEL.value]
         vocabulary, table = learn(texts, paths)
     for name, value in (
         ("entries", f"{len(vocabulary):,}"),
@@ -139,6 +144,17 @@ def _learn_byte_bpe(texts, paths):
     tokenizer = byte_bpe.learn(texts, _VOCAB_SIZE.value, paths)
     tokenizer_files.write(_OUTPUT_FILE.value.rstrip("/"), tokenizer)
     return tokenizer.vocabulary, {"merges": f"{len(tokenizer.merges):,}"}
+
+
+def _learn_unigram(texts, paths):
+    """Returns the `Vocabulary` written, and what is told of it."""
+    from bert_tf.text.learners import unigram
+    from bert_tf.text.tokenizers import files as tokenizer_files
+
+    do_lower_case = _DO_LOWER_CASE.value is not False
+    tokenizer = unigram.learn(texts, _VOCAB_SIZE.value, do_lower_case, paths)
+    tokenizer_files.write(_OUTPUT_FILE.value.rstrip("/"), tokenizer)
+    return tokenizer.vocabulary, {}
 
 
 def _read_texts(paths, progress):
