@@ -168,6 +168,8 @@ def train_family(family, folder, train, held_out):
         *common,
         num_steps,
         do_eval=True,
+        # It evaluates where it saves.
+        keep_best=True,
         eval_input_file=eval_records,
         eval_batch_size=_BATCH_SIZE,
         max_eval_steps=50,

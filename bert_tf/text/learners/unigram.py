@@ -122,8 +122,7 @@ def _folded(
     for batch in batches:
         for line in fold(tf.constant(batch, tf.string)).numpy():
             # A long line is several: white space parts the pieces anyway.
-            for text in _parts(line.decode()):
-                yield text
+            yield from _parts(line.decode())
 
 
 def _parts(line: str) -> Iterator[str]:

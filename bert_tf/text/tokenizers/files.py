@@ -5,8 +5,8 @@ tokenizer.json           all of it, for `tokenizers`; the one file that
                          transformers has written since version 5
 vocab.txt                one WordPiece entry a line
 vocab.json, merges.txt   byte-level BPE
-spiece.model             SentencePiece's unigrams: ALBERT's; XLM-RoBERTa's are in
-                         sentencepiece.bpe.model
+spiece.model             SentencePiece's unigrams: ALBERT's; and in
+                         sentencepiece.bpe.model XLM-RoBERTa's
 
 A new kind is a module with a `Spec` and a function that reads it from a folder,
 and one entry in `OTHER_KINDS`.
