@@ -423,7 +423,7 @@ def test_vocabulary_of_tokenizer_json_is_read(tmp_path):
     path.write_text(json.dumps(tokenizer))
     assert model_folder.read_vocabulary(tmp_path).tokens == peer.TOKENS
     checkpoints.load(tmp_path, BertEncoder)
-    for wrong in ({"type": "BPE", "vocab": ids}, {"vocab": {"[PAD]": 1}}):
+    for wrong in ({"type": "WordLevel", "vocab": ids}, {"vocab": {"[PAD]": 1}}):
         path.write_text(json.dumps({"model": wrong}))
         with pytest.raises(ValueError, match=r"tokenizer\.json"):
             checkpoints.load(tmp_path, BertEncoder)
