@@ -1,7 +1,10 @@
-"""Unigrams of megabytes of text, and of every character, against `tokenizers`.
+"""Unigrams against `tokenizers` and transformers, on much text.
 
-BERT_TF_TEXTS names the text: files, comma-separated, a sentence a line; 5 MB of
-each are read.
+    BERT_TF_TEXT_FILES=wiki.txt.xz:books.txt.xz \
+        python -m pytest -m peers tests/text/test_unigram_peers.py
+
+Texts are the first 5 MB of each file, a text a line; without, the project's
+own documents.
 """
 
 import json
@@ -9,20 +12,28 @@ import os
 import unicodedata
 
 import pytest
+import tensorflow as tf
 import tokenizers
 
 from bert_tf import files
 from bert_tf.text.learners import unigram as learner
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import unigram
 from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers.sentencepiece_model import Model
 from bert_tf.text.tokenizers.sentencepiece_model import Piece
+from references import auto_tokenizer as peer
+from support import peers
 from support.paths import ROOT
 from support.tokenizer_texts import ASSIGNED
 from support.tokenizer_texts import encode
 from support.tokenizer_texts import to_lists
 
+TEXT_FILES = [
+    path for path in os.environ.get("BERT_TF_TEXT_FILES", "").split(":") if path
+]
 _NUM_BYTES = 5_000_000
 _BATCH_SIZE = 1024
 
@@ -43,8 +54,7 @@ def read_lines(path):
 @pytest.fixture(scope="module")
 def texts():
     """{name: lines}, of the project's documents where no text is named."""
-    named = os.environ.get("BERT_TF_TEXTS")
-    paths = named.split(",") if named else sorted((ROOT / "docs").glob("*.md"))
+    paths = TEXT_FILES or sorted((ROOT / "docs").glob("*.md"))
     return {str(path): read_lines(path) for path in paths}
 
 
@@ -52,7 +62,7 @@ def texts():
 def both(request, texts):
     """(ours, theirs)"""
     is_albert = request.param == unigram_files.ALBERT_CLASS
-    size = 8000 if os.environ.get("BERT_TF_TEXTS") else 800
+    size = 8000 if TEXT_FILES else 800
     lines = [line for each in texts.values() for line in each[:20_000]]
     spec = learner.learn([lines], size, is_albert, [])
     if not is_albert:
@@ -112,3 +122,24 @@ def test_every_character(both, context):
             unicodedata.category(character).startswith("M")
         )
         assert unicodedata.ucd_3_2_0.category(character) == "Cn"
+
+
+@pytest.mark.parametrize("left_out", [(), ("tokenizer.json",)])
+def test_transformers_reads_our_folders(both, tmp_path, left_out):
+    ours, _ = both
+    spec = ours.spec
+    folder = tmp_path / "folder"
+    tokenizer_files.write(str(folder), spec)
+    for name in left_out:
+        (folder / name).unlink()
+    texts = ["The cat's  in 1,234, naïve cafés", "", "U.S. -- ``x'' 日本語 ½"]
+    (tmp_path / "texts.json").write_text(json.dumps(texts), "utf-8")
+    found = json.loads(
+        peers.run(peer.__file__, folder, tmp_path / "texts.json")
+    )
+    assert found["class"] == spec.tokenizer_class
+    inputs = Preprocessor(spec, 64)(tf.constant(texts))
+    for row, want in enumerate(found["ids"]):
+        length = len(want)
+        assert inputs["input_ids"][row, :length].numpy().tolist() == want
+        assert inputs["input_mask"][row].numpy().sum() == length
