@@ -80,6 +80,8 @@ def both(request, texts):
             keep_accents=True,
         )
     theirs = tokenizers.Tokenizer.from_str(json.dumps(spec.tokenizer_json))
+    # As text, as here.
+    theirs.encode_special_tokens = True
     return spec.make(), theirs
 
 
@@ -114,13 +116,9 @@ def test_every_character(both, context):
     ]
     if both[0].spec.keep_accents:
         assert found == []
-    # Marks younger than its tables.
-    assert len(found) <= 319
+    # Marks, and letters that decompose, which are younger than its tables.
+    assert len(found) <= 400
     for character in found:
-        # Of two it knows another category.
-        assert character in "\u1cf2\u1cf3" or (
-            unicodedata.category(character).startswith("M")
-        )
         assert unicodedata.ucd_3_2_0.category(character) == "Cn"
 
 

@@ -9,8 +9,9 @@ r"""SentencePiece's unigram tokenizer, of ALBERT and XLM-RoBERTa.
 What a text becomes is what Hugging Face's `tokenizers` makes of it, but for
 
 - a special token written in the text, which is text like any other here;
-- marks that are younger than its tables of Unicode (319 in Unicode 14), which
-  it does not drop for ALBERT;
+- marks and compatibility letters that are younger than its tables of Unicode (some
+  380 in Unicode 14), which
+  it does not fold for ALBERT;
 - a mark after a character that the model's table replaces ("ﬁ" with an
   accent): it is lost there, and kept here, as by SentencePiece.
 
