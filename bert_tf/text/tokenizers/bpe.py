@@ -24,6 +24,7 @@ from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import bpe_files
+from bert_tf.text.tokenizers import wordpiece
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = bpe_files.VOCABULARY_FILE
@@ -57,6 +58,12 @@ _LAST_WHITE_SPACE = rf"([{WHITE_SPACE}])([{WHITE_SPACE}][^{WHITE_SPACE}])"
 _WORD = (
     rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{_LETTER}]+| ?[{_NUMBER}]+"
     rf"| ?[^{WHITE_SPACE}{_LETTER}{_NUMBER}]+|[{WHITE_SPACE}]+"
+)
+# What data of tagging have as words: "U.S", "don't", one mark of punctuation.
+_IN_WORD = f"[^{WHITE_SPACE}{wordpiece.PUNCTUATION}{wordpiece.IDEOGRAPHS}]+"
+_WORD_OF_TAGGING = (
+    f"[{wordpiece.IDEOGRAPHS}]|[{wordpiece.PUNCTUATION}]"
+    f"|{_IN_WORD}(?:[{wordpiece.PUNCTUATION}]+{_IN_WORD})*"
 )
 # Longer words, in bytes, are merged apart: they take many rounds.
 _MAX_SHORT = 32
@@ -346,14 +353,7 @@ class BpeTokenizer(tf.Module):
 
     def _clean(self, texts):
         """Drops invalid bytes, and puts the space before."""
-        is_valid = tf.reduce_all(tf.strings.regex_full_match(texts, _VALID))
-        texts = tf.cond(
-            is_valid,
-            lambda: texts,
-            lambda: tf.strings.unicode_transcode(
-                texts, "UTF-8", "UTF-8", errors="ignore"
-            ),
-        )
+        texts = _valid(texts)
         if self.spec.add_prefix_space:
             texts = tf.strings.regex_replace(texts, r"^([^ ])", r" \1")
         return texts
@@ -366,12 +366,8 @@ class BpeTokenizer(tf.Module):
 
     def _offsets(self, texts, cleaned, ids):
         tables = self.spec._tables
-        characters, byte_starts = tf.strings.unicode_decode_with_offsets(
-            texts, "UTF-8", errors="ignore"
-        )
+        characters = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
         char_lengths = offsets_lib.utf_8_length(characters.flat_values)
-        byte_starts = tf.cast(byte_starts.flat_values, tf.int32)
-        byte_limits = byte_starts + char_lengths
         # Of every byte that is left, its character.
         sources = tf.repeat(tf.range(tf.size(char_lengths)), char_lengths)
 
@@ -413,25 +409,145 @@ class BpeTokenizer(tf.Module):
             first = tf.minimum(first + before, limit)
             limit = tf.maximum(limit - behind, first)
 
-        zero = tf.constant([0])
-        byte_starts = tf.concat([byte_starts, zero], axis=0)
-        byte_limits = tf.concat([byte_limits, zero], axis=0)
-        byte_limit = tf.where(
-            limit > 0,
-            tf.gather(byte_limits, tf.maximum(row_start + limit - 1, 0)),
-            0,
+        return _in_bytes(ids, first, limit, texts)
+
+    def for_words(self) -> "BpeWordTokenizer":
+        """Returns a `BpeWordTokenizer`."""
+        return BpeWordTokenizer(self.spec)
+
+
+class BpeWordTokenizer(tf.Module):
+    """Words given one by one, each spelled as behind a space.
+
+    So is what transformers tokenizes with `is_split_into_words` and
+    `add_prefix_space`, which it asks for then.
+
+    Args:
+        spec: The `BpeSpec` of the tokenizer of texts.
+    """
+
+    def __init__(self, spec: BpeSpec) -> None:
+        super().__init__(name="bpe_word_tokenizer")
+        self.spec = spec
+        self._tokenizer = dataclasses.replace(
+            spec, add_prefix_space=True, trim_offsets=True
+        ).make()
+
+    def tokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of words.
+
+        Args:
+            words: string `[batch]`, a word each.
+
+        Returns:
+            RaggedTensor int32 `[batch, (parts of the word), (pieces)]`.
+        """
+        return self._tokenizer.tokenize(words)
+
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, offsets_lib.Offsets]:
+        """Returns the ids of `split_words`, and where they come from.
+
+        Args:
+            texts: string `[batch]`.
+
+        Returns:
+            RaggedTensor int32 `[batch, (words), (pieces)]` and `Offsets`.
+        """
+        parts = _words_and_between(texts)
+        words = _words_alone(parts)
+        ids, offsets = self._tokenizer.tokenize_with_offsets(words.flat_values)
+        ids = words.with_values(ids.merge_dims(1, 2))
+        lengths = tf.strings.length(parts.flat_values, unit="UTF8_CHAR")
+        starts = parts.with_values(tf.cumsum(lengths, exclusive=True))
+        starts -= tf.gather(
+            tf.concat([starts.flat_values, [0]], axis=0), parts.row_starts()
+        )[:, tf.newaxis]
+        starts = tf.gather(
+            _words_alone(starts).flat_values, ids.values.value_rowids()
         )
-        byte_start = tf.where(
-            first < limit,
-            tf.gather(byte_starts, row_start + first),
-            byte_limit,
+        first, limit = (
+            starts + values.flat_values
+            for values in (offsets.starts, offsets.limits)
         )
-        return offsets_lib.Offsets(
-            *(
-                ids.with_flat_values(values)
-                for values in (first, limit, byte_start, byte_limit)
-            )
+        return ids, _in_bytes(ids, first, limit, texts)
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of every text: string `[batch, (words)]`.
+
+        They are parted by white space. Marks of punctuation at both ends of
+        one are words, and ideographs.
+        """
+        return _words_alone(_words_and_between(texts))
+
+    def for_words(self) -> "BpeWordTokenizer":
+        """Returns this one."""
+        return self
+
+
+def _words_and_between(texts):
+    """Returns, in turns, what is between words and words: `[batch, (N)]`."""
+    texts = tf.strings.regex_replace(
+        _valid(texts), _WORD_OF_TAGGING, _END + rb"\0" + _END
+    )
+    return tf.strings.split(texts, _END)
+
+
+def _words_alone(parts):
+    """Returns every second value of rows, from the second on."""
+    return parts[:, 1::2]
+
+
+def _in_bytes(ids, starts, limits, texts):
+    """Returns `Offsets` of places in characters.
+
+    Args:
+        ids: RaggedTensor `[batch, (words), (pieces)]`.
+        starts: int32, of all pieces of all texts.
+        limits: Likewise.
+        texts: string `[batch]`.
+    """
+    characters, places = tf.strings.unicode_decode_with_offsets(
+        texts, "UTF-8", errors="ignore"
+    )
+    first_bytes = tf.cast(places.flat_values, tf.int32)
+    after_last = first_bytes + offsets_lib.utf_8_length(characters.flat_values)
+    first_bytes, after_last = (
+        tf.concat([values, [0]], axis=0) for values in (first_bytes, after_last)
+    )
+    row_start = tf.gather(
+        tf.cast(characters.row_starts(), tf.int32),
+        ids.merge_dims(1, 2).value_rowids(),
+    )
+    byte_limits = tf.where(
+        limits > 0,
+        tf.gather(after_last, tf.maximum(row_start + limits - 1, 0)),
+        0,
+    )
+    byte_starts = tf.where(
+        starts < limits,
+        tf.gather(first_bytes, row_start + starts),
+        byte_limits,
+    )
+    return offsets_lib.Offsets(
+        *(
+            ids.with_flat_values(values)
+            for values in (starts, limits, byte_starts, byte_limits)
         )
+    )
+
+
+def _valid(texts):
+    """Returns texts without the bytes that are no UTF-8."""
+    is_valid = tf.reduce_all(tf.strings.regex_full_match(texts, _VALID))
+    return tf.cond(
+        is_valid,
+        lambda: texts,
+        lambda: tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="ignore"
+        ),
+    )
 
 
 def _split(texts):
