@@ -54,7 +54,8 @@ parity-check: $(VENV)/installed
 # Exports in older releases of TensorFlow, each in an environment of its own.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
 	BERT_TF_SERVING_PYTHONS=$(subst $(space),:,$(SERVING_VENVS:%=$(CURDIR)/%/bin/python)) \
-		$(VENV)/bin/python -m pytest -m peers tests/serving/test_releases.py
+		$(VENV)/bin/python -m pytest -m peers tests/serving/test_releases.py \
+		tests/serving/test_family_exports.py
 
 # A servable's memory over 100,000 requests. A quarter of an hour.
 serving-endurance: $(VENV)/installed

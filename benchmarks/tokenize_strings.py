@@ -2,10 +2,11 @@
 
     python tokenize_strings.py JOB
 
-JOB is JSON of library, model_dir, max_seq_length, text_file (a JSON list) and
-ids_file. Makes model inputs of all texts, writes the ids of the first time to
-ids_file, and answers each line of its standard input with the seconds that one
-more time took. Imports no more than the one library.
+JOB is JSON of library, model_dir, max_seq_length, threads (0 for all),
+text_file (a JSON list) and ids_file. Makes model inputs of all texts, writes
+the ids of the first time to ids_file, and answers each line of its standard
+input with the seconds that one more time took. Imports no more than the one
+library.
 """
 
 import dataclasses
@@ -17,17 +18,19 @@ _BATCH_SIZE = 256
 
 
 def of_bert_tf(job, texts, fast=False):
+    import tensorflow as tf
+
+    threads = job["threads"]
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
     from bert_tf.text.preprocessor import Preprocessor
     from bert_tf.text.tokenizers import files as tokenizer_files
 
     tokenizer = tokenizer_files.read(job["model_dir"])
-    return _mapped(
-        texts,
-        Preprocessor(
-            dataclasses.replace(tokenizer, fast=fast), job["max_seq_length"]
-        ),
-        "input_ids",
-    )
+    if fast:
+        tokenizer = dataclasses.replace(tokenizer, fast=True)
+    preprocessor = Preprocessor(tokenizer, job["max_seq_length"])
+    return _mapped(texts, preprocessor, "input_ids", threads)
 
 
 def of_keras_hub(job, texts):
@@ -39,10 +42,10 @@ def of_keras_hub(job, texts):
     preprocessor = keras_hub.models.BertTextClassifierPreprocessor(
         tokenizer, sequence_length=job["max_seq_length"]
     )
-    return _mapped(texts, preprocessor, "token_ids")
+    return _mapped(texts, preprocessor, "token_ids", job["threads"])
 
 
-def _mapped(texts, preprocessor, name):
+def _mapped(texts, preprocessor, name, threads):
     import numpy as np
     import tensorflow as tf
 
@@ -52,6 +55,12 @@ def _mapped(texts, preprocessor, name):
         .map(preprocessor, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
     )
+    if threads:
+        # One pool of so many, in which batches are made.
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = threads
+        options.threading.max_intra_op_parallelism = 1
+        dataset = dataset.with_options(options)
 
     def make():
         rows = [batch[name] for batch in dataset.as_numpy_iterator()]
@@ -83,10 +92,47 @@ def of_transformers(job, texts):
     return make
 
 
+def of_tokenizers(job, texts):
+    import os
+
+    # Read when the first batch is encoded.
+    if job["threads"]:
+        os.environ["RAYON_NUM_THREADS"] = str(job["threads"])
+    import numpy as np
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_file(
+        f"{job['model_dir']}/tokenizer.json"
+    )
+    # As bert_tf has it, special tokens in texts are text.
+    tokenizer.encode_special_tokens = True
+    length = job["max_seq_length"]
+    tokenizer.enable_truncation(length)
+    tokenizer.enable_padding(
+        length=length,
+        pad_id=tokenizer.token_to_id("<pad>") or 0,
+    )
+
+    def make():
+        rows = [
+            [
+                found.ids
+                for found in tokenizer.encode_batch_fast(
+                    texts[start : start + _BATCH_SIZE]
+                )
+            ]
+            for start in range(0, len(texts), _BATCH_SIZE)
+        ]
+        return np.concatenate([np.array(each, np.int32) for each in rows])
+
+    return make
+
+
 _LIBRARIES = {
     "bert_tf": of_bert_tf,
     "bert_tf, fast=True": lambda job, texts: of_bert_tf(job, texts, fast=True),
     "keras_hub": of_keras_hub,
+    "tokenizers": of_tokenizers,
     "transformers": of_transformers,
 }
 

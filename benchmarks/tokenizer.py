@@ -4,14 +4,17 @@ r"""Times texts to model inputs beside other libraries, in one run.
         --peer=transformers=/env/peers/bin/python \
         --peer=keras_hub=/env/keras_hub/bin/python
 
---model_dir is a Hugging Face folder with vocab.txt and its tokenizer's files;
---text_file holds a text a line. From strings in memory to arrays of ids, mask
-and segments of one length in batches of 256, each library in the way its users
-do it with many texts: a tf.data set with a parallel map, or the fast
-tokenizer's call. Every library is a process of its own (tokenize_strings.py);
-they take turns, round after round. Prints a table in Markdown: medians over the
-rounds, and in how many rows the ids are those of google-research/bert's
-tokenizer, which is what bert_tf computes.
+    python benchmarks/tokenizer.py --model_dir=roberta --text_file=wiki.txt \
+        --threads=1 --max_seq_length=512 --peer=tokenizers=.venv/bin/python
+
+--model_dir is a Hugging Face folder with its tokenizer's files, of WordPiece or
+byte-level BPE; --text_file holds a text a line. From strings in memory to
+arrays of ids, mask and segments of one length in batches of 256, each library
+in the way its users do it with many texts: a tf.data set with a parallel map,
+or the fast tokenizer's call. Every library is a process of its own
+(tokenize_strings.py); they take turns, round after round. Prints a table in
+Markdown: medians over the rounds, and in how many rows the ids are bert_tf's:
+those of google-research/bert's tokenizer, or of `tokenizers`.
 """
 
 import json
@@ -26,6 +29,8 @@ import sides as sides_lib
 from absl import app
 from absl import flags
 
+from bert_tf.text.tokenizers import files as tokenizer_files
+
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "Folder of vocabulary and settings.", required=True
 )
@@ -35,13 +40,16 @@ _TEXT_FILE = flags.DEFINE_string(
 _PEER = flags.DEFINE_multi_string(
     "peer",
     [],
-    "library=python: of transformers and keras_hub, and the Python of an "
-    "environment with it.",
+    "library=python: of transformers, keras_hub and tokenizers, and the Python "
+    "of an environment with it.",
 )
 _MAX_TEXTS = flags.DEFINE_integer(
     "max_texts", 50000, "Of the file.", lower_bound=1
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Of a row.")
+_THREADS = flags.DEFINE_integer(
+    "threads", 0, "Of bert_tf, keras_hub and tokenizers; 0 for all.", 0
+)
 _ROUNDS = flags.DEFINE_integer(
     "rounds", 5, "Of all libraries in turn.", lower_bound=1
 )
@@ -57,6 +65,7 @@ def start_side(name, python, text_file, ids_file):
         "library": name,
         "model_dir": _MODEL_DIR.value,
         "max_seq_length": _MAX_SEQ_LENGTH.value,
+        "threads": _THREADS.value,
         "text_file": text_file,
         "ids_file": ids_file,
     }
@@ -75,7 +84,9 @@ def read_texts():
 
 
 def main(_):
-    pythons = {_OURS: sys.executable, _OURS_FAST: sys.executable}
+    pythons = {_OURS: sys.executable}
+    if tokenizer_files.is_wordpiece(_MODEL_DIR.value):
+        pythons[_OURS_FAST] = sys.executable
     peers = dict(peer.split("=", 1) for peer in _PEER.value)
     pythons |= peers
     heading.show(**peers)

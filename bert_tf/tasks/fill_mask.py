@@ -20,10 +20,13 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.tokenizer import Spec
+from bert_tf.text.tokenizers.words import WHITE_SPACE
 from bert_tf.text.vocabulary import Vocabulary
 
 # RE2's \s, spelled out, at the end of a string.
 _WHITE_SPACE_AT_END = r"[\t\n\f\r ]+$"
+# That of `tokenizers`.
+_ANY_SPACE_AT_END = rf"[{WHITE_SPACE}]+$"
 
 
 def load_model(path: str, dtype: Any = None) -> BertPretrainer:
@@ -59,7 +62,9 @@ def encode(
 ) -> dict[str, tf.Tensor]:
     """Returns the model inputs of texts in which "[MASK]" is one token.
 
-    Everywhere else it is text like any other: "[", "mask" and "]".
+    Everywhere else it is text like any other: "[", "mask" and "]". The white
+    space before it belongs to the word in its place, as in RoBERTa's released
+    tokenizer.
 
     Args:
         texts: string `[B]`.
@@ -69,10 +74,15 @@ def encode(
         Dictionary of int32 `[B, max_seq_length]`.
     """
     parts = tf.strings.split(texts, preprocessor.vocabulary.special.mask)
-    pieces = preprocessor.tokenizer.tokenize(parts.flat_values).merge_dims(1, 2)
     # A mask after every part but the text's last one, where this is 0.
     num_following = tf.ragged.range(parts.row_lengths() - 1, -1, -1).flat_values
     num_masks = tf.minimum(num_following, 1)
+    strings = tf.where(
+        num_masks > 0,
+        tf.strings.regex_replace(parts.flat_values, _ANY_SPACE_AT_END, ""),
+        parts.flat_values,
+    )
+    pieces = preprocessor.tokenizer.tokenize(strings).merge_dims(1, 2)
     masks = tf.RaggedTensor.from_row_lengths(
         tf.fill([tf.reduce_sum(num_masks)], preprocessor.vocabulary.mask_id),
         num_masks,
@@ -254,6 +264,8 @@ def fill(
     starts_word = tf.equal(tf.strings.substr(spelled, 0, 1), " ")
     before = tf.where(starts_word, before[:, tf.newaxis], joined[:, tf.newaxis])
     spelled = tf.strings.regex_replace(spelled, "^ ", "")
+    # An entry of byte-level BPE may be half a character.
+    spelled = tf.strings.unicode_transcode(spelled, "UTF-8", "UTF-8")
     after = tf.repeat(after, tf.shape(spelled)[1], axis=1)
     filled = tf.RaggedTensor.from_row_lengths(
         tf.strings.join([before, spelled, after]),

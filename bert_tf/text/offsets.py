@@ -106,6 +106,50 @@ def locate(
     )
 
 
+def in_bytes(
+    ids: tf.RaggedTensor,
+    starts: tf.Tensor,
+    limits: tf.Tensor,
+    texts: tf.Tensor,
+) -> Offsets:
+    """Returns the `Offsets` of places in characters.
+
+    Args:
+        ids: RaggedTensor `[batch, (words), (pieces)]`.
+        starts: int32, of all pieces of all texts; a piece may be of nothing.
+        limits: Likewise.
+        texts: string `[batch]`.
+    """
+    characters, places = tf.strings.unicode_decode_with_offsets(
+        texts, "UTF-8", errors="ignore"
+    )
+    first_bytes = tf.cast(places.flat_values, tf.int32)
+    after_last = first_bytes + utf_8_length(characters.flat_values)
+    first_bytes, after_last = (
+        tf.concat([values, [0]], axis=0) for values in (first_bytes, after_last)
+    )
+    row_start = tf.gather(
+        tf.cast(characters.row_starts(), tf.int32),
+        ids.merge_dims(1, 2).value_rowids(),
+    )
+    byte_limits = tf.where(
+        limits > 0,
+        tf.gather(after_last, tf.maximum(row_start + limits - 1, 0)),
+        0,
+    )
+    byte_starts = tf.where(
+        starts < limits,
+        tf.gather(first_bytes, row_start + starts),
+        byte_limits,
+    )
+    return Offsets(
+        *(
+            ids.with_flat_values(values)
+            for values in (starts, limits, byte_starts, byte_limits)
+        )
+    )
+
+
 def _what_is_left(code_points, normalize):
     """Returns bytes in words of every character, and if it is a dropped Mn."""
     unique, index = tf.unique(code_points)

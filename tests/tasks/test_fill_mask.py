@@ -10,7 +10,11 @@ from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers import bpe_files
+from bert_tf.text.tokenizers.bpe import BpeSpec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import Vocabulary
 from support import serving_models
 
 PROGRAM = "bert_tf.run_fill_mask"
@@ -153,6 +157,34 @@ def test_mark_of_continuation_alone_is_filled_in_as_it_is():
         tf.constant([b"so [MASK]"]), answers, WordpieceSpec(VOCABULARY)
     )
     assert filled.numpy().tolist() == [[[b"so ##", b"sox"]]]
+
+
+def test_byte_level_bpe(preprocessor):
+    special = (ROBERTA.cls, ROBERTA.pad, ROBERTA.sep, ROBERTA.unk)
+    tokens = (*special, *bpe_files.BYTES, "Ġc", ROBERTA.mask)
+    vocabulary = Vocabulary(tokens=tokens, special=ROBERTA, is_wordpiece=False)
+    spec = BpeSpec(vocabulary, (("Ġ", "c"),))
+
+    # The mask takes the white space before it, and not what is behind it.
+    texts = ["a \u3000<mask> c", "<mask>", "a\n"]
+    inputs = fill_mask.encode(tf.constant(texts), Preprocessor(spec, 7))
+    pad, end = ROBERTA.pad, ROBERTA.sep
+    assert [
+        [tokens[index] for index in row] for row in inputs["input_ids"].numpy()
+    ] == [
+        ["<s>", "a", "<mask>", "Ġc", end, pad, pad],
+        ["<s>", "<mask>", end, *[pad] * 4],
+        ["<s>", "a", "Ċ", end, *[pad] * 3],
+    ]
+    answers = {
+        "tokens": tf.constant([[["Ġc", "c", "ã"]]] * 2),
+        "num_masks": tf.constant([1, 1]),
+    }
+    filled = fill_mask.fill(tf.constant(texts[:2]), answers, spec).numpy()
+    assert [[text.decode() for text in row[0]] for row in filled] == [
+        ["a \u3000c c", "a \u3000c c", "a \u3000\ufffd c"],
+        ["c", "c", "\ufffd"],
+    ]
 
 
 def test_texts_are_filled_in():

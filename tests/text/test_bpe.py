@@ -272,6 +272,54 @@ def test_a_spec_is_pickled_and_told_from_another():
     assert len(set(settings)) == 3
 
 
+def test_words_that_are_given_one_by_one():
+    tokenizer = SPEC.make().for_words()
+    texts = ["(the U.S. cat's, don't!)", "", "\u3000日本x", " in\xa0 the", "' "]
+    words = tokenizer.split_words(encode(texts))
+    found = [[word.decode() for word in row] for row in words.to_list()]
+    assert found == [
+        ["(", "the", "U.S", ".", "cat's", ",", "don't", "!", ")"],
+        [],
+        ["日", "本", "x"],
+        ["in", "the"],
+        ["'"],
+    ]
+    ids, offsets = tokenizer.tokenize_with_offsets(encode(texts))
+    alone = tokenizer.tokenize(words.flat_values).merge_dims(1, 2)
+    assert ids.values.to_list() == alone.to_list()
+    # As transformers does with words, of which each has a space before it.
+    theirs = oracle(make_spec(add_prefix_space=True))
+    want = theirs.encode(found[0], is_pretokenized=True)
+    assert ids[0].flat_values.numpy().tolist() == want.ids[1:-1]
+    for row, text in enumerate(texts):
+        starts, limits, byte_starts, byte_limits = (
+            values[row].to_list() for values in offsets
+        )
+        assert found[row] == [
+            text[first[0] : last[-1]] for first, last in zip(starts, limits)
+        ]
+        assert found[row] == [
+            text.encode()[first[0] : last[-1]].decode()
+            for first, last in zip(byte_starts, byte_limits)
+        ]
+
+
+def test_invalid_bytes_between_words():
+    tokenizer = SPEC.make().for_words()
+    _, offsets = tokenizer.tokenize_with_offsets(
+        tf.constant([b"\xff in\xff, x"])
+    )
+    # The space before a word is a piece of its own here.
+    assert offsets.starts.to_list() == [[[1, 1], [3, 3], [5, 5]]]
+    assert offsets.limits.to_list() == [[[1, 3], [3, 4], [5, 6]]]
+    last_starts, last_limits = (
+        values.flat_values.numpy()[1::2].tolist()
+        for values in (offsets.byte_starts, offsets.byte_limits)
+    )
+    assert last_starts == [2, 5, 7]
+    assert last_limits == [4, 6, 8]
+
+
 # Files.
 
 

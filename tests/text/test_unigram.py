@@ -464,3 +464,27 @@ def test_a_cleared_session_takes_nothing_away(spec):
     keras.utils.clear_session(free_memory=False)
     assert traced().numpy().tolist() == expected
     assert tokenizer.tokenize(texts).flat_values.numpy().tolist() == expected
+
+
+def test_words_given_one_by_one_begin_with_the_mark(spec):
+    tokenizer = spec.make().for_words()
+    texts = encode(["the tokenizer,  of", "", "a \u0301 'model'\u0301"])
+    words = tokenizer.split_words(texts)
+    ids, offsets = tokenizer.tokenize_with_offsets(texts)
+    found = [[word.decode() for word in text] for text in words.to_list()]
+    assert found[0] == ["the", "tokenizer", ",", "of"]
+    assert found[1] == []
+    # A mark alone is nothing to ALBERT.
+    accent = [] if not spec.keep_accents else ["\u0301"]
+    assert found[2] == ["a", *accent, "'", "model", "'", *accent]
+    assert ids.to_list() == [
+        tokenizer.tokenize(tf.constant(text, tf.string))
+        .merge_dims(1, 2)
+        .to_list()
+        for text in words.to_list()
+    ]
+    first = to_lists(offsets.starts[:, :, 0])
+    assert first[0] == [0, 4, 13, 16]
+    tokens = spec.vocabulary.tokens
+    for text in ids.to_list():
+        assert all(tokens[word[0]].startswith("\u2581") for word in text)

@@ -13,7 +13,15 @@ Serving 2.13 to 2.19 link, with the same answers:
 Add an operation only after such a run.
 """
 
-TEXT_OPS = frozenset(("FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"))
+TEXT_OPS = frozenset(
+    (
+        "FastWordpieceTokenizeWithOffsets",
+        "NormalizeUTF8",
+        "SentencepieceOp",
+        "SentencepieceTokenizeOp",
+        "SentencepieceTokenizeWithOffsetsOp",
+    )
+)
 
 CORE_OPS = frozenset(
     (
@@ -25,11 +33,13 @@ CORE_OPS = frozenset(
         "BatchMatMulV2",
         "BiasAdd",
         "Bitcast",
+        "BitwiseAnd",
         "BroadcastTo",
         "Cast",
         "ConcatV2",
         "Const",
         "Cumsum",
+        "DecodeRaw",
         "DenseBincount",
         "DisableCopyOnRead",
         "EnsureShape",
@@ -48,20 +58,24 @@ CORE_OPS = frozenset(
         "Identity",
         "IdentityN",
         "If",
+        "InvertPermutation",
         "Less",
         "LessEqual",
         "LogicalAnd",
         "LogicalNot",
         "LogicalOr",
+        "LowerBound",
         "MatMul",
         "Max",
         "Maximum",
         "Mean",
         "MergeV2Checkpoints",
+        "Min",
         "Minimum",
         "Mul",
         "Neg",
         "NoOp",
+        "NotEqual",
         "OneHot",
         "OnesLike",
         "Pack",
@@ -78,6 +92,7 @@ CORE_OPS = frozenset(
         "Range",
         "ReadVariableOp",
         "RealDiv",
+        "ReduceJoin",
         "Relu",
         "Reshape",
         "RestoreV2",
@@ -107,6 +122,7 @@ CORE_OPS = frozenset(
         "StringLength",
         "StringLower",
         "StringSplitV2",
+        "StringToHashBucketFast",
         "Sub",
         "Substr",
         "Sum",
@@ -114,6 +130,7 @@ CORE_OPS = frozenset(
         "TensorListConcatV2",
         "TensorListReserve",
         "TensorListSetItem",
+        "TensorScatterUpdate",
         "Tile",
         "TopKV2",
         "Transpose",
@@ -123,6 +140,7 @@ CORE_OPS = frozenset(
         "UnicodeTranscode",
         "Unique",
         "Unpack",
+        "UnsortedSegmentJoin",
         "UnsortedSegmentMin",
         "UnsortedSegmentSum",
         "VarHandleOp",

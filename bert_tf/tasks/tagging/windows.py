@@ -61,7 +61,7 @@ class WindowMaker(tf.Module):
         if max_windows is not None:
             longest = self.room + (max_windows - 1) * self.step
             self.max_pieces = min(longest, tf.int32.max)
-        self.tokenizer = preprocessor.tokenizer
+        self.tokenizer = preprocessor.tokenizer.for_words()
         self.vocabulary = preprocessor.vocabulary
         self.max_seq_length = preprocessor.max_seq_length
         # Traced once, for all batch sizes and uses.

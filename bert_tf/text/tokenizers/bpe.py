@@ -24,16 +24,14 @@ from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import bpe_files
+from bert_tf.text.tokenizers import words as words_lib
+from bert_tf.text.tokenizers.words import END
+from bert_tf.text.tokenizers.words import WHITE_SPACE
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = bpe_files.VOCABULARY_FILE
 MERGES_FILE = bpe_files.MERGES_FILE
 
-# Unicode's White_Space.
-WHITE_SPACE = (
-    r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}"
-    r"\x{205f}\x{3000}"
-)
 # Letters and numbers of Unicode 15.1 and 16, which `tokenizers` knows and RE2
 # (Unicode 15) does not.
 _LETTER = (
@@ -49,8 +47,6 @@ _NUMBER = (
     r"\x{16130}-\x{16139}\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}"
     r"\x{1e5f1}-\x{1e5fa}"
 )
-# A byte that no UTF-8 has.
-_END = b"\xff"
 # GPT-2's expression looks ahead, so that the last white space before a word is
 # left to it; RE2 cannot, and the place is marked first.
 _LAST_WHITE_SPACE = rf"([{WHITE_SPACE}])([{WHITE_SPACE}][^{WHITE_SPACE}])"
@@ -66,7 +62,6 @@ _GONE = np.int64(-1)
 _ORDERS = 1 << 32
 # As many as TensorFlow's operation takes.
 _HASHES = (1 << 63) - 1
-_VALID = r"[^\x{d800}-\x{dfff}]*"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,7 +208,7 @@ class _Tables:
         symbols = np.zeros(256, np.int64)
         for character, byte in bpe_files.BYTES.items():
             symbols[byte] = ids[character]
-        symbols[_END[0]] = self.num_entries
+        symbols[END[0]] = self.num_entries
         merges = np.array(
             [(ids[a], ids[b], ids[a + b]) for a, b in spec.merges], np.int64
         )
@@ -346,14 +341,7 @@ class BpeTokenizer(tf.Module):
 
     def _clean(self, texts):
         """Drops invalid bytes, and puts the space before."""
-        is_valid = tf.reduce_all(tf.strings.regex_full_match(texts, _VALID))
-        texts = tf.cond(
-            is_valid,
-            lambda: texts,
-            lambda: tf.strings.unicode_transcode(
-                texts, "UTF-8", "UTF-8", errors="ignore"
-            ),
-        )
+        texts = words_lib.valid(texts)
         if self.spec.add_prefix_space:
             texts = tf.strings.regex_replace(texts, r"^([^ ])", r" \1")
         return texts
@@ -366,12 +354,8 @@ class BpeTokenizer(tf.Module):
 
     def _offsets(self, texts, cleaned, ids):
         tables = self.spec._tables
-        characters, byte_starts = tf.strings.unicode_decode_with_offsets(
-            texts, "UTF-8", errors="ignore"
-        )
+        characters = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
         char_lengths = offsets_lib.utf_8_length(characters.flat_values)
-        byte_starts = tf.cast(byte_starts.flat_values, tf.int32)
-        byte_limits = byte_starts + char_lengths
         # Of every byte that is left, its character.
         sources = tf.repeat(tf.range(tf.size(char_lengths)), char_lengths)
 
@@ -413,34 +397,27 @@ class BpeTokenizer(tf.Module):
             first = tf.minimum(first + before, limit)
             limit = tf.maximum(limit - behind, first)
 
-        zero = tf.constant([0])
-        byte_starts = tf.concat([byte_starts, zero], axis=0)
-        byte_limits = tf.concat([byte_limits, zero], axis=0)
-        byte_limit = tf.where(
-            limit > 0,
-            tf.gather(byte_limits, tf.maximum(row_start + limit - 1, 0)),
-            0,
+        return offsets_lib.in_bytes(ids, first, limit, texts)
+
+    def for_words(self) -> words_lib.WordTokenizer:
+        """Returns the tokenizer of words given one by one, each after a space.
+
+        So is what transformers makes of words with `is_split_into_words` and
+        `add_prefix_space`, which it asks for then.
+        """
+        spelled = dataclasses.replace(
+            self.spec, add_prefix_space=True, trim_offsets=True
         )
-        byte_start = tf.where(
-            first < limit,
-            tf.gather(byte_starts, row_start + first),
-            byte_limit,
-        )
-        return offsets_lib.Offsets(
-            *(
-                ids.with_flat_values(values)
-                for values in (first, limit, byte_start, byte_limit)
-            )
-        )
+        return words_lib.WordTokenizer(self.spec, spelled.make())
 
 
 def _split(texts):
     """Returns the words of valid texts, string `[batch, (words)]`."""
     texts = tf.strings.regex_replace(
-        texts, _LAST_WHITE_SPACE, rb"\1" + _END + rb"\2"
+        texts, _LAST_WHITE_SPACE, rb"\1" + END + rb"\2"
     )
-    texts = tf.strings.regex_replace(texts, _WORD, rb"\0" + _END)
-    parts = tf.strings.split(texts, _END)
+    texts = tf.strings.regex_replace(texts, _WORD, rb"\0" + END)
+    parts = tf.strings.split(texts, END)
     is_word = tf.not_equal(parts.flat_values, "")
     words_before = tf.concat(
         [[0], tf.cumsum(tf.cast(is_word, tf.int64))], axis=0
@@ -501,13 +478,13 @@ def _merge(words, tables, is_long):
     Everything is in one flat list, with a symbol of its own round words.
     """
     no_rank = tables.no_rank
-    text = tf.strings.reduce_join(words, separator=_END)
-    text = tf.io.decode_raw(tf.strings.join([_END, text, _END]), tf.uint8)
+    text = tf.strings.reduce_join(words, separator=END)
+    text = tf.io.decode_raw(tf.strings.join([END, text, END]), tf.uint8)
     text = tf.cast(text, tf.int32)
     symbols = tf.gather(tables.symbols, text)
     ranks = tf.gather(tables.byte_ranks, 256 * text[:-1] + text[1:])
     ranks = tf.concat([ranks, [no_rank]], axis=0)
-    is_end = tf.equal(text, _END[0])
+    is_end = tf.equal(text, END[0])
     blocks = word = tf.cumsum(tf.cast(is_end, tf.int32)) - 1
     word_of_block = None
     if is_long:

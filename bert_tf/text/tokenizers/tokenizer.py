@@ -101,3 +101,12 @@ class Tokenizer(Hashable, Protocol):
 
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of every text: string `[B, (words)]`."""
+
+    def for_words(self) -> "Tokenizer":
+        """Returns the tokenizer of texts whose words are given one by one.
+
+        Of it `tokenize` takes a word for each text, and spells it as in the
+        middle of one. The words that `split_words` finds are those that data of
+        tagging have; `tokenize_with_offsets` finds these, and tokenizes each of
+        them like `tokenize`.
+        """

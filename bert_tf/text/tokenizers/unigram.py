@@ -9,9 +9,8 @@ r"""SentencePiece's unigram tokenizer, of ALBERT and XLM-RoBERTa.
 What a text becomes is what Hugging Face's `tokenizers` makes of it, but for
 
 - a special token written in the text, which is text like any other here;
-- marks and compatibility letters that are younger than its tables of Unicode (some
-  380 in Unicode 14), which
-  it does not fold for ALBERT;
+- marks and compatibility letters that are younger than its tables of Unicode
+  (some 380 in Unicode 14), which it does not fold for ALBERT;
 - a mark after a character that the model's table replaces ("ﬁ" with an
   accent): it is lost there, and kept here, as by SentencePiece.
 
@@ -34,6 +33,7 @@ from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import unigram_files
+from bert_tf.text.tokenizers import words as words_lib
 from bert_tf.text.tokenizers.sentencepiece_model import SPACE
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -42,7 +42,6 @@ _WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
     "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-_VALID = r"[^\x{d800}-\x{dfff}]*"
 _PLAIN = r"[ -~]*"
 # Of scores, the multiples of 1 / this: sums up to 256 have 24 bits.
 _EXACT = 2**16
@@ -235,6 +234,14 @@ class UnigramTokenizer(tf.Module):
         """
         return tf.strings.split(self._fold(texts))
 
+    def for_words(self) -> words_lib.WordTokenizer:
+        """Returns the tokenizer of words given one by one.
+
+        Each begins with the mark, as in transformers with
+        `is_split_into_words`.
+        """
+        return words_lib.WordTokenizer(self.spec, self)
+
     def _kernel(self):
         """Returns tensorflow_text's tokenizer, made where it is used.
 
@@ -320,13 +327,7 @@ def make_fold(
     table = _table(do_lower_case, keep_accents, dropped_spaces)
 
     def fold(texts):
-        texts = tf.cond(
-            tf.reduce_all(tf.strings.regex_full_match(texts, _VALID)),
-            lambda: texts,
-            lambda: tf.strings.unicode_transcode(
-                texts, "UTF-8", "UTF-8", errors="ignore"
-            ),
-        )
+        texts = words_lib.valid(texts)
         if joins_quotes:
             texts = tf.strings.regex_replace(texts, _QUOTES, '"')
         return tf.cond(

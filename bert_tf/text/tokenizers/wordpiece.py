@@ -37,14 +37,15 @@ _WHITE_SPACE = (
     r"[\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}"
     r"\x{3000}]"
 )
-_CJK = (
+IDEOGRAPHS = (
     r"\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}"
     r"\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
     r"\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}"
 )
 # The original sets spaces round ideographs before it lower-cases, and round
 # punctuation after; no decomposition leads into or out of either class.
-_STANDS_ALONE = rf"[!-/:-@\[-`{{-~\p{{P}}{_CJK}]"
+PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
+_STANDS_ALONE = f"[{PUNCTUATION}{IDEOGRAPHS}]"
 
 # Letters of Unicode 13 and 14, which the ICU under tf.strings.lower (Unicode
 # 12) does not know: (first, last, distance to the lower-case letter).
@@ -293,6 +294,10 @@ class WordpieceTokenizer(tf.Module):
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of every text: string `[batch, (words)]`."""
         return split_words(texts, self.spec.do_lower_case)
+
+    def for_words(self) -> "WordpieceTokenizer":
+        """Returns this one: a word is spelled alike wherever it stands."""
+        return self
 
     def _tokenize_fast(self, texts):
         pieces = self._bert_tokenizer.tokenize(texts)

@@ -1,0 +1,123 @@
+"""Words given one by one, or found as data of tagging have them.
+
+For tokenizers that spell a word by what stands before it.
+"""
+
+import tensorflow as tf
+
+from bert_tf.text import offsets as offsets_lib
+from bert_tf.text.tokenizers import wordpiece
+from bert_tf.text.tokenizers.tokenizer import Spec
+from bert_tf.text.tokenizers.tokenizer import Tokenizer
+
+# Unicode's White_Space.
+WHITE_SPACE = (
+    r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}"
+    r"\x{205f}\x{3000}"
+)
+# A byte that no UTF-8 has.
+END = b"\xff"
+# What data of tagging have as words: "U.S", "don't", one mark of punctuation.
+_IN_WORD = f"[^{WHITE_SPACE}{wordpiece.PUNCTUATION}{wordpiece.IDEOGRAPHS}]+"
+_WORD = (
+    f"[{wordpiece.IDEOGRAPHS}]|[{wordpiece.PUNCTUATION}]"
+    f"|{_IN_WORD}(?:[{wordpiece.PUNCTUATION}]+{_IN_WORD})*"
+)
+_VALID = r"[^\x{d800}-\x{dfff}]*"
+
+
+def valid(texts: tf.Tensor) -> tf.Tensor:
+    """Returns strings `[N]` without the bytes that are no UTF-8."""
+    is_valid = tf.reduce_all(tf.strings.regex_full_match(texts, _VALID))
+    return tf.cond(
+        is_valid,
+        lambda: texts,
+        lambda: tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="ignore"
+        ),
+    )
+
+
+class WordTokenizer(tf.Module):
+    """Tokenizes words that are given one by one: a `Tokenizer`.
+
+    Args:
+        spec: The spec of the tokenizer of texts.
+        tokenizer: Tokenizes a word that is all of a text, as it does one in the
+            middle of a text.
+    """
+
+    def __init__(self, spec: Spec, tokenizer: Tokenizer) -> None:
+        super().__init__(name="word_tokenizer")
+        self.spec = spec
+        self._tokenizer = tokenizer
+
+    def tokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of words.
+
+        Args:
+            words: string `[batch]`, a word each.
+
+        Returns:
+            RaggedTensor int32 `[batch, (parts of the word), (pieces)]`.
+        """
+        return self._tokenizer.tokenize(words)
+
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, offsets_lib.Offsets]:
+        """Returns the ids of `split_words`, and where they come from.
+
+        Args:
+            texts: string `[batch]`.
+
+        Returns:
+            RaggedTensor int32 `[batch, (words), (pieces)]` and `Offsets`.
+        """
+        parts = _words_and_between(texts)
+        words = _words_alone(parts)
+        ids, offsets = self._tokenizer.tokenize_with_offsets(words.flat_values)
+        ids = words.with_values(ids.merge_dims(1, 2))
+        # A word of marks alone may have no piece.
+        ids = tf.ragged.boolean_mask(ids, ids.row_lengths(axis=2) > 0)
+        lengths = tf.strings.length(parts.flat_values, unit="UTF8_CHAR")
+        starts = parts.with_values(tf.cumsum(lengths, exclusive=True))
+        starts -= tf.gather(
+            tf.concat([starts.flat_values, [0]], axis=0), parts.row_starts()
+        )[:, tf.newaxis]
+        starts = tf.gather(
+            _words_alone(starts).flat_values,
+            offsets.starts.merge_dims(1, 2).value_rowids(),
+        )
+        first, limit = (
+            starts + values.flat_values
+            for values in (offsets.starts, offsets.limits)
+        )
+        return ids, offsets_lib.in_bytes(ids, first, limit, texts)
+
+    def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of every text: string `[batch, (words)]`.
+
+        They are parted by white space. Marks of punctuation at both ends of
+        one are words, and ideographs. What has no piece is none.
+        """
+        words = _words_alone(_words_and_between(texts))
+        pieces = self.tokenize(words.flat_values).merge_dims(1, 2)
+        return tf.ragged.boolean_mask(
+            words, words.with_values(pieces.row_lengths() > 0)
+        )
+
+    def for_words(self) -> "WordTokenizer":
+        """Returns this one."""
+        return self
+
+
+def _words_and_between(texts):
+    """Returns, in turns, what is between words and words: `[batch, (N)]`."""
+    texts = tf.strings.regex_replace(valid(texts), _WORD, END + rb"\0" + END)
+    return tf.strings.split(texts, END)
+
+
+def _words_alone(parts):
+    """Returns every second value of rows, from the second on."""
+    return parts[:, 1::2]

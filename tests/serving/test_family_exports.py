@@ -1,0 +1,180 @@
+"""Families with their own tokenizers: every kind saved, exported, checked.
+
+What is served from strings is held to what training computes of them, on
+strings that are hard to read. All kinds and older releases of TensorFlow come
+with `make serving-check`, as in tests/serving/test_releases.py.
+"""
+
+import dataclasses
+import os
+
+import keras
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
+from bert_tf.config import BertConfig
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.serving import exporter
+from bert_tf.serving import options as options_lib
+from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import caller
+from bert_tf.serving.proof import check
+from bert_tf.text.learners import byte_bpe
+from bert_tf.text.learners import unigram as unigram_learner
+from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import unigram
+from bert_tf.text.tokenizers import unigram_files
+from bert_tf.text.tokenizers.sentencepiece_model import Model
+from bert_tf.text.tokenizers.sentencepiece_model import Piece
+from bert_tf.text.vocabulary import ALBERT
+from bert_tf.text.vocabulary import ROBERTA
+from support import serving_models
+from support.paths import ROOT
+
+PYTHONS = [
+    path
+    for path in os.environ.get("BERT_TF_SERVING_PYTHONS", "").split(":")
+    if path
+]
+MAX_SEQ_LENGTH = 23
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog, the 字 quick.",
+    "ééé",
+] * 2
+BPE = byte_bpe.learn([TEXTS], 300, ["here"])
+DOCUMENT = (ROOT / "docs" / "families.md").read_text("utf-8").splitlines()
+UNIGRAM = unigram_learner.learn([DOCUMENT], 200, True, ["docs"])
+SENTENCEPIECE_OPS = ("SentencepieceOp", "SentencepieceTokenizeOp")
+SMALL = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": MAX_SEQ_LENGTH,
+}
+
+
+def small(name, spec):
+    config = BertConfig.named(name, vocab_size=len(spec.vocabulary))
+    return dataclasses.replace(config, **SMALL)
+
+
+def as_xlm_roberta(spec):
+    """Returns the pieces of ALBERT's tokenizer as XLM-RoBERTa has them."""
+    pieces, charsmap = sentencepiece_model.parse(spec.model)
+    special = (ROBERTA.cls, ROBERTA.pad, ROBERTA.sep, ROBERTA.unk)
+    pieces = (
+        *(Piece(token, 0.0) for token in special),
+        *pieces[len(ALBERT.names) :],
+        Piece(ROBERTA.mask, 0.0),
+    )
+    return unigram.from_model(
+        Model(pieces, charsmap),
+        unigram_files.XLM_ROBERTA_CLASS,
+        do_lower_case=False,
+        keep_accents=True,
+    )
+
+
+# {family: (its configuration, its tokenizer, the operations that are not
+# core TensorFlow's)}
+FAMILIES = {
+    "roberta": (small("roberta-base", BPE), BPE, ()),
+    "albert": (small("albert-base", UNIGRAM), UNIGRAM, SENTENCEPIECE_OPS),
+    "xlm-roberta": (
+        small("xlm-roberta-base", as_xlm_roberta(UNIGRAM)),
+        as_xlm_roberta(UNIGRAM),
+        SENTENCEPIECE_OPS,
+    ),
+}
+# {kind: (model of a configuration, its task, how it is exported)}
+KINDS = {
+    "pair": (
+        lambda config: BertClassifier(config, num_labels=3),
+        serving_models.PAIR_TASK,
+        ExportOptions(),
+    ),
+    "tagger": (
+        lambda config: BertTokenClassifier(config, 5),
+        serving_models.TAGGING_TASK,
+        ExportOptions(),
+    ),
+    "squad": (BertSpanPredictor, serving_models.SQUAD_TASK, ExportOptions()),
+    "choice": (
+        BertMultipleChoice,
+        serving_models.CHOICE_TASK,
+        ExportOptions(),
+    ),
+    "fill_mask": (
+        BertPretrainer,
+        None,
+        ExportOptions(kind="fill_mask", settings={"top_k": 3}),
+    ),
+    "embedding": (
+        BertEncoder,
+        None,
+        ExportOptions(kind="embedding", settings={"normalize": True}),
+    ),
+}
+
+
+# Those that do more than tokenize whole texts.
+FEW_KINDS = ("tagger", "squad", "fill_mask")
+
+
+def export(folder, family, kind, **changes):
+    """Returns a model folder and what was exported of it."""
+    config, spec, _ = FAMILIES[family]
+    make, task, options = KINDS[kind]
+    keras.utils.set_random_seed(3)
+    model = make(config)
+    for variable in model.trainable_variables:
+        noise = tf.random.normal(variable.shape, stddev=0.3)
+        variable.assign(variable.value + noise)
+    model_dir = f"{folder}/model"
+    checkpoints.save(
+        model_dir,
+        model,
+        spec,
+        MAX_SEQ_LENGTH,
+        task=task.to_dict() if task else None,
+    )
+    assert starting_point.find(model_dir).tokenizer == spec
+    options = dataclasses.replace(options, contents=options_lib.TEXT, **changes)
+    return model_dir, exporter.export(model_dir, f"{folder}/served", options)
+
+
+@pytest.mark.parametrize("kind", FEW_KINDS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_served_is_what_was_trained(
+    tmp_path, monkeypatch, family, kind
+):
+    monkeypatch.setattr(caller, "calling", serving_models.calling)
+    _, exported = export(tmp_path, family, kind)
+    # Without any, no server needs tensorflow_text.
+    *_, text_ops = FAMILIES[family]
+    found = {name.replace("WithOffsets", "") for name in exported.text_ops}
+    assert found == {*text_ops}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_older_releases_answer_alike(tmp_path, family, kind):
+    assert PYTHONS, "BERT_TF_SERVING_PYTHONS names no environment."
+    model_dir, exported = export(tmp_path, family, kind, is_checked=False)
+    servable = check.trained_servable(exported.path, model_dir)
+    texts = servable.hard_texts()
+    for python in PYTHONS:
+        version, comparisons = check.compare(
+            exported.path, servable, texts, python
+        )
+        different = [each for each in comparisons if not each.is_equal]
+        assert not different, f"TensorFlow {version}: {different}"
