@@ -468,7 +468,7 @@ def test_a_cleared_session_takes_nothing_away(spec):
 
 def test_words_given_one_by_one_begin_with_the_mark(spec):
     tokenizer = spec.make().for_words()
-    texts = encode(["the tokenizer,  of", "", "a \u0301 'model'\u0301"])
+    texts = encode(["the tokenizer,  of", "", "a \u0301 'model'"])
     words = tokenizer.split_words(texts)
     ids, offsets = tokenizer.tokenize_with_offsets(texts)
     found = [[word.decode() for word in text] for text in words.to_list()]
@@ -476,7 +476,7 @@ def test_words_given_one_by_one_begin_with_the_mark(spec):
     assert found[1] == []
     # A mark alone is nothing to ALBERT.
     accent = [] if not spec.keep_accents else ["\u0301"]
-    assert found[2] == ["a", *accent, "'", "model", "'", *accent]
+    assert found[2] == ["a", *accent, "'", "model", "'"]
     assert ids.to_list() == [
         tokenizer.tokenize(tf.constant(text, tf.string))
         .merge_dims(1, 2)
