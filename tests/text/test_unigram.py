@@ -395,7 +395,17 @@ def change(*path, to):
             lambda values: values["added_tokens"].append(
                 {"id": 500, "content": "new", "special": False}
             ),
-            "must be special tokens",
+            "must be special tokens.*spiece.model is read",
+        ),
+        (
+            lambda values: values["added_tokens"].append(
+                {"id": 700, "content": "[NEW]", "special": True}
+            ),
+            "must follow its 500",
+        ),
+        (
+            lambda values: values["added_tokens"].append({"content": "x"}),
+            "must have `content` and `id`",
         ),
         (
             change(

@@ -307,20 +307,29 @@ def _read_json(path, tokenizer, name):
         )
     pieces = _pieces(model.get("vocab"))
     texts = {piece.text for piece in pieces}
-    added = tokenizer.get("added_tokens") or []
+    added = _added(tokenizer.get("added_tokens"))
     if name not in SPECIAL:
-        marks = texts | {token["content"] for token in added}
+        marks = texts | added.keys()
         name = ALBERT_CLASS if ALBERT.cls in marks else XLM_ROBERTA_CLASS
     special = SPECIAL[name]
-    for token in sorted(added, key=lambda token: token["id"]):
-        if token["content"] in texts:
-            continue
-        if not token.get("special") or token["id"] != len(pieces):
+    for content, token in sorted(added.items(), key=lambda pair: pair[1]["id"]):
+        if content in special.names or token.get("special"):
+            if content in texts:
+                continue
+            if token["id"] == len(pieces):
+                pieces.append(Piece(content, 0.0))
+                continue
             raise ValueError(
-                "`added_tokens` must be special tokens, whose ids follow those "
-                f"of the vocabulary. Received: {files.shortened(token)}."
+                "`added_tokens`: the ids of those that the vocabulary has not "
+                f"must follow its {len(pieces):,}. Received: "
+                f"{files.shortened(token)}."
             )
-        pieces.append(Piece(token["content"], 0.0))
+        # transformers makes such of a model's user-defined symbols.
+        raise ValueError(
+            "`added_tokens` must be special tokens: `tokenizers` parts texts at "
+            "others, which SentencePiece and we do not. Without the file, "
+            f"{MODEL_FILES[name]} is read. Received: {files.shortened(token)}."
+        )
     unk_id = model.get("unk_id")
     if (
         type(unk_id) is not int
@@ -349,6 +358,24 @@ def _read_json(path, tokenizer, name):
         do_lower_case=folds["do_lower_case"],
         keep_accents=folds["keep_accents"],
     )
+
+
+def _added(added):
+    """Returns {content: token} of `added_tokens`."""
+    found = {}
+    for token in added or []:
+        is_good = (
+            isinstance(token, dict)
+            and isinstance(token.get("content"), str)
+            and type(token.get("id")) is int
+        )
+        if not is_good:
+            raise ValueError(
+                "`added_tokens` must have `content` and `id`. "
+                f"Received: {files.shortened(token)}."
+            )
+        found[token["content"]] = token
+    return found
 
 
 def _pieces(vocabulary):
