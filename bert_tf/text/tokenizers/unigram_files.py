@@ -326,8 +326,8 @@ def _read_json(path, tokenizer, name):
             )
         # transformers makes such of a model's user-defined symbols.
         raise ValueError(
-            "`added_tokens` must be special tokens: `tokenizers` parts texts at "
-            "others, which SentencePiece and we do not. Without the file, "
+            "`added_tokens` must be special tokens: `tokenizers` parts texts "
+            "at others, which SentencePiece and we do not. Without the file, "
             f"{MODEL_FILES[name]} is read. Received: {files.shortened(token)}."
         )
     unk_id = model.get("unk_id")
