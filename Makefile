@@ -49,7 +49,8 @@ parity-check: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m peers tests/checkpoints/test_peers.py \
 		tests/checkpoints/test_family_peers.py \
 		tests/tuning/test_peers.py tests/text/test_bpe_peers.py \
-		tests/text/test_unigram_peers.py
+		tests/text/test_unigram_peers.py \
+		tests/serving/test_sentence_folders.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)

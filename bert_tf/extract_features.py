@@ -84,7 +84,8 @@ _POOLING = flags.DEFINE_enum(
     options.NONE,
     options.POOLING,
     "none: a vector a token. cls: a vector a line, that of [CLS]. mean: the "
-    "mean of the line's tokens, [CLS] and [SEP] among them.",
+    "mean of the line's tokens, [CLS] and [SEP] among them. max: the largest "
+    "of each number.",
 )
 _NORMALIZE = flags.DEFINE_bool(
     "normalize", False, "Whether to divide every vector by its length."

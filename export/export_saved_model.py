@@ -63,13 +63,15 @@ _EMBEDDING = flags.DEFINE_enum(
     "embedding",
     None,
     options_lib.EMBEDDINGS,
-    "With --kind=embedding: the last layer's [CLS], the mean of its tokens "
-    "(the default), or of those of the last four layers, concatenated.",
+    "With --kind=embedding: the last layer's [CLS], the mean of its tokens, the "
+    "largest of each number, or the mean of those of the last four layers, "
+    "concatenated. Default: as a folder of sentence-transformers says, or mean.",
 )
 _NORMALIZE = flags.DEFINE_bool(
     "normalize",
     None,
-    "With --kind=embedding: whether to divide the vector by its length.",
+    "With --kind=embedding: whether to divide the vector by its length. "
+    "Default: as a folder of sentence-transformers says, or not.",
 )
 _TOP_K = flags.DEFINE_integer(
     "top_k",

