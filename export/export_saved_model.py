@@ -63,9 +63,10 @@ _EMBEDDING = flags.DEFINE_enum(
     "embedding",
     None,
     options_lib.EMBEDDINGS,
-    "With --kind=embedding: the last layer's [CLS], the mean of its tokens, the "
-    "largest of each number, or the mean of those of the last four layers, "
-    "concatenated. Default: as a folder of sentence-transformers says, or mean.",
+    "With --kind=embedding: the last layer's [CLS], the mean of its tokens, "
+    "the largest of each number, or the mean of those of the last four layers, "
+    "concatenated. Default: as a folder of sentence-transformers says, or "
+    "mean.",
 )
 _NORMALIZE = flags.DEFINE_bool(
     "normalize",

@@ -139,8 +139,9 @@ def _check_prompt(path):
     text = prompts.get(name) if isinstance(prompts, dict) and name else ""
     if text:
         raise ValueError(
-            f"{path}: `default_prompt_name` must be null: no text is put before "
-            f"others here. Received: {name!r}, {files.shortened(text)}."
+            f"{path}: `default_prompt_name` must be null: no text is put "
+            "before others here. "
+            f"Received: {name!r}, {files.shortened(text)}."
         )
 
 

@@ -3,8 +3,8 @@
 # The vectors of the layers: each apart, one after the other, or their mean.
 SEPARATE, CONCATENATE, MEAN = "separate", "concatenate", "mean"
 COMBINE = (SEPARATE, CONCATENATE, MEAN)
-# The vectors of the tokens: all, the one of [CLS], their mean, or of each number
-# the largest.
+# The vectors of the tokens: all, the one of [CLS], their mean, or of each
+# number the largest.
 NONE, CLS, MAX = "none", "cls", "max"
 POOLING = (NONE, CLS, MEAN, MAX)
 

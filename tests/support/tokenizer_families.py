@@ -1,0 +1,70 @@
+"""Small configurations of the families with tokenizers of their own.
+
+A new family is one line in `FAMILIES`.
+"""
+
+import dataclasses
+
+from bert_tf.config import BertConfig
+from bert_tf.text.learners import byte_bpe
+from bert_tf.text.learners import unigram as unigram_learner
+from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import unigram
+from bert_tf.text.tokenizers import unigram_files
+from bert_tf.text.tokenizers.sentencepiece_model import Model
+from bert_tf.text.tokenizers.sentencepiece_model import Piece
+from bert_tf.text.vocabulary import ALBERT
+from bert_tf.text.vocabulary import ROBERTA
+from support.paths import ROOT
+
+MAX_SEQ_LENGTH = 23
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog, the 字 quick.",
+    "ééé",
+] * 2
+BPE = byte_bpe.learn([TEXTS], 300, ["here"])
+DOCUMENT = (ROOT / "docs" / "families.md").read_text("utf-8").splitlines()
+UNIGRAM = unigram_learner.learn([DOCUMENT], 200, True, ["docs"])
+SENTENCEPIECE_OPS = ("SentencepieceOp", "SentencepieceTokenizeOp")
+SMALL = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": MAX_SEQ_LENGTH,
+}
+
+
+def small(name, spec):
+    config = BertConfig.named(name, vocab_size=len(spec.vocabulary))
+    return dataclasses.replace(config, **SMALL)
+
+
+def as_xlm_roberta(spec):
+    """Returns the pieces of ALBERT's tokenizer as XLM-RoBERTa has them."""
+    pieces, charsmap = sentencepiece_model.parse(spec.model)
+    special = (ROBERTA.cls, ROBERTA.pad, ROBERTA.sep, ROBERTA.unk)
+    pieces = (
+        *(Piece(token, 0.0) for token in special),
+        *pieces[len(ALBERT.names) :],
+        Piece(ROBERTA.mask, 0.0),
+    )
+    return unigram.from_model(
+        Model(pieces, charsmap),
+        unigram_files.XLM_ROBERTA_CLASS,
+        do_lower_case=False,
+        keep_accents=True,
+    )
+
+
+# {family: (its configuration, its tokenizer, the operations that are not
+# core TensorFlow's)}
+FAMILIES = {
+    "roberta": (small("roberta-base", BPE), BPE, ()),
+    "albert": (small("albert-base", UNIGRAM), UNIGRAM, SENTENCEPIECE_OPS),
+    "xlm-roberta": (
+        small("xlm-roberta-base", as_xlm_roberta(UNIGRAM)),
+        as_xlm_roberta(UNIGRAM),
+        SENTENCEPIECE_OPS,
+    ),
+}

@@ -1,0 +1,108 @@
+"""Every task tuned from a model of each family, with its own tokenizer."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf import checkpoints
+from bert_tf import tuning
+from bert_tf.checkpoints import starting_point
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.tagging.task import TaggingTask
+from support.tokenizer_families import FAMILIES
+from support.tokenizer_families import MAX_SEQ_LENGTH
+
+PLACES = ("here", "there", "home")
+TEXTS = [f"The fox, {place}: naïve {n}" for n in range(4) for place in PLACES]
+# {task: (what it is, a table, the score of dev)}
+TASKS = {
+    "pair": (
+        ClassificationTask(
+            name="pair",
+            text_features=("a", "b"),
+            labels=PLACES,
+            metrics=("accuracy",),
+        ),
+        {"a": TEXTS, "b": TEXTS[::-1], "label": [*PLACES] * 4},
+        "eval_accuracy",
+    ),
+    "tagger": (
+        TaggingTask(scheme="bio", labels=("O", "B-x")),
+        {
+            "words": [text.split() for text in TEXTS],
+            "tags": [["O", "O", "B-x", "O", "O"]] * len(TEXTS),
+        },
+        "eval_f1",
+    ),
+    "choice": (
+        MultipleChoiceTask(num_choices=3),
+        {
+            "context": TEXTS,
+            "choices": [[*PLACES]] * len(TEXTS),
+            "label": [0, 1, 2] * 4,
+        },
+        "eval_accuracy",
+    ),
+    "squad": (
+        SquadTask(doc_stride=4, max_query_length=6),
+        {
+            "id": [str(n) for n in range(len(TEXTS))],
+            "question": ["Where?"] * len(TEXTS),
+            "context": TEXTS,
+            "answers": [
+                {"text": [place], "answer_start": [9]} for place in PLACES
+            ]
+            * 4,
+        },
+        "f1",
+    ),
+}
+
+
+# Each task and each family once; all of them with `make parity-check`.
+ALWAYS = {
+    ("roberta", "squad"),
+    ("roberta", "tagger"),
+    ("albert", "pair"),
+    ("xlm-roberta", "choice"),
+}
+
+
+@pytest.mark.parametrize(
+    "family, name",
+    [
+        pytest.param(*pair, marks=[] if pair in ALWAYS else [pytest.mark.peers])
+        for pair in itertools.product(FAMILIES, TASKS)
+    ],
+)
+def test_a_task_is_tuned_saved_and_predicted(tmp_path, family, name):
+    config, spec, _ = FAMILIES[family]
+    keras.utils.set_random_seed(1)
+    folder = str(tmp_path / "start")
+    checkpoints.save(folder, BertEncoder(config), spec, MAX_SEQ_LENGTH)
+    task, table, score = TASKS[name]
+    out = str(tmp_path / "out")
+    run = tuning.run(
+        task,
+        output_dir=out,
+        train=table,
+        dev=table,
+        test=table,
+        start=folder,
+        max_seq_length=MAX_SEQ_LENGTH,
+        train_batch_size=4,
+        learning_rate=3e-3,
+        num_train_epochs=1.0,
+    )
+    assert np.isfinite(run.results[score]), run.results
+    # What was saved has the tokenizer that it began with.
+    assert starting_point.find(out).tokenizer == spec
+    again = tuning.run(
+        task, output_dir=out, test=table, max_seq_length=MAX_SEQ_LENGTH
+    )
+    np.testing.assert_equal(again.answers["test"], run.answers["test"])
