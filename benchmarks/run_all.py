@@ -133,6 +133,14 @@ def make_commands(model_dir, data_dir, output_dir):
             f"--output_dir={output_dir}/two_hours",
         ]
     )
+    commands.append(
+        [
+            "families.py",
+            f"--input_file={wiki}",
+            f"--glue_dir={data_dir}/glue",
+            f"--output_dir={output_dir}/families",
+        ]
+    )
     return commands
 
 
