@@ -316,7 +316,7 @@ def test_strings_that_change_in_bfloat16_are_counted():
     [
         ("encoder", {"top_k": 3}, "`top_k` must not be given .* kind encoder"),
         (None, {"embedding": "cls"}, "`embedding` must not .* kind task"),
-        ("embedding", {"embedding": "max"}, "one of cls, mean, last_four"),
+        ("embedding", {"embedding": "sum"}, "one of cls, mean, max, last_four"),
         ("fill_mask", {"top_k": 0}, "`top_k` must be at least 1"),
     ],
 )
