@@ -185,15 +185,14 @@ def _read_texts(paths, progress):
 def _check_output_file(output_file, paths, is_wordpiece):
     if is_wordpiece and files.is_folder(output_file):
         raise ValueError(f"`output_file` is a folder: {output_file}.")
-    if (
-        not is_wordpiece
-        and files.exists(output_file)
-        and (not files.is_folder(output_file))
-    ):
-        raise ValueError(
-            f"`output_file` must be a folder with --model={_MODEL.value}, or "
-            f"not there yet. It is a file: {output_file}."
-        )
+    if not is_wordpiece and files.exists(output_file):
+        is_folder = files.is_folder(output_file)
+        if not is_folder or files.list_folder(output_file):
+            raise ValueError(
+                "`output_file` must be an empty folder with "
+                f"--model={_MODEL.value}, or not there yet. Received: "
+                f"{output_file}, {'with files' if is_folder else 'a file'}."
+            )
     for path in paths:
         same = path == output_file or (
             os.path.exists(path)

@@ -85,7 +85,9 @@ def find(
             ("hf:organisation/name@revision"); None for newly made weights.
         bert_config_file: The configuration: a file, or one of `sizes.NAMES`
             for the vocabulary; the checkpoint's own if None.
-        vocab_file: The vocabulary; the one beside the checkpoint if None.
+        vocab_file: The vocabulary, or the folder of a tokenizer, which must be
+            the checkpoint's if that has one; the one beside the checkpoint if
+            None.
         do_lower_case: Whether texts are lower-cased; if None what the
             checkpoint's tokenizer_config.json says, or else True.
         allow_partial: As of `checkpoints.load`.
@@ -120,7 +122,9 @@ def find(
             f"tokenizer_config.json of {init_checkpoint} says. Received: "
             f"do_lower_case={do_lower_case}."
         )
-    if folder is not None:
+    if folder is not None and (
+        vocab_file is None or not files.is_folder(vocab_file)
+    ):
         vocabulary = None
         # Another kind has no settings of case, and says which it is.
         if do_lower_case is None and tokenizer_files.is_wordpiece(folder):
@@ -132,6 +136,16 @@ def find(
         tokenizer = tokenizer_files.from_vocabulary_file(
             vocab_file, do_lower_case
         )
+        if (
+            folder is not None
+            and tokenizer_files.vocabulary_path(folder) is not None
+            and tokenizer_files.read(folder) != tokenizer
+        ):
+            raise ValueError(
+                "`vocab_file` must hold the tokenizer of the checkpoint. "
+                f"Received: vocab_file={vocab_file}, with another than "
+                f"{folder}."
+            )
     else:
         raise ValueError(
             "`vocab_file` must be given without a checkpoint. "

@@ -1,10 +1,17 @@
 """The architecture of a model that begins anew: a file, or a size's name."""
 
+import dataclasses
+
 import pytest
 
+from bert_tf import checkpoints
 from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from support.tokenizer_families import FAMILIES
+from support.tokenizer_families import MAX_SEQ_LENGTH
 
 
 @pytest.fixture
@@ -47,3 +54,19 @@ def test_a_file_comes_before_a_size(vocab_file):
 def test_what_is_neither_is_told_the_sizes(vocab_file):
     with pytest.raises(ValueError, match="a file or one of .*L-12_H-768, tiny"):
         starting_point.find(bert_config_file="minni", vocab_file=vocab_file)
+
+
+def test_a_tokenizer_s_folder_is_the_checkpoint_s(tmp_path):
+    config, spec, _ = FAMILIES["roberta"]
+    folder, other = str(tmp_path / "model"), str(tmp_path / "other")
+    checkpoints.save(folder, BertEncoder(config), spec, MAX_SEQ_LENGTH)
+    tokenizer_files.write(str(tmp_path / "same"), spec)
+    tokenizer_files.write(
+        other, dataclasses.replace(spec, add_prefix_space=True)
+    )
+    start = starting_point.find(folder, vocab_file=str(tmp_path / "same"))
+    assert start.tokenizer == spec
+    with pytest.raises(
+        ValueError, match="the tokenizer of the checkpoint.*oth"
+    ):
+        starting_point.find(folder, vocab_file=other)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from bert_tf.text.learners import byte_bpe
+from bert_tf.text.learners import unigram
 from bert_tf.text.learners import wordpiece
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.vocabulary import load_vocabulary
@@ -355,37 +356,53 @@ def test_byte_bpe_that_cannot_be_learned(texts, vocab_size, match):
         byte_bpe.learn([texts], vocab_size, ["x"])
 
 
-def test_program_learns_byte_bpe(run_program, tmp_path):
+@pytest.mark.parametrize(
+    "model, names",
+    [
+        ("byte_bpe", ["merges.txt", "vocab.json"]),
+        ("unigram", ["spiece.model"]),
+    ],
+)
+def test_program_learns_a_folder(run_program, tmp_path, model, names):
     text = tmp_path / "a.txt"
     text.write_bytes(TEXT.encode() * 3 + b"\xff\n")
     out = tmp_path / "made/tokenizer"
-
-    process = run_program(
+    command = (
         "bert_tf.data.learn_vocabulary",
-        "--model=byte_bpe",
+        f"--model={model}",
         f"--input_file={text}",
         "--max_bad_lines=1",
         f"--output_file={out}/",
         "--vocab_size=300",
     )
 
+    process = run_program(*command)
+
     assert re.search(r"a\.txt, line \d+: not UTF-8.*Left out", process.stderr)
     spec = tokenizer_files.from_vocabulary_file(str(out), None)
     lines = (TEXT * 3).splitlines()
-    assert spec == byte_bpe.learn([lines], 300, ["x"])
-    assert re.search(r"entries +300\nmerges +39\n", process.stdout)
-    assert sorted(path.name for path in out.iterdir()) == [
-        "merges.txt",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.json",
-    ]
+    if model == "byte_bpe":
+        assert spec == byte_bpe.learn([lines], 300, ["x"])
+        assert re.search(r"merges +39\n", process.stdout)
+    else:
+        assert spec == unigram.learn([lines], 300, True, ["x"])
+    entries = re.search(r"entries +(\d+)\n", process.stdout)
+    assert int(entries[1]) == len(spec.vocabulary)
+    settings = ["tokenizer.json", "tokenizer_config.json"]
+    found = sorted(path.name for path in out.iterdir())
+    assert found == sorted([*names, *settings])
 
+    # What is there stays, and is told before anything is read.
+    (out / names[0]).write_text("mine")
+    process = run_program(*command, check=False)
+    assert f"an empty folder with --model={model}" in process.stderr
+    assert "read text" not in process.stderr
+    assert (out / names[0]).read_text() == "mine"
     process = run_program(
         "bert_tf.data.learn_vocabulary",
-        "--model=byte_bpe",
+        f"--model={model}",
         f"--input_file={text}",
         f"--output_file={text}",
         check=False,
     )
-    assert "must be a folder with --model=byte_bpe" in process.stderr
+    assert "a.txt, a file" in process.stderr

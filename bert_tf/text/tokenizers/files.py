@@ -360,17 +360,24 @@ def settings_of(tokenizer: Spec) -> dict[str, Any]:
 
 
 def write(folder: str, tokenizer: Spec) -> None:
-    """Writes the files of a tokenizer into a folder.
+    """Writes the files of a tokenizer into a folder, all or none.
 
     `from_vocabulary_file` reads them, and transformers' AutoTokenizer.
+
+    Args:
+        folder: There must be none, or an empty one.
+        tokenizer: The spec.
+
+    Raises:
+        ValueError: If the folder holds something.
     """
     texts = {SETTINGS_FILE: _to_json(settings_of(tokenizer))}
     if tokenizer.tokenizer_json is not None:
         texts[TOKENIZER_FILE] = _to_json(tokenizer.tokenizer_json)
-    files.make_folder(folder)
-    for name, text in (texts | tokenizer.vocabulary_files).items():
-        data = text if isinstance(text, bytes) else text.encode("utf-8")
-        files.write_bytes(f"{folder}/{name}", data)
+    with files.whole_folder(folder) as temporary:
+        for name, text in (texts | tokenizer.vocabulary_files).items():
+            data = text if isinstance(text, bytes) else text.encode("utf-8")
+            files.write_bytes(f"{temporary}/{name}", data)
 
 
 def _to_json(values):
