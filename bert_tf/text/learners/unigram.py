@@ -96,8 +96,10 @@ def learn(
             "`sentencepiece` learns nothing of "
             f"{', '.join(names)} with vocab_size={vocab_size}: {error}"
         ) from error
+    model = sentencepiece_model.parse(written.getvalue())
+    pieces = tuple(map(unigram_files.unlikely, model.pieces))
     return unigram.from_model(
-        sentencepiece_model.parse(written.getvalue()),
+        model._replace(pieces=pieces),
         unigram_files.ALBERT_CLASS,
         do_lower_case=do_lower_case,
         keep_accents=not do_lower_case,

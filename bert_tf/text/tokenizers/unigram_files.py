@@ -95,13 +95,18 @@ def _is_digit_comma(text):
 
 
 def _likely(piece):
-    """Undoes `_unlikely`, but for a rounding."""
+    """Undoes `unlikely`, but for a rounding."""
     if _is_digit_comma(piece.text) and piece.score <= -_DIGIT_COMMA:
         return piece._replace(score=piece.score + _DIGIT_COMMA)
     return piece
 
 
-def _unlikely(piece):
+def unlikely(piece: Piece) -> Piece:
+    """Returns ALBERT's piece; one like "5," is never the likeliest.
+
+    google-research/albert makes two pieces of such; Hugging Face's
+    tokenizer.json lowers their scores, as here.
+    """
     if not _is_digit_comma(piece.text):
         return piece
     # As a float32 of the file.
@@ -267,7 +272,7 @@ def _read_model(folder, settings, name):
                 Piece(ROBERTA.mask, 0.0),
             )
         else:
-            pieces = tuple(map(_unlikely, pieces))
+            pieces = tuple(map(unlikely, pieces))
         model = Model(tuple(pieces), charsmap)
     is_albert = name == ALBERT_CLASS
     return Found(
