@@ -134,7 +134,7 @@ def test_mirrored_devices_give_the_same(encoder, preprocessor):
     [
         ({"layers": ()}, "`layers` must name a layer"),
         ({"combine": "sum"}, "`combine` must be one of separate"),
-        ({"pooling": "max"}, "`pooling` must be one of none, cls, mean"),
+        ({"pooling": "sum"}, "`pooling` must be one of none, cls, mean, max"),
     ],
 )
 def test_wrong_extractions(arguments, message):
