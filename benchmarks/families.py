@@ -9,10 +9,13 @@ layers of 256 with a vocabulary of its own from the same text, for the same time
 on this machine, then tuned to SST-2. The text holds a sentence a line and a
 blank line between documents; every hundredth document is held out.
 
-How many steps the minutes hold is measured first. Draws the losses into
-curves.png and prints a page for results/. Run again after a stop, it goes on.
+How many steps the minutes hold is measured first, for all families: only that
+must be alone on the machine. The minutes of the page are steps times the
+seconds of a step measured then. Draws the losses into curves.png and prints a
+page for results/. Run again after a stop, it resumes.
 """
 
+import dataclasses
 import json
 import math
 import os
@@ -122,7 +125,7 @@ def make_records(folder, text, vocabulary, arguments):
     return path
 
 
-def pretrain(folder, records, held_out, vocabulary, config, num_steps, **more):
+def pretrain(folder, records, vocabulary, config, num_steps, **more):
     """Trains; returns the summaries."""
     recipe.run(
         "-m bert_tf.run_pretraining",
@@ -142,8 +145,28 @@ def pretrain(folder, records, held_out, vocabulary, config, num_steps, **more):
     return recipe.read_summaries(folder / "train")
 
 
-def train_family(family, folder, train, held_out):
-    """Returns (summaries, score of SST-2) of a family."""
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a family is trained with, and for how long.
+
+    Args:
+        records, held_out: TFRecords to train and to evaluate on.
+        vocabulary: Its file or folder.
+        config: Its config.json.
+        num_steps: So many fill the minutes.
+        step_seconds: Seconds of one step, alone on the machine.
+    """
+
+    records: pathlib.Path
+    held_out: pathlib.Path
+    vocabulary: pathlib.Path
+    config: pathlib.Path
+    num_steps: int
+    step_seconds: float
+
+
+def make_plan(family, folder, train, held_out):
+    """Makes a family's vocabulary and records, and times some steps."""
     values, kind, arguments = _RECIPES[family]
     folder.mkdir(exist_ok=True)
     config = folder / "config.json"
@@ -154,26 +177,40 @@ def train_family(family, folder, train, held_out):
     # The masks of what is held out are the same at every evaluation.
     static = arguments | {"masking": "static", "dupe_factor": 1}
     eval_records = make_records(folder, held_out, vocabulary, static)
-    common = (records, eval_records, vocabulary, config)
-    plan = folder / "num_steps.json"
-    if not plan.exists():
-        probe = pretrain(folder / "probe", *common, _NUM_PROBE_STEPS)
+    measured = folder / "steps.json"
+    if not measured.exists():
+        probe = pretrain(
+            folder / "probe", records, vocabulary, config, _NUM_PROBE_STEPS
+        )
         # The first of them waited for the graph.
         seconds = min(probe["step_seconds"].values())
         num_steps = int(60 * _MINUTES.value / seconds) // 100 * 100
-        plan.write_text(json.dumps(max(100, num_steps)))
-    num_steps = json.loads(plan.read_text())
+        values = {"num_steps": max(100, num_steps), "step_seconds": seconds}
+        measured.write_text(json.dumps(values))
+    return Plan(
+        records=records,
+        held_out=eval_records,
+        vocabulary=vocabulary,
+        config=config,
+        **json.loads(measured.read_text()),
+    )
+
+
+def train_family(folder, plan):
+    """Returns (summaries, score of SST-2) of a family."""
     summaries = pretrain(
         folder / "pretrained",
-        *common,
-        num_steps,
+        plan.records,
+        plan.vocabulary,
+        plan.config,
+        plan.num_steps,
         do_eval=True,
         # It evaluates where it saves.
         keep_best=True,
-        eval_input_file=eval_records,
+        eval_input_file=plan.held_out,
         eval_batch_size=_BATCH_SIZE,
         max_eval_steps=50,
-        save_checkpoints_steps=max(100, num_steps // 1000 * 100),
+        save_checkpoints_steps=max(100, plan.num_steps // 1000 * 100),
     )
     recipe.run(
         "-m bert_tf.run_glue",
@@ -192,16 +229,14 @@ def train_family(family, folder, train, held_out):
     return summaries, table[0]["median"]
 
 
-def draw(found, path):
+def draw(plans, found, path):
     """Draws the losses of held-out documents by minutes of training."""
     drawing = figure.Figure(figsize=(7, 3.5), layout="constrained")
     axes = drawing.subplots()
     for family, (summaries, _) in found.items():
-        seconds = recipe.seconds_by_step(summaries)
         points = sorted(summaries["eval/masked_lm_loss"].items())
-        points = [point for point in points if point[0] in seconds]
         axes.plot(
-            [seconds[step] / 60 for step, _ in points],
+            [step * plans[family].step_seconds / 60 for step, _ in points],
             [loss for _, loss in points],
             label=family,
         )
@@ -221,18 +256,25 @@ def main(_):
     folder.mkdir(parents=True, exist_ok=True)
     paths = files.expand_globs(_INPUT_FILE.value)
     train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
-    found = {
-        family: train_family(family, folder / family, train, held_out)
+    plans = {
+        family: make_plan(family, folder / family, train, held_out)
         for family in _FAMILIES.value
     }
-    draw(found, folder / "curves.png")
+    print(
+        "\nMeasured: from here on, other work on the machine changes nothing."
+    )
+    found = {
+        family: train_family(folder / family, plan)
+        for family, plan in plans.items()
+    }
+    draw(plans, found, folder / "curves.png")
     print(
         "\n| family | parameters | minutes | steps | held-out masked-LM loss "
         "| accuracy | accuracy of pairs | SST-2 dev |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for family, (summaries, score) in found.items():
-        seconds = recipe.seconds_by_step(summaries)
+    for family, (_, score) in found.items():
+        plan = plans[family]
         result = folder / family / "pretrained" / "eval_results.txt"
         lines = (line.split(" = ") for line in result.read_text().splitlines())
         last = {name: float(value) for name, value in lines}
@@ -244,8 +286,8 @@ def main(_):
         cells = (
             family,
             f"{sum(map(math.prod, shapes)):,}",
-            f"{max(seconds.values()) / 60:.1f}",
-            f"{max(seconds):,}",
+            f"{plan.num_steps * plan.step_seconds / 60:.1f}",
+            f"{plan.num_steps:,}",
             f"{last['masked_lm_loss']:.3f}",
             f"{last['masked_lm_accuracy']:.1%}",
             "" if pairs is None else f"{pairs:.1%}",

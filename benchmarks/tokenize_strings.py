@@ -2,19 +2,17 @@
 
     python tokenize_strings.py JOB
 
-JOB is JSON of library, model_dir, max_seq_length, threads (0 for all),
-text_file (a JSON list) and ids_file. Makes model inputs of all texts, writes
-the ids of the first time to ids_file, and answers each line of its standard
-input with the seconds that one more time took. Imports no more than the one
-library.
+JOB is JSON of library, model_dir, max_seq_length, batch_size, threads (0 for
+all), text_file (a JSON list) and ids_file. Makes model inputs of all texts,
+writes the ids of the first time to ids_file, and answers each line of its
+standard input with the seconds that one more time took. Imports no more than
+the one library.
 """
 
 import dataclasses
 import json
 import sys
 import time
-
-_BATCH_SIZE = 256
 
 
 def of_bert_tf(job, texts, fast=False):
@@ -30,7 +28,7 @@ def of_bert_tf(job, texts, fast=False):
     if fast:
         tokenizer = dataclasses.replace(tokenizer, fast=True)
     preprocessor = Preprocessor(tokenizer, job["max_seq_length"])
-    return _mapped(texts, preprocessor, "input_ids", threads)
+    return _mapped(job, texts, preprocessor, "input_ids")
 
 
 def of_keras_hub(job, texts):
@@ -42,16 +40,17 @@ def of_keras_hub(job, texts):
     preprocessor = keras_hub.models.BertTextClassifierPreprocessor(
         tokenizer, sequence_length=job["max_seq_length"]
     )
-    return _mapped(texts, preprocessor, "token_ids", job["threads"])
+    return _mapped(job, texts, preprocessor, "token_ids")
 
 
-def _mapped(texts, preprocessor, name, threads):
+def _mapped(job, texts, preprocessor, name):
     import numpy as np
     import tensorflow as tf
 
+    threads = job["threads"]
     dataset = (
         tf.data.Dataset.from_tensor_slices(texts)
-        .batch(_BATCH_SIZE)
+        .batch(job["batch_size"])
         .map(preprocessor, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
     )
@@ -74,18 +73,19 @@ def of_transformers(job, texts):
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(job["model_dir"])
+    batch_size = job["batch_size"]
 
     def make():
         # A quarter faster than one call for all texts.
         rows = [
             tokenizer(
-                texts[start : start + _BATCH_SIZE],
+                texts[start : start + batch_size],
                 padding="max_length",
                 truncation=True,
                 max_length=job["max_seq_length"],
                 return_tensors="np",
             )["input_ids"]
-            for start in range(0, len(texts), _BATCH_SIZE)
+            for start in range(0, len(texts), batch_size)
         ]
         return np.concatenate(rows)
 
@@ -106,7 +106,7 @@ def of_tokenizers(job, texts):
     )
     # As bert_tf has it, special tokens in texts are text.
     tokenizer.encode_special_tokens = True
-    length = job["max_seq_length"]
+    length, batch_size = job["max_seq_length"], job["batch_size"]
     tokenizer.enable_truncation(length)
     tokenizer.enable_padding(
         length=length,
@@ -118,10 +118,10 @@ def of_tokenizers(job, texts):
             [
                 found.ids
                 for found in tokenizer.encode_batch_fast(
-                    texts[start : start + _BATCH_SIZE]
+                    texts[start : start + batch_size]
                 )
             ]
-            for start in range(0, len(texts), _BATCH_SIZE)
+            for start in range(0, len(texts), batch_size)
         ]
         return np.concatenate([np.array(each, np.int32) for each in rows])
 

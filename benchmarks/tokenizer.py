@@ -5,11 +5,11 @@ r"""Times texts to model inputs beside other libraries, in one run.
         --peer=keras_hub=/env/keras_hub/bin/python
 
     python benchmarks/tokenizer.py --model_dir=roberta --text_file=wiki.txt \
-        --threads=1 --max_seq_length=512 --peer=tokenizers=.venv/bin/python
+        --threads=1 --batch_size=1024 --peer=tokenizers=.venv/bin/python
 
 --model_dir is a Hugging Face folder with its tokenizer's files, of WordPiece or
 byte-level BPE; --text_file holds a text a line. From strings in memory to
-arrays of ids, mask and segments of one length in batches of 256, each library
+arrays of ids, mask and segments of one length, batch by batch, each library
 in the way its users do it with many texts: a tf.data set with a parallel map,
 or the fast tokenizer's call. Every library is a process of its own
 (tokenize_strings.py); they take turns, round after round. Prints a table in
@@ -50,6 +50,9 @@ _MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Of a row.")
 _THREADS = flags.DEFINE_integer(
     "threads", 0, "Of bert_tf, keras_hub and tokenizers; 0 for all.", 0
 )
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 256, "Texts made to arrays together.", lower_bound=1
+)
 _ROUNDS = flags.DEFINE_integer(
     "rounds", 5, "Of all libraries in turn.", lower_bound=1
 )
@@ -65,6 +68,7 @@ def start_side(name, python, text_file, ids_file):
         "library": name,
         "model_dir": _MODEL_DIR.value,
         "max_seq_length": _MAX_SEQ_LENGTH.value,
+        "batch_size": _BATCH_SIZE.value,
         "threads": _THREADS.value,
         "text_file": text_file,
         "ids_file": ids_file,
