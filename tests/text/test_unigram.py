@@ -8,6 +8,7 @@ import base64
 import dataclasses
 import functools
 import json
+import math
 import pickle
 import re
 import unicodedata
@@ -414,6 +415,27 @@ def change(*path, to):
             ),
             "its size, a trie and texts",
         ),
+        (
+            # Its first node's children are nowhere.
+            lambda values: values["normalizer"]["normalizers"][-1].update(
+                precompiled_charsmap=base64.b64encode(
+                    (4).to_bytes(4, "little") + b"\0\0\xff\x7fa\0"
+                ).decode()
+            ),
+            "its size, a trie and texts",
+        ),
+        (
+            change("model", "vocab", 7, 1, to=math.nan),
+            "the score of .* must be a number of 32 bits.*nan",
+        ),
+        (change("model", "vocab", 7, 1, to=1e300), "a number of 32 bits"),
+        (change("added_tokens", to=7), "`added_tokens` must be a list.*7"),
+        (change("normalizer", "normalizers", to=7), "must be a list.*7"),
+        (
+            change("normalizer", "normalizers", 0, "pattern", to="x"),
+            "the steps of ALBERT",
+        ),
+        (change("pre_tokenizer", "pretokenizers", to=7), "must be a list.*7"),
     ],
 )
 def test_tokenizer_json_that_we_do_not_do_is_refused(
@@ -424,6 +446,15 @@ def test_tokenizer_json_that_we_do_not_do_is_refused(
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(values))
     with pytest.raises(ValueError, match=f"tokenizer.json: .*{message}"):
+        tokenizer_files.read(str(tmp_path))
+
+
+def test_settings_of_another_model_than_its_file_are_refused(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "AlbertTokenizer"}'
+    )
+    (tmp_path / "tokenizer.json").write_text('{"model": 7}')
+    with pytest.raises(ValueError, match="json: `model.type` must be Uni.*7"):
         tokenizer_files.read(str(tmp_path))
 
 

@@ -45,6 +45,7 @@ _WHITE_SPACE = (
 _PLAIN = r"[ -~]*"
 # Of scores, the multiples of 1 / this: sums up to 256 have 24 bits.
 _EXACT = 2**16
+_LARGEST_SCORE = float(np.finfo(np.float32).max)
 _QUOTES = "``|''"
 # Where there are characters that a folding changes; a test looks at the others.
 _FOLDED = (range(0xD800), range(0xE000, 0x32000), range(0xE0100, 0xE01F0))
@@ -459,8 +460,15 @@ def from_model(
         path: The file of the pieces, if any.
 
     Raises:
-        ValueError: If the pieces make no vocabulary.
+        ValueError: If the pieces make no vocabulary, or a score is none.
     """
+    for piece in model.pieces:
+        # Also of what is no number.
+        if not abs(piece.score) <= _LARGEST_SCORE:
+            raise ValueError(
+                f"the score of {files.shortened(piece.text)} must be a number "
+                f"of 32 bits. Received: {piece.score}."
+            )
     special = unigram_files.SPECIAL[tokenizer_class]
     model = unigram_files.typed(model, special)
     vocabulary = Vocabulary(
