@@ -114,6 +114,25 @@ def test_pairs_are_framed_as_in_tokenizers(name):
     assert inputs["segment_ids"][0].numpy().tolist() == encoding.type_ids
 
 
+@pytest.mark.parametrize("name", CLASSES)
+def test_marks_and_numbers_are_masked_alone_in_albert_only(name):
+    alone = (".", "'", "7", "é", "'s", "7b", "<a", "=b")
+    pieces = {
+        piece.text: piece
+        for piece in sentencepiece_model.parse(make_spec(name).model).pieces
+    } | {text: Piece(text, -9.0) for text in ("▁a", "b", "b.", "..", *alone)}
+    model = Model(tuple(pieces.values()), b"")
+    spec = unigram.from_model(
+        model, name, do_lower_case=False, keep_accents=True
+    )
+    ids = [spec.vocabulary.index(text) for text in pieces]
+    starts = dict(zip(pieces, spec.starts_word(tf.constant(ids)).numpy()))
+    assert starts["▁a"]
+    assert not any(starts[text] for text in ("b", "b.", ".."))
+    is_albert = name == unigram_files.ALBERT_CLASS
+    assert [starts[text] for text in alone] == [is_albert] * len(alone)
+
+
 def test_special_tokens_in_texts_are_text(spec):
     names = spec.vocabulary.special.names
     ids = spec.make().tokenize(encode([" ".join(names)])).flat_values
@@ -176,7 +195,7 @@ def test_words_begin_with_the_mark(spec):
     assert spelled[0] == ["\u2581the", "\u2581tokenizer", "\u2581of"]
     assert spelled[1] == []
     flat = words.merge_dims(1, 2)
-    starts = spec.starts_word(flat.flat_values).numpy()
+    starts = spec.has_mark(flat.flat_values).numpy()
     assert starts.sum() == len(words.flat_values) - (
         len(starts) - sum(map(len, spelled))
     )
