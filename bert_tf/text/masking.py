@@ -19,6 +19,7 @@ from bert_tf import features
 from bert_tf.philox import philox
 from bert_tf.text.masking_rules import Rules
 from bert_tf.text.tokenizers.tokenizer import Spec
+from bert_tf.text.vocabulary import ROBERTA
 
 # Of the chosen tokens 80 % become [MASK], 10 % stay and 10 % become a random
 # entry: thresholds on 32 random bits.
@@ -69,7 +70,8 @@ def mask_tokens(
         seeds: int64 [B, 2], each value in `[0, 2**32)`: what the choice is a
             function of, besides the tokens.
         tokenizer: The spec of the tokenizer; random entries are drawn from all
-            of its vocabulary.
+            of its vocabulary, in RoBERTa from all behind the first special
+            tokens.
         rules: The `Rules`.
 
     Returns:
@@ -108,7 +110,10 @@ def mask_tokens(
             [places[:, 0], tf.gather_nd(runs, places)], axis=-1
         )
     actions = tf.gather_nd(action_bits, action_slots)
-    entries = _scaled(tf.gather_nd(entry_bits, slots), len(vocabulary))
+    first = _first_entry(vocabulary)
+    entries = first + _scaled(
+        tf.gather_nd(entry_bits, slots), len(vocabulary) - first
+    )
     replacements = tf.where(
         actions < _MASK_BELOW,
         vocabulary.mask_id,
@@ -338,6 +343,21 @@ def _scaled(bits, limit):
     """Returns int32: 32 random bits, int64, as numbers from 0 to the limit."""
     return tf.cast(
         tf.bitwise.right_shift(bits * tf.cast(limit, tf.int64), 32), tf.int32
+    )
+
+
+def _first_entry(vocabulary):
+    """Returns the id from which on random entries are drawn.
+
+    RoBERTa counts positions by ids: a <pad> in a text would move what is
+    behind it. So none of <s>, <pad>, </s> and <unk> is drawn, as in fairseq.
+    """
+    if vocabulary.special != ROBERTA:
+        return 0
+    return next(
+        index
+        for index, token in enumerate(vocabulary.tokens)
+        if token not in ROBERTA.names
     )
 
 

@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import Vocabulary
 from references import pretraining as reference
 from support.masking import VOCABULARY
 from support.masking import make_inputs
@@ -163,6 +166,29 @@ def test_80_10_10_and_random_entries_of_the_whole_vocabulary(whole_words):
     np.testing.assert_allclose(
         counts, counts.mean(), atol=4.5 * counts.mean() ** 0.5
     )
+
+
+def test_random_entries_of_roberta_are_no_padding():
+    """Its positions are counted by ids."""
+    vocabulary = Vocabulary(
+        tokens=("<s>", "<pad>", "</s>", "<unk>", *"abc", "<mask>"),
+        special=ROBERTA,
+        is_wordpiece=False,
+    )
+    ids = np.full((500, 22), vocabulary.index("b"), np.int32)
+    ids[:, 0], ids[:, -1] = vocabulary.cls_id, vocabulary.sep_id
+    masked = masking.mask_tokens(
+        tf.constant(ids),
+        tf.ones_like(ids),
+        np.random.default_rng(7).integers(0, 2**32, (500, 2)),
+        # Nothing else is asked of it.
+        types.SimpleNamespace(vocabulary=vocabulary),
+        masking.Rules(masked_lm_prob=1.0),
+    )
+    counts = np.bincount(masked[features.INPUT_IDS].numpy()[:, 1:-1].ravel())
+    assert not counts[:4].any()
+    # A tenth of them, of four entries each.
+    assert (abs(counts[[4, 6]] - 250) < 4.5 * 250**0.5).all()
 
 
 def test_example_is_masked_alike_in_any_batch_and_inside_tf_data():
