@@ -185,7 +185,7 @@ def save(
                 f"`{name}` must be {text}. Received: {type(value).__name__}."
             )
     folder = os.fspath(folder)
-    problem_type = None
+    problem_type = vectors = None
     if task is None:
         path = os.path.join(folder, model_folder.TASK_FILE)
         if files.exists(path):
@@ -202,6 +202,7 @@ def save(
             )
         _check_is_tuned_to(task, model)
         label_names, problem_type = task.labels or None, task.problem_type
+        vectors = task.sentence_vectors(model)
     model_folder.save(
         folder,
         model,
@@ -210,6 +211,7 @@ def save(
         task=None if task is None else task.to_dict(),
         label_names=label_names,
         problem_type=problem_type,
+        vectors=vectors,
     )
 
 

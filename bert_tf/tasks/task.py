@@ -19,6 +19,7 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf import files
+from bert_tf.checkpoints import sentence_folder
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
@@ -143,6 +144,19 @@ class Task(abc.ABC):
             config: The `BertConfig`.
             dtype: The Keras dtype policy, or its name.
         """
+
+    def sentence_vectors(
+        self, model: keras.Model
+    ) -> sentence_folder.SentenceVectors | None:
+        """Returns how a text's vector is made, of a model of sentences.
+
+        Its folder is then one of sentence-transformers.
+
+        Args:
+            model: Of `make_model`, or what `load` makes of such a folder.
+        """
+        del model
+        return None
 
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to another task is one for this.

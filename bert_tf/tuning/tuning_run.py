@@ -361,6 +361,7 @@ class Run:
             task=self.task.to_dict(),
             label_names=self.task.labels or None,
             problem_type=self.task.problem_type,
+            vectors=self.task.sentence_vectors(self.model),
             origin=self._origin() if self.config.do_train else None,
         )
         self._card = model_folder.read_card(self.config.output_dir)

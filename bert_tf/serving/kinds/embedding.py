@@ -79,6 +79,11 @@ class Embedding(Servable):
         told = sentence_folder.read(model_dir)
         if told is None:
             return options
+        if told.dense or told.prompt():
+            raise ValueError(
+                f"{model_dir}: must have no module Dense and no default "
+                "prompt, which are not served."
+            )
         return dataclasses.replace(
             options,
             settings={
