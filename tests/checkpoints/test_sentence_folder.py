@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: what is written is read again, and there."""
+"""Folders of sentence-transformers: what is written is read again."""
 
 import json
 
@@ -11,7 +11,6 @@ from bert_tf.checkpoints.sentence_folder import DenseLayer
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.preprocessor import Preprocessor
-from support import peers
 from support import serving_models
 
 GENERATOR = np.random.default_rng(7)
