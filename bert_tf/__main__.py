@@ -29,6 +29,7 @@ COMMANDS = {
     "squad": "bert_tf.run_squad",
     "tag": "bert_tf.run_tagger",
     "choose": "bert_tf.run_multiple_choice",
+    "rerank": "bert_tf.run_reranker",
     "fill-mask": "bert_tf.run_fill_mask",
     "extract-features": "bert_tf.extract_features",
     "convert": "bert_tf.export.convert_checkpoint",
