@@ -197,6 +197,17 @@ def is_cross_encoder(folder: str, config_values: Mapping[str, Any]) -> bool:
     return values.get("model_type") == "CrossEncoder"
 
 
+def check_has_no_prompt(folder: files.AnyPath) -> None:
+    """Raises `ValueError` if a reranker puts a prompt before its queries."""
+    path = f"{str(folder).rstrip('/')}/{_PROMPTS_FILE}"
+    name = _read_object(path).get("default_prompt_name")
+    if name is not None:
+        raise ValueError(
+            f"{path}: `default_prompt_name` must be null in a reranker. "
+            f"Received: {files.shortened(name)}."
+        )
+
+
 def make_texts(
     vectors: SentenceVectors, size: int, max_seq_length: int
 ) -> dict[str, str | bytes]:

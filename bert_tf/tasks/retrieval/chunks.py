@@ -77,9 +77,7 @@ def _run_in_chunks(model, embed, inputs, chunk_size):
         parallel_iterations=1,
     )
     size = model.dense_size or model.config.hidden_size
-    vectors = tf.stop_gradient(
-        tf.reshape(vectors.stack(), [num_texts, size])
-    )
+    vectors = tf.stop_gradient(tf.reshape(vectors.stack(), [num_texts, size]))
     variables = model.trainable_variables
 
     def gradients(upstream):
