@@ -30,6 +30,7 @@ COMMANDS = {
     "tag": "bert_tf.run_tagger",
     "choose": "bert_tf.run_multiple_choice",
     "rerank": "bert_tf.run_reranker",
+    "retrieval": "bert_tf.run_retrieval",
     "fill-mask": "bert_tf.run_fill_mask",
     "extract-features": "bert_tf.extract_features",
     "convert": "bert_tf.export.convert_checkpoint",

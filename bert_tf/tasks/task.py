@@ -159,6 +159,35 @@ class Task(abc.ABC):
         del model
         return None
 
+    def load_elsewhere(
+        self, model: keras.Model, folder: str, may_be_new: bool
+    ) -> None:
+        """Fills what a model's `weights_elsewhere` has from other files.
+
+        Args:
+            model: Of `make_model`.
+            folder: The checkpoint, which the other weights were read from.
+            may_be_new: Whether it need not have them: they stay as made.
+
+        Raises:
+            ValueError: If it lacks them, and they may not be new.
+        """
+
+    def check_training(
+        self, source: Any, config: Any, num_replicas: int, is_compiled: bool
+    ) -> None:
+        """Checks that a training can be as it is asked for.
+
+        Args:
+            source: Of the training examples.
+            config: The `tuning.config.FineTuningConfig`.
+            num_replicas: On how many devices it runs.
+            is_compiled: Whether the step is compiled with XLA.
+
+        Raises:
+            ValueError: If not; it names the flags.
+        """
+
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to another task is one for this.
 
