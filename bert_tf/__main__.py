@@ -30,6 +30,7 @@ COMMANDS = {
     "tag": "bert_tf.run_tagger",
     "choose": "bert_tf.run_multiple_choice",
     "fill-mask": "bert_tf.run_fill_mask",
+    "search": "bert_tf.run_search",
     "extract-features": "bert_tf.extract_features",
     "convert": "bert_tf.export.convert_checkpoint",
     "export": "bert_tf.export.export_saved_model",
