@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -89,7 +88,7 @@ def open_folder(
                 kind, task = _found_kind(checkpoint, options)
             options = kind.resolve(kind.with_folder(options, model_dir), task)
             model = kind.load(checkpoint, task, options)
-            weight_files = _weight_files(checkpoint.container)
+            weight_files = checkpoint.weight_files
     else:
         options = kind.resolve(options, task)
     preprocessor = Preprocessor.from_folder(model_dir, options.max_seq_length)
@@ -171,23 +170,6 @@ def _found_kind(checkpoint, options):
         if kind.is_found(checkpoint):
             return kind, kind.task_of(checkpoint, options.text_features)
     return Encoder, None
-
-
-def _weight_files(container):
-    """Returns the paths of the files that hold the tensors, sorted."""
-    paths = []
-    for path in {container.file_of(name) for name in container.shapes}:
-        if files.exists(path):
-            paths.append(path)
-            continue
-        # A TF1 checkpoint has a prefix, and numbers of files.
-        folder, prefix = os.path.split(path)
-        paths += [
-            f"{folder}/{name}"
-            for name in files.list_folder(folder)
-            if name.startswith(f"{prefix}.data-")
-        ]
-    return sorted(paths)
 
 
 def check_length(model: Any, preprocessor: Preprocessor) -> None:
