@@ -29,6 +29,7 @@ from bert_tf.tasks.classification import task as glue
 from bert_tf.tasks.multiple_choice import task as multiple_choice
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.reranking import task as reranking
+from bert_tf.tasks.retrieval import task as retrieval
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -54,6 +55,7 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
         multiple_choice.MultipleChoiceTask,
         MultipleChoice,
     ),
+    retrieval.FAMILY: (retrieval.RetrievalTask, Embedding),
     squad.FAMILY: (squad.SquadTask, QuestionAnswering),
 }
 

@@ -10,8 +10,10 @@ DataFrame, ...) has one of two forms:
                                       `negative_1`, `negative_2`, ..., or in
                                       .jsonl and .parquet a list `negatives`
 
-Rows of one query, wherever they stand, are its group. A text of a group that is
-there again is read once in the second form, as files of triplets repeat them.
+For `query` the second form may have `anchor`, as `run_search` writes what it
+mines. Rows of one query, wherever they stand, are its group. A text of a group
+that is there again is read once in the second form, as files of triplets
+repeat them.
 """
 
 import dataclasses
@@ -25,7 +27,7 @@ from bert_tf import files
 from bert_tf.tasks import columns
 
 QUERY, TEXT, LABEL = "query", "text", "label"
-POSITIVE, NEGATIVES = "positive", "negatives"
+ANCHOR, POSITIVE, NEGATIVES = "anchor", "positive", "negatives"
 _NEGATIVE = re.compile(r"negative(_\d+)?")
 
 
@@ -138,9 +140,11 @@ def _rows_of_negatives(data, names) -> Iterator[tuple[str, str, str, int]]:
     negatives = [
         name for name in names if name == NEGATIVES or _NEGATIVE.fullmatch(name)
     ]
-    for where, values in columns.read(data, [QUERY, POSITIVE, *negatives]):
+    query_name = ANCHOR if QUERY not in names and ANCHOR in names else QUERY
+    names = [query_name, POSITIVE, *negatives]
+    for where, values in columns.read(data, names):
         query, positive, *others = values
-        _check_text(where, QUERY, query)
+        _check_text(where, query_name, query)
         _check_text(where, POSITIVE, positive)
         yield where, query, positive, 1
         for name, value in zip(negatives, others):
