@@ -20,6 +20,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints import sentence_folder
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
@@ -201,6 +202,17 @@ class Task(abc.ABC):
             and isinstance(labels, list)
             and sorted(map(str, labels)) == sorted(self.labels)
         )
+
+    def takes_head_of_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Returns whether a classifier without a task is known to be of this.
+
+        It has no classes whose names would tell.
+
+        Args:
+            checkpoint: What `reader.open_checkpoint` yielded.
+        """
+        del checkpoint
+        return False
 
     @abc.abstractmethod
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -85,7 +85,8 @@ def _why_no_head(checkpoint, task, model, heads):
         names = config_json.label_names(
             checkpoint.config_values, checkpoint.path
         )
-        if not task.labels or not class_names.are_names(names or ()):
+        is_named = task.labels and class_names.are_names(names or ())
+        if not is_named and not task.takes_head_of_checkpoint(checkpoint):
             return "nothing tells what the outputs of its own mean"
     num_labels = getattr(model, "num_labels", None)
     if num_labels not in (None, checkpoint.num_labels):

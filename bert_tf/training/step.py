@@ -282,9 +282,7 @@ def _padding(batch):
         if name in batch
     ]
     num_places = sum(tf.cast(tf.size(mask), tf.float32) for mask in masks)
-    num_tokens = sum(
-        tf.cast(tf.reduce_sum(mask), tf.float32) for mask in masks
-    )
+    num_tokens = sum(tf.cast(tf.reduce_sum(mask), tf.float32) for mask in masks)
     return num_places - num_tokens, num_places
 
 

@@ -1,11 +1,12 @@
 """Losses of sentence-transformers over steps of given batches; a program.
 
-    python tests/references/sentence_losses_peer.py folder batches.json out.json
+    python tests/references/sentence_losses_peer.py folder runs.json out.json
 
-Run by tests/tasks/retrieval/test_peers.py with the peers' Python. `batches.json`
-is {"loss": name, "chunk_size": int, "learning_rate": float, "max_length": int,
-"batches": [{"texts": [column of strings, ...], "labels": [float, ...]}, ...]}.
-Writes the list of the losses, each before its step of plain gradient descent.
+Run by tests/tasks/retrieval/test_peers.py with the peers' Python. `runs.json`
+is a list of {"loss": name, "chunk_size": int, "learning_rate": float,
+"max_length": int, "batches": [{"texts": [column of strings, ...], "labels":
+[float, ...]}, ...]}. Writes for each the list of the losses, every one before
+its step of plain gradient descent.
 """
 
 import json
@@ -26,10 +27,15 @@ def make_loss(name, model, chunk_size):
     return losses.CoSENTLoss(model)
 
 
-def main(folder, batches_path, output_path):
-    with open(batches_path, encoding="utf-8") as stream:
-        settings = json.load(stream)
-    torch.manual_seed(0)
+def main(folder, runs_path, output_path):
+    with open(runs_path, encoding="utf-8") as stream:
+        runs = json.load(stream)
+    found = [losses_of(folder, settings) for settings in runs]
+    with open(output_path, "w", encoding="utf-8") as stream:
+        json.dump(found, stream)
+
+
+def losses_of(folder, settings):
     model = SentenceTransformer(folder, device="cpu")
     model.max_seq_length = settings["max_length"]
     for module in model.modules():
@@ -48,8 +54,7 @@ def main(folder, batches_path, output_path):
         value.backward()
         optimizer.step()
         found.append(float(value.detach()))
-    with open(output_path, "w", encoding="utf-8") as stream:
-        json.dump(found, stream)
+    return found
 
 
 if __name__ == "__main__":

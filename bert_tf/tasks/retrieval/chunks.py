@@ -79,9 +79,7 @@ def _run_in_chunks(model, embed, inputs, chunk_size):
         # One chunk is in memory at a time.
         parallel_iterations=1,
     )
-    vectors = tf.stop_gradient(
-        tf.reshape(vectors.stack(), [num_texts, size])
-    )
+    vectors = tf.stop_gradient(tf.reshape(vectors.stack(), [num_texts, size]))
     variables = model.trainable_variables
 
     def gradients(upstream):

@@ -220,7 +220,9 @@ def read_relevance(
     return _to_relevance(path, pairs)
 
 
-def read_squad(paths: Sequence[files.AnyPath]) -> tuple[Texts, Texts, Relevance]:
+def read_squad(
+    paths: Sequence[files.AnyPath],
+) -> tuple[Texts, Texts, Relevance]:
     """Reads SQuAD's files: its own JSON, or tables of its columns.
 
     Args:

@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import progress_bar
+from bert_tf.tasks.retrieval.search_options import COSINE
+from bert_tf.tasks.retrieval.search_options import SIMILARITIES
 
-COSINE, DOT = "cosine", "dot"
-SIMILARITIES = (COSINE, DOT)
 CORPUS_BLOCK = 8192
 QUERY_BLOCK = 256
 
@@ -108,18 +108,13 @@ def ranks(
     """
     _check(queries, corpus, similarity)
     query_rows, corpus_rows = np.asarray(query_rows), np.asarray(corpus_rows)
+    # Of the same blocks as below, so that every bit of a score is the same.
+    thresholds = pair_scores(
+        queries, corpus, query_rows, corpus_rows, similarity
+    )
     order = np.argsort(query_rows, kind="stable")
     sorted_queries, sorted_texts = query_rows[order], corpus_rows[order]
-    thresholds = np.zeros(len(order), np.float32)
-    # Of the same blocks as below, so that every bit of a score is the same.
-    for first, rows, block in _blocks(queries, corpus, similarity, "score"):
-        pairs = _pairs_of(sorted_queries, rows)
-        columns = sorted_texts[pairs] - first
-        is_here = (columns >= 0) & (columns < block.shape[1])
-        lines = sorted_queries[pairs] - rows.start
-        thresholds[pairs][is_here] = block.numpy()[
-            lines[is_here], columns[is_here]
-        ]
+    thresholds = thresholds[order]
     counts = np.zeros(len(order), np.int64)
     for first, rows, block in _blocks(queries, corpus, similarity, "rank"):
         block = block.numpy()
@@ -140,6 +135,35 @@ def ranks(
     found = np.empty(len(order), np.int64)
     found[order] = counts + 1
     return found
+
+
+def pair_scores(
+    queries: Rows,
+    corpus: Rows,
+    query_rows: np.ndarray,
+    corpus_rows: np.ndarray,
+    similarity: str = COSINE,
+) -> np.ndarray:
+    """Computes the scores of some pairs, as a search does.
+
+    Args:
+        queries, corpus, query_rows, corpus_rows, similarity: As of `ranks`.
+
+    Returns:
+        float32 `[P]`. The corpus is read once.
+
+    Raises:
+        ValueError: As `top_k`.
+    """
+    _check(queries, corpus, similarity)
+    query_rows, corpus_rows = np.asarray(query_rows), np.asarray(corpus_rows)
+    scores = np.zeros(len(query_rows), np.float32)
+    for first, rows, block in _blocks(queries, corpus, similarity, "score"):
+        lines, columns = query_rows - rows.start, corpus_rows - first
+        is_here = (lines >= 0) & (lines < block.shape[0])
+        is_here &= (columns >= 0) & (columns < block.shape[1])
+        scores[is_here] = block.numpy()[lines[is_here], columns[is_here]]
+    return scores
 
 
 def _pairs_of(sorted_queries, rows):
