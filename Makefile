@@ -51,7 +51,8 @@ parity-check: $(VENV)/installed
 		tests/tuning/test_peers.py tests/tuning/test_families.py \
 		tests/text/test_bpe_peers.py \
 		tests/text/test_unigram_peers.py \
-		tests/serving/test_sentence_folders.py
+		tests/serving/test_sentence_folders.py \
+		tests/tasks/retrieval/test_search_peers.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
