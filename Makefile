@@ -52,7 +52,8 @@ parity-check: $(VENV)/installed
 		tests/text/test_bpe_peers.py \
 		tests/text/test_unigram_peers.py \
 		tests/serving/test_sentence_folders.py \
-		tests/tasks/retrieval/test_peers.py
+		tests/tasks/retrieval/test_peers.py \
+		tests/tasks/retrieval/test_search_peers.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)

@@ -47,10 +47,16 @@ _START_DIR = flags.DEFINE_string(
     "start_dir", None, "The model that learns. Default: --model_dir."
 )
 _SQUAD_DIR = flags.DEFINE_string(
-    "squad_dir", None, "Folder of train-v1.1.json, dev-v1.1.json.", required=True
+    "squad_dir",
+    None,
+    "Folder of train-v1.1.json, dev-v1.1.json.",
+    required=True,
 )
 _TEXT_FILE = flags.DEFINE_string(
-    "text_file", None, "A sentence a line; .xz, .gz and .bz2 too.", required=True
+    "text_file",
+    None,
+    "A sentence a line; .xz, .gz and .bz2 too.",
+    required=True,
 )
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python", None, "A Python with sentence-transformers.", required=True
@@ -306,8 +312,10 @@ def write_sentences(path, count):
 
 
 def show_throughput(found):
-    print(f"{_BATCH_SIZE.value} pairs a step, up to {_MAX_SEQ_LENGTH.value} "
-          "tokens\n")  # fmt: skip
+    print(
+        f"{_BATCH_SIZE.value} pairs a step, up to {_MAX_SEQ_LENGTH.value} "
+        "tokens\n"
+    )
     print("| precision | library | pairs/s | CPU ms/pair | beside the peer |")
     print("|---|---|---|---|---|")
     for precision, answers in found.items():

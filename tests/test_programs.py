@@ -101,6 +101,14 @@ REFUSALS = {
         "--do_train",
         "--matryoshka_sizes=8,a",
     ),
+    "run_search": (
+        "`range_min` must be 0 or more and below `range_max`. Received: ",
+        "--model_dir=a",
+        "--work_dir=b",
+        "--squad_files=c",
+        "--do_mine",
+        "--range_min=100",
+    ),
     "run_squad": (
         "--predict_file must be given.",
         "--output_dir=no/where",

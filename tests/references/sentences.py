@@ -22,7 +22,9 @@ def multiple_negatives(groups, scale, is_symmetric=False, own_weight=0.0):
         for text in range(1, num_texts):
             for j, group in enumerate(groups):
                 logit = scale * cosine(anchor, group[text])
-                logits.append(logit + (own_weight if text > 1 and i == j else 0))
+                logits.append(
+                    logit + (own_weight if text > 1 and i == j else 0)
+                )
         loss = cross_entropy(logits, i)
         if is_symmetric:
             back = [scale * cosine(groups[i][1], other[0]) for other in groups]
@@ -42,9 +44,7 @@ def cosent(pairs, labels, scale):
 
 
 def squared_cosines(pairs, labels):
-    return [
-        (cosine(*pair) - label) ** 2 for pair, label in zip(pairs, labels)
-    ]
+    return [(cosine(*pair) - label) ** 2 for pair, label in zip(pairs, labels)]
 
 
 def triplets(groups, margin):
@@ -64,11 +64,10 @@ def pooled(vectors, mask, mode):
     rows = []
     for tokens, real in zip(vectors, mask):
         own = tokens[real == 1]
-        rows.append(
-            {
-                "cls": lambda: tokens[0],
-                "mean": lambda: own.mean(axis=0),
-                "max": lambda: own.max(axis=0),
-            }[mode]()
-        )
+        if mode == "cls":
+            rows.append(tokens[0])
+        elif mode == "mean":
+            rows.append(own.mean(axis=0))
+        else:
+            rows.append(own.max(axis=0))
     return np.stack(rows)

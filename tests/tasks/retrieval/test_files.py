@@ -121,7 +121,9 @@ def write_squad(path, contexts):
 
 
 def test_questions_of_squad_have_their_paragraphs(tmp_path):
-    path = write_squad(tmp_path / "dev.json", {"alpha": ["q", "r"], "beta": "s"})
+    path = write_squad(
+        tmp_path / "dev.json", {"alpha": ["q", "r"], "beta": "s"}
+    )
     (tmp_path / "more.txt").write_text("gamma\n\nalpha\n")
     task = RetrievalTask(corpus=(str(tmp_path / "more.txt"),))
     examples = task.read(path, "dev")

@@ -46,7 +46,9 @@ def test_cosent_is_one_loss_of_the_batch():
     vectors = make_vectors(2)
     expected = sentences.cosent(vectors, SCORES, 20.0)
     found = losses_of(vectors, loss_name="cosent")
-    np.testing.assert_allclose(found, np.full(5, expected), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        found, np.full(5, expected), rtol=1e-5, atol=1e-6
+    )
     # Nothing to order.
     equal = losses_of(vectors, np.ones(5, "float32"), loss_name="cosent")
     np.testing.assert_allclose(equal, np.zeros(5), atol=1e-6)
@@ -105,8 +107,11 @@ def test_equal_and_empty_vectors_have_finite_gradients(loss_name):
         ({"margin": float("nan")}, "`margin` must be a number"),
         ({"pooling": "sum"}, "`pooling` must be one of"),
         ({"metric": "map"}, "`metric` must be one of spearman"),
-        ({"matryoshka_sizes": (0,)}, "`matryoshka_sizes` must be positive"),
-        ({"chunk_size": 0}, "`chunk_size` must be positive"),
+        (
+            {"matryoshka_sizes": (0,)},
+            "`matryoshka_sizes` must be a list of pos",
+        ),
+        ({"chunk_size": 0}, "`chunk_size` must be a positive"),
         ({"dense_size": 3}, "`dense_size` must be given with a `head`"),
         ({"is_normalized": None}, "`is_normalized` must be True or False"),
         ({"query_prompt": 3}, "`query_prompt` must be a string"),

@@ -27,10 +27,11 @@ MAX_LENGTH = 16
 LEARNING_RATE = 0.05
 CHUNK_SIZE = 4
 LOSSES = ("multiple_negatives", "cached", "cosent")
-WORDS = [
-    *"the river bank opens late engineers measure steam pressure while".split(),
-    *"students read old maps of northern ports and 42 ships carry coal".split(),
-]
+WORDS = (
+    *("the", "river", "bank", "opens", "late", "engineers", "measure"),
+    *("steam", "pressure", "while", "students", "read", "old", "maps", "of"),
+    *("northern", "ports", "and", "42", "ships", "carry", "coal"),
+)
 SPEC = WordpieceSpec(Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS)))
 CONFIG = BertConfig(
     vocab_size=len(SPEC.vocabulary),

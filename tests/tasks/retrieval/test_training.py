@@ -96,7 +96,9 @@ def assert_same_training(fitted, state, history):
     found = weights_of(state)
     for ours, theirs in zip(found, after, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    assert max(np.abs(new - old).max() for new, old in zip(found, before)) > 1e-2
+    assert (
+        max(np.abs(new - old).max() for new, old in zip(found, before)) > 1e-2
+    )
 
 
 def test_the_loop_makes_the_steps_of_fit(tmp_path, fitted):
@@ -247,8 +249,9 @@ def test_no_text_is_twice_in_a_batch():
     # Few rows are there twice, because others had no place.
     assert len({*rows}) > 180
     # Where nothing is twice the order stays.
-    assert distinct_order(order, [[row] for row in range(200)], 16) == (
-        order[:192]
+    assert (
+        distinct_order(order, [[row] for row in range(200)], 16)
+        == (order[:192])
     )
     with pytest.raises(ValueError, match="none of 31, but of about 30"):
         distinct_order(order, texts.tolist(), 31)
