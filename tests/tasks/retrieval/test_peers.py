@@ -126,7 +126,7 @@ def test_losses_are_those_of_sentence_transformers(folder, their_losses, loss):
         [text for batch in run["batches"] for text in batch["texts"][number]]
         for number in range(len(run["batches"][0]["texts"]))
     ]
-    labels = [label for batch in run["batches"] for label in batch["labels"]]
+    labels = np.concatenate([batch["labels"] for batch in run["batches"]])
     table = dict(zip(("query", "positive", "negative"), columns))
     examples = task.read(table | {"score": labels}, "train")
     source = task.make_sources(
