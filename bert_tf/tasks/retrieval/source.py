@@ -230,7 +230,7 @@ class _Batch:
 
     def take(self, rows):
         """Takes what fits, in order; returns the other rows."""
-        others = []
+        others: list[int] = []
         for number, row in enumerate(rows):
             if self.is_full:
                 return [*others, *rows[number:]]
