@@ -58,6 +58,9 @@ def run(
         MultipleChoiceTask  `context`, `choices`, a list of strings, and
                             `label`, the number of one; there may be a
                             `question`, with which each choice then begins
+        RetrievalTask       `query`, `positive` and any `negative...`; or
+                            `sentence1`, `sentence2` and `score`; or `text`:
+                            see `tasks.retrieval.files`
         SquadTask           `id`, `context`, `question`, and `answers`, each
                             {"text": [...], "answer_start": [...]}
 
