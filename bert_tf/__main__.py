@@ -29,6 +29,8 @@ COMMANDS = {
     "squad": "bert_tf.run_squad",
     "tag": "bert_tf.run_tagger",
     "choose": "bert_tf.run_multiple_choice",
+    "rerank": "bert_tf.run_reranker",
+    "retrieval": "bert_tf.run_retrieval",
     "fill-mask": "bert_tf.run_fill_mask",
     "search": "bert_tf.run_search",
     "extract-features": "bert_tf.extract_features",

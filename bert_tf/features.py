@@ -22,6 +22,14 @@ SEGMENT_IDS = "segment_ids"
 # The model inputs that are always there: int32 [B, L].
 MODEL_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
 
+# What is compared with these inputs, which are then of queries: int32
+# [B, P, L'], P passages for each, of a length of their own.
+PASSAGE_IDS = "passage_ids"
+PASSAGE_MASK = "passage_mask"
+PASSAGE_SEGMENT_IDS = "passage_segment_ids"
+# In the order of MODEL_INPUTS.
+PASSAGE_INPUTS = (PASSAGE_IDS, PASSAGE_MASK, PASSAGE_SEGMENT_IDS)
+
 # Inputs of packed rows. int32 [B, L]: positions start at 0 in every packed
 # sequence; sequence ids are 1, 2, ... and 0 on padding, and a token attends
 # only to tokens of its own sequence. int32 [B, S]: where each packed sequence

@@ -74,6 +74,18 @@ _NORMALIZE = flags.DEFINE_bool(
     "With --kind=embedding: whether to divide the vector by its length. "
     "Default: as a folder of sentence-transformers says, or not.",
 )
+_PROMPT_NAME = flags.DEFINE_string(
+    "prompt_name",
+    None,
+    "With --kind=embedding: which prompt of a folder of sentence-transformers "
+    "is put before every text. Default: the folder's own default, if any.",
+)
+_PROMPT = flags.DEFINE_string(
+    "prompt",
+    None,
+    "With --kind=embedding: what is put before every text, as it stands, e.g. "
+    "'query: '. Empty for nothing, whatever the folder says.",
+)
 _TOP_K = flags.DEFINE_integer(
     "top_k",
     None,
@@ -156,7 +168,7 @@ def main(_):
     settings, bounds = (
         {flag.name: flag.value for flag in group if flag.value is not None}
         for group in (
-            (_EMBEDDING, _NORMALIZE, _TOP_K),
+            (_EMBEDDING, _NORMALIZE, _PROMPT_NAME, _PROMPT, _TOP_K),
             (_MAX_TEXT_BYTES, _MAX_WINDOWS, _MAX_MASKS),
         )
     )

@@ -56,6 +56,7 @@ _ACTIVATION_NAMES = {
     TANH: f"{_ACTIVATION_PACKAGE}.activation.Tanh",
 }
 _KERNEL, _BIAS = "linear.weight", "linear.bias"
+_OLD_ACTIVATION = "sbert_ce_default_activation_function"
 # What of a Dense module is one vector made another, and nothing besides.
 _VECTOR = "sentence_embedding"
 
@@ -179,6 +180,31 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
             prompts=prompts.get("prompts") or {},
             default_prompt_name=prompts.get("default_prompt_name"),
             include_prompt=include_prompt,
+        )
+
+
+def is_cross_encoder(folder: str, config_values: Mapping[str, Any]) -> bool:
+    """Returns whether a classifier is one of sentence-transformers' rerankers.
+
+    Args:
+        folder: A model folder.
+        config_values: Its config.json.
+    """
+    # In releases since 4, and before; since 6 it has a file of its own.
+    if {"sentence_transformers", _OLD_ACTIVATION} & config_values.keys():
+        return True
+    values = _read_object(f"{folder}/{_PROMPTS_FILE}")
+    return values.get("model_type") == "CrossEncoder"
+
+
+def check_has_no_prompt(folder: files.AnyPath) -> None:
+    """Raises `ValueError` if a reranker puts a prompt before its queries."""
+    path = f"{str(folder).rstrip('/')}/{_PROMPTS_FILE}"
+    name = _read_object(path).get("default_prompt_name")
+    if name is not None:
+        raise ValueError(
+            f"{path}: `default_prompt_name` must be null in a reranker. "
+            f"Received: {files.shortened(name)}."
         )
 
 

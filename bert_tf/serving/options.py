@@ -16,7 +16,10 @@ CONTENTS = (TEXT, IDS)
 
 # What is served: what the model was tuned to, or a kind that needs no tuning.
 TASK = "task"
-KINDS = (TASK, "encoder", "embedding", "fill_mask", "preprocessor")
+RERANKER = "reranker"
+KINDS = (
+    *(TASK, "encoder", "embedding", RERANKER, "fill_mask", "preprocessor"),
+)
 
 # Of the kind "embedding": what the vector is.
 LAST_FOUR = "last_four"

@@ -20,6 +20,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints import sentence_folder
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
@@ -158,6 +159,35 @@ class Task(abc.ABC):
         del model
         return None
 
+    def load_elsewhere(
+        self, model: keras.Model, folder: str, may_be_new: bool
+    ) -> None:
+        """Fills what a model's `weights_elsewhere` has from other files.
+
+        Args:
+            model: Of `make_model`.
+            folder: The checkpoint, which the other weights were read from.
+            may_be_new: Whether it need not have them: they stay as made.
+
+        Raises:
+            ValueError: If it lacks them, and they may not be new.
+        """
+
+    def check_training(
+        self, source: Any, config: Any, num_replicas: int, is_compiled: bool
+    ) -> None:
+        """Checks that a training can be as it is asked for.
+
+        Args:
+            source: Of the training examples.
+            config: The `tuning.config.FineTuningConfig`.
+            num_replicas: On how many devices it runs.
+            is_compiled: Whether the step is compiled with XLA.
+
+        Raises:
+            ValueError: If not; it names the flags.
+        """
+
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to another task is one for this.
 
@@ -172,6 +202,17 @@ class Task(abc.ABC):
             and isinstance(labels, list)
             and sorted(map(str, labels)) == sorted(self.labels)
         )
+
+    def takes_head_of_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Returns whether a classifier without a task is known to be of this.
+
+        It has no classes whose names would tell.
+
+        Args:
+            checkpoint: What `reader.open_checkpoint` yielded.
+        """
+        del checkpoint
+        return False
 
     @abc.abstractmethod
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -125,6 +125,13 @@ class Run:
                 self.sources[TRAIN],
                 trim_multiple=math.ceil(config.max_seq_length / _NUM_LENGTHS),
             )
+        if config.do_train:
+            task.check_training(
+                self.sources[TRAIN],
+                config,
+                strategy.num_replicas_in_sync,
+                self._is_jit_compiled,
+            )
         # Before its weights are read.
         self._card = model_folder.read_card(self._folder)
         with strategy.scope():
@@ -245,6 +252,9 @@ class Run:
         if best["global_step"] != state.step:
             # The answers, too, are to be of the weights that the model has.
             checkpoints.load_weights(config.output_dir, self.model)
+            task.load_elsewhere(
+                self.model, config.output_dir, may_be_new=False
+            )
             self.evaluate()
         _log_results(f"best by {task.main_metric}", best)
         self.results = best

@@ -1,58 +1,20 @@
-"""Folders of sentence-transformers: what is written is read again, and there."""
+"""Folders of sentence-transformers: what is written is read again."""
 
 import json
 
-import numpy as np
 import pytest
 
-from bert_tf import checkpoints
 from bert_tf.checkpoints import sentence_folder
-from bert_tf.checkpoints.sentence_folder import DenseLayer
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
-from bert_tf.models.encoder import BertEncoder
-from bert_tf.text.preprocessor import Preprocessor
-from support import peers
+from support import sentence_models
 from support import serving_models
-
-GENERATOR = np.random.default_rng(7)
-PROMPTS = {"query": "query: ", "document": ""}
-VECTORS = SentenceVectors(
-    pooling="cls",
-    is_normalized=True,
-    dense=(
-        DenseLayer(
-            kernel=GENERATOR.normal(size=(8, 5)).astype("float32"),
-            bias=GENERATOR.normal(size=5).astype("float32"),
-            activation="tanh",
-        ),
-        DenseLayer(
-            kernel=GENERATOR.normal(size=(5, 3)).astype("float32"),
-            bias=None,
-            activation="linear",
-        ),
-    ),
-    prompts=PROMPTS,
-    default_prompt_name="query",
-    include_prompt=False,
-)
-
-
-def save(folder, vectors):
-    source = serving_models.model_dir("encoder")
-    preprocessor = Preprocessor.from_folder(source)
-    checkpoints.save(
-        str(folder),
-        checkpoints.load(source, BertEncoder),
-        preprocessor.tokenizer.spec,
-        preprocessor.max_seq_length,
-        vectors=vectors,
-    )
+from support.sentence_models import VECTORS
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("sentences") / "model"
-    save(path, VECTORS)
+    sentence_models.save(path, VECTORS)
     return path
 
 
@@ -75,7 +37,7 @@ def test_what_is_written_is_read(folder):
         "max_seq_length": serving_models.MAX_SEQ_LENGTH
     }
     # The folder stays one of this model, and takes its new weights.
-    save(folder, VECTORS)
+    sentence_models.save(folder, VECTORS)
     assert values_of(sentence_folder.read(folder)) == values_of(found)
 
 

@@ -20,6 +20,7 @@ from bert_tf.serving.kinds.hub_preprocessor import Preprocessing
 from bert_tf.serving.kinds.multi_label import MultiLabel
 from bert_tf.serving.kinds.multiple_choice import MultipleChoice
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
+from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.options import ExportOptions
@@ -27,6 +28,8 @@ from bert_tf.tasks import multi_label
 from bert_tf.tasks.classification import task as glue
 from bert_tf.tasks.multiple_choice import task as multiple_choice
 from bert_tf.tasks.question_answering import task as squad
+from bert_tf.tasks.reranking import task as reranking
+from bert_tf.tasks.retrieval import task as retrieval
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -37,11 +40,14 @@ MOST_FROZEN_BYTES = 2**28
 # What an exporter's user can ask for. Where nothing is asked, it is what the
 # model was tuned to, or else an encoder.
 KINDS: dict[str, type[Servable]] = {
-    kind.KIND: kind for kind in (Encoder, Embedding, FillMask, Preprocessing)
+    kind.KIND: kind
+    for kind in (Encoder, Embedding, Reranker, FillMask, Preprocessing)
 }
 
 # Tasks and what serves them, by the family in task.json.
 FAMILIES: dict[str, tuple[Any, Any]] = {
+    # Before the classifications, of which it is one.
+    reranking.FAMILY: (reranking.RerankingTask, Reranker),
     glue.FAMILY: (glue.ClassificationTask, Classification),
     multi_label.FAMILY: (multi_label.MultiLabelTask, MultiLabel),
     tagging.FAMILY: (tagging.TaggingTask, Tagging),
@@ -49,6 +55,7 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
         multiple_choice.MultipleChoiceTask,
         MultipleChoice,
     ),
+    retrieval.FAMILY: (retrieval.RetrievalTask, Embedding),
     squad.FAMILY: (squad.SquadTask, QuestionAnswering),
 }
 

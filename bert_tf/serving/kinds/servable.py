@@ -39,6 +39,7 @@ class Servable:
             strings and to ids.
         outputs_of_methods: {signature of a method: its `Output`s}.
         MODEL: The class of its Keras model; None without one.
+        TASK_MODEL: The class of the model that its task makes, if another.
         PART: The part of a model that tells that it was tuned to this, where
             there is no task.json.
         SETTINGS: {name: value} of the arguments that an exporter's user can
@@ -62,6 +63,7 @@ class Servable:
     outputs_of_ids: tuple[Output, ...] = ()
     outputs_of_methods: dict[str, tuple[Output, ...]] = {}
     MODEL: Any = None
+    TASK_MODEL: Any = None
     PART: str | None = None
     SETTINGS: dict[str, Any] = {}
     BOUNDS = {"max_text_bytes": 2**20}
