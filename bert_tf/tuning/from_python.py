@@ -61,6 +61,8 @@ def run(
         RetrievalTask       `query`, `positive` and any `negative...`; or
                             `sentence1`, `sentence2` and `score`; or `text`:
                             see `tasks.retrieval.files`
+        RerankingTask       `query`, `text` and `label`, 1 or 0; or `query`,
+                            `positive` and `negatives`, a list of strings
         SquadTask           `id`, `context`, `question`, and `answers`, each
                             {"text": [...], "answer_start": [...]}
 

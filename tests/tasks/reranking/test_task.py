@@ -156,9 +156,10 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("loss_name", ["pointwise", "softmax"])
-def test_a_reranker_is_tuned_saved_and_scores(tmp_path, loss_name):
-    task = RerankingTask(loss_name=loss_name, num_negatives=3)
+# "softmax" is tuned in tests/test_run_reranker.py.
+@pytest.mark.peers
+def test_a_reranker_is_tuned_saved_and_scores(tmp_path):
+    task = POINTWISE
     arguments = {"output_dir": str(tmp_path), "max_seq_length": 12}
     run = tuning.run(
         task,
@@ -166,7 +167,7 @@ def test_a_reranker_is_tuned_saved_and_scores(tmp_path, loss_name):
         dev=TABLE,
         test=TABLE,
         start=serving_models.model_dir("encoder"),
-        train_batch_size=8 if loss_name == "pointwise" else 4,
+        train_batch_size=8,
         learning_rate=1e-3,
         num_train_epochs=1.0,
         **arguments,
