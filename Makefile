@@ -51,7 +51,9 @@ parity-check: $(VENV)/installed
 		tests/tuning/test_peers.py tests/tuning/test_families.py \
 		tests/text/test_bpe_peers.py \
 		tests/text/test_unigram_peers.py \
-		tests/serving/test_sentence_folders.py
+		tests/serving/test_sentence_folders.py \
+		tests/tasks/retrieval/test_peers.py \
+		tests/tasks/retrieval/test_search_peers.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
@@ -79,7 +81,8 @@ beam-check: .venv-beam/installed
 # Training steps compiled for TPU chips, without a TPU, and whole runs on remote
 # paths. Hours; it goes on where it was stopped.
 tpu-check: $(VENV)/installed .venv-tpu/installed
-	$(VENV)/bin/python -m pytest -m slow tests/test_remote_paths.py
+	$(VENV)/bin/python -m pytest -m slow tests/test_remote_paths.py \
+		tests/training/test_tpu_tracing.py
 	.venv-tpu/bin/python benchmarks/tpu.py --results_dir=build/tpu
 
 .venv-tpu/installed: setup.py

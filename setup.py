@@ -78,6 +78,8 @@ setup(
         "report": ["matplotlib>=3.8"],
         # Vocabularies of byte-level BPE and of unigrams, learned.
         "tokenizers": ["tokenizers>=0.20", "sentencepiece>=0.2"],
+        # Vectors of texts as .parquet, and tables of that form.
+        "parquet": ["pyarrow>=17"],
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
         "test": [

@@ -7,10 +7,10 @@ r"""Tunes sentence embeddings: search, similarity, SimCSE.
         --do_train --do_eval
 
 reads pairs of a query and its positive, perhaps with hard negatives, scored
-pairs, NLI, SQuAD's questions or single texts, from .tsv, .csv, .jsonl, .parquet,
-.json and .txt files (see `tasks.retrieval.files`), and writes into --output_dir
-the tuned model as a model folder that sentence-transformers reads too
-(modules.json and 1_Pooling beside config.json, model.safetensors and the
+pairs, NLI, SQuAD's questions or single texts, from .tsv, .csv, .jsonl,
+.parquet, .json and .txt files (see `tasks.retrieval.files`). It writes into
+--output_dir the tuned model as a model folder that sentence-transformers reads
+too (modules.json and 1_Pooling beside config.json, model.safetensors and the
 tokenizer), the state of the training in train/, the scores of --eval_file in
 eval_results.txt, and a report with the worst queries in report.md. Those scores
 are Spearman's and Pearson's correlations of scored pairs, and else recall,

@@ -101,6 +101,21 @@ REFUSALS = {
         "--do_train",
         "--num_negatives=3",
     ),
+    "run_retrieval": (
+        "--matryoshka_sizes must be numbers with commas between. Received: ",
+        "--output_dir=no/where",
+        "--train_file=a",
+        "--do_train",
+        "--matryoshka_sizes=8,a",
+    ),
+    "run_search": (
+        "`range_min` must be 0 or more and below `range_max`. Received: ",
+        "--model_dir=a",
+        "--work_dir=b",
+        "--squad_files=c",
+        "--do_mine",
+        "--range_min=100",
+    ),
     "run_squad": (
         "--predict_file must be given.",
         "--output_dir=no/where",

@@ -4,6 +4,7 @@ Letters in tensor names: B row of the batch, P passages a row, N all texts of
 the batch, L position, D size of a vector.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -163,9 +164,16 @@ class BertSentenceEncoder(EncoderModel):
         """Returns float32 `[..., D]` of inputs `[..., L]`."""
         *shape, length = ops.shape(inputs[names[0]])
         flat_NL = {
-            name: ops.reshape(inputs[own], (-1, length))
-            for name, own in zip(features.MODEL_INPUTS, names)
+            name: inputs[own] for name, own in zip(features.MODEL_INPUTS, names)
         }
+        if len(shape) > 1:
+            # Not -1: TensorFlow would not know how many they are.
+            is_known = all(isinstance(size, int) for size in shape)
+            num_texts = math.prod(shape) if is_known else -1
+            flat_NL = {
+                name: ops.reshape(values, (num_texts, length))
+                for name, values in flat_NL.items()
+            }
 
         def embed(flat_NL):
             return self._embed(flat_NL, training)

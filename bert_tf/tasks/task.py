@@ -172,6 +172,7 @@ class Task(abc.ABC):
         Raises:
             ValueError: If it lacks them, and they may not be new.
         """
+        del model, folder, may_be_new
 
     def check_training(
         self, source: Any, config: Any, num_replicas: int, is_compiled: bool
@@ -187,6 +188,7 @@ class Task(abc.ABC):
         Raises:
             ValueError: If not; it names the flags.
         """
+        del source, config, num_replicas, is_compiled
 
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to another task is one for this.

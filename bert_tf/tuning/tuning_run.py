@@ -252,9 +252,7 @@ class Run:
         if best["global_step"] != state.step:
             # The answers, too, are to be of the weights that the model has.
             checkpoints.load_weights(config.output_dir, self.model)
-            task.load_elsewhere(
-                self.model, config.output_dir, may_be_new=False
-            )
+            task.load_elsewhere(self.model, config.output_dir, may_be_new=False)
             self.evaluate()
         _log_results(f"best by {task.main_metric}", best)
         self.results = best

@@ -25,6 +25,7 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
@@ -41,6 +42,7 @@ pytestmark = pytest.mark.skipif(
 
 ROWS = 3
 CHOICES = 4
+PASSAGES = 2
 # What XLA knows on TPUs alone.
 OF_CORES = {"AllToAll", "CrossReplicaSum", "TPUReplicateMetadata"}
 # What is made of shapes alone: constants, to the compiler.
@@ -105,6 +107,15 @@ def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):
     return task.make_model, task.objective(), specs
 
 
+def retrieval(**fields):
+    make_model, objective, specs = tuned_to(
+        RetrievalTask(head="dense", **fields), labels=((ROWS,), "float32")
+    )
+    shape = (ROWS, PASSAGES, reference.LENGTH)
+    specs |= dict.fromkeys(features.PASSAGE_INPUTS, (shape, "int32"))
+    return make_model, objective, specs
+
+
 def glue(labels):
     return ClassificationTask(
         name="made",
@@ -128,6 +139,8 @@ TASKS = {
     "multiple_choice": lambda: tuned_to(
         MultipleChoiceTask(num_choices=CHOICES), (ROWS, CHOICES)
     ),
+    "retrieval": retrieval,
+    "retrieval in chunks": lambda: retrieval(chunk_size=ROWS),
 }
 
 
@@ -201,7 +214,13 @@ def has_xla_kernel(kind):
 # the sums are over all cores is the same code for every one.
 @pytest.mark.parametrize(
     ("task", "num_cores", "family"),
-    [(task, 8 if task == "pretraining" else 2, "bert") for task in TASKS]
+    [
+        pytest.param(
+            *(task, 8 if task == "pretraining" else 2, "bert"),
+            marks=[pytest.mark.slow] * task.endswith("chunks"),
+        )
+        for task in TASKS
+    ]
     + [("classification", 2, family) for family in OWN_LAYERS],
 )
 def test_steps_are_legal_on_tpu_cores(task, num_cores, family):
@@ -216,6 +235,10 @@ def test_steps_are_legal_on_tpu_cores(task, num_cores, family):
     num_ids = ROWS * reference.LENGTH
     if task == "multiple_choice":
         num_ids *= CHOICES
+    if task.startswith("retrieval"):
+        # Vectors and labels of all cores, and the gradient of the vectors.
+        num_sums = {"train": num_sums["train"] + 3, "evaluate": 3}
+        num_ids *= PASSAGES
     all_cores = [list(range(num_cores))]
     for step, operations in traced.items():
         kinds = collections.Counter(operation.type for operation in operations)

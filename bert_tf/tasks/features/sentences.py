@@ -6,6 +6,7 @@ other folders the vector is the mean of the last block's, as `--kind=embedding`
 has it. Letters in tensor names: B batch, L position, D size of a vector.
 """
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -36,7 +37,7 @@ def make_vectors(
     encoder_outputs: Any,
     input_mask: tf.Tensor,
     vectors: SentenceVectors,
-    num_prompt_tokens: int = 0,
+    num_prompt_tokens: int | tf.Tensor = 0,
 ) -> tf.Tensor:
     """Returns the vectors of texts: float32 `[B, D]`.
 
@@ -86,7 +87,6 @@ class Embedder:
         prompt: str = "",
     ) -> None:
         self.vectors = vectors
-        self.prompt = prompt
         self.max_seq_length = preprocessor.max_seq_length
         self.precision = encoder.compute_dtype
         self._encoder = encoder
@@ -95,21 +95,19 @@ class Embedder:
         vocabulary = preprocessor.vocabulary
         tokenizer = preprocessor.tokenizer
         num_special = vocabulary.special.count(1)
-        num_prompt_tokens = 0
-        if prompt and not vectors.include_prompt:
-            pieces = tokenizer.tokenize(tf.constant([prompt])).merge_dims(1, 2)
-            # And [CLS]; not [SEP], which follows the text.
-            num_prompt_tokens = int(pieces.row_lengths()[0]) + 1
 
         @tf.function(autograph=False, reduce_retracing=True)
         def tokenize(texts):
             return tokenizer.tokenize(texts).merge_dims(1, 2)
 
         pieces = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)
-        signature = [pieces, tf.TensorSpec([None], tf.int64)]
+        rows, number = (
+            tf.TensorSpec([None], tf.int64),
+            tf.TensorSpec([], tf.int32),
+        )
 
-        @tf.function(autograph=False, input_signature=signature)
-        def embed(pieces, rows):
+        @tf.function(autograph=False, input_signature=[pieces, rows, number])
+        def embed(pieces, rows, num_prompt_tokens):
             pieces = tf.gather(pieces, rows)
             longest = tf.cast(tf.reduce_max(pieces.row_lengths()), tf.int32)
             length = tf.minimum(longest + num_special, self.max_seq_length)
@@ -124,6 +122,15 @@ class Embedder:
 
         self._tokenize = tokenize
         self._embed = embed
+        self._set_prompt(prompt)
+
+    def _set_prompt(self, prompt):
+        self.prompt = prompt
+        self._num_prompt_tokens = tf.constant(0)
+        if prompt and not self.vectors.include_prompt:
+            pieces = self._tokenize(tf.constant([prompt]))
+            # And [CLS]; not [SEP], which follows the text.
+            self._num_prompt_tokens = tf.constant(len(pieces[0]) + 1)
 
     @property
     def dimension(self) -> int:
@@ -162,13 +169,9 @@ class Embedder:
 
     def with_prompt(self, prompt: str) -> "Embedder":
         """Returns one of the same model that puts another text before."""
-        return Embedder(
-            self._encoder,
-            self._preprocessor,
-            self.vectors,
-            self._weights_sha256,
-            prompt,
-        )
+        other = copy.copy(self)
+        other._set_prompt(prompt)
+        return other
 
     def __call__(
         self, texts: Sequence[str], batch_size: int = 32
@@ -208,7 +211,9 @@ class Embedder:
         order = np.argsort(-pieces.row_lengths().numpy(), kind="stable")
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            found = self._embed(pieces, tf.constant(rows, tf.int64)).numpy()
+            found = self._embed(
+                pieces, tf.constant(rows, tf.int64), self._num_prompt_tokens
+            ).numpy()
             is_good = np.isfinite(found).all(axis=1)
             if not is_good.all():
                 text = texts[rows[np.argmin(is_good)]]

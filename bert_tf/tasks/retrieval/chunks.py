@@ -63,6 +63,7 @@ def _run_in_chunks(model, embed, inputs, chunk_size):
             generator.state.assign(start + offset)
         return embed({name: values[number] for name, values in chunks.items()})
 
+    size = model.dense_size or model.config.hidden_size
     _, vectors = tf.while_loop(
         lambda number, _: number < num_chunks,
         lambda number, parts: (
@@ -71,12 +72,13 @@ def _run_in_chunks(model, embed, inputs, chunk_size):
         ),
         (
             tf.constant(0),
-            tf.TensorArray(tf.float32, num_chunks, infer_shape=False),
+            tf.TensorArray(
+                tf.float32, num_chunks, element_shape=[chunk_size, size]
+            ),
         ),
         # One chunk is in memory at a time.
         parallel_iterations=1,
     )
-    size = model.dense_size or model.config.hidden_size
     vectors = tf.stop_gradient(tf.reshape(vectors.stack(), [num_texts, size]))
     variables = model.trainable_variables
 

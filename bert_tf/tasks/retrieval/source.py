@@ -198,40 +198,49 @@ def distinct_order(
     waiting: list[int] = []
     position = 0
     for _ in range(len(order) // batch_size):
-        batch: list[int] = []
-        used: set[int] = set()
-        refused: list[int] = []
-
-        def take(row):
-            fits = used.isdisjoint(texts_of[row])
-            if fits:
-                batch.append(row)
-                used.update(texts_of[row])
-            return fits
-
-        for number, row in enumerate(waiting):
-            if len(batch) == batch_size:
-                refused += waiting[number:]
-                break
-            if not take(row):
-                refused.append(row)
-        while len(batch) < batch_size and position < len(order):
-            if not take(order[position]):
-                refused.append(order[position])
+        batch = _Batch(texts_of, batch_size)
+        waiting = batch.take(waiting)
+        while not batch.is_full and position < len(order):
+            waiting += batch.take(order[position : position + 1])
             position += 1
-        for row in order:
-            if len(batch) == batch_size:
-                break
-            take(row)
-        if len(batch) < batch_size:
+        if not batch.is_full:
+            batch.take(order)
+        if not batch.is_full:
             raise ValueError(
                 "A batch must have no text twice: the training examples make "
-                f"none of {batch_size}, but of about {len(batch)}. Received: "
-                f"train_batch_size={batch_size}."
+                f"none of {batch_size}, but of about {len(batch.rows)}. "
+                f"Received: train_batch_size={batch_size}."
             )
-        found += batch
-        waiting = refused
+        found += batch.rows
     return found
+
+
+class _Batch:
+    """Rows without a text twice, up to a number of them."""
+
+    def __init__(self, texts_of, size):
+        self.rows: list[int] = []
+        self._texts_of = texts_of
+        self._size = size
+        self._used: set[int] = set()
+
+    @property
+    def is_full(self):
+        return len(self.rows) == self._size
+
+    def take(self, rows):
+        """Takes what fits, in order; returns the other rows."""
+        others: list[int] = []
+        for number, row in enumerate(rows):
+            if self.is_full:
+                return [*others, *rows[number:]]
+            texts = self._texts_of[row]
+            if self._used.isdisjoint(texts):
+                self.rows.append(row)
+                self._used |= texts
+            else:
+                others.append(row)
+        return others
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,60 @@ _CORRELATIONS = ("spearman", "pearson")
 _METRICS = (*_CORRELATIONS, *ranking.QUERY_SCORES)
 
 
+def _one_of(field, values):
+    return (
+        (field,),
+        f"one of {', '.join(values)}",
+        lambda value: value in values,
+    )
+
+
+def _is_number(value):
+    is_number = isinstance(value, (int, float)) and type(value) is not bool
+    return is_number and np.isfinite(value)
+
+
+def _is_size(value):
+    return type(value) is int and value > 0
+
+
+# (fields, what a message says of them, whether a value is a good one)
+_RANGES = (
+    _one_of("loss_name", options.LOSSES),
+    _one_of("pooling", sentence_encoder.POOLINGS),
+    _one_of("head", options.HEADS),
+    _one_of("metric", _METRICS),
+    (
+        ("scale", "max_score"),
+        "a number above 0",
+        lambda value: _is_number(value) and value > 0,
+    ),
+    (("margin", "hard_negative_weight"), "a number", _is_number),
+    (
+        ("is_normalized", "is_symmetric"),
+        "True or False",
+        lambda value: type(value) is bool,
+    ),
+    (
+        ("query_prompt", "passage_prompt"),
+        "a string",
+        lambda value: isinstance(value, str),
+    ),
+    (
+        ("dense_size", "chunk_size"),
+        "a positive number, or None",
+        lambda value: value is None or _is_size(value),
+    ),
+    (
+        ("matryoshka_sizes",),
+        "a list of positive numbers",
+        lambda value: (
+            isinstance(value, (tuple, list)) and all(map(_is_size, value))
+        ),
+    ),
+)
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RetrievalTask(Task):
@@ -137,49 +191,14 @@ class RetrievalTask(Task):
             is_scored = self.loss_name in (*options.SCORED, options.SIMCSE)
             metric = "spearman" if is_scored else "nDCG@10"
             object.__setattr__(self, "metric", metric)
-        for field, values in (
-            ("loss_name", options.LOSSES),
-            ("pooling", sentence_encoder.POOLINGS),
-            ("head", options.HEADS),
-            ("metric", _METRICS),
-        ):
-            value = getattr(self, field)
-            if value not in values:
-                raise ValueError(
-                    f"`{field}` must be one of {', '.join(values)}. "
-                    f"Received: {field}={files.shortened(value)}."
-                )
-        for field in ("scale", "max_score"):
-            if not _is_number(getattr(self, field), 0):
-                raise ValueError(
-                    f"`{field}` must be a number above 0. "
-                    f"Received: {field}={files.shortened(getattr(self, field))}."
-                )
-        for field in ("margin", "hard_negative_weight"):
-            if not _is_number(getattr(self, field)):
-                raise ValueError(
-                    f"`{field}` must be a number. "
-                    f"Received: {field}={files.shortened(getattr(self, field))}."
-                )
-        for field in ("is_normalized", "is_symmetric"):
-            if type(getattr(self, field)) is not bool:
-                raise ValueError(
-                    f"`{field}` must be True or False. "
-                    f"Received: {field}={files.shortened(getattr(self, field))}."
-                )
-        for field in ("query_prompt", "passage_prompt"):
-            if not isinstance(getattr(self, field), str):
-                raise ValueError(
-                    f"`{field}` must be a string. "
-                    f"Received: {field}={files.shortened(getattr(self, field))}."
-                )
-        for field in ("dense_size", "chunk_size"):
-            value = getattr(self, field)
-            if value is not None and (type(value) is not int or value < 1):
-                raise ValueError(
-                    f"`{field}` must be positive, or None. "
-                    f"Received: {field}={files.shortened(value)}."
-                )
+        for fields, text, is_good in _RANGES:
+            for field in fields:
+                value = getattr(self, field)
+                if not is_good(value):
+                    raise ValueError(
+                        f"`{field}` must be {text}. "
+                        f"Received: {field}={files.shortened(value)}."
+                    )
         if self.dense_size is not None and self.head == options.NO_HEAD:
             raise ValueError(
                 "`dense_size` must be given with a `head`. "
@@ -189,14 +208,6 @@ class RetrievalTask(Task):
             raise ValueError(
                 "`is_symmetric` must be given with multiple_negatives. "
                 f"Received: loss_name={self.loss_name!r}."
-            )
-        sizes = self.matryoshka_sizes
-        if not isinstance(sizes, (tuple, list)) or not all(
-            type(size) is int and size > 0 for size in sizes
-        ):
-            raise ValueError(
-                "`matryoshka_sizes` must be positive numbers. Received: "
-                f"matryoshka_sizes={files.shortened(sizes)}."
             )
         for field in ("matryoshka_sizes", "text_columns", "corpus"):
             object.__setattr__(self, field, tuple(getattr(self, field)))
@@ -497,15 +508,6 @@ class RetrievalTask(Task):
             )
 
 
-def _is_number(value, above=None):
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and np.isfinite(value)
-        and (above is None or value > above)
-    )
-
-
 def _of_all_replicas(values: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
     """Returns values of all replicas, and where the own ones stand there.
 
@@ -530,5 +532,3 @@ def _of_all_replicas(values: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
         return tf.reshape(total, tf.concat([[-1], tf.shape(value)[1:]], 0))
 
     return [gather(value) for value in values], number * tf.shape(values[0])[0]
-
-
