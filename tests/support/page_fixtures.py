@@ -6,6 +6,8 @@ glue/MRPC, SST-2, CoLA           train.tsv, dev.tsv and test.tsv, as published
 squad/{train,dev}-v{1.1,2.0}.json
 ner/{train,dev,test}.txt         a token, a tab and its tag a line
 train.csv, dev.csv               subject, body, label
+beir                             corpus.jsonl, queries.jsonl, qrels/test.tsv
+sts.tsv                          sentence1, sentence2, score
 rerank/{train,dev,test}.tsv      query, text, label
 minilm                           a folder of Hugging Face's, an encoder
 uncased_L-12_H-768_A-12          a release of Google's
@@ -70,6 +72,12 @@ def write(folder):
     (folder / "rerank").mkdir()
     for split, num_queries in (("train", 12), ("dev", 6), ("test", 4)):
         _write_groups(folder / "rerank" / f"{split}.tsv", num_queries, rng)
+    _write_beir(folder / "beir", rng)
+    with open(folder / "sts.tsv", "w") as stream:
+        print("sentence1", "sentence2", "score", sep="\t", file=stream)
+        for index in range(12):
+            pair = (_sentence(rng), _sentence(rng))
+            print(*pair, index % 6, sep="\t", file=stream)
     _write_models(folder)
 
 
@@ -158,6 +166,19 @@ def _write_groups(path, num_queries, rng):
         for label, text in ((1, right), *((0, _sentence(rng)) for _ in "abc")):
             lines.append(f"{query}\t{text}\t{label}")
     path.write_text("\n".join(lines) + "\n")
+
+
+def _write_beir(folder, rng):
+    (folder / "qrels").mkdir(parents=True)
+    for name, letter, num_texts in (("corpus", "c", 24), ("queries", "q", 8)):
+        rows = [
+            json.dumps({"_id": f"{letter}{index}", "text": _sentence(rng)})
+            for index in range(num_texts)
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    rows = [f"q{index}\tc{2 * index}\t1" for index in range(8)]
+    header = "query-id\tcorpus-id\tscore"
+    (folder / "qrels/test.tsv").write_text("\n".join([header, *rows]) + "\n")
 
 
 def _write_models(folder):
