@@ -94,19 +94,19 @@ REFUSALS = {
         "--do_train",
         "--learning_rate=-1",
     ),
-    "run_retrieval": (
-        "--matryoshka_sizes must be numbers with commas between. Received: ",
-        "--output_dir=no/where",
-        "--train_file=a",
-        "--do_train",
-        "--matryoshka_sizes=8,a",
-    ),
     "run_reranker": (
         "--num_negatives must be given with --loss=softmax.",
         "--output_dir=no/where",
         "--train_file=a.tsv",
         "--do_train",
         "--num_negatives=3",
+    ),
+    "run_retrieval": (
+        "--matryoshka_sizes must be numbers with commas between. Received: ",
+        "--output_dir=no/where",
+        "--train_file=a",
+        "--do_train",
+        "--matryoshka_sizes=8,a",
     ),
     "run_search": (
         "`range_min` must be 0 or more and below `range_max`. Received: ",
