@@ -99,28 +99,30 @@ class Teaching:
             f"; new are {', '.join(new)}" if new else "",
         )
 
-    def description(self, teacher: keras.Model) -> dict[str, Any]:
-        """Returns what a student's training is a function of."""
+    def settings(self) -> dict[str, Any]:
+        """Returns {name of a flag: value} of what a training must repeat."""
+        values = self.lesson.to_dict()
+        if self.student_layers is not None:
+            values["student_layers"] = list(self.student_layers)
+        return values
+
+    def facts(self, teacher: keras.Model) -> dict[str, Any]:
+        """Returns what else it is of: which teacher, in what arithmetic."""
         digest = hashlib.sha256()
         for variable in teacher.weights:
             digest.update(ops.convert_to_numpy(variable).tobytes())
         return {
             "teacher_sha256": digest.hexdigest(),
-            "student_layers": self.student_layers and list(self.student_layers),
-            **self.lesson.to_dict(),
+            "teacher_precision": teacher.dtype_policy.name,
         }
 
     def of_origin(
         self, origin: model_card.Origin, teacher: keras.Model
     ) -> model_card.Origin:
         """Returns what the model card tells of the training."""
-        values = {
-            **self.lesson.to_dict(),
-            "losses": ", ".join(
-                f"{name}:{weight:g}"
-                for name, weight in self.lesson.losses.items()
-            ),
-            "student_layers": self.student_layers,
+        losses = self.lesson.losses
+        values = self.settings() | {
+            "losses": [f"{name}:{losses[name]:g}" for name in losses],
             "teacher_precision": teacher.dtype_policy.name,
         }
         start = origin.start
@@ -274,7 +276,7 @@ class OnRecords(pretraining_run.Method):
         return model.student
 
     def description(self) -> dict[str, Any]:
-        return self.teaching.description(self._teacher)
+        return self.teaching.settings() | self.teaching.facts(self._teacher)
 
     def flops_per_example(
         self, config: BertConfig, length: int, num_predictions: int

@@ -92,7 +92,8 @@ class DistillationRun(tuning_run.Run):
         super().__init__(
             config, task, examples, strategy, dtype_policy, dataset
         )
-        self._settings |= teaching.description(self._teacher)
+        self._settings |= teaching.settings()
+        self._facts |= teaching.facts(self._teacher)
         # Looks at the length, too.
         preprocessor = teaching.teacher.preprocessor(config.max_seq_length)
         if not teaching.has_one_tokenizer:
@@ -140,9 +141,4 @@ class DistillationRun(tuning_run.Run):
         )
 
     def _origin(self):
-        origin = super()._origin()
-        settings = dict(origin.settings)
-        # It is told by its name.
-        del settings["teacher_sha256"]
-        origin = dataclasses.replace(origin, settings=settings)
-        return self._teaching.of_origin(origin, self._teacher)
+        return self._teaching.of_origin(super()._origin(), self._teacher)

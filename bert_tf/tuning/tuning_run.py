@@ -140,6 +140,8 @@ class Run:
         # Of the weights that were trained and saved.
         self._step = 0
         self._resumed_at: int | None = None
+        # What else a resumed training must repeat, beside settings.
+        self._facts: dict[str, Any] = {}
         self._settings = task.training_settings(
             bool(config.keep_best or config.early_stopping_epochs)
         )
@@ -424,6 +426,7 @@ class Run:
             "task": self.task.to_dict(),
             "num_train_examples": source.num_examples,
             "num_epoch_examples": num_epoch_examples,
+            **self._facts,
         }
         begun_with = checkpointing.read_description(config.output_dir)
         # Older releases did not tell the examples: those are let pass.
