@@ -11,6 +11,7 @@ from bert_tf.input.batch_source import Context
 from bert_tf.models import distillation
 from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
+from bert_tf.models.lesson import Lesson
 from bert_tf.models.objectives import Objective
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import TRAIN
@@ -123,22 +124,30 @@ class DistillationRun(tuning_run.Run):
         return distiller.Distiller(self.model, self._teacher, teaching.lesson)
 
     def _objective(self) -> Objective:
-        task, lesson = self.task, self._teaching.lesson
-
-        def soft_losses(logits, teacher_logits, batch):
-            each = keras.tree.map_structure(
-                lambda own, taught: task.soft_losses(
-                    own, taught, lesson.temperature
-                ),
-                logits,
-                teacher_logits,
-            )
-            weights = task.element_weights(batch)
-            return keras.ops.sum(weights * sum(keras.tree.flatten(each)))
-
-        return distillation.task_objective(
-            lesson, task.objective(), soft_losses
-        )
+        return objective_of(self.task, self._teaching.lesson)
 
     def _origin(self):
         return self._teaching.of_origin(super()._origin(), self._teacher)
+
+
+def objective_of(task: Task, lesson: Lesson) -> Objective:
+    """Returns the losses of a lesson on a task's examples.
+
+    Args:
+        task: The `Task`.
+        lesson: The `Lesson`, of the two models. The outputs are those of
+            their `Distiller`.
+    """
+
+    def soft_losses(logits, teacher_logits, batch):
+        each = keras.tree.map_structure(
+            lambda own, taught: task.soft_losses(
+                own, taught, lesson.temperature
+            ),
+            logits,
+            teacher_logits,
+        )
+        weights = task.element_weights(batch)
+        return keras.ops.sum(weights * sum(keras.tree.flatten(each)))
+
+    return distillation.task_objective(lesson, task.objective(), soft_losses)

@@ -8,11 +8,15 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.models import distiller
+from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
@@ -24,6 +28,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import distillation
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.distillation_run import DistillationRun
+from bert_tf.tuning.distillation_run import objective_of
 from references import distillation as oracle
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
@@ -254,3 +259,72 @@ def test_soft_losses_of_every_family():
             for a, b in zip(own, taught)
         ],
     )
+
+
+@pytest.mark.parametrize(
+    "task, rows, labels",
+    [
+        (MultipleChoiceTask(num_choices=3), (2, 3), np.int32([2, 0])),
+        (
+            SquadTask(),
+            (2,),
+            {name: np.int32([3, 0]) for name in OUTPUTS},
+        ),
+        (
+            TaggingTask(scheme="bio", labels=("O", "B-X", "I-X")),
+            (2,),
+            np.int32([[-1, 0, 2, -1, -1], [-1, 1, 2, 0, -1]]),
+        ),
+    ],
+    ids=lambda value: getattr(value, "family", ""),
+)
+def test_a_student_that_is_its_teacher_loses_on_labels_alone(
+    task, rows, labels
+):
+    config = dataclasses.replace(
+        CONFIG, num_hidden_layers=1, hidden_dropout_prob=0.0
+    )
+    models = [task.make_model(config) for _ in range(2)]
+    assert distiller.copy_layers(*models, (0,)) == []
+    lesson = Lesson(losses=dict.fromkeys(lesson_lib.ON_TASKS, 1.0))
+    model = distiller.Distiller(*models, lesson)
+    random = np.random.default_rng(2)
+    lengths = random.integers(2, 6, (*rows, 1))
+    batch = {
+        "input_ids": random.integers(5, 13, (*rows, 5)).astype(np.int32),
+        "input_mask": np.int32(np.arange(5) < lengths),
+        "segment_ids": np.zeros((*rows, 5), np.int32),
+        "labels": labels,
+    }
+    objective = objective_of(task, model.lesson)
+    weights = objective.weights(batch)
+
+    def terms():
+        totals = objective.losses(model(batch), batch)
+        return {
+            name: float(value)
+            for name, value in objective.loss_terms(totals, weights).items()
+        }
+
+    found = terms()
+    own = task.objective()
+    totals = own.losses(models[0](batch), batch)
+    (alone,) = own.loss_terms(totals, own.weights(batch)).values()
+    assert found.pop("labels_loss") == pytest.approx(float(alone), rel=1e-5)
+    assert found == pytest.approx(dict.fromkeys(found, 0.0), abs=1e-6)
+    num_tokens = batch["input_mask"].sum()
+    assert float(weights["hidden_loss"]) == num_tokens
+    assert float(weights["attention_loss"]) == (lengths**2).sum()
+    # Padding tells nothing.
+    models[0].encoder.embeddings.word_embeddings.assign(
+        random.normal(0, 1, (13, 6))
+    )
+    changed = terms()
+    assert min(changed.values()) > 0
+    batch["input_ids"] = np.where(
+        batch["input_mask"], batch["input_ids"], 7
+    ).astype(np.int32)
+    again = terms()
+    for name in lesson_lib.OF_ENCODERS:
+        name = f"{name}_loss"
+        assert again[name] == pytest.approx(changed[name], rel=1e-5)
