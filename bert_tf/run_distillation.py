@@ -238,10 +238,8 @@ def main(argv):
         )
     if _INPUT_FILE.value is not None:
         _refuse(_OF_TASKS, "--input_file")
-        _refuse(
-            (holder.name for holder in (_EVAL_FILE, _PREDICT_FILE)),
-            "--input_file",
-        )
+        others = (_EVAL_FILE, _PREDICT_FILE, _LABEL_COLUMN)
+        _refuse((holder.name for holder in others), "--input_file")
         _distil_on_records()
     else:
         of_records = (*_OF_RECORDS, _NUM_TRAIN_STEPS, _SOFT_POSITIONS)
@@ -256,8 +254,14 @@ def _refuse(names, other):
 
 
 def _lesson(known, default):
+    losses = lesson_lib.parse_losses(_LOSSES.value or default, known)
+    if lesson_lib.SOFT_TARGETS not in losses:
+        _refuse(
+            (_TEMPERATURE.name, _SOFT_POSITIONS.name),
+            f"--losses={_LOSSES.value}, without {lesson_lib.SOFT_TARGETS}",
+        )
     return lesson_lib.Lesson(
-        losses=lesson_lib.parse_losses(_LOSSES.value or default, known),
+        losses=losses,
         temperature=_TEMPERATURE.value,
         soft_positions=_SOFT_POSITIONS.value,
         layer_map=_layers(_LAYER_MAP),
@@ -392,11 +396,7 @@ def _read_folder(config, task):
     from bert_tf.tasks.classification import glue_files
     from bert_tf.tasks.classification.task import ClassificationTask
 
-    for holder in (_EVAL_FILE, _PREDICT_FILE):
-        if holder.value is not None:
-            raise ValueError(
-                f"--{holder.name} must not be given with --data_dir."
-            )
+    _refuse((_EVAL_FILE.name, _PREDICT_FILE.name), "--data_dir")
     if not isinstance(task, ClassificationTask):
         raise ValueError(
             "--data_dir must be of a classification or a regression of texts; "
@@ -404,6 +404,7 @@ def _read_folder(config, task):
             f"{task.family!r}."
         )
     if task.name in glue_files.GLUE_TASKS:
+        _refuse((_LABEL_COLUMN.name,), f"a teacher of {task.name}")
         found = glue_files.GLUE_TASKS[task.name]
         # The classes may be in another order there.
         if set(found.task.labels) == set(task.labels):

@@ -9,6 +9,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.layers import observing
+from bert_tf.layers.dense import Dense
 from bert_tf.models import distillation
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import OF_ENCODERS
@@ -58,7 +59,7 @@ class Distiller(keras.Model):
         self.lesson = lesson.for_models(own.config, taught.config)
         self.projection = None
         if lesson.has_projection(own.config, taught.config):
-            self.projection = keras.layers.Dense(
+            self.projection = Dense(
                 taught.config.hidden_size,
                 kernel_initializer=keras.initializers.TruncatedNormal(
                     stddev=own.config.initializer_range

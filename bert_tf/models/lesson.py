@@ -126,6 +126,17 @@ class Lesson:
                 f"Received: relation_heads={self.relation_heads}."
             )
 
+        for name, names in (
+            ("layer_map", (HIDDEN, ATTENTION)),
+            ("relation_heads", (RELATIONS, SELF_RELATIONS)),
+        ):
+            if getattr(self, name) is not None and not self.has(*names):
+                raise ValueError(
+                    f"`{name}` must be given with one of the losses "
+                    f"{', '.join(names)}. "
+                    f"Received: losses={', '.join(self.losses)}."
+                )
+
     def has(self, *names: str) -> bool:
         """Returns whether any of the losses is among these."""
         return any(name in self.losses for name in names)

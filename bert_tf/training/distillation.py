@@ -171,14 +171,17 @@ def find_student(
         ValueError: If not one of the three is given, or the teacher has not
             such layers, and as of `starting_point.find`.
     """
+    others = {
+        "do_lower_case": do_lower_case,
+        "vocab_file": vocab_file,
+        **options,
+    }
     if student_layers is not None:
-        if init_checkpoint or bert_config_file or vocab_file:
-            raise ValueError(
-                "`student_layers` must be given without `init_checkpoint`, "
-                "`bert_config_file` and `vocab_file`: the student has the "
-                "teacher's. Received: student_layers="
-                f"{','.join(map(str, student_layers))}."
-            )
+        others |= {
+            "init_checkpoint": init_checkpoint,
+            "bert_config_file": bert_config_file,
+        }
+        _check_none(others, "student_layers")
         config = teacher.config
         lesson_lib.check_layers("student_layers", student_layers, config)
         if config.num_hidden_groups is not None:
@@ -199,8 +202,12 @@ def find_student(
             "`bert_config_file` must be given: they tell what the student "
             "begins with."
         )
+    if init_checkpoint is None:
+        _check_none(options, "bert_config_file")
     if init_checkpoint is None and vocab_file is None:
         assert bert_config_file is not None
+        # The tokenizer is the teacher's, with its case.
+        _check_none(others, "bert_config_file")
         tokenizer = teacher.tokenizer
         return StartingPoint(
             init_checkpoint=None,
@@ -212,6 +219,17 @@ def find_student(
     return starting_point.find(
         init_checkpoint, bert_config_file, vocab_file, do_lower_case, **options
     )
+
+
+def _check_none(values, name):
+    """Raises `ValueError` if one is given that a new student has no use for."""
+    for other, value in values.items():
+        # allow_partial is no flag of three values.
+        if value is not None and (other, value) != ("allow_partial", False):
+            raise ValueError(
+                f"`{other}` must not be given with `{name}`: the student has "
+                f"the teacher's. Received: {other}={value}."
+            )
 
 
 class OnRecords(pretraining_run.Method):

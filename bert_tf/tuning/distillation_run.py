@@ -18,6 +18,7 @@ from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.training.distillation import Teaching
+from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
 
@@ -113,7 +114,13 @@ class DistillationRun(tuning_run.Run):
 
     def _find_start(self, folder):
         del folder
-        return self._teaching.student
+        start = self._teaching.student
+        encoder_layers.check(
+            start.config.num_blocks,
+            self.config.freeze_lower_layers,
+            self.config.reinit_top_layers,
+        )
+        return start
 
     def _make_trained(self, dtype_policy):
         teaching = self._teaching

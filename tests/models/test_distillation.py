@@ -302,6 +302,7 @@ def test_chosen_layers_are_copied_exactly_and_are_not_shared():
         ("hidden", {"layer_map": (1, 4)}, "0 to 3. Received: layer_map=1,4."),
         ("hidden", {"layer_map": (1,)}, "each of the student's 2"),
         ("relations", {"relation_heads": 4}, "must divide the student's"),
+        ("cosine", {"layer_map": (1, 2)}, "with one of the losses hidden, att"),
         ("cosine", {"temperature": 0.0}, "`temperature` must be positive"),
         ("nothing", {}, "Received: 'nothing' in losses='nothing'"),
         ("hidden:1,hidden:2", {}, "different ones of soft_targets, masked_lm"),
@@ -326,3 +327,18 @@ def test_attention_needs_as_many_heads_and_is_from_the_last_of_equal_parts():
     decoder = dataclasses.replace(STUDENT, is_decoder=True)
     with pytest.raises(ValueError, match="left to right, or neither"):
         lesson.for_models(decoder, TEACHER)
+
+
+def test_sequences_in_one_row_have_the_losses_of_their_own_rows(encoders):
+    student, teacher = encoders
+    lesson = make_lesson(
+        {"hidden": 1.0, "attention": 1.0, "relations": 1.0}, layer_map=(0, 1)
+    )
+    model = distiller.Distiller(student, teacher, lesson)
+    objective = distillation.encoder_objective(lesson)
+    batch = make_batch()
+    packed = reference.as_batch(
+        reference.pack_rows(batch, [(0, 1)], sum(LENGTHS) + 2, 6, 2)
+    )
+    found = terms_of(model, objective, packed)
+    assert found == pytest.approx(terms_of(model, objective, batch), rel=1e-5)

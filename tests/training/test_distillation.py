@@ -198,7 +198,7 @@ def test_bad_teachers_are_told_in_a_line(folder):
         ({}, "One of `student_layers`, `init_checkpoint` and"),
         (
             {"student_layers": (0,), "bert_config_file": "tiny"},
-            "`student_layers` must be given without",
+            "`bert_config_file` must not be given with `student_layers`: the",
         ),
     ):
         with pytest.raises(ValueError) as error:
