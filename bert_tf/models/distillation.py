@@ -33,6 +33,7 @@ from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.gathering import gather_positions
+from bert_tf.layers.gradients import with_gradient
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models import objectives
 from bert_tf.models.lesson import Lesson
@@ -123,11 +124,33 @@ def _cut_anew(x_BNLH, num_heads):
 
 
 def _divergence(own, taught):
-    """Returns KL(softmax(taught) || softmax(own)) over the last axis."""
-    share = ops.softmax(taught, axis=-1)
-    own_log = ops.log_softmax(own, axis=-1)
-    taught_log = ops.log_softmax(taught, axis=-1)
-    return ops.sum(share * (taught_log - own_log), axis=-1)
+    """Returns KL(softmax(taught) || softmax(own)) over the last axis.
+
+    Over a vocabulary each pass takes time and memory, and there are few: the
+    gradient, softmax(own) less softmax(taught), is of the exponentials of the
+    forward pass. There is none of `taught`.
+    """
+    shares_taught, log_taught, taught = _softmax(taught)
+
+    @with_gradient
+    def compute(own):
+        shares, log_sum, own = _softmax(own)
+        difference = ops.sum(shares_taught * (taught - own), axis=-1)
+
+        def gradient(up):
+            return (shares - shares_taught) * up[..., None]
+
+        return difference - (log_taught - log_sum), gradient
+
+    return compute(own)
+
+
+def _softmax(x):
+    """Returns softmax(x), the log of its divisor, and x less its largest."""
+    x = x - ops.max(x, axis=-1, keepdims=True)
+    powers = ops.exp(x)
+    divisor = ops.sum(powers, axis=-1, keepdims=True)
+    return powers / divisor, ops.log(divisor)[..., 0], x
 
 
 def _float32(x):
