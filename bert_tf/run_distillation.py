@@ -126,12 +126,6 @@ _OF_RECORDS = (
         "Compute the student's blocks a second time for the gradient instead "
         "of keeping their activations. Not with losses of heads.",
     ),
-    flags.DEFINE_integer(
-        "num_warmup_steps",
-        _DEFAULTS.num_warmup_steps,
-        "Steps in which the learning rate rises, fewer than there are in all.",
-        lower_bound=0,
-    ),
     flags.DEFINE_enum(
         "optimizer",
         _DEFAULTS.optimizer,
@@ -159,7 +153,17 @@ _OF_RECORDS = (
     ),
 )
 _NUM_TRAIN_STEPS = flags.DEFINE_integer(
-    "num_train_steps", 100_000, "Number of the last step.", lower_bound=1
+    "num_train_steps",
+    None,
+    "With --input_file: number of the last step.",
+    lower_bound=1,
+)
+_NUM_WARMUP_STEPS = flags.DEFINE_integer(
+    "num_warmup_steps",
+    None,
+    "With --input_file: steps in which the learning rate rises. Default: a "
+    "tenth of them all.",
+    lower_bound=0,
 )
 
 # Of a task.
@@ -242,7 +246,12 @@ def main(argv):
         _refuse((holder.name for holder in others), "--input_file")
         _distil_on_records()
     else:
-        of_records = (*_OF_RECORDS, _NUM_TRAIN_STEPS, _SOFT_POSITIONS)
+        of_records = (
+            *_OF_RECORDS,
+            _NUM_TRAIN_STEPS,
+            _NUM_WARMUP_STEPS,
+            _SOFT_POSITIONS,
+        )
         _refuse((holder.name for holder in of_records), f"--{given[0]}")
         _distil_on_task()
 
@@ -302,8 +311,12 @@ def _teaching(lesson, **options):
 
 def _distil_on_records():
     lesson = _lesson(lesson_lib.ON_RECORDS, lesson_lib.DEFAULT_ON_RECORDS)
+    program.require(num_train_steps=_NUM_TRAIN_STEPS.value)
     values = flags.FLAGS
     length = values["max_seq_length"]
+    num_warmup_steps = _NUM_WARMUP_STEPS.value
+    if num_warmup_steps is None:
+        num_warmup_steps = _NUM_TRAIN_STEPS.value // 10
     options = options_lib.Options(
         phases=(
             options_lib.Phase(
@@ -313,6 +326,7 @@ def _distil_on_records():
             ),
         ),
         input_files=(_INPUT_FILE.value,),
+        num_warmup_steps=num_warmup_steps,
         **{holder.name: holder.value for holder in _OF_RECORDS},
         **{name: values[name].value for name in _OF_BOTH},
     )
