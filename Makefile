@@ -18,7 +18,7 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test test-times test-oldest parity-check serving-check \
+.PHONY: demo test test-times test-oldest distillation-check parity-check serving-check \
 	serving-endurance survival-check beam-check tpu-check gpu-check gpu-found \
 	docs-check release-check bench clean
 
@@ -43,6 +43,11 @@ test-oldest: .venv-oldest/installed
 	grep -o '[a-z][a-z-]*>=[0-9][0-9.]*' setup.py | sed 's/>=/==/' > .venv-oldest/oldest.txt
 	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/oldest.txt --editable '.[test]'
 	touch $@
+
+# Distillation on two devices, resumed on a task, and traced for TPUs. Minutes.
+distillation-check: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m slow -p no:xdist tests/training/test_distillation.py \
+		tests/training/test_tpu_tracing.py tests/tuning/test_distillation_run.py
 
 # Against transformers, in .venv-peers, which the test makes. Minutes.
 parity-check: $(VENV)/installed

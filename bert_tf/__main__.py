@@ -24,6 +24,7 @@ COMMANDS = {
     "inspect-data": "bert_tf.data.inspect_records",
     "serve-data": "bert_tf.data.serve_input",
     "pretrain": "bert_tf.run_pretraining",
+    "distill": "bert_tf.run_distillation",
     "classify": "bert_tf.run_classifier",
     "glue": "bert_tf.run_glue",
     "squad": "bert_tf.run_squad",

@@ -71,6 +71,13 @@ REFUSALS = {
         "--do_train",
         "--learning_rate=-1",
     ),
+    "run_distillation": (
+        "`losses` must be different ones of soft_targets, masked_lm, ",
+        "--teacher=no/where",
+        "--input_file=a",
+        "--output_dir=no/where",
+        "--losses=nothing",
+    ),
     "run_fill_mask": (
         "--top_k=0",
         "--model_dir=a",

@@ -163,7 +163,7 @@ def find(
     if vocab_file is not None:
         _check_special_ids(init_checkpoint, told, tokenizer.vocabulary)
     if bert_config_file is not None:
-        config = _read_config(bert_config_file, tokenizer.vocabulary)
+        config = read_config(bert_config_file, tokenizer.vocabulary)
     assert config is not None
     if max_position_embeddings is not None:
         config = loading.longer_config(config, max_position_embeddings)
@@ -196,7 +196,16 @@ def _check_special_ids(init_checkpoint, told, vocabulary):
             )
 
 
-def _read_config(name, vocabulary):
+def read_config(name: str, vocabulary: vocabulary_lib.Vocabulary) -> BertConfig:
+    """Returns a configuration, for a vocabulary where it is a size's.
+
+    Args:
+        name: A file, or one of `sizes.NAMES`.
+        vocabulary: The vocabulary.
+
+    Raises:
+        ValueError: If it is neither, or the file is none of a configuration.
+    """
     if files.exists(name) and not files.is_folder(name):
         return families.read_config(name)
     if name in sizes.NAMES:

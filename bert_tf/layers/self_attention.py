@@ -10,6 +10,7 @@ from keras import ops
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.dense import add_bias
+from bert_tf.layers.observing import observed_here
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -68,6 +69,9 @@ class SelfAttention(ConfiguredLayer):
             )
             key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
             value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
+        observed = observed_here()
+        if observed is not None:
+            observed.heads.append((query_BNQH, key_BNKH, value_BNKH))
         context_BQNH = attend(
             query_BNQH,
             key_BNKH,

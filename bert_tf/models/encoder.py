@@ -14,9 +14,11 @@ from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import Pooler
+from bert_tf.layers.observing import observed_here
 from bert_tf.layers.rematerialization import call_rematerialized
 
 
@@ -115,7 +117,8 @@ class BertEncoder(Configured, keras.Model):
             trained=inputs[features.INPUT_MASK] if is_frozen else None,
             training=training,
         )
-        encoder_outputs = []
+        observed = observed_here()
+        embedded, encoder_outputs = x, []
         # Each block once, but where layers share them (ALBERT).
         num_layers = self.config.num_hidden_layers
         *blocks, last = (
@@ -126,12 +129,17 @@ class BertEncoder(Configured, keras.Model):
             x = self._call_block(block, x, attention_mask, None, training)
             encoder_outputs.append(x)
         first_positions = inputs.get(features.FIRST_POSITIONS)
-        if positions is None:
+        if positions is None or observed is not None:
             x = self._call_block(last, x, attention_mask, None, training)
             encoder_outputs.append(x)
+            if observed is not None:
+                observed.states += [embedded, *encoder_outputs]
+            pooled_output = self.pooler(x, first_positions)
+            if positions is not None:
+                x = gather_positions(x, positions)
             return {
                 "sequence_output": x,
-                "pooled_output": self.pooler(x, first_positions),
+                "pooled_output": pooled_output,
                 "encoder_outputs": encoder_outputs,
             }
         # The positions that are pooled stand before the others.

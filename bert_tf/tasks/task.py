@@ -23,6 +23,7 @@ from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
+from bert_tf.models import distillation
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
 from bert_tf.tasks.source import Source
@@ -243,6 +244,23 @@ class Task(abc.ABC):
         """
         return ops.ones(ops.shape(labels)[:1], "float32")
 
+    def soft_losses(
+        self, logits: Tensor, teacher_logits: Tensor, temperature: float
+    ) -> Tensor:
+        """Returns how far every element is from a teacher's, float32.
+
+        Where the logits are those of one out of several it is the divergence
+        of their softmax.
+
+        Args:
+            logits, teacher_logits: float32, each as of `losses`.
+            temperature: As of `distillation.soft_targets`.
+
+        Returns:
+            Of the shape of `weights`, as `losses` does.
+        """
+        return distillation.soft_targets(logits, teacher_logits, temperature)
+
     def objective(self) -> Objective:
         """Returns the loss for `training.loop`, and the accuracy.
 
@@ -250,22 +268,23 @@ class Task(abc.ABC):
         `example_weights` float32 `[B]`, 0 for examples that only fill it.
         """
 
-        def weights(batch):
-            weights = self.weights(
-                keras.tree.flatten(batch[features.LABELS])[0]
-            )
-            rest = [1] * (len(weights.shape) - 1)
-            return weights * ops.reshape(
-                objectives.example_weights(batch), [-1, *rest]
-            )
-
         def losses(outputs, batch):
             each = keras.tree.map_structure(
                 self.losses, outputs, batch[features.LABELS]
             )
             return sum(keras.tree.flatten(each))
 
-        return Objective.of_elements(weights, losses, self.accuracy)
+        return Objective.of_elements(
+            self.element_weights, losses, self.accuracy
+        )
+
+    def element_weights(self, batch: features.Batch) -> Tensor:
+        """Returns what every element of a batch of `objective` weighs."""
+        weights = self.weights(keras.tree.flatten(batch[features.LABELS])[0])
+        rest = [1] * (len(weights.shape) - 1)
+        return weights * ops.reshape(
+            objectives.example_weights(batch), [-1, *rest]
+        )
 
     def loss(self) -> "TaskLoss | dict[str, TaskLoss]":
         """Returns the same loss for `keras.Model.compile`.

@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -20,10 +21,12 @@ from bert_tf import manifest
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints.starting_point import StartingPoint
+from bert_tf.config import BertConfig
 from bert_tf.input import pretraining
 from bert_tf.input.record_source import RecordSource
 from bert_tf.models import objectives
 from bert_tf.models import pretrainer
+from bert_tf.models.objectives import Objective
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
@@ -50,11 +53,40 @@ _MAX_DESCRIPTIONS = 8
 _logger = logging.getLogger(__name__)
 
 
+class Method:
+    """How a model learns from records: as BERT does."""
+
+    objective: Objective = objectives.PRETRAINING
+
+    def make_model(self, start: StartingPoint, policy: str) -> keras.Model:
+        """Returns what is trained; called in the strategy's scope."""
+        return pretrainer.BertPretrainer(start.config, dtype=policy)
+
+    def saved_model(self, model: keras.Model) -> keras.Model:
+        """Returns the part of it that the model folder holds."""
+        return model
+
+    def description(self) -> dict[str, Any]:
+        """Returns what else a state is of; see `TrainingState`."""
+        return {}
+
+    def flops_per_example(
+        self, config: BertConfig, length: int, num_predictions: int
+    ) -> float | None:
+        """Returns those of a step, if known; as of `health`."""
+        return health.flops_per_example(config, length, num_predictions)
+
+    def of_origin(self, origin: model_card.Origin) -> model_card.Origin:
+        """Returns what the model card tells of the training."""
+        return origin
+
+
 def run(
     options: Options,
     start: StartingPoint,
     strategy: tf.distribute.Strategy,
     policy: str,
+    method: Method | None = None,
 ) -> dict | None:
     """Trains and evaluates, as the options say.
 
@@ -63,6 +95,7 @@ def run(
         start: What belongs to `options.checkpoint()`.
         strategy: Any strategy.
         policy: The name of the Keras dtype policy.
+        method: The `Method`; None for that of BERT.
 
     Returns:
         The evaluation's results, {name: float}, on the one host that writes;
@@ -74,6 +107,7 @@ def run(
         preemption.PreemptedError: After SIGTERM or Ctrl-C, when the state has
             been saved.
     """
+    method = method or Method()
     keras.utils.set_random_seed(options.random_seed)
     strategies.log_devices(strategy)
     jit_compile = strategies.is_jit_compiled(options.jit_compile, strategy)
@@ -87,8 +121,9 @@ def run(
 
     # Model.
     with strategy.scope():
-        model = pretrainer.BertPretrainer(start.config, dtype=policy)
-    model.encoder.rematerialize = options.rematerialize
+        model = method.make_model(start, policy)
+    saved = method.saved_model(model)
+    getattr(saved, "encoder", saved).rematerialize = options.rematerialize
     _logger.info(
         "%s parameters, %s, %d replicas.",
         f"{model.count_params():,}",
@@ -98,17 +133,26 @@ def run(
 
     evaluate = evaluation.make_evaluation(
         model,
-        objectives.PRETRAINING,
+        method.objective,
         eval_source,
         options.eval_batch_size,
         strategy,
         options.max_eval_steps,
     )
     if options.do_train:
-        state = _make_state(options, start, model, sources, strategy)
+        state = _make_state(
+            options, start, model, sources, strategy, method.description()
+        )
         with state.hold(strategies.is_chief(strategy)):
             _train(
-                options, start, state, sources, strategy, evaluate, jit_compile
+                options,
+                start,
+                state,
+                sources,
+                strategy,
+                evaluate,
+                jit_compile,
+                method,
             )
             card = model_folder.read_card(options.output_dir)
         step = state.step
@@ -118,7 +162,7 @@ def run(
         # Of a model that is in another folder, only the results are here.
         is_here = start.init_checkpoint == options.output_dir.rstrip("/")
         card = model_folder.read_card(options.output_dir) if is_here else None
-        checkpoints.load_weights(start.init_checkpoint, model)
+        checkpoints.load_weights(start.init_checkpoint, saved)
         step = checkpointing.trained_steps(start.init_checkpoint)
     if not options.do_eval:
         return None
@@ -260,7 +304,7 @@ def _find_records(options, start):
     )
 
 
-def _make_state(options, start, model, sources, strategy):
+def _make_state(options, start, model, sources, strategy, more):
     if options.num_warmup_steps > options.num_train_steps:
         _logger.warning(
             "The warmup, of %d steps, is longer than the training, of %d: the "
@@ -272,6 +316,7 @@ def _make_state(options, start, model, sources, strategy):
     description = {
         **start.config.to_dict(),
         "vocab_sha256": manifest.text_sha256(vocabulary),
+        **more,
     }
     tokenizer = tokenizer_files.describe(start.tokenizer)
     if tokenizer is not None:
@@ -340,8 +385,11 @@ def _run_settings(options, sources, policy, strategy):
     }
 
 
-def _train(options, start, state, sources, strategy, evaluate, jit_compile):
+def _train(
+    options, start, state, sources, strategy, evaluate, jit_compile, method
+):
     """Trains from the state's last checkpoint, if any."""
+    saved = method.saved_model(state.model)
     # The order matters: a run that began from --init_checkpoint goes on from
     # its own last checkpoint.
     is_resumed = state.restore()
@@ -354,7 +402,7 @@ def _train(options, start, state, sources, strategy, evaluate, jit_compile):
                 "%s", settings.describe(changes, state.step, state.example)
             )
     elif start.init_checkpoint is not None:
-        checkpoints.load_weights(start.init_checkpoint, state.model)
+        checkpoints.load_weights(start.init_checkpoint, saved)
     else:
         _logger.info("Beginning with new weights.")
 
@@ -366,10 +414,12 @@ def _train(options, start, state, sources, strategy, evaluate, jit_compile):
     def save_model(folder=options.output_dir):
         checkpoints.save(
             folder,
-            state.model,
+            saved,
             start.tokenizer,
             start.config.max_position_embeddings,
-            origin=_origin(options, start, state, descriptions, is_resumed),
+            origin=method.of_origin(
+                _origin(options, start, state, descriptions, is_resumed)
+            ),
         )
 
     def keep_best():
@@ -377,10 +427,10 @@ def _train(options, start, state, sources, strategy, evaluate, jit_compile):
 
     phases.train(
         state,
-        objectives.PRETRAINING,
+        method.objective,
         options.phases,
         [
-            _config(options, start.config, source, jit_compile)
+            _config(options, start.config, source, jit_compile, method)
             for source in sources
         ],
         sources,
@@ -412,7 +462,7 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     _logger.info("The best so far; kept in %s.", best)
 
 
-def _config(options, bert_config, source, jit_compile):
+def _config(options, bert_config, source, jit_compile, method):
     shapes = source.evaluation_batches(1).element_spec
     return loop.TrainingConfig(
         num_train_steps=options.num_train_steps,
@@ -421,7 +471,7 @@ def _config(options, bert_config, source, jit_compile):
         gradient_accumulation_steps=options.gradient_accumulation_steps,
         skip_nonfinite_steps=options.skip_nonfinite_steps,
         profile_steps=options.profile_steps,
-        flops_per_example=health.flops_per_example(
+        flops_per_example=method.flops_per_example(
             bert_config,
             shapes[features.INPUT_IDS].shape[1],
             shapes[features.MASKED_LM_POSITIONS].shape[1],

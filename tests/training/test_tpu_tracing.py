@@ -11,6 +11,7 @@ import collections
 import dataclasses
 import functools
 import inspect
+import re
 import warnings
 
 import numpy as np
@@ -19,6 +20,9 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.input import array_source
+from bert_tf.models import distillation
+from bert_tf.models import distiller
+from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -43,6 +47,12 @@ pytestmark = pytest.mark.skipif(
 ROWS = 3
 CHOICES = 4
 PASSAGES = 2
+# What a task does not train: tokens and spans are not told by the pooler.
+UNTRAINED = {
+    "squad": "/pooler/",
+    "tagging": "/pooler/",
+    "distillation": "/pooler/|next_sentence/",
+}
 # What XLA knows on TPUs alone.
 OF_CORES = {"AllToAll", "CrossReplicaSum", "TPUReplicateMetadata"}
 # What is made of shapes alone: constants, to the compiler.
@@ -100,6 +110,27 @@ def pretraining():
     return BertPretrainer, reference.pretraining_objective(), specs
 
 
+def distillation_of_all():
+    """Every loss, from a teacher that is wider."""
+
+    def make_model(config, dtype):
+        wider = dataclasses.replace(config, hidden_size=24)
+        losses = dict.fromkeys(lesson_lib.ON_RECORDS, 1.0)
+        return distiller.Distiller(
+            BertPretrainer(config, dtype=dtype),
+            BertPretrainer(wider, dtype=dtype),
+            lesson_lib.Lesson(losses=losses),
+        )
+
+    lesson = lesson_lib.Lesson(
+        losses=dict.fromkeys(lesson_lib.ON_RECORDS, 1.0),
+        layer_map=(0,),
+        relation_heads=3,
+    )
+    _, _, specs = pretraining()
+    return make_model, distillation.pretraining_objective(lesson, False), specs
+
+
 def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):
     shape = (*rows, reference.LENGTH)
     specs = dict.fromkeys(features.MODEL_INPUTS, (shape, "int32"))
@@ -127,6 +158,7 @@ def glue(labels):
 
 TASKS = {
     "pretraining": pretraining,
+    "distillation": distillation_of_all,
     "classification": lambda: tuned_to(glue(("a", "b", "c"))),
     "regression": lambda: tuned_to(glue(()), labels=((ROWS,), "float32")),
     "squad": lambda: tuned_to(
@@ -217,7 +249,8 @@ def has_xla_kernel(kind):
     [
         pytest.param(
             *(task, 8 if task == "pretraining" else 2, "bert"),
-            marks=[pytest.mark.slow] * task.endswith("chunks"),
+            marks=[pytest.mark.slow]
+            * (task == "distillation" or task.endswith("chunks")),
         )
         for task in TASKS
     ]
@@ -225,11 +258,8 @@ def has_xla_kernel(kind):
 )
 def test_steps_are_legal_on_tpu_cores(task, num_cores, family):
     traced, paths = trace(task, num_cores, family)
-    # Tokens and spans are not told by the pooler: it has no gradient.
-    num_gradients = sum(
-        task not in ("squad", "tagging") or "/pooler/" not in path
-        for path in paths
-    )
+    untrained = UNTRAINED.get(task, "$^")
+    num_gradients = sum(not re.search(untrained, path) for path in paths)
     # Sums of every gradient, of the weights before it, of what is reported.
     num_sums = {"train": num_gradients + 2, "evaluate": 1}
     num_ids = ROWS * reference.LENGTH
