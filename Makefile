@@ -51,6 +51,7 @@ parity-check: $(VENV)/installed
 		tests/tuning/test_peers.py tests/tuning/test_families.py \
 		tests/text/test_bpe_peers.py \
 		tests/text/test_unigram_peers.py \
+		tests/training/test_objective_peers.py \
 		tests/serving/test_sentence_folders.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.
@@ -79,7 +80,8 @@ beam-check: .venv-beam/installed
 # Training steps compiled for TPU chips, without a TPU, and whole runs on remote
 # paths. Hours; it goes on where it was stopped.
 tpu-check: $(VENV)/installed .venv-tpu/installed
-	$(VENV)/bin/python -m pytest -m slow tests/test_remote_paths.py
+	$(VENV)/bin/python -m pytest -m slow tests/test_remote_paths.py \
+		tests/training/test_tpu_tracing.py
 	.venv-tpu/bin/python benchmarks/tpu.py --results_dir=build/tpu
 
 .venv-tpu/installed: setup.py

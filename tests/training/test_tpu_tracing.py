@@ -19,7 +19,11 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.input import array_source
+from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
+from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -98,6 +102,29 @@ def pretraining():
     return BertPretrainer, reference.pretraining_objective(), specs
 
 
+def replaced_tokens():
+    """ELECTRA's two nets; their batches have what they sample by."""
+    _, _, specs = pretraining()
+    del specs[features.NEXT_SENTENCE_LABELS]
+    shape = (ROWS, reference.PREDICTIONS, 2)
+
+    def make_model(config, dtype):
+        return ReplacedTokensPretrainer(
+            config, generator_config(config, 0.5), dtype=dtype
+        )
+
+    return (
+        make_model,
+        objectives.replaced_tokens(),
+        specs | {features.REPLACEMENT_DRAWS: (shape, "int32")},
+    )
+
+
+def span_boundaries():
+    _, _, specs = pretraining()
+    return SpanBoundaryPretrainer, objectives.SPAN_BOUNDARIES, specs
+
+
 def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):
     shape = (*rows, reference.LENGTH)
     specs = dict.fromkeys(features.MODEL_INPUTS, (shape, "int32"))
@@ -116,6 +143,8 @@ def glue(labels):
 
 TASKS = {
     "pretraining": pretraining,
+    "replaced_tokens": replaced_tokens,
+    "span_boundaries": span_boundaries,
     "classification": lambda: tuned_to(glue(("a", "b", "c"))),
     "regression": lambda: tuned_to(glue(()), labels=((ROWS,), "float32")),
     "squad": lambda: tuned_to(
@@ -201,7 +230,16 @@ def has_xla_kernel(kind):
 # the sums are over all cores is the same code for every one.
 @pytest.mark.parametrize(
     ("task", "num_cores", "family"),
-    [(task, 8 if task == "pretraining" else 2, "bert") for task in TASKS]
+    [
+        pytest.param(
+            task,
+            8 if task == "pretraining" else 2,
+            "electra" if task == "replaced_tokens" else "bert",
+            # A head and a loss more than pretraining.
+            marks=[pytest.mark.slow] if task == "span_boundaries" else [],
+        )
+        for task in TASKS
+    ]
     + [("classification", 2, family) for family in OWN_LAYERS],
 )
 def test_steps_are_legal_on_tpu_cores(task, num_cores, family):
