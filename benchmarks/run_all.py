@@ -161,6 +161,14 @@ def make_commands(model_dir, data_dir, output_dir):
             f"--output_dir={output_dir}/families",
         ]
     )
+    commands.append(
+        [
+            "objectives.py",
+            f"--input_file={wiki}",
+            f"--glue_dir={data_dir}/glue",
+            f"--output_dir={output_dir}/objectives",
+        ]
+    )
     return commands
 
 

@@ -42,6 +42,10 @@ MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
+# Of no record, but of batches for ELECTRA: int32 [B, P, 2] in [0, 2**23), what
+# the samples of the predictions are a function of. Integers, since Keras would
+# make 16 bits of numbers between 0 and 1.
+REPLACEMENT_DRAWS = "replacement_draws"
 # What the labels 0 and 1 say of the second segment, by the objective that the
 # records are for; nothing where records have no label.
 SENTENCE_LABELS = {

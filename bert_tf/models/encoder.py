@@ -32,6 +32,8 @@ class BertEncoder(Configured, keras.Model):
 
     Args:
         config: A `BertConfig`.
+        shared_embeddings: None, or the `BertEmbeddings` of another encoder
+            whose tables and LayerNorm are this one's too.
 
     Call arguments:
         inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
@@ -76,10 +78,18 @@ class BertEncoder(Configured, keras.Model):
         (2, 128)
     """
 
-    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AnyConfig,
+        shared_embeddings: BertEmbeddings | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         self.embeddings = BertEmbeddings(
-            self.config, dtype=self.dtype_policy, name="embeddings"
+            self.config,
+            shared_embeddings,
+            dtype=self.dtype_policy,
+            name="embeddings",
         )
         self.blocks = [
             EncoderBlock(
@@ -182,6 +192,7 @@ class EncoderModel(Configured, keras.Model):
 
     Args:
         config: A `BertConfig`.
+        shared_embeddings: As of `BertEncoder`.
 
     Attributes:
         export_inputs: Names of the inputs that `export` makes a signature of.
@@ -194,13 +205,21 @@ class EncoderModel(Configured, keras.Model):
     export_rank: ClassVar[int] = 2
     replaces_pooler: ClassVar[bool] = False
 
-    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AnyConfig,
+        shared_embeddings: BertEmbeddings | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         encoder_config = self.config
         if self.replaces_pooler and not self.config.is_trained_on_pairs:
             encoder_config = dataclasses.replace(self.config, has_pooler=False)
         self.encoder = BertEncoder(
-            encoder_config, dtype=self.dtype_policy, name="encoder"
+            encoder_config,
+            shared_embeddings,
+            dtype=self.dtype_policy,
+            name="encoder",
         )
 
     def export(

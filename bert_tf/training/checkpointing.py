@@ -25,6 +25,7 @@ from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.output_folder import FOLDER
+from bert_tf.training.output_folder import GENERATOR_FOLDER
 
 # Where a run keeps its best model.
 BEST_FOLDER = "best"
@@ -36,11 +37,11 @@ _DESCRIPTION = "model.json"
 _NAME = "state-"
 # What a killed program leaves where TensorFlow wrote a checkpoint, where
 # `files.whole_file` wrote any other file, one of its temporary ones too, and
-# where `files.whole_folder` wrote the best model.
+# where `files.whole_folder` wrote the best model or ELECTRA's generator.
 _LEFTOVERS = re.compile(
     rf"{_NAME}\d+_temp|{_NAME}\d+\.data-.*\.tempstate\d+"
     r"|\.+[A-Za-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+"
-    rf"|\.{BEST_FOLDER}\.[a-z0-9_]{{8}}"
+    rf"|\.({BEST_FOLDER}|{GENERATOR_FOLDER})\.[a-z0-9_]{{8}}"
 )
 # These tell nothing of the file, and must not cost a checkpoint.
 _NOT_READ = (
@@ -278,7 +279,9 @@ class TrainingState:
 
     def _remove_leftovers(self):
         best = f"{self.output_dir}/{BEST_FOLDER}"
-        for folder in (self.output_dir, best, self.folder):
+        models = self.output_dir, best
+        generators = [f"{folder}/{GENERATOR_FOLDER}" for folder in models]
+        for folder in (*models, *generators, self.folder):
             for name in files.list_folder(folder):
                 if _LEFTOVERS.fullmatch(name):
                     files.remove(f"{folder}/{name}")

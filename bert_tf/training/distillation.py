@@ -15,7 +15,6 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.starting_point import StartingPoint
-from bert_tf.config import BertConfig
 from bert_tf.models import distillation
 from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
@@ -23,6 +22,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training import pretraining_run
+from bert_tf.training.objectives import Pretraining
 from bert_tf.training.options import Options
 
 
@@ -232,8 +232,8 @@ def _check_none(values, name):
             )
 
 
-class OnRecords(pretraining_run.Method):
-    """How a student learns from its teacher on pre-training records.
+def on_records(teaching: Teaching) -> pretraining_run.Maker:
+    """Returns what makes a student and its teacher, to learn on records.
 
     The student is a pre-trainer where a loss is of words, and else an encoder.
 
@@ -244,67 +244,48 @@ class OnRecords(pretraining_run.Method):
         ValueError: If the two have different tokenizers, or soft targets are
             wanted of a teacher that predicts no words.
     """
-
-    def __init__(self, teaching: Teaching) -> None:
-        teaching.check_tokenizers()
-        self.teaching = teaching
-        self.objective = distillation.pretraining_objective(
-            teaching.lesson, teaching.student.config.is_decoder
+    teaching.check_tokenizers()
+    lesson = teaching.lesson
+    has_words = lesson.has(lesson_lib.SOFT_TARGETS, lesson_lib.MASKED_LM)
+    path = teaching.teacher.init_checkpoint
+    assert path is not None
+    with reader.open_checkpoint(path) as checkpoint:
+        found = checkpoint.found_parts
+    predicts_words = parts.MASKED_LM in found
+    # What it lacks of these is not asked.
+    new_parts = {parts.NEXT_SENTENCE, parts.POOLER} - set(found)
+    if lesson.has(lesson_lib.SOFT_TARGETS) and not predicts_words:
+        raise ValueError(
+            f"{path}: the teacher must have a masked-LM head for the loss "
+            f"{lesson_lib.SOFT_TARGETS}; the others do without."
         )
-        lesson = teaching.lesson
-        self._has_words = lesson.has(
-            lesson_lib.SOFT_TARGETS, lesson_lib.MASKED_LM
-        )
-        path = teaching.teacher.init_checkpoint
-        assert path is not None
-        with reader.open_checkpoint(path) as checkpoint:
-            found = checkpoint.found_parts
-        self._is_pretrainer = parts.MASKED_LM in found
-        # What it lacks of these is not asked.
-        self._new_parts = {parts.NEXT_SENTENCE, parts.POOLER} - set(found)
-        if lesson.has(lesson_lib.SOFT_TARGETS) and not self._is_pretrainer:
-            raise ValueError(
-                f"{path}: the teacher must have a masked-LM head for the loss "
-                f"{lesson_lib.SOFT_TARGETS}; the others do without."
-            )
 
-    def make_model(
-        self, start: StartingPoint, policy: str
-    ) -> distiller.Distiller:
-        teaching = self.teaching
-        path = teaching.teacher.init_checkpoint
-        assert path is not None
+    def make(options, start, policy):
+        del options
         teacher_class, student_class = (
-            BertPretrainer if has_words else BertEncoder
-            for has_words in (
-                self._has_words and self._is_pretrainer,
-                self._has_words,
-            )
+            BertPretrainer if is_pretrainer else BertEncoder
+            for is_pretrainer in (has_words and predicts_words, has_words)
         )
         student = student_class(start.config, dtype=policy)
         teacher = teacher_class(
             teaching.teacher.config, dtype=teaching.teacher_policy(policy)
         )
-        loading.load_weights(path, teacher, new_parts=self._new_parts)
+        loading.load_weights(path, teacher, new_parts=new_parts)
         teaching.begin(teacher, student)
-        self._teacher = teacher
-        return distiller.Distiller(student, teacher, teaching.lesson)
+        return Pretraining(
+            model=distiller.Distiller(student, teacher, lesson),
+            objective=distillation.pretraining_objective(
+                lesson, teaching.student.config.is_decoder
+            ),
+            saved={"": student},
+            description=teaching.settings() | teaching.facts(teacher),
+            settings={},
+            # The teacher's are counted nowhere.
+            flops_per_example=None,
+            of_origin=lambda origin: teaching.of_origin(origin, teacher),
+        )
 
-    def saved_model(self, model: keras.Model) -> keras.Model:
-        return model.student
-
-    def description(self) -> dict[str, Any]:
-        return self.teaching.settings() | self.teaching.facts(self._teacher)
-
-    def flops_per_example(
-        self, config: BertConfig, length: int, num_predictions: int
-    ) -> float | None:
-        """Returns None: the teacher's are counted nowhere."""
-        del config, length, num_predictions
-        return None
-
-    def of_origin(self, origin: model_card.Origin) -> model_card.Origin:
-        return self.teaching.of_origin(origin, self._teacher)
+    return make
 
 
 def run_on_records(
@@ -321,7 +302,7 @@ def run_on_records(
         strategy, policy: As of `pretraining_run.run`.
 
     Raises:
-        ValueError: Also as of `OnRecords`, and if blocks are to be computed
+        ValueError: Also as of `on_records`, and if blocks are to be computed
             twice of whose inside a loss is made.
     """
     if options.rematerialize and teaching.lesson.has(*lesson_lib.OF_HEADS):
@@ -330,5 +311,5 @@ def run_on_records(
             f"{', '.join(lesson_lib.OF_HEADS)}, which need what it forgets."
         )
     return pretraining_run.run(
-        options, teaching.student, strategy, policy, OnRecords(teaching)
+        options, teaching.student, strategy, policy, on_records(teaching)
     )

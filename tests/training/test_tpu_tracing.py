@@ -23,7 +23,11 @@ from bert_tf.input import array_source
 from bert_tf.models import distillation
 from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
+from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
+from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -53,6 +57,8 @@ UNTRAINED = {
     "tagging": "/pooler/",
     "distillation": "/pooler/|next_sentence/",
 }
+# Much like others, and dear.
+SLOW = ("distillation", "span_boundaries", "retrieval in chunks")
 # What XLA knows on TPUs alone.
 OF_CORES = {"AllToAll", "CrossReplicaSum", "TPUReplicateMetadata"}
 # What is made of shapes alone: constants, to the compiler.
@@ -131,6 +137,29 @@ def distillation_of_all():
     return make_model, distillation.pretraining_objective(lesson, False), specs
 
 
+def replaced_tokens():
+    """ELECTRA's two nets; their batches have what they sample by."""
+    _, _, specs = pretraining()
+    del specs[features.NEXT_SENTENCE_LABELS]
+    shape = (ROWS, reference.PREDICTIONS, 2)
+
+    def make_model(config, dtype):
+        return ReplacedTokensPretrainer(
+            config, generator_config(config, 0.5), dtype=dtype
+        )
+
+    return (
+        make_model,
+        objectives.replaced_tokens(),
+        specs | {features.REPLACEMENT_DRAWS: (shape, "int32")},
+    )
+
+
+def span_boundaries():
+    _, _, specs = pretraining()
+    return SpanBoundaryPretrainer, objectives.SPAN_BOUNDARIES, specs
+
+
 def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):
     shape = (*rows, reference.LENGTH)
     specs = dict.fromkeys(features.MODEL_INPUTS, (shape, "int32"))
@@ -159,6 +188,8 @@ def glue(labels):
 TASKS = {
     "pretraining": pretraining,
     "distillation": distillation_of_all,
+    "replaced_tokens": replaced_tokens,
+    "span_boundaries": span_boundaries,
     "classification": lambda: tuned_to(glue(("a", "b", "c"))),
     "regression": lambda: tuned_to(glue(()), labels=((ROWS,), "float32")),
     "squad": lambda: tuned_to(
@@ -248,9 +279,10 @@ def has_xla_kernel(kind):
     ("task", "num_cores", "family"),
     [
         pytest.param(
-            *(task, 8 if task == "pretraining" else 2, "bert"),
-            marks=[pytest.mark.slow]
-            * (task == "distillation" or task.endswith("chunks")),
+            task,
+            8 if task == "pretraining" else 2,
+            "electra" if task == "replaced_tokens" else "bert",
+            marks=[pytest.mark.slow] * (task in SLOW),
         )
         for task in TASKS
     ]
