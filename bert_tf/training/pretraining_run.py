@@ -413,7 +413,7 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
 
 
 def _config(options, bert_config, source, jit_compile):
-    shapes = source.evaluation_batches(1).element_spec
+    shapes = source.shapes
     return loop.TrainingConfig(
         num_train_steps=options.num_train_steps,
         save_checkpoints_steps=options.save_checkpoints_steps,
@@ -423,8 +423,8 @@ def _config(options, bert_config, source, jit_compile):
         profile_steps=options.profile_steps,
         flops_per_example=health.flops_per_example(
             bert_config,
-            shapes[features.INPUT_IDS].shape[1],
-            shapes[features.MASKED_LM_POSITIONS].shape[1],
+            shapes[features.INPUT_IDS][0],
+            shapes[features.MASKED_LM_POSITIONS][0],
         ),
         peak_flops=options.peak_tflops and options.peak_tflops * 1e12,
         seed=options.random_seed,
