@@ -18,6 +18,7 @@ import importlib.machinery
 import sys
 import threading
 from types import ModuleType
+from typing import Any
 
 from bert_tf import import_hooks
 
@@ -81,8 +82,9 @@ class _Later(importlib.abc.MetaPathFinder):
             importlib.import_module(f"tensorflow.{_LITE}")
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader_state = spec.loader.exec_module
-            spec.loader.exec_module = _put_off
+            loader: Any = spec.loader
+            spec.loader_state = loader.exec_module
+            loader.exec_module = _put_off
         return spec
 
 
