@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from bert_tf.layers.activations import apply_activation
+from bert_tf.layers.attend import is_long
 from bert_tf.layers.attention_mask import gather_queries
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.gathering import gather_positions
@@ -76,10 +77,17 @@ class EncoderBlock(ConfiguredLayer):
         # Feed-forward. TensorFlow fuses the product of two matrices with the
         # bias, and outside training with the activation.
         x_TD = ops.reshape(attended_BQD, (-1, self.config.hidden_size))
-        x_TF = apply_activation(
-            self.config.hidden_act, self.intermediate(x_TD), training=training
-        )
-        x_BQD = ops.reshape(self.output_dense(x_TF), ops.shape(attended_BQD))
+        x_TF = self.intermediate(x_TD)
+        if training and is_long(attended_BQD.shape[1], inputs.shape[1]):
+            x_TD = self.output_dense.call_activated(
+                self.config.hidden_act, x_TF
+            )
+        else:
+            x_TF = apply_activation(
+                self.config.hidden_act, x_TF, training=training
+            )
+            x_TD = self.output_dense(x_TF)
+        x_BQD = ops.reshape(x_TD, ops.shape(attended_BQD))
         x_BQD = self.output_dropout(x_BQD, training=training)
         return self.output_layer_norm(attended_BQD + x_BQD, training=training)
 

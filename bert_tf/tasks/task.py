@@ -53,7 +53,8 @@ class Task(abc.ABC):
             labels are then a dictionary with the same names.
         accuracy: What the loop calls the share of elements whose label has
             the largest logit; None to leave it out.
-        fit_metrics: What `keras.Model.fit` logs beside the loss, or None.
+        fit_metrics: What `keras.Model.fit` logs beside the loss, new ones, or
+            None; to be asked for in the scope of the strategy.
         problem_type: What config.json calls it where the number of outputs
             does not tell that; see `checkpoints.save`.
         report_scores: Which of the results a report shows, where its sections
@@ -79,8 +80,12 @@ class Task(abc.ABC):
         return "accuracy"
 
     @property
-    def fit_metrics(self) -> list[str] | None:
-        return ["accuracy"] if self.accuracy == "accuracy" else None
+    def fit_metrics(self) -> list[keras.metrics.Metric] | None:
+        if self.accuracy != "accuracy":
+            return None
+        # Of a name Keras makes the metric while it traces the step, which
+        # TensorFlow therefore traces once more.
+        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     @property
     def title(self) -> str:

@@ -19,6 +19,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+# Public only in `tf.compat.v1`, which takes a second to load.
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.training import py_checkpoint_reader
+
 from bert_tf import files
 from bert_tf import formats
 from bert_tf.training import lock
@@ -242,7 +246,7 @@ class TrainingState:
             # A damaged one of a later step stays until it is written over.
             steps = [step for step in self.saved_steps() if step <= self.step]
             num_old = max(0, len(steps) - self._keep_checkpoint_max)
-            tf.compat.v1.train.update_checkpoint_state(
+            checkpoint_management.update_checkpoint_state(
                 self.folder, path, [self._path(n) for n in steps[num_old:]]
             )
             for step in steps[:num_old]:
@@ -337,5 +341,5 @@ def trained_steps(output_dir: str) -> int:
         return 0
     # `tf.train.load_variable` asks first whether the path is a folder, which
     # TensorFlow's ram:// says of a prefix.
-    reader = tf.compat.v1.train.NewCheckpointReader(path)
+    reader = py_checkpoint_reader.NewCheckpointReader(path)
     return int(reader.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))

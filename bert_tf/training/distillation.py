@@ -275,7 +275,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
         return Pretraining(
             model=distiller.Distiller(student, teacher, lesson),
             objective=distillation.pretraining_objective(
-                lesson, teaching.student.config.is_decoder
+                lesson, start.config.is_decoder
             ),
             saved={"": student},
             description=teaching.settings() | teaching.facts(teacher),

@@ -187,12 +187,12 @@ def test_bad_teachers_are_told_in_a_line(folder):
         found, init_checkpoint=None, tokenizer=WordpieceSpec(other)
     )
     with pytest.raises(ValueError, match="one tokenizer for the loss") as one:
-        distillation.OnRecords(
+        distillation.on_records(
             make_teaching(folder, student=student, student_layers=None)
         )
     assert "no loss on records can do without" in str(one.value)
     with pytest.raises(ValueError, match="must have a masked-LM head"):
-        distillation.OnRecords(make_teaching(folder, teacher="encoder"))
+        distillation.on_records(make_teaching(folder, teacher="encoder"))
     for arguments, message in (
         ({"student_layers": (0, 2)}, "0 to 1. Received: student_layers=0,2"),
         ({}, "One of `student_layers`, `init_checkpoint` and"),

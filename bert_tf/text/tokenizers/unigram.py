@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
@@ -271,6 +270,9 @@ class UnigramTokenizer(tf.Module):
         ran eagerly, as `keras.utils.clear_session` does. In a graph the
         operation is part of that, and eagerly TensorFlow keeps it.
         """
+        # Only here: it takes long to load.
+        import tensorflow_text as tf_text
+
         # It runs on the CPU alone.
         with tf.device("CPU:0"):
             return tf_text.SentencepieceTokenizer(
