@@ -4,7 +4,8 @@ A ```bash fence holds commands, a ```python fence a snippet; both run in their
 order on the page, in one folder, all snippets of a page in one process. A
 command that needs a TPU, a cluster, a server or the network, or makes an
 environment, is not run, and none of a ```sh fence; tests/test_docs_flags.py
-checks them. A snippet that needs a library of nobody's environment is not run. A ```text fence is no command.
+checks them. Nor is a snippet that imports a library which no extra installs. A
+```text fence is no command.
 """
 
 import dataclasses

@@ -34,25 +34,20 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 
 
 def make_vectors(
-    encoder_outputs: Any,
-    input_mask: tf.Tensor,
-    vectors: SentenceVectors,
-    num_prompt_tokens: int | tf.Tensor = 0,
+    encoder_outputs: Any, input_mask: tf.Tensor, vectors: SentenceVectors
 ) -> tf.Tensor:
     """Returns the vectors of texts: float32 `[B, D]`.
 
     Args:
-        encoder_outputs: Every block's output, a list of float `[B, L, hidden]`.
+        encoder_outputs: Every block's output, or the last one's alone: a list
+            of float `[B, L, hidden]`.
         input_mask: int32 `[B, L]`.
         vectors: How they are made.
-        num_prompt_tokens: How many tokens at the beginning are left out of a
-            mean or of the largest: those of a prompt, and [CLS].
     """
     pool = Extraction(
         layers=(-1,), combine=CONCATENATE, pooling=vectors.pooling
     )
-    is_pooled = tf.range(tf.shape(input_mask)[1]) >= num_prompt_tokens
-    found_BD = pool(encoder_outputs, input_mask * tf.cast(is_pooled, tf.int32))
+    found_BD = pool(encoder_outputs, input_mask)
     for layer in vectors.dense:
         found_BD = tf.matmul(found_BD, layer.kernel)
         if layer.bias is not None:
@@ -107,18 +102,24 @@ class Embedder:
         )
 
         @tf.function(autograph=False, input_signature=[pieces, rows, number])
-        def embed(pieces, rows, num_prompt_tokens):
+        def embed(pieces, rows, num_left_out):
             pieces = tf.gather(pieces, rows)
             longest = tf.cast(tf.reduce_max(pieces.row_lengths()), tf.int32)
             length = tf.minimum(longest + num_special, self.max_seq_length)
             inputs = packing.pack([pieces], length, vocabulary)
-            outputs = encoder(inputs, training=False)
-            return make_vectors(
-                outputs["encoder_outputs"],
-                inputs[features.INPUT_MASK],
-                vectors,
-                num_prompt_tokens,
-            )
+            mask = inputs[features.INPUT_MASK]
+            # With what is left out goes its place: the first token is another.
+            first = tf.minimum(num_left_out, length - 1)
+            if vectors.pooling == sentence_folder.CLS:
+                # The last block makes nothing else.
+                positions = tf.fill([tf.size(rows), 1], first)
+                outputs = encoder(inputs, positions, training=False)
+                hidden, mask = outputs["sequence_output"], mask[:, :1]
+            else:
+                outputs = encoder(inputs, training=False)
+                hidden = outputs["sequence_output"][:, first:]
+                mask = mask[:, first:]
+            return make_vectors([hidden], mask, vectors)
 
         self._tokenize = tokenize
         self._embed = embed
@@ -126,11 +127,11 @@ class Embedder:
 
     def _set_prompt(self, prompt):
         self.prompt = prompt
-        self._num_prompt_tokens = tf.constant(0)
+        self._num_left_out = tf.constant(0)
         if prompt and not self.vectors.include_prompt:
             pieces = self._tokenize(tf.constant([prompt]))
-            # And [CLS]; not [SEP], which follows the text.
-            self._num_prompt_tokens = tf.constant(len(pieces[0]) + 1)
+            # As sentence-transformers: with [CLS]; [SEP] follows the text.
+            self._num_left_out = tf.constant(len(pieces[0]) + 1)
 
     @property
     def dimension(self) -> int:
@@ -212,7 +213,7 @@ class Embedder:
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             found = self._embed(
-                pieces, tf.constant(rows, tf.int64), self._num_prompt_tokens
+                pieces, tf.constant(rows, tf.int64), self._num_left_out
             ).numpy()
             is_good = np.isfinite(found).all(axis=1)
             if not is_good.all():

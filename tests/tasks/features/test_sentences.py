@@ -59,7 +59,7 @@ def wanted_of(encoder, text, vectors, num_left_out=0):
     inputs = {name: value[:, :length] for name, value in inputs.items()}
     rows = np.asarray(encoder(inputs)["encoder_outputs"][-1])[0]
     pooled = {
-        "cls": rows[0],
+        "cls": rows[num_left_out],
         "mean": rows[num_left_out:].mean(axis=0),
         "max": rows[num_left_out:].max(axis=0),
     }[vectors.pooling]
@@ -103,6 +103,11 @@ def test_layers_and_prompts_of_a_folder_hold(encoder, tmp_path):
         # [CLS], lorem, f, ##o, ##x and the colon are not pooled.
         wanted = wanted_of(encoder, f"lorem fox: {text}", VECTORS, 6)
         np.testing.assert_allclose(vector, wanted, atol=1e-5)
+    # The first token is then the first that is left.
+    of_first = dataclasses.replace(VECTORS, pooling="cls")
+    (vector,) = embedder_of(encoder, of_first, "lorem fox: ")(["a b"])
+    wanted = wanted_of(encoder, "lorem fox: a b", of_first, 6)
+    np.testing.assert_allclose(vector, wanted, atol=1e-5)
     plain = embedder.with_prompt("")(texts)
     for text, vector in zip(texts, plain):
         wanted = wanted_of(encoder, text, VECTORS)
