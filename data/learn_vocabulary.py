@@ -19,6 +19,7 @@ RoBERTa's tokenizer is several files, in a folder, and so is ALBERT's
 """
 
 import contextlib
+import importlib
 import itertools
 import logging
 import os
@@ -91,6 +92,9 @@ def main(argv):
         )
     paths = files.expand_globs(_INPUT_FILE.value)
     _check_output_file(_OUTPUT_FILE.value, paths, is_wordpiece)
+
+    # Before there is a bar: beside its thread, TensorFlow's notes are shown.
+    importlib.import_module("bert_tf.text.learners.wordpiece")
 
     start = time.monotonic()
     num_bytes = sum(map(files.size, paths))
