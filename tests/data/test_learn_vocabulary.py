@@ -388,6 +388,7 @@ def test_program_learns_a_folder(run_program, tmp_path, model, names):
     process = run_program(*command)
 
     assert re.search(r"a\.txt, line \d+: not UTF-8.*Left out", process.stderr)
+    assert "InitializeLog" not in process.stderr
     spec = tokenizer_files.from_vocabulary_file(str(out), None)
     lines = (TEXT * 3).splitlines()
     if model == "byte_bpe":
