@@ -17,7 +17,6 @@ from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
-from support import layer_checks
 from support import peers
 from support.paths import ROOT
 
@@ -48,9 +47,12 @@ TASK = RetrievalTask()
 
 
 def save(folder, task):
-    model = layer_checks.randomized(task.make_model(CONFIG), seed=3)
+    model = task.make_model(CONFIG)
+    generator = np.random.default_rng(3)
     for variable in model.weights:
-        variable.assign(0.4 * variable)
+        # Not the biases, which all texts would have in common.
+        if variable.path.endswith(("kernel", "embeddings")):
+            variable.assign(generator.normal(0, 0.3, variable.shape))
     checkpoints.save(
         str(folder),
         model,
@@ -158,6 +160,7 @@ def test_losses_are_those_of_sentence_transformers(folder, their_losses, loss):
     # The weights have moved: else equal losses would prove little.
     if loss != "cosent":
         assert np.mean(found[-9:]) < 0.8 * np.mean(found[:9])
+    assert np.std(found) > 0.05
 
 
 @pytest.mark.peers
