@@ -23,7 +23,8 @@ from support.paths import ROOT
 NUM_STEPS = 60
 BATCH_SIZE = 8
 MAX_LENGTH = 16
-LEARNING_RATE = 0.05
+# At ten times as much, 60 steps blow rounding errors up to tenths.
+LEARNING_RATE = 0.005
 CHUNK_SIZE = 4
 LOSSES = ("multiple_negatives", "cached", "cosent")
 WORDS = (
@@ -159,7 +160,7 @@ def test_losses_are_those_of_sentence_transformers(folder, their_losses, loss):
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
     # The weights have moved: else equal losses would prove little.
     if loss != "cosent":
-        assert np.mean(found[-9:]) < 0.8 * np.mean(found[:9])
+        assert np.mean(found[-9:]) < np.mean(found[:9]) - 0.1
     assert np.std(found) > 0.05
 
 
