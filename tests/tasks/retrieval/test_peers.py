@@ -17,14 +17,14 @@ from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
-from support import layer_checks
 from support import peers
 from support.paths import ROOT
 
 NUM_STEPS = 60
 BATCH_SIZE = 8
 MAX_LENGTH = 16
-LEARNING_RATE = 0.05
+# At ten times as much, 60 steps blow rounding errors up to tenths.
+LEARNING_RATE = 0.005
 CHUNK_SIZE = 4
 LOSSES = ("multiple_negatives", "cached", "cosent")
 WORDS = (
@@ -48,9 +48,12 @@ TASK = RetrievalTask()
 
 
 def save(folder, task):
-    model = layer_checks.randomized(task.make_model(CONFIG), seed=3)
+    model = task.make_model(CONFIG)
+    generator = np.random.default_rng(3)
     for variable in model.weights:
-        variable.assign(0.4 * variable)
+        # Not the biases, which all texts would have in common.
+        if variable.path.endswith(("kernel", "embeddings")):
+            variable.assign(generator.normal(0, 0.3, variable.shape))
     checkpoints.save(
         str(folder),
         model,
@@ -157,7 +160,8 @@ def test_losses_are_those_of_sentence_transformers(folder, their_losses, loss):
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
     # The weights have moved: else equal losses would prove little.
     if loss != "cosent":
-        assert np.mean(found[-9:]) < 0.8 * np.mean(found[:9])
+        assert np.mean(found[-9:]) < np.mean(found[:9]) - 0.1
+    assert np.std(found) > 0.05
 
 
 @pytest.mark.peers
