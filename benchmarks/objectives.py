@@ -196,7 +196,11 @@ def train_and_tune(folder, plan, num_steps, seed):
     )
     table = json.loads((folder / "tuned" / "table.json").read_text())["table"]
     # The first score of a task is what it is known by.
-    scores = {row["task"]: row["median"] for row in reversed(table)}
+    medians = {row["task"]: row["median"] for row in reversed(table)}
+    by_name = {name.replace("-", ""): medians[name] for name in medians}
+    scores = {
+        task: by_name[task.lower().replace("-", "")] for task in _TASKS.value
+    }
     lines = (folder / "pretrained" / "eval_results.txt").read_text()
     pairs = (line.split(" = ") for line in lines.splitlines())
     return scores, {name: float(value) for name, value in pairs}
