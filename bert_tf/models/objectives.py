@@ -155,8 +155,9 @@ def _accuracy(logits, labels, weights):
     labels_N = ops.reshape(ops.cast(labels, "int32"), (-1,))
     logits_NK = ops.reshape(logits, (-1, logits.shape[-1]))
     if logits.shape[-1] <= _MAX_CLASSES:
-        predictions_N = ops.cast(ops.argmax(logits_NK, axis=-1), "int32")
-        hits_N = ops.equal(predictions_N, labels_N)
+        # Keras's `argmax` looks at the numbers' bits, in a GPU's host's memory.
+        predictions_N1 = ops.top_k(logits_NK, 1)[1]
+        hits_N = ops.equal(ops.cast(predictions_N1[:, 0], "int32"), labels_N)
     else:
         max_N1 = ops.max(logits_NK, axis=-1, keepdims=True)
         picked_N1 = ops.take_along_axis(logits_NK, labels_N[:, None], axis=-1)
