@@ -134,9 +134,6 @@ _BATCH_SIZE = flags.DEFINE_integer(
 )
 program.define_flags(search_options.Rules)
 
-# Of the corpus, the first that a folder has.
-_CORPUS_PROMPT_NAMES = ("document", "passage", "corpus")
-
 
 def main(_):
     logging.set_verbosity(logging.INFO)
@@ -246,20 +243,19 @@ def _compute(embedder, queries, corpus, is_judged_only):
     from bert_tf.tasks.retrieval import vectors
 
     folder = _WORK_DIR.value.rstrip("/")
+    told = embedder.vectors
     computed = []
-    for name, texts, prompt, names in (
+    for name, texts, prompt, default in (
         (
             "judged_queries" if is_judged_only else "queries",
             queries,
             _QUERY_PROMPT.value,
-            ("query",),
+            told.query_prompt,
         ),
-        ("corpus", corpus, _CORPUS_PROMPT.value, _CORPUS_PROMPT_NAMES),
+        ("corpus", corpus, _CORPUS_PROMPT.value, told.passage_prompt),
     ):
         if prompt is None:
-            prompts = embedder.vectors.prompts
-            found = [prompts[each] for each in names if each in prompts]
-            prompt = (*found, embedder.prompt)[0]
+            prompt = default
         computed.append(
             vectors.compute(
                 f"{folder}/{name}",

@@ -10,6 +10,7 @@ from bert_tf.checkpoints import sentence_folder
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from support import releases
+from support import sentence_models
 
 PROGRAM = "bert_tf.run_retrieval"
 WORDS = "abcdefgh"
@@ -91,6 +92,23 @@ def test_vectors_are_tuned_scored_and_resumed(tmp_path, run_program):
     vectors = model(preprocessor(["a a b", "c"])).numpy()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
 
+    # A tuned model is evaluated as it was tuned, or not at all.
+    for flag, message in (
+        ("--pooling=cls", "--pooling must be 'mean', as the model was tuned"),
+        ("--query_prompt=", "--query_prompt must be 'a ', as the model was"),
+        ("--chunk_size=2", "--chunk_size must be given with --do_train"),
+    ):
+        refused = run_program(
+            PROGRAM,
+            f"--output_dir={output}",
+            f"--eval_file={tmp_path / 'dev.jsonl'}",
+            "--do_eval",
+            flag,
+            check=False,
+        )
+        assert refused.returncode == 1
+        assert message in refused.stderr.splitlines()[-1]
+
     # What a training was begun with is asked for again.
     refused = run_program(
         PROGRAM,
@@ -141,3 +159,19 @@ def test_bad_flags_are_told_at_once(tmp_path, run_program):
     line = refused.stderr.splitlines()[-1]
     assert "one.tsv: there must be two columns of texts" in line
     assert not (tmp_path / "output").exists()
+
+
+def test_prompts_that_are_not_pooled_are_refused(tmp_path, run_program):
+    sentence_models.save(tmp_path / "model", sentence_models.VECTORS)
+    refused = run_program(
+        PROGRAM,
+        f"--init_checkpoint={tmp_path / 'model'}",
+        f"--eval_file={write_pairs(tmp_path / 'dev.jsonl', 9, 3)}",
+        f"--output_dir={tmp_path / 'output'}",
+        "--do_eval",
+        check=False,
+    )
+    assert refused.returncode == 1
+    line = refused.stderr.splitlines()[-1]
+    assert "model: its prompts are left out of the pooling" in line
+    assert "Received: 'query: ', ''." in line

@@ -44,8 +44,6 @@ from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "retrieval"
-# Names that sentence-transformers looks for.
-_QUERY_PROMPT, _PASSAGE_PROMPT = "query", "document"
 _CORRELATIONS = ("spearman", "pearson")
 _METRICS = (*_CORRELATIONS, *ranking.QUERY_SCORES)
 
@@ -258,17 +256,22 @@ class RetrievalTask(Task):
                     activation=sentence_folder.TANH,
                 ),
             )
-        prompts = {}
+        prompts, default = {}, None
         if self.query_prompt or self.passage_prompt:
-            prompts = {
-                _QUERY_PROMPT: self.query_prompt,
-                _PASSAGE_PROMPT: self.passage_prompt,
-            }
+            query, passage = (
+                sentence_folder.QUERY_PROMPTS[0],
+                sentence_folder.PASSAGE_PROMPTS[0],
+            )
+            prompts = {query: self.query_prompt, passage: self.passage_prompt}
+            if self.query_prompt == self.passage_prompt:
+                # Whatever a text is, it has this one.
+                default = query
         return SentenceVectors(
             pooling=model.pooling,
             is_normalized=model.is_normalized,
             dense=dense,
             prompts=prompts,
+            default_prompt_name=default,
         )
 
     def load_elsewhere(
