@@ -132,7 +132,7 @@ _PRECISION = flags.DEFINE_enum(
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", 32, "Texts a step.", lower_bound=1
 )
-program.define_flags(search_options.Rules)
+_RULES = program.define_flags(search_options.Rules)
 
 
 def main(_):
@@ -219,8 +219,15 @@ def _check_flags():
             "--do_eval needs --corpus_file, --queries_file and "
             "--relevance_file, or --squad_files, or --sts_file."
         )
-    if _STS_FILE.value and not _DO_EVAL.value:
-        raise ValueError("--sts_file must be given with --do_eval.")
+    for others, name, is_given in (
+        ((_STS_FILE,), "do_eval", _DO_EVAL.value),
+        ((_STS_TEXT_COLUMNS, _STS_SCORE_COLUMN), "sts_file", _STS_FILE.value),
+        ((_TOP_K,), "do_search", _DO_SEARCH.value),
+        ((_TRIPLETS_FILE, *_RULES.values()), "do_mine", _DO_MINE.value),
+    ):
+        for flag in others:
+            if flag.present and not is_given:
+                raise ValueError(f"--{flag.name} must be given with --{name}.")
     if len(_STS_TEXT_COLUMNS.value) != 2:
         raise ValueError(
             "--sts_text_columns must be two names. Received: "

@@ -146,8 +146,9 @@ def read_groups(
             found: of SQuAD, .txt, or tables with a column `text`.
 
     Raises:
-        ValueError: If the data are of no such form, or a text is no string or
-            empty; the message names the place.
+        ValueError: If the data are of no such form, a text is no string or
+            empty, or a negative is the query or the positive; the message
+            names the place.
     """
     texts = _Texts()
     if _ends_with(data, ".json"):
@@ -171,12 +172,17 @@ def read_groups(
         names = _group_columns(data, text_columns)
         rows, others = [], []
         for where, values in columns.read(data, names):
-            rows.append(
-                [
-                    texts.number(where, name, text)
-                    for name, text in zip(names, values)
-                ]
-            )
+            row = [
+                texts.number(where, name, text)
+                for name, text in zip(names, values)
+            ]
+            for name, text, value in zip(names[2:], row[2:], values[2:]):
+                if text in row[:2]:
+                    raise ValueError(
+                        f"{where}: `{name}` must be neither the query nor its "
+                        f"positive. Received: {files.shortened(value)}."
+                    )
+            rows.append(row)
     for path in corpus:
         others += [
             texts.number(where, TEXT_COLUMN, text)
@@ -309,12 +315,18 @@ def _nli_rows(data, names, texts):
         )
     rows = []
     for premise, own in premises.items():
-        negatives = own.get(_CONTRADICTION)
+        positives = own.get(_ENTAILMENT, [])
+        # People did not agree on what is both.
+        negatives = [
+            text
+            for text in own.get(_CONTRADICTION, ())
+            if text not in (premise, *positives)
+        ]
         if negatives:
             # Each entailment has one: the contradictions in turn.
             rows += [
                 [premise, positive, negatives[index % len(negatives)]]
-                for index, positive in enumerate(own.get(_ENTAILMENT, ()))
+                for index, positive in enumerate(positives)
             ]
     if not rows:
         raise ValueError(

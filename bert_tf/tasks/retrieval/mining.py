@@ -1,10 +1,10 @@
 """Hard negatives: texts that a model takes for an answer and that are none.
 
 For each query the corpus is ranked by the model, and its relevant texts are
-left out, with those that read the same. What is left is taken from a range of
-ranks, as the first are often answers that nobody has marked, and only where it
-scores enough below the relevant text (Qu et al. 2021, RocketQA; Moreira et al.
-2024, NV-Retriever).
+left out, with those that read the same or like the query. What is left is taken
+from a range of ranks, as the first are often answers that nobody has marked,
+and only where it scores enough below the relevant text (Qu et al. 2021,
+RocketQA; Moreira et al. 2024, NV-Retriever).
 """
 
 import json
@@ -49,8 +49,10 @@ def mine(
     """
     positives: dict[int, set[str]] = {}
     for query, text in zip(relevance.query_rows, relevance.corpus_rows):
-        positives.setdefault(int(query), set()).add(corpus.texts[text])
-    # As many as read like a relevant text may stand before the others.
+        # Where questions look for questions, the query is in the corpus too.
+        own = positives.setdefault(int(query), {queries.texts[query]})
+        own.add(corpus.texts[text])
+    # As many as read like one of these may stand before the others.
     copies = _counts(corpus, set().union(*positives.values()))
     most = max(
         sum(copies[text] for text in texts) for texts in positives.values()

@@ -99,6 +99,15 @@ _RANGES = (
             isinstance(value, (tuple, list)) and all(map(_is_size, value))
         ),
     ),
+    (
+        ("text_columns", "corpus"),
+        "a list of different names",
+        lambda value: (
+            isinstance(value, (tuple, list))
+            and all(isinstance(name, (str, os.PathLike)) for name in value)
+            and len({*value}) == len(value)
+        ),
+    ),
 )
 
 
