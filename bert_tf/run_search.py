@@ -251,7 +251,7 @@ def _compute(embedder, queries, corpus, is_judged_only):
 
     folder = _WORK_DIR.value.rstrip("/")
     told = embedder.vectors
-    computed = []
+    wanted = []
     for name, texts, prompt, default in (
         (
             "judged_queries" if is_judged_only else "queries",
@@ -263,15 +263,19 @@ def _compute(embedder, queries, corpus, is_judged_only):
     ):
         if prompt is None:
             prompt = default
-        computed.append(
-            vectors.compute(
-                f"{folder}/{name}",
-                texts,
-                embedder.with_prompt(prompt),
-                _BATCH_SIZE.value,
-                name.replace("_", " "),
-            )
+        wanted.append((name, texts, embedder.with_prompt(prompt)))
+    # Both before either, of which other vectors would remain.
+    for name, *arguments in wanted:
+        vectors.check(f"{folder}/{name}", *arguments)
+    computed = [
+        vectors.compute(
+            f"{folder}/{name}",
+            *arguments,
+            _BATCH_SIZE.value,
+            name.replace("_", " "),
         )
+        for name, *arguments in wanted
+    ]
     return computed[0][:], computed[1]
 
 

@@ -108,6 +108,14 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
     assert "`pooling` must be 'cls'. Received: 'mean'." in line
     path = work / "corpus/vectors-00000-of-00001.npy"
     assert path.stat().st_mtime_ns == kept
+    # No queries remain of a run whose corpus is refused.
+    refused = run_program(
+        PROGRAM,
+        *flags(files, f"--work_dir={work}", "--do_eval", "--pooling=cls"),
+        check=False,
+    )
+    assert "corpus/manifest.json: the vectors there are" in refused.stderr
+    assert not (work / "judged_queries").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ and a number.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -46,7 +47,7 @@ class Texts:
     def __len__(self):
         return len(self.ids)
 
-    @property
+    @functools.cached_property
     def sha256(self) -> str:
         """The SHA-256 of all ids and texts in their order, as hexadecimal."""
         digest = hashlib.sha256()
