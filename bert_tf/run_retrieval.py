@@ -145,6 +145,12 @@ _METRIC = flags.DEFINE_string(
     "else nDCG@10.",
 )
 
+# Of which losses a flag is.
+_LOSSES = (
+    (_SCALE, options.IN_BATCH),
+    (_MARGIN, (options.TRIPLET,)),
+    (_HARD_NEGATIVE_WEIGHT, (options.MULTIPLE_NEGATIVES,)),
+)
 # What a tuned model's folder tells: of flags the fields of the task.
 _STORED = (
     (_LOSS, "loss_name"),
@@ -200,6 +206,12 @@ def _check_flags(config):
         program.require(test_file=_TEST_FILE.value)
     if _CORPUS_FILE.value and not config.do_eval:
         raise ValueError("--corpus_file must be given with --do_eval.")
+    for flag, losses in _LOSSES:
+        if config.do_train and flag.present and _LOSS.value not in losses:
+            raise ValueError(
+                f"--{flag.name} must be given with --loss={', '.join(losses)}. "
+                f"Received: --loss={_LOSS.value}."
+            )
     if _CHUNK_SIZE.present and not config.do_train:
         raise ValueError("--chunk_size must be given with --do_train.")
     if config.gradient_accumulation_steps > 1 and _CHUNK_SIZE.value:

@@ -147,17 +147,21 @@ def test_simcse_is_trained_from_python_on_a_list_of_texts(tmp_path):
 def test_bad_flags_are_told_at_once(tmp_path, run_program):
     path = tmp_path / "one.tsv"
     path.write_text("query\na\n")
-    refused = run_program(
-        PROGRAM,
-        *releases.write_flags(tmp_path, TOKENS),
-        f"--train_file={path}",
-        f"--output_dir={tmp_path / 'output'}",
-        "--do_train",
-        check=False,
-    )
-    assert refused.returncode == 1
-    line = refused.stderr.splitlines()[-1]
-    assert "one.tsv: there must be two columns of texts" in line
+    for flag, message in (
+        ("--scale=20", "one.tsv: there must be two columns of texts"),
+        ("--margin=1", "--margin must be given with --loss=triplet"),
+    ):
+        refused = run_program(
+            PROGRAM,
+            *releases.write_flags(tmp_path, TOKENS),
+            f"--train_file={path}",
+            f"--output_dir={tmp_path / 'output'}",
+            "--do_train",
+            flag,
+            check=False,
+        )
+        assert refused.returncode == 1
+        assert message in refused.stderr.splitlines()[-1]
     assert not (tmp_path / "output").exists()
 
 

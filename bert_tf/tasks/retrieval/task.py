@@ -367,6 +367,12 @@ class RetrievalTask(Task):
             return retrieval_files.read_scored(data, columns[:2], None)
         if retrieval_files.has_scores(data, label_column):
             self._check_metric(_CORRELATIONS, "scored pairs")
+            if self.corpus:
+                raise ValueError(
+                    "`corpus` must not be given with scored pairs, which have "
+                    "no passages to choose from. "
+                    f"Received: {files.shortened([*map(str, self.corpus)])}."
+                )
             return retrieval_files.read_scored(
                 data, columns[:2], label_column, self.max_score
             )

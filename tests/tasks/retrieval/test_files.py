@@ -67,6 +67,10 @@ def test_scored_pairs():
         assert texts_of(examples) == [["a", "c"], ["b", "a"]]
         np.testing.assert_allclose(examples.labels, [1, 0.5])
     assert examples.texts == ("a", "c", "b")
+    with pytest.raises(ValueError, match="`corpus` must not.*'more.txt'"):
+        RetrievalTask(loss_name="cosine", corpus=("more.txt",)).read(
+            table, "dev"
+        )
     del table["score"]
     assert task.read(table, "test").labels is None
     with pytest.raises(ValueError, match="must be one of recall@1.*spearman"):
