@@ -102,6 +102,7 @@ _DENSE_SIZE = flags.DEFINE_integer(
     None,
     "Outputs of the dense layer. Default: the checkpoint's, or else the "
     "hidden size.",
+    lower_bound=1,
 )
 _SCALE = flags.DEFINE_float(
     "scale",
@@ -144,6 +145,28 @@ _METRIC = flags.DEFINE_string(
     "else nDCG@10.",
 )
 
+# Of which losses a flag is.
+_LOSSES = (
+    (_SCALE, options.IN_BATCH),
+    (_MARGIN, (options.TRIPLET,)),
+    (_HARD_NEGATIVE_WEIGHT, (options.MULTIPLE_NEGATIVES,)),
+)
+# What a tuned model's folder tells: of flags the fields of the task.
+_STORED = (
+    (_LOSS, "loss_name"),
+    (_POOLING, "pooling"),
+    (_NORMALIZE, "is_normalized"),
+    (_HEAD, "head"),
+    (_DENSE_SIZE, "dense_size"),
+    (_SCALE, "scale"),
+    (_MARGIN, "margin"),
+    (_SYMMETRIC, "is_symmetric"),
+    (_HARD_NEGATIVE_WEIGHT, "hard_negative_weight"),
+    (_MATRYOSHKA_SIZES, "matryoshka_sizes"),
+    (_QUERY_PROMPT, "query_prompt"),
+    (_PASSAGE_PROMPT, "passage_prompt"),
+)
+
 
 def main(argv):
     del argv
@@ -160,7 +183,7 @@ def main(argv):
     folder, stored = tuning_run.tuned_folder(config), None
     if folder is not None:
         stored = task_folder.stored_task(folder, RetrievalTask)
-    task = _make_task(config, stored, sizes)
+    task = _make_task(config, folder, stored, sizes)
     examples = {
         split: task.read(flag.value, split, _SCORE_COLUMN.value)
         for split, flag, is_wanted in (
@@ -183,6 +206,14 @@ def _check_flags(config):
         program.require(test_file=_TEST_FILE.value)
     if _CORPUS_FILE.value and not config.do_eval:
         raise ValueError("--corpus_file must be given with --do_eval.")
+    for flag, losses in _LOSSES:
+        if config.do_train and flag.present and _LOSS.value not in losses:
+            raise ValueError(
+                f"--{flag.name} must be given with --loss={', '.join(losses)}. "
+                f"Received: --loss={_LOSS.value}."
+            )
+    if _CHUNK_SIZE.present and not config.do_train:
+        raise ValueError("--chunk_size must be given with --do_train.")
     if config.gradient_accumulation_steps > 1 and _CHUNK_SIZE.value:
         raise ValueError(
             "--gradient_accumulation_steps must not be given with --chunk_size."
@@ -195,11 +226,24 @@ def _check_flags(config):
     return tuple(int(size) for size in _MATRYOSHKA_SIZES.value)
 
 
-def _make_task(config, stored, sizes):
+def _check_is_stored(stored, sizes):
+    """Raises `ValueError` if a flag is not what the model was tuned to."""
+    for flag, field in _STORED:
+        value = sizes if flag is _MATRYOSHKA_SIZES else flag.value
+        wanted = getattr(stored, field)
+        if flag.present and value != wanted:
+            raise ValueError(
+                f"--{flag.name} must be {wanted!r}, as the model was tuned, or "
+                f"be given with --do_train. Received: --{flag.name}={value}."
+            )
+
+
+def _make_task(config, folder, stored, sizes):
     """Returns the `RetrievalTask` of the flags.
 
     Args:
         config: The `FineTuningConfig`.
+        folder: That of the tuned model, None if one is to be trained.
         stored: The task of the tuned folder, if nothing is to be trained and
             it tells one.
         sizes: Those of --matryoshka_sizes.
@@ -220,20 +264,23 @@ def _make_task(config, stored, sizes):
         is_scored = files.has_scores(_EVAL_FILE.value, _SCORE_COLUMN.value)
         values["metric"] = "spearman" if is_scored else "nDCG@10"
     if stored is not None:
+        _check_is_stored(stored, sizes)
         return dataclasses.replace(stored, **values)
     told = None
-    if config.init_checkpoint is not None:
+    if folder is None and config.init_checkpoint is not None:
         from bert_tf.checkpoints import hub
 
-        told = sentence_folder.read(hub.local_path(config.init_checkpoint))
+        folder = hub.local_path(config.init_checkpoint)
+    if folder is not None:
+        told = sentence_folder.read(folder)
     is_simcse = _LOSS.value == options.SIMCSE
     pooling = "cls" if is_simcse else "mean"
     head = options.TRAINING_DENSE if is_simcse else options.NO_HEAD
     is_normalized = _LOSS.value != options.TRIPLET
-    dense_size, prompts = None, {}
+    dense_size, prompts = None, ["", ""]
     if told is not None:
         pooling, is_normalized = told.pooling, told.is_normalized
-        prompts = told.prompts
+        prompts = [told.query_prompt, told.passage_prompt]
         if told.dense:
             head = options.DENSE
             dense_size = told.dense[-1].kernel.shape[1]
@@ -243,11 +290,17 @@ def _make_task(config, stored, sizes):
         dense_size = None
     if _NORMALIZE.value is not None:
         is_normalized = _NORMALIZE.value
-    query_prompt, passage_prompt = _QUERY_PROMPT.value, _PASSAGE_PROMPT.value
-    if query_prompt is None:
-        query_prompt = prompts.get("query", "")
-    if passage_prompt is None:
-        passage_prompt = prompts.get("document", prompts.get("passage", ""))
+    prompts = [
+        default if flag.value is None else flag.value
+        for flag, default in zip((_QUERY_PROMPT, _PASSAGE_PROMPT), prompts)
+    ]
+    if told is not None and not told.include_prompt and any(prompts):
+        raise ValueError(
+            f"{folder}: its prompts are left out of the pooling "
+            "(include_prompt: false), which is not done here. --query_prompt "
+            "and --passage_prompt must be empty. "
+            f"Received: {', '.join(map(repr, prompts))}."
+        )
     return RetrievalTask(
         loss_name=_LOSS.value,
         pooling=_POOLING.value or pooling,
@@ -259,8 +312,8 @@ def _make_task(config, stored, sizes):
         is_symmetric=_SYMMETRIC.value,
         hard_negative_weight=_HARD_NEGATIVE_WEIGHT.value,
         matryoshka_sizes=sizes,
-        query_prompt=query_prompt,
-        passage_prompt=passage_prompt,
+        query_prompt=prompts[0],
+        passage_prompt=prompts[1],
         chunk_size=_CHUNK_SIZE.value,
         **values,
     )

@@ -132,10 +132,7 @@ _PRECISION = flags.DEFINE_enum(
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", 32, "Texts a step.", lower_bound=1
 )
-program.define_flags(search_options.Rules)
-
-# Of the corpus, the first that a folder has.
-_CORPUS_PROMPT_NAMES = ("document", "passage", "corpus")
+_RULES = program.define_flags(search_options.Rules)
 
 
 def main(_):
@@ -222,8 +219,15 @@ def _check_flags():
             "--do_eval needs --corpus_file, --queries_file and "
             "--relevance_file, or --squad_files, or --sts_file."
         )
-    if _STS_FILE.value and not _DO_EVAL.value:
-        raise ValueError("--sts_file must be given with --do_eval.")
+    for others, name, is_given in (
+        ((_STS_FILE,), "do_eval", _DO_EVAL.value),
+        ((_STS_TEXT_COLUMNS, _STS_SCORE_COLUMN), "sts_file", _STS_FILE.value),
+        ((_TOP_K,), "do_search", _DO_SEARCH.value),
+        ((_TRIPLETS_FILE, *_RULES.values()), "do_mine", _DO_MINE.value),
+    ):
+        for flag in others:
+            if flag.present and not is_given:
+                raise ValueError(f"--{flag.name} must be given with --{name}.")
     if len(_STS_TEXT_COLUMNS.value) != 2:
         raise ValueError(
             "--sts_text_columns must be two names. Received: "
@@ -246,29 +250,32 @@ def _compute(embedder, queries, corpus, is_judged_only):
     from bert_tf.tasks.retrieval import vectors
 
     folder = _WORK_DIR.value.rstrip("/")
-    computed = []
-    for name, texts, prompt, names in (
+    told = embedder.vectors
+    wanted = []
+    for name, texts, prompt, default in (
         (
             "judged_queries" if is_judged_only else "queries",
             queries,
             _QUERY_PROMPT.value,
-            ("query",),
+            told.query_prompt,
         ),
-        ("corpus", corpus, _CORPUS_PROMPT.value, _CORPUS_PROMPT_NAMES),
+        ("corpus", corpus, _CORPUS_PROMPT.value, told.passage_prompt),
     ):
         if prompt is None:
-            prompts = embedder.vectors.prompts
-            found = [prompts[each] for each in names if each in prompts]
-            prompt = (*found, embedder.prompt)[0]
-        computed.append(
-            vectors.compute(
-                f"{folder}/{name}",
-                texts,
-                embedder.with_prompt(prompt),
-                _BATCH_SIZE.value,
-                name.replace("_", " "),
-            )
+            prompt = default
+        wanted.append((name, texts, embedder.with_prompt(prompt)))
+    # Both before either, of which other vectors would remain.
+    for name, *arguments in wanted:
+        vectors.check(f"{folder}/{name}", *arguments)
+    computed = [
+        vectors.compute(
+            f"{folder}/{name}",
+            *arguments,
+            _BATCH_SIZE.value,
+            name.replace("_", " "),
         )
+        for name, *arguments in wanted
+    ]
     return computed[0][:], computed[1]
 
 

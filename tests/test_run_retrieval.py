@@ -10,6 +10,7 @@ from bert_tf.checkpoints import sentence_folder
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from support import releases
+from support import sentence_models
 
 PROGRAM = "bert_tf.run_retrieval"
 WORDS = "abcdefgh"
@@ -91,6 +92,23 @@ def test_vectors_are_tuned_scored_and_resumed(tmp_path, run_program):
     vectors = model(preprocessor(["a a b", "c"])).numpy()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
 
+    # A tuned model is evaluated as it was tuned, or not at all.
+    for flag, message in (
+        ("--pooling=cls", "--pooling must be 'mean', as the model was tuned"),
+        ("--query_prompt=", "--query_prompt must be 'a ', as the model was"),
+        ("--chunk_size=2", "--chunk_size must be given with --do_train"),
+    ):
+        refused = run_program(
+            PROGRAM,
+            f"--output_dir={output}",
+            f"--eval_file={tmp_path / 'dev.jsonl'}",
+            "--do_eval",
+            flag,
+            check=False,
+        )
+        assert refused.returncode == 1
+        assert message in refused.stderr.splitlines()[-1]
+
     # What a training was begun with is asked for again.
     refused = run_program(
         PROGRAM,
@@ -129,15 +147,35 @@ def test_simcse_is_trained_from_python_on_a_list_of_texts(tmp_path):
 def test_bad_flags_are_told_at_once(tmp_path, run_program):
     path = tmp_path / "one.tsv"
     path.write_text("query\na\n")
+    for flag, message in (
+        ("--scale=20", "one.tsv: there must be two columns of texts"),
+        ("--margin=1", "--margin must be given with --loss=triplet"),
+    ):
+        refused = run_program(
+            PROGRAM,
+            *releases.write_flags(tmp_path, TOKENS),
+            f"--train_file={path}",
+            f"--output_dir={tmp_path / 'output'}",
+            "--do_train",
+            flag,
+            check=False,
+        )
+        assert refused.returncode == 1
+        assert message in refused.stderr.splitlines()[-1]
+    assert not (tmp_path / "output").exists()
+
+
+def test_prompts_that_are_not_pooled_are_refused(tmp_path, run_program):
+    sentence_models.save(tmp_path / "model", sentence_models.VECTORS)
     refused = run_program(
         PROGRAM,
-        *releases.write_flags(tmp_path, TOKENS),
-        f"--train_file={path}",
+        f"--init_checkpoint={tmp_path / 'model'}",
+        f"--eval_file={write_pairs(tmp_path / 'dev.jsonl', 9, 3)}",
         f"--output_dir={tmp_path / 'output'}",
-        "--do_train",
+        "--do_eval",
         check=False,
     )
     assert refused.returncode == 1
     line = refused.stderr.splitlines()[-1]
-    assert "one.tsv: there must be two columns of texts" in line
-    assert not (tmp_path / "output").exists()
+    assert "model: its prompts are left out of the pooling" in line
+    assert "Received: 'query: ', ''." in line

@@ -108,6 +108,14 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
     assert "`pooling` must be 'cls'. Received: 'mean'." in line
     path = work / "corpus/vectors-00000-of-00001.npy"
     assert path.stat().st_mtime_ns == kept
+    # No queries remain of a run whose corpus is refused.
+    refused = run_program(
+        PROGRAM,
+        *flags(files, f"--work_dir={work}", "--do_eval", "--pooling=cls"),
+        check=False,
+    )
+    assert "corpus/manifest.json: the vectors there are" in refused.stderr
+    assert not (work / "judged_queries").exists()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +126,9 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
         (["--do_search", "--sts_file=a"], "--sts_file must be given with"),
         (["--do_mine", "--triplets_file=a.csv"], "end with .jsonl or .tsv"),
         ([], "One of --do_eval, --do_search and --do_mine must be given"),
-        (["--do_eval", "--sts_text_columns=a"], "must be two names"),
+        (["--do_eval", "--sts_file=b", "--sts_text_columns=a"], "two names"),
+        (["--do_eval", "--top_k=3"], "--top_k must be given with --do_search"),
+        (["--do_eval", "--range_min=3"], "--range_min must be given with --do"),
         (["--do_eval", "--corpus_file="], "--corpus_file must be given"),
     ],
 )

@@ -27,6 +27,9 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 MODULES_FILE = "modules.json"
 CLS, MEAN, MAX = "cls", "mean", "max"
 POOLINGS = (CLS, MEAN, MAX)
+# Names of prompts that sentence-transformers looks for, before the default.
+QUERY_PROMPTS = ("query",)
+PASSAGE_PROMPTS = ("document", "passage", "corpus")
 LINEAR, TANH = "linear", "tanh"
 
 _LENGTH_FILE = "sentence_bert_config.json"
@@ -141,6 +144,20 @@ class SentenceVectors:
                 f"Received: {files.shortened(name)}."
             )
         return self.prompts[name]
+
+    @property
+    def query_prompt(self) -> str:
+        """What is put before a query that looks for passages."""
+        return self._first_prompt(QUERY_PROMPTS)
+
+    @property
+    def passage_prompt(self) -> str:
+        """What is put before a passage that queries look for."""
+        return self._first_prompt(PASSAGE_PROMPTS)
+
+    def _first_prompt(self, names):
+        found = [name for name in names if name in self.prompts]
+        return self.prompt(found[0] if found else None)
 
 
 def read(folder: files.AnyPath) -> SentenceVectors | None:

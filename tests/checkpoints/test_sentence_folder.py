@@ -48,6 +48,22 @@ def test_prompts_are_found_by_their_names():
         VECTORS.prompt("passage")
 
 
+def test_queries_and_passages_have_the_prompt_that_is_named_first():
+    def prompts_of(default, **prompts):
+        vectors = SentenceVectors(
+            pooling="cls",
+            is_normalized=True,
+            prompts=prompts,
+            default_prompt_name=default,
+        )
+        return vectors.query_prompt, vectors.passage_prompt
+
+    assert prompts_of(None) == ("", "")
+    assert prompts_of("own", own="o ") == ("o ", "o ")
+    assert prompts_of("query", query="q ", corpus="c ") == ("q ", "c ")
+    assert prompts_of("own", own="o ", passage="p ", document="") == ("o ", "")
+
+
 @pytest.mark.parametrize(
     "name, change, message",
     [

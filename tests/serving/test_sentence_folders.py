@@ -260,6 +260,10 @@ def test_an_export_has_them_too(tmp_path):
             "`prompt` must not be given with `prompt_name`",
         ),
         ({"prompt": 3}, "`prompt` must be a string. Received: prompt=3"),
+        (
+            {"prompt": "a " * 99},
+            "prompt must leave places for a text, of .* 99",
+        ),
         ({"embedding": "max"}, "`embedding` must be 'cls', of which the"),
     ],
 )
@@ -268,6 +272,21 @@ def test_what_does_not_fit_the_folder_is_refused(tmp_path, settings, message):
     options = ExportOptions(kind="embedding", settings=settings)
     with pytest.raises(ValueError, match=message):
         opening.open_folder(tmp_path / "model", options)
+
+
+def test_prompts_of_which_none_is_chosen_are_told(tmp_path, caplog):
+    vectors = dataclasses.replace(VECTORS, default_prompt_name=None)
+    sentence_models.save(tmp_path / "model", vectors)
+    with caplog.at_level("WARNING", logger="absl"):
+        opening.open_folder(tmp_path / "model", OPTIONS)
+    assert "it has query, and no default. Name one with --prompt_name" in (
+        caplog.text
+    )
+    caplog.clear()
+    options = ExportOptions(kind="embedding", settings={"prompt": ""})
+    with caplog.at_level("WARNING", logger="absl"):
+        opening.open_folder(tmp_path / "model", options)
+    assert not caplog.text
 
 
 def test_a_prompt_of_a_folder_without_any_is_refused(folder):

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import features
 from bert_tf import files
@@ -69,10 +70,11 @@ class Embedding(Servable):
         told = getattr(self.model, "sentence_vectors", None)
         self._dense = told.dense if told else ()
         self._num_left_out = 0
+        number = sentences.num_prompt_tokens(
+            self.options.settings[_PROMPT], self.preprocessor
+        )
         if told and not told.include_prompt:
-            self._num_left_out = _num_prompt_tokens(
-                self.options.settings[_PROMPT], self.preprocessor
-            )
+            self._num_left_out = number
 
     @classmethod
     def with_folder(
@@ -97,6 +99,16 @@ class Embedding(Servable):
             return options
         with files.errors_named(model_dir):
             prompt = told.prompt(name)
+        own = [each for each, text in told.prompts.items() if text]
+        if own and not prompt and name is None and _PROMPT not in settings:
+            logging.warning(
+                "%s: no prompt is put before the texts: it has %s, and no "
+                "default. Name one with --%s, or give --%s= for none.",
+                model_dir,
+                ", ".join(own),
+                _PROMPT_NAME,
+                _PROMPT,
+            )
         embedding = settings.get("embedding", told.pooling)
         if told.dense and embedding != told.pooling:
             raise ValueError(
@@ -192,14 +204,3 @@ def _last_four(normalize):
         pooling=MEAN,
         is_normalized=normalize,
     )
-
-
-def _num_prompt_tokens(prompt, preprocessor):
-    """Returns how many tokens a sequence begins with that are a prompt's.
-
-    [CLS] is one of them, as sentence-transformers has it.
-    """
-    if not prompt:
-        return 0
-    pieces = preprocessor.tokenizer.tokenize(tf.constant([prompt]))
-    return int(pieces.merge_dims(1, 2).row_lengths()[0]) + 1

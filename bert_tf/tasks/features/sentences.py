@@ -59,6 +59,29 @@ def make_vectors(
     )
 
 
+def num_prompt_tokens(prompt: str, preprocessor: Preprocessor) -> int:
+    """Returns how many tokens a sequence begins with that are a prompt's.
+
+    [CLS] is one of them, as sentence-transformers has it, and 0 are those of
+    no prompt.
+
+    Raises:
+        ValueError: If they leave no place for a text: its vector would be that
+            of any other.
+    """
+    if not prompt:
+        return 0
+    pieces = preprocessor.tokenizer.tokenize(tf.constant([prompt]))
+    number = int(pieces.merge_dims(1, 2).row_lengths()[0])
+    places = preprocessor.max_seq_length
+    if number + preprocessor.vocabulary.special.count(1) >= places:
+        raise ValueError(
+            f"A prompt must leave places for a text, of {places} tokens. "
+            f"Received: one of {number}, {files.shortened(prompt)}."
+        )
+    return number + 1
+
+
 class Embedder:
     """Computes the vectors of texts, those of about one length together.
 
@@ -71,6 +94,9 @@ class Embedder:
         vectors: How the vectors are made.
         weights_sha256: {name: SHA-256} of what the weights were read from.
         prompt: What is put before every text.
+
+    Raises:
+        ValueError: As of `num_prompt_tokens`.
     """
 
     def __init__(
@@ -127,11 +153,10 @@ class Embedder:
 
     def _set_prompt(self, prompt):
         self.prompt = prompt
-        self._num_left_out = tf.constant(0)
-        if prompt and not self.vectors.include_prompt:
-            pieces = self._tokenize(tf.constant([prompt]))
-            # As sentence-transformers: with [CLS]; [SEP] follows the text.
-            self._num_left_out = tf.constant(len(pieces[0]) + 1)
+        number = num_prompt_tokens(prompt, self._preprocessor)
+        self._num_left_out = tf.constant(
+            0 if self.vectors.include_prompt else number
+        )
 
     @property
     def dimension(self) -> int:

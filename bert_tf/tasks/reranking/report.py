@@ -54,8 +54,9 @@ def _counts(first):
 
 def _worst(groups, scores, first):
     rows = []
+    texts_of = groups.rows
     for group in tables.worst(first, first > 1):
-        texts = groups.rows[group]
+        texts = texts_of[group]
         is_right = groups.labels[texts] == 1
         best, right = (
             chosen[np.argmax(scores[chosen])]

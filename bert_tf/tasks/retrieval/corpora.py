@@ -14,6 +14,7 @@ and a number.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf import progress_bar
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 from bert_tf.tasks.question_answering import files as squad_files
@@ -46,7 +48,7 @@ class Texts:
     def __len__(self):
         return len(self.ids)
 
-    @property
+    @functools.cached_property
     def sha256(self) -> str:
         """The SHA-256 of all ids and texts in their order, as hexadecimal."""
         digest = hashlib.sha256()
@@ -113,35 +115,43 @@ def read_queries(path: files.AnyPath) -> Texts:
 def _read_texts(path, title_name):
     lines: dict[str, int] = {}
     texts = []
-    for number, row in _objects(path):
-        where = f"{path}, line {number}"
-        for name in (_ID, _TEXT):
-            if not isinstance(row.get(name), str):
+    with progress_bar.track(
+        _objects(path), f"read {path}", unit="line"
+    ) as rows:
+        for number, row in rows:
+            name, text = _read_text(f"{path}, line {number}", row, title_name)
+            if name in lines:
                 raise ValueError(
-                    f"{where}: must have a string `{name}`. "
-                    f"Received: {name}={files.shortened(row.get(name))}."
+                    f"{path}, line {number}: an `{_ID}` must be there once. "
+                    f"Received: {files.shortened(name)}, which line "
+                    f"{lines[name]} has."
                 )
-        name, parts = row[_ID], [row[_TEXT]]
-        if title_name is not None and row.get(title_name) is not None:
-            columns.check_text(where, title_name, row[title_name])
-            parts.insert(0, row[title_name])
-        if name in lines:
-            raise ValueError(
-                f"{where}: an `{_ID}` must be there once. "
-                f"Received: {files.shortened(name)}, which line {lines[name]} "
-                "has."
-            )
-        text = " ".join(part for part in parts if part.strip())
-        if not text:
-            raise ValueError(
-                f"{where}: the text must not be empty. "
-                f"Received: {_ID}={files.shortened(name)}."
-            )
-        lines[name] = number
-        texts.append(text)
+            lines[name] = number
+            texts.append(text)
     if not texts:
         raise ValueError(f"{path}: there are no texts in the file.")
     return Texts(ids=tuple(lines), texts=tuple(texts))
+
+
+def _read_text(where, row, title_name):
+    """Returns id and text of an object."""
+    for name in (_ID, _TEXT):
+        if not isinstance(row.get(name), str):
+            raise ValueError(
+                f"{where}: must have a string `{name}`. "
+                f"Received: {name}={files.shortened(row.get(name))}."
+            )
+    name, parts = row[_ID], [row[_TEXT]]
+    if title_name is not None and row.get(title_name) is not None:
+        columns.check_text(where, title_name, row[title_name])
+        parts.insert(0, row[title_name])
+    text = " ".join(part for part in parts if part.strip())
+    if not text:
+        raise ValueError(
+            f"{where}: the text must not be empty. "
+            f"Received: {_ID}={files.shortened(name)}."
+        )
+    return name, text
 
 
 def _objects(path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -71,7 +71,8 @@ def evaluate(
         relevance.corpus_rows,
         similarity,
     )
-    ranks = search.ranks(*pairs)
+    scores = search.pair_scores(*pairs)
+    ranks = search.ranks(*pairs, scores)
     similarities, first = search.top_k(judged, corpus_vectors, 1, similarity)
     return Evaluation(
         rows=rows,
@@ -79,7 +80,7 @@ def evaluate(
             relevance.by_query(ranks), relevance.by_query(relevance.grades)
         ),
         ranks=ranks,
-        similarities=search.pair_scores(*pairs),
+        similarities=scores,
         first=first[:, 0],
         first_similarities=similarities[:, 0],
     )

@@ -146,8 +146,9 @@ def read_groups(
             found: of SQuAD, .txt, or tables with a column `text`.
 
     Raises:
-        ValueError: If the data are of no such form, or a text is no string or
-            empty; the message names the place.
+        ValueError: If the data are of no such form, a text is no string or
+            empty, or a negative is the query or the positive; the message
+            names the place.
     """
     texts = _Texts()
     if _ends_with(data, ".json"):
@@ -165,24 +166,36 @@ def read_groups(
         others = [
             texts.number(data, "context", text) for text in passages.texts
         ]
-    elif not text_columns and (names := _nli_columns(data)) is not None:
-        rows, others = _nli_rows(data, names, texts), []
     else:
-        names = _group_columns(data, text_columns)
-        rows, others = [], []
-        for where, values in columns.read(data, names):
-            rows.append(
-                [
-                    texts.number(where, name, text)
-                    for name, text in zip(names, values)
-                ]
-            )
+        rows, others = _rows_of_table(data, text_columns, texts), []
     for path in corpus:
         others += [
             texts.number(where, TEXT_COLUMN, text)
             for where, text in _passages(path)
         ]
     return texts.examples(rows, data, sorted({*others}), is_ranking=is_ranking)
+
+
+def _rows_of_table(data, text_columns, texts):
+    """Returns the rows of pairs, triplets or NLI."""
+    # Of a .jsonl that takes a reading of its own.
+    found = columns.names_in(data)
+    if not text_columns and (names := _nli_columns(found)) is not None:
+        return _nli_rows(data, names, texts)
+    names = _group_columns(columns.title(data), found, text_columns)
+    rows = []
+    for where, values in columns.read(data, names):
+        row = [
+            texts.number(where, name, text) for name, text in zip(names, values)
+        ]
+        for name, text, value in zip(names[2:], row[2:], values[2:]):
+            if text in row[:2]:
+                raise ValueError(
+                    f"{where}: `{name}` must be neither the query nor its "
+                    f"positive. Received: {files.shortened(value)}."
+                )
+        rows.append(row)
+    return rows
 
 
 def read_scored(
@@ -209,7 +222,7 @@ def read_scored(
         found = columns.names_in(data)
         names = [*_SENTENCES]
         if {*names} - {*found}:
-            names = _group_columns(data, ())
+            names = _group_columns(columns.title(data), found, ())
     if len(names) != 2:
         raise ValueError(
             f"{columns.title(data)}: there must be two columns of texts. "
@@ -250,9 +263,8 @@ def _score(where, value):
     return tsv.parse_label(where, str(value).strip(), {})
 
 
-def _group_columns(data, text_columns):
+def _group_columns(title, found, text_columns):
     """Returns the names of the columns of queries, positives, negatives."""
-    title, found = columns.title(data), columns.names_in(data)
     names = list(text_columns)
     if not names:
         first = [name for name in _FIRST_COLUMNS if name in found]
@@ -277,9 +289,8 @@ def _natural(name):
     return int(digits or 0), name
 
 
-def _nli_columns(data):
+def _nli_columns(found):
     """Returns the three columns of NLI, None of other tables."""
-    found = columns.names_in(data)
     names = []
     for choices in (_PREMISES, _HYPOTHESES, _NLI_LABELS):
         names += [name for name in choices if name in found][:1]
@@ -309,12 +320,18 @@ def _nli_rows(data, names, texts):
         )
     rows = []
     for premise, own in premises.items():
-        negatives = own.get(_CONTRADICTION)
+        positives = own.get(_ENTAILMENT, [])
+        # People did not agree on what is both.
+        negatives = [
+            text
+            for text in own.get(_CONTRADICTION, ())
+            if text not in (premise, *positives)
+        ]
         if negatives:
             # Each entailment has one: the contradictions in turn.
             rows += [
                 [premise, positive, negatives[index % len(negatives)]]
-                for index, positive in enumerate(own.get(_ENTAILMENT, ()))
+                for index, positive in enumerate(positives)
             ]
     if not rows:
         raise ValueError(

@@ -1,10 +1,10 @@
 """Hard negatives: texts that a model takes for an answer and that are none.
 
 For each query the corpus is ranked by the model, and its relevant texts are
-left out, with those that read the same. What is left is taken from a range of
-ranks, as the first are often answers that nobody has marked, and only where it
-scores enough below the relevant text (Qu et al. 2021, RocketQA; Moreira et al.
-2024, NV-Retriever).
+left out, with those that read the same or like the query. What is left is taken
+from a range of ranks, as the first are often answers that nobody has marked,
+and only where it scores enough below the relevant text (Qu et al. 2021,
+RocketQA; Moreira et al. 2024, NV-Retriever).
 """
 
 import json
@@ -49,14 +49,15 @@ def mine(
     """
     positives: dict[int, set[str]] = {}
     for query, text in zip(relevance.query_rows, relevance.corpus_rows):
-        positives.setdefault(int(query), set()).add(corpus.texts[text])
-    # As many as read like a relevant text may stand before the others.
+        # Where questions look for questions, the query is in the corpus too.
+        own = positives.setdefault(int(query), {queries.texts[query]})
+        own.add(corpus.texts[text])
+    # As many as read like one of these may stand before the others.
     copies = _counts(corpus, set().union(*positives.values()))
     most = max(
         sum(copies[text] for text in texts) for texts in positives.values()
     )
-    rows = relevance.queries
-    judged = query_vectors[rows]
+    judged = query_vectors[relevance.queries]
     scores, found = search.top_k(
         judged,
         corpus_vectors,
@@ -66,27 +67,30 @@ def mine(
     own = search.pair_scores(
         judged,
         corpus_vectors,
-        np.searchsorted(rows, relevance.query_rows),
+        np.searchsorted(relevance.queries, relevance.query_rows),
         relevance.corpus_rows,
         similarity,
     )
     triplets = []
-    candidates: dict[int, list[tuple[int, float]]] = {}
-    for query, row_scores, row in zip(rows.tolist(), scores, found):
-        others = [
-            (int(text), float(score))
-            for text, score in zip(row, row_scores)
-            if corpus.texts[text] not in positives[query]
-        ]
-        candidates[query] = others[rules.range_min : rules.range_max]
-    for query, positive, score in zip(
-        relevance.query_rows.tolist(), relevance.corpus_rows.tolist(), own
+    # Query by query: of many, lists of all that was found would be too long.
+    for query, own_rows, own_scores, row, row_scores in zip(
+        relevance.queries.tolist(),
+        relevance.by_query(relevance.corpus_rows),
+        relevance.by_query(own),
+        found,
+        scores,
     ):
-        highest = rules.highest(float(score))
-        good = [text for text, other in candidates[query] if other <= highest]
-        triplets += [
-            (query, positive, text) for text in good[: rules.num_negatives]
-        ]
+        others = [
+            (text, score)
+            for text, score in zip(row.tolist(), row_scores.tolist())
+            if corpus.texts[text] not in positives[query]
+        ][rules.range_min : rules.range_max]
+        for positive, own_score in zip(own_rows.tolist(), own_scores.tolist()):
+            highest = rules.highest(own_score)
+            good = [text for text, score in others if score <= highest]
+            triplets += [
+                (query, positive, text) for text in good[: rules.num_negatives]
+            ]
     return triplets
 
 

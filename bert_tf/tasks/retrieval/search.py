@@ -90,6 +90,7 @@ def ranks(
     query_rows: np.ndarray,
     corpus_rows: np.ndarray,
     similarity: str = COSINE,
+    scores: np.ndarray | None = None,
 ) -> np.ndarray:
     """Finds the ranks of texts for queries, in the whole corpus.
 
@@ -99,22 +100,23 @@ def ranks(
         query_rows: int `[P]`: the query of each pair.
         corpus_rows: int `[P]`: the text whose rank is asked for.
         similarity: As of `top_k`.
+        scores: What `pair_scores` returned of these arguments, if it was
+            called already: every bit of a score must be the same.
 
     Returns:
-        int64 `[P]`, from 1: see `ranking`. The corpus is read twice.
+        int64 `[P]`, from 1: see `ranking`. The corpus is read once, and once
+        more without `scores`.
 
     Raises:
         ValueError: As `top_k`.
     """
     _check(queries, corpus, similarity)
-    query_rows, corpus_rows = np.asarray(query_rows), np.asarray(corpus_rows)
-    # Of the same blocks as below, so that every bit of a score is the same.
-    thresholds = pair_scores(
-        queries, corpus, query_rows, corpus_rows, similarity
-    )
-    order = np.argsort(query_rows, kind="stable")
-    sorted_queries, sorted_texts = query_rows[order], corpus_rows[order]
-    thresholds = thresholds[order]
+    order, sorted_queries, sorted_texts = _by_query(query_rows, corpus_rows)
+    if scores is None:
+        scores = pair_scores(
+            queries, corpus, query_rows, corpus_rows, similarity
+        )
+    thresholds = np.asarray(scores)[order]
     counts = np.zeros(len(order), np.int64)
     for first, rows, block in _blocks(queries, corpus, similarity, "rank"):
         block = block.numpy()
@@ -122,19 +124,19 @@ def ranks(
         # A query may have many relevant texts: not all of their rows at once.
         for start in range(pairs.start, pairs.stop, QUERY_BLOCK):
             part = slice(start, min(start + QUERY_BLOCK, pairs.stop))
-            scores = block[sorted_queries[part] - rows.start]
+            found = block[sorted_queries[part] - rows.start]
             threshold = thresholds[part, np.newaxis]
-            counts[part] += np.count_nonzero(scores > threshold, axis=1)
+            counts[part] += np.count_nonzero(found > threshold, axis=1)
             is_before = (
-                np.arange(first, first + scores.shape[1])
+                np.arange(first, first + found.shape[1])
                 < (sorted_texts[part, np.newaxis])
             )
             counts[part] += np.count_nonzero(
-                (scores == threshold) & is_before, axis=1
+                (found == threshold) & is_before, axis=1
             )
-    found = np.empty(len(order), np.int64)
-    found[order] = counts + 1
-    return found
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = counts + 1
+    return ranks
 
 
 def pair_scores(
@@ -156,14 +158,22 @@ def pair_scores(
         ValueError: As `top_k`.
     """
     _check(queries, corpus, similarity)
-    query_rows, corpus_rows = np.asarray(query_rows), np.asarray(corpus_rows)
-    scores = np.zeros(len(query_rows), np.float32)
+    order, sorted_queries, sorted_texts = _by_query(query_rows, corpus_rows)
+    scores = np.zeros(len(order), np.float32)
     for first, rows, block in _blocks(queries, corpus, similarity, "score"):
-        lines, columns = query_rows - rows.start, corpus_rows - first
-        is_here = (lines >= 0) & (lines < block.shape[0])
-        is_here &= (columns >= 0) & (columns < block.shape[1])
-        scores[is_here] = block.numpy()[lines[is_here], columns[is_here]]
+        pairs = _pairs_of(sorted_queries, rows)
+        columns = sorted_texts[pairs] - first
+        is_here = (columns >= 0) & (columns < block.shape[1])
+        lines = sorted_queries[pairs][is_here] - rows.start
+        scores[order[pairs][is_here]] = block.numpy()[lines, columns[is_here]]
     return scores
+
+
+def _by_query(query_rows, corpus_rows):
+    """Returns an order of pairs by query, and both in it."""
+    query_rows, corpus_rows = np.asarray(query_rows), np.asarray(corpus_rows)
+    order = np.argsort(query_rows, kind="stable")
+    return order, query_rows[order], corpus_rows[order]
 
 
 def _pairs_of(sorted_queries, rows):

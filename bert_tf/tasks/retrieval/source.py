@@ -3,6 +3,7 @@
 Letters: B examples, P passages an example, L sequence length.
 """
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import features
 from bert_tf.features import Batch
@@ -68,7 +70,16 @@ class GroupSource(Source):
         rows = _DistinctRows(
             arrays=self.arrays, seed=self.seed, batch_size=batch_size
         )
-        rows.order_of_epoch(0)
+        num_left_out = rows.num_examples - len({*rows.order_of_epoch(0)})
+        if num_left_out >= batch_size:
+            logging.warning(
+                "%d of %d examples are left out of an epoch, and others are in "
+                "it again: their texts are in more examples than there are "
+                "batches, none of which has a text twice. Smaller batches "
+                "leave out fewer.",
+                num_left_out,
+                rows.num_examples,
+            )
 
     def input_maker(self) -> Callable[[Batch], Batch]:
         texts = tf.constant(self.examples.texts)
@@ -179,8 +190,8 @@ def distinct_order(
     """Returns an epoch of full batches in none of which a text is twice.
 
     The batches are filled in the given order. A row one of whose texts is in
-    the batch already waits for the next. The last batches may lack rows that
-    fit: they take some that other batches had.
+    the batch already waits for a later one. The last batches may lack rows that
+    fit: they take some that earlier batches had, these in turn.
 
     Args:
         order: The rows of an epoch, shuffled.
@@ -194,17 +205,30 @@ def distinct_order(
         ValueError: If a batch cannot be filled.
     """
     texts_of = [frozenset(row) for row in texts]
+    new_rows = iter(order)
     found: list[int] = []
-    waiting: list[int] = []
-    position = 0
+    # By a text that was in a batch already: of these rows one fits at most,
+    # so that many of one text cost no more time than a few.
+    waiting: dict[int, collections.deque[int]] = {}
+    place = 0
     for _ in range(len(order) // batch_size):
         batch = _Batch(texts_of, batch_size)
-        waiting = batch.take(waiting)
-        while not batch.is_full and position < len(order):
-            waiting += batch.take(order[position : position + 1])
-            position += 1
-        if not batch.is_full:
-            batch.take(order)
+        for text in [*waiting]:
+            if batch.is_full:
+                break
+            row = waiting[text].popleft()
+            if not waiting[text]:
+                del waiting[text]
+            _add_or_wait(batch, row, waiting)
+        while not batch.is_full and (row := next(new_rows, None)) is not None:
+            _add_or_wait(batch, row, waiting)
+        for _ in found:
+            if batch.is_full:
+                break
+            batch.add(found[place])
+            place = (place + 1) % len(found)
+        for row in order if not batch.is_full else ():
+            batch.add(row)
         if not batch.is_full:
             raise ValueError(
                 "A batch must have no text twice: the training examples make "
@@ -213,6 +237,12 @@ def distinct_order(
             )
         found += batch.rows
     return found
+
+
+def _add_or_wait(batch, row, waiting):
+    text = batch.add(row)
+    if text is not None:
+        waiting.setdefault(text, collections.deque()).append(row)
 
 
 class _Batch:
@@ -228,19 +258,17 @@ class _Batch:
     def is_full(self):
         return len(self.rows) == self._size
 
-    def take(self, rows):
-        """Takes what fits, in order; returns the other rows."""
-        others: list[int] = []
-        for number, row in enumerate(rows):
-            if self.is_full:
-                return [*others, *rows[number:]]
-            texts = self._texts_of[row]
-            if self._used.isdisjoint(texts):
-                self.rows.append(row)
-                self._used |= texts
-            else:
-                others.append(row)
-        return others
+    def add(self, row):
+        """Adds a row if it fits; else returns a text that is there already."""
+        if self.is_full:
+            return None
+        texts = self._texts_of[row]
+        for text in texts:
+            if text in self._used:
+                return text
+        self.rows.append(row)
+        self._used |= texts
+        return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -44,8 +44,6 @@ from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "retrieval"
-# Names that sentence-transformers looks for.
-_QUERY_PROMPT, _PASSAGE_PROMPT = "query", "document"
 _CORRELATIONS = ("spearman", "pearson")
 _METRICS = (*_CORRELATIONS, *ranking.QUERY_SCORES)
 
@@ -99,6 +97,15 @@ _RANGES = (
         "a list of positive numbers",
         lambda value: (
             isinstance(value, (tuple, list)) and all(map(_is_size, value))
+        ),
+    ),
+    (
+        ("text_columns", "corpus"),
+        "a list of different names",
+        lambda value: (
+            isinstance(value, (tuple, list))
+            and all(isinstance(name, (str, os.PathLike)) for name in value)
+            and len({*value}) == len(value)
         ),
     ),
 )
@@ -258,17 +265,22 @@ class RetrievalTask(Task):
                     activation=sentence_folder.TANH,
                 ),
             )
-        prompts = {}
+        prompts, default = {}, None
         if self.query_prompt or self.passage_prompt:
-            prompts = {
-                _QUERY_PROMPT: self.query_prompt,
-                _PASSAGE_PROMPT: self.passage_prompt,
-            }
+            query, passage = (
+                sentence_folder.QUERY_PROMPTS[0],
+                sentence_folder.PASSAGE_PROMPTS[0],
+            )
+            prompts = {query: self.query_prompt, passage: self.passage_prompt}
+            if self.query_prompt == self.passage_prompt:
+                # Whatever a text is, it has this one.
+                default = query
         return SentenceVectors(
             pooling=model.pooling,
             is_normalized=model.is_normalized,
             dense=dense,
             prompts=prompts,
+            default_prompt_name=default,
         )
 
     def load_elsewhere(
@@ -355,6 +367,12 @@ class RetrievalTask(Task):
             return retrieval_files.read_scored(data, columns[:2], None)
         if retrieval_files.has_scores(data, label_column):
             self._check_metric(_CORRELATIONS, "scored pairs")
+            if self.corpus:
+                raise ValueError(
+                    "`corpus` must not be given with scored pairs, which have "
+                    "no passages to choose from. "
+                    f"Received: {files.shortened([*map(str, self.corpus)])}."
+                )
             return retrieval_files.read_scored(
                 data, columns[:2], label_column, self.max_score
             )

@@ -57,6 +57,41 @@ class Manifest:
         return -(-self.num_texts // self.texts_per_file)
 
 
+def check(folder: files.AnyPath, texts: Texts, embedder: Embedder) -> None:
+    """Checks, before anything is written, what `compute` would refuse.
+
+    Args:
+        folder, texts, embedder: As of `compute`, which says what is raised.
+    """
+    _find(str(folder).rstrip("/"), texts, embedder)
+
+
+def _find(folder, texts, embedder):
+    """Returns the `Manifest`, and whether the folder has it."""
+    manifest = Manifest(
+        dimension=embedder.dimension,
+        pooling=embedder.vectors.pooling,
+        is_normalized=embedder.vectors.is_normalized,
+        include_prompt=embedder.vectors.include_prompt,
+        max_seq_length=embedder.max_seq_length,
+        prompt=embedder.prompt,
+        precision=embedder.precision,
+        model_sha256=embedder.model_sha256,
+        num_texts=len(texts),
+        texts_sha256=texts.sha256,
+        texts_per_file=TEXTS_PER_FILE,
+    )
+    path = f"{folder}/{MANIFEST_FILE}"
+    if files.exists(path):
+        return _check(path, manifest), True
+    if files.list_folder(folder):
+        raise ValueError(
+            f"{folder}: must be a folder of vectors, or an empty one. "
+            f"Received: one without {MANIFEST_FILE}."
+        )
+    return manifest, False
+
+
 def compute(
     folder: files.AnyPath,
     texts: Texts,
@@ -78,30 +113,12 @@ def compute(
             texts; the message names what differs.
     """
     folder = str(folder).rstrip("/")
-    manifest = Manifest(
-        dimension=embedder.dimension,
-        pooling=embedder.vectors.pooling,
-        is_normalized=embedder.vectors.is_normalized,
-        include_prompt=embedder.vectors.include_prompt,
-        max_seq_length=embedder.max_seq_length,
-        prompt=embedder.prompt,
-        precision=embedder.precision,
-        model_sha256=embedder.model_sha256,
-        num_texts=len(texts),
-        texts_sha256=texts.sha256,
-        texts_per_file=TEXTS_PER_FILE,
-    )
-    path = f"{folder}/{MANIFEST_FILE}"
-    if files.exists(path):
-        manifest = _check(path, manifest)
-    else:
-        if files.list_folder(folder):
-            raise ValueError(
-                f"{folder}: must be a folder of vectors, or an empty one. "
-                f"Received: one without {MANIFEST_FILE}."
-            )
+    manifest, is_there = _find(folder, texts, embedder)
+    if not is_there:
         values = formats.stamped(dataclasses.asdict(manifest), formats.VECTORS)
-        files.write_text(path, f"{json.dumps(values, indent=2)}\n")
+        files.write_text(
+            f"{folder}/{MANIFEST_FILE}", f"{json.dumps(values, indent=2)}\n"
+        )
     found = Vectors(folder, manifest)
     missing = [
         index

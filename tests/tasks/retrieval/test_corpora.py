@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from bert_tf import progress_bar
 from bert_tf.tasks.retrieval import corpora
 from bert_tf.tasks.retrieval.corpora import Texts
 
@@ -177,3 +178,12 @@ def test_scored_pairs(tmp_path):
         corpora.read_scored_pairs(path, ("left", "right"), "score")
     with pytest.raises(ValueError, match="two columns of texts"):
         corpora.read_scored_pairs(path, ("left",), "gold")
+
+
+def test_a_long_reading_is_told(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(progress_bar, "SECONDS_PER_LINE", 0.0)
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"_id": "a", "text": "b"}\n{"_id": "c", "text": "d"}\n')
+    with caplog.at_level("INFO", logger="absl"):
+        assert corpora.read_corpus(path).ids == ("a", "c")
+    assert f"read {path}: 1line" in caplog.text

@@ -67,6 +67,10 @@ def test_scored_pairs():
         assert texts_of(examples) == [["a", "c"], ["b", "a"]]
         np.testing.assert_allclose(examples.labels, [1, 0.5])
     assert examples.texts == ("a", "c", "b")
+    with pytest.raises(ValueError, match="`corpus` must not.*'more.txt'"):
+        RetrievalTask(loss_name="cosine", corpus=("more.txt",)).read(
+            table, "dev"
+        )
     del table["score"]
     assert task.read(table, "test").labels is None
     with pytest.raises(ValueError, match="must be one of recall@1.*spearman"):
@@ -91,6 +95,13 @@ def test_nli_becomes_triplets(tmp_path):
         ["p", "e1", "c1"],
         ["p", "e2", "c2"],
         ["p", "e3", "c1"],
+    ]
+    with open(path, "a") as stream:
+        print("p", "e2", "contradiction", sep="\t", file=stream)
+        print("p", "p", "contradiction", sep="\t", file=stream)
+    # What is an entailment too is no negative.
+    assert [row[2] for row in texts_of(PAIRS.read(path, "train"))] == [
+        *("c1", "c2", "c1")
     ]
     table = {"premise": ["p", "p"], "hypothesis": ["e", "c"], "label": [0, 2]}
     assert texts_of(PAIRS.read(table, "train")) == [["p", "e", "c"]]
@@ -180,6 +191,11 @@ def test_texts_are_their_own_positives(tmp_path):
             {"sentence1": ["a"], "sentence2": ["b"]},
             "must have a column 'score'",
         ),
+        (
+            PAIRS,
+            {"query": ["a"], "positive": ["b"], "negative": ["b"]},
+            "row 1: `negative` must be neither the query nor its positive",
+        ),
         (SIMCSE, {"text": ["a", ""]}, "row 2: `text` must not be empty"),
         (
             RetrievalTask(loss_name="triplet"),
@@ -191,3 +207,9 @@ def test_texts_are_their_own_positives(tmp_path):
 def test_bad_data_are_told(task, data, message):
     with pytest.raises(ValueError, match=message):
         task.read(data, "train")
+
+
+@pytest.mark.parametrize("columns", ["query", ("query", "query"), (3,)])
+def test_names_of_columns_are_names(columns):
+    with pytest.raises(ValueError, match="`text_columns` must be a list of"):
+        RetrievalTask(text_columns=columns)

@@ -126,3 +126,20 @@ def test_what_cannot_be_written(tmp_path):
     assert json.loads(line) == dict(
         zip(mining.COLUMNS, ("a\tb", "a\tb", "é\n"))
     )
+
+
+def test_the_query_itself_is_no_negative():
+    corpus = corpora.Texts(ids=("0", "1", "2"), texts=("q", "p", "n"))
+    found = mining.mine(
+        corpora.Texts(ids=("q",), texts=("q",)),
+        corpus,
+        corpora.Relevance(
+            query_rows=np.array([0]),
+            corpus_rows=np.array([1]),
+            grades=np.ones(1),
+        ),
+        np.float32([[1, 0]]),
+        np.float32([[1, 0], [1, 1], [0, 1]]),
+        Rules(range_max=1),
+    )
+    assert found == [(0, 1, 2)]

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from bert_tf.tasks.retrieval import corpora
+from bert_tf.tasks.retrieval import evaluation
 from bert_tf.tasks.retrieval import ranking
 from bert_tf.tasks.retrieval import search
 from references import retrieval as reference
@@ -56,20 +58,36 @@ def test_ranks_are_those_of_the_whole_list(small_blocks):
         ranking.ranks(scores[row], [text])[0] for row, text in zip(rows, texts)
     ]
     assert found.tolist() == wanted
+    told = search.pair_scores(queries, corpus, rows, texts, "dot")
+    assert told.tolist() == scores[rows, texts].tolist()
 
 
 def test_the_corpus_is_read_once_in_blocks(small_blocks):
     class Files:
         shape = (25, 4)
-        read = []
+
+        def __init__(self):
+            self.read = []
 
         def __getitem__(self, index):
             self.read.append(index)
             return integers(25, 2)[index]
 
+    files, queries = Files(), integers(8, 1)
+    once = [slice(n, n + 7) for n in (0, 7, 14, 21)]
+    search.top_k(queries, files, 3, "dot")
+    assert files.read == once
+    # An evaluation asks for scores, ranks, and what is first.
     files = Files()
-    search.top_k(integers(8, 1), files, 3, "dot")
-    assert files.read == [slice(n, n + 7) for n in (0, 7, 14, 21)]
+    relevance = corpora.Relevance(
+        query_rows=np.array([0, 5]),
+        corpus_rows=np.array([3, 24]),
+        grades=np.ones(2),
+    )
+    found = evaluation.evaluate(relevance, queries, files, "dot")
+    assert files.read == once * 3
+    told = (queries[[0, 5]] * integers(25, 2)[[3, 24]]).sum(axis=1)
+    assert found.similarities.tolist() == told.tolist()
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,26 @@ def test_no_text_is_twice_in_a_batch():
         distinct_order(order, texts.tolist(), 31)
 
 
+def test_a_text_of_half_the_rows_is_in_every_batch_and_no_row_in_many():
+    # Each second row has the text 0: of 5,000 rows 78 can have a place.
+    rows = [[number, 0] if number % 2 else [number] for number in range(10_000)]
+    order = np.random.default_rng(0).permutation(10_000).tolist()
+    found = distinct_order(order, rows, 64)
+    assert len(found) == 156 * 64
+    for batch in np.reshape(found, (156, 64)):
+        assert sum(row % 2 for row in batch) == 1
+    assert len({*found}) > 5100
+    assert np.bincount(found).max() == 2
+
+
+def test_examples_without_a_place_are_told(caplog):
+    table = make_table()
+    table["positive"][:30] = ["a b c"] * 30
+    with caplog.at_level("WARNING", logger="absl"):
+        make_source(table=table).check_distinct(2)
+        assert "10 of 40 examples are left out of an epoch" in caplog.text
+
+
 def rows_of(batches, count):
     return [
         batch[features.PASSAGE_IDS].numpy().tolist()
