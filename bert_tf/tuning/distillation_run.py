@@ -131,19 +131,26 @@ class DistillationRun(tuning_run.Run):
         return distiller.Distiller(self.model, self._teacher, teaching.lesson)
 
     def _objective(self) -> Objective:
-        return objective_of(self.task, self._teaching.lesson)
+        return objective_of(
+            self.task,
+            self._teaching.lesson,
+            self._teaching.student.config.is_decoder,
+        )
 
     def _origin(self):
         return self._teaching.of_origin(super()._origin(), self._teacher)
 
 
-def objective_of(task: Task, lesson: Lesson) -> Objective:
+def objective_of(
+    task: Task, lesson: Lesson, left_to_right: bool = False
+) -> Objective:
     """Returns the losses of a lesson on a task's examples.
 
     Args:
         task: The `Task`.
         lesson: The `Lesson`, of the two models. The outputs are those of
             their `Distiller`.
+        left_to_right: Whether the two go so.
     """
 
     def soft_losses(logits, teacher_logits, batch):
@@ -157,4 +164,6 @@ def objective_of(task: Task, lesson: Lesson) -> Objective:
         weights = task.element_weights(batch)
         return keras.ops.sum(weights * sum(keras.tree.flatten(each)))
 
-    return distillation.task_objective(lesson, task.objective(), soft_losses)
+    return distillation.task_objective(
+        lesson, task.objective(), soft_losses, left_to_right
+    )

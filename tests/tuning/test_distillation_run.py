@@ -11,6 +11,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.distillation import encoder_objective
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -211,6 +212,50 @@ def test_soft_targets_are_of_each_models_own_tokenizer(teacher, tmp_path):
         "soft_targets and labels can do without."
     )
     assert not (tmp_path / "b").exists()
+
+
+def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):
+    config = dataclasses.replace(CONFIG, is_decoder=True)
+    task = TaggingTask(scheme="bio", labels=("O", "B-X", "I-X"))
+    checkpoints.save(
+        tmp_path / "teacher",
+        task.make_model(config),
+        TOKENIZER,
+        9,
+        task=task.to_dict(),
+        label_names=task.labels,
+    )
+    teaching = make_teaching(
+        str(tmp_path / "teacher"), {"attention": 1.0, "relations": 1.0}
+    )
+    examples = task.read(
+        {"words": [["cat", "dog", "cow"]], "tags": [["O", "B-X", "O"]]}, TRAIN
+    )
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "a"),
+        train_batch_size=1,
+        max_seq_length=9,
+        do_train=True,
+    )
+    run = DistillationRun(
+        config, task, {TRAIN: examples}, STRATEGY, teaching=teaching
+    )
+    batch = next(iter(run.sources[TRAIN].training_batches(1)))
+    num_tokens = int(np.sum(batch["input_mask"]))
+    objective = run._objective()
+    # Pairs of a token and itself or one before it.
+    num_pairs = num_tokens * (num_tokens + 1) // 2
+    assert float(objective.weights(batch)["attention_loss"]) == num_pairs
+    found, wanted, other = (
+        each.losses(run._trained(batch), batch)["relations_loss"]
+        for each in (
+            objective,
+            encoder_objective(run._trained.lesson, left_to_right=True),
+            encoder_objective(run._trained.lesson, left_to_right=False),
+        )
+    )
+    assert float(found) == pytest.approx(float(wanted), rel=1e-6)
+    assert float(found) != pytest.approx(float(other), rel=1e-2)
 
 
 def test_a_teacher_without_the_tasks_head_is_refused(teacher, tmp_path):
