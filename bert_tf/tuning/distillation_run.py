@@ -72,7 +72,8 @@ class DistillationRun(tuning_run.Run):
 
     Raises:
         ValueError: Also if the two models have different tokenizers where a
-            loss needs one, or the teacher has no head for the task.
+            loss needs one, the teacher has no head for the task, or it is a
+            task that no student learns.
     """
 
     def __init__(
@@ -86,6 +87,12 @@ class DistillationRun(tuning_run.Run):
         *,
         teaching: Teaching,
     ) -> None:
+        if not task.is_teachable:
+            raise ValueError(
+                "The teacher must be of another task: a student learns neither "
+                "vectors of texts nor rerankings with the loss softmax. "
+                f"Received: a teacher of {task.family!r}."
+            )
         exempt: tuple[str, ...] = (lesson_lib.LABELS,)
         if issubclass(task.source, TextSource):
             exempt = (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)

@@ -19,6 +19,8 @@ from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.reranking.task import RerankingTask
+from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging.task import TaggingTask
@@ -258,6 +260,18 @@ def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):
     assert float(found) != pytest.approx(float(other), rel=1e-2)
 
 
+@pytest.mark.parametrize(
+    "task", [RetrievalTask(), RerankingTask(loss_name="softmax")]
+)
+def test_a_task_that_no_student_learns_is_refused(task, teacher, tmp_path):
+    with pytest.raises(ValueError, match="must be of another task") as error:
+        make_run(
+            tmp_path / "a", make_teaching(teacher, {"cosine": 1.0}), task=task
+        )
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_teacher_without_the_tasks_head_is_refused(teacher, tmp_path):
     folder = str(tmp_path / "encoder")
     checkpoints.save(folder, BertEncoder(CONFIG), TOKENIZER, 9)
@@ -297,19 +311,19 @@ def test_soft_losses_of_every_family():
         labels=("a", "b", "c", "d"),
         metrics=("micro_f1",),
     )
-    check(
-        labels,
-        [
-            [oracle.soft_target([x, 0], [y, 0], 2.0) for x, y in zip(a, b)]
-            for a, b in zip(own, taught)
-        ],
-    )
+    yes_or_no = [
+        [oracle.soft_target([x, 0], [y, 0], 2.0) for x, y in zip(a, b)]
+        for a, b in zip(own, taught)
+    ]
+    check(labels, yes_or_no)
+    check(RerankingTask(), yes_or_no)
 
 
 @pytest.mark.parametrize(
     "task, rows, labels",
     [
         (MultipleChoiceTask(num_choices=3), (2, 3), np.int32([2, 0])),
+        (RerankingTask(), (2, 1), np.int32([[1], [0]])),
         (
             SquadTask(),
             (2,),
