@@ -1,6 +1,7 @@
 """A teacher, the student that learns from it, and how it does on records."""
 
 import dataclasses
+import functools
 import hashlib
 from typing import Any
 
@@ -271,7 +272,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             teaching.teacher.config, dtype=teaching.teacher_policy(policy)
         )
         loading.load_weights(path, teacher, new_parts=new_parts)
-        teaching.begin(teacher, student)
+        begin = functools.partial(teaching.begin, teacher, student)
         return Pretraining(
             model=distiller.Distiller(student, teacher, lesson),
             objective=distillation.pretraining_objective(
@@ -282,6 +283,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             settings={},
             # The teacher's are counted nowhere.
             flops_per_example=None,
+            begin=None if teaching.student_layers is None else begin,
             of_origin=lambda origin: teaching.of_origin(origin, teacher),
         )
 

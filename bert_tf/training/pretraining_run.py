@@ -387,6 +387,8 @@ def _train(
             )
     elif start.init_checkpoint is not None:
         pretraining.load_weights(start.init_checkpoint)
+    elif pretraining.begin is not None:
+        pretraining.begin()
     else:
         _logger.info("Beginning with new weights.")
 

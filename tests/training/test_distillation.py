@@ -1,6 +1,7 @@
 """Distillation on records: what is trained, saved, resumed, and refused."""
 
 import dataclasses
+import logging
 import shutil
 
 import numpy as np
@@ -83,9 +84,14 @@ def weights_of(folder):
     return {v.path.split("/", 1)[1]: np.array(v) for v in model.weights}
 
 
-def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(folder, tmp_path):
+def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
+    folder, tmp_path, caplog
+):
+    caplog.set_level(logging.INFO)
     teaching = make_teaching(folder, teacher_precision="bfloat16")
     _, weights = run(folder, tmp_path / "a", teaching)
+    assert "begins with the teacher's layers 1." in caplog.text
+    assert "new weights" not in caplog.text
     # What no loss is of is as the teacher has it.
     before = weights_of(folder / "teacher")
     for path, value in weights.items():
@@ -111,7 +117,10 @@ def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(folder, tmp_path):
     for path in (tmp_path / "b" / checkpointing.FOLDER).glob("state-4.*"):
         path.unlink()
     (tmp_path / "b" / "model.safetensors").unlink()
+    caplog.clear()
     _, again = run(folder, tmp_path / "b", teaching)
+    assert "Going on from step 2." in caplog.text
+    assert "begins with" not in caplog.text
     assert again.keys() == weights.keys()
     for path in weights:
         np.testing.assert_array_equal(again[path], weights[path])
