@@ -79,22 +79,19 @@ class Pretraining:
             ValueError: As of `checkpoints.load_weights`; or if two models do
                 not have the same embeddings, though they share them.
         """
-        loaded: dict[str, np.ndarray] = {}
+        loaded: dict[int, np.ndarray] = {}
         for folder, model in self.saved.items():
             checkpoints.load_weights(_inside(path, folder), model)
-            embeddings = {
-                weight.name: keras.ops.convert_to_numpy(weight)
-                for weight in _encoder_of(model).embeddings.weights
-                if weight.name.endswith("_embeddings")
-            }
-            for name, value in loaded.items():
-                if not np.array_equal(value, embeddings[name]):
+            for weight in _encoder_of(model).embeddings.weights:
+                value = keras.ops.convert_to_numpy(weight)
+                first = loaded.setdefault(id(weight), value)
+                if not np.array_equal(value, first):
+                    name = weight.path.rpartition("embeddings/")[2]
                     raise ValueError(
                         f"{path}: generator and discriminator must share "
                         f"their embeddings. Received: other {name} in the "
                         f"folder {GENERATOR_FOLDER}."
                     )
-            loaded = embeddings
 
     def save(
         self, folder: str, start: StartingPoint, origin: model_card.Origin
