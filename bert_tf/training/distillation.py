@@ -283,6 +283,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             settings={},
             # The teacher's are counted nowhere.
             flops_per_example=None,
+            teacher_length=teaching.teacher.config.max_position_embeddings,
             begin=None if teaching.student_layers is None else begin,
             of_origin=lambda origin: teaching.of_origin(origin, teacher),
         )

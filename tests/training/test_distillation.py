@@ -189,6 +189,25 @@ def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     checkpoints.load(str(tmp_path / "a"), BertEncoder)
 
 
+def test_records_that_are_too_long_for_the_teacher_are_told(folder, tmp_path):
+    teacher = BertPretrainer(
+        dataclasses.replace(CONFIG, max_position_embeddings=8)
+    )
+    checkpoints.save(tmp_path / "short", teacher, TOKENIZER, 8)
+    found = distillation.find_teacher(str(tmp_path / "short"))
+    student = dataclasses.replace(found, init_checkpoint=None, config=CONFIG)
+    teaching = make_teaching(
+        tmp_path, teacher="short", student=student, student_layers=None
+    )
+    with pytest.raises(ValueError) as error:
+        run(folder, tmp_path / "a", teaching)
+    assert str(error.value) == (
+        "`max_seq_length` must be at most the teacher's "
+        "max_position_embeddings=8. Received: max_seq_length=11."
+    )
+    assert not (tmp_path / "a").exists()
+
+
 def test_bad_teachers_are_told_in_a_line(folder):
     other = Vocabulary(tokens=tuple(reversed(TOKENIZER.vocabulary.tokens)))
     found = distillation.find_teacher(str(folder / "teacher"))
