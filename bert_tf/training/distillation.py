@@ -204,7 +204,7 @@ def find_student(
             "begins with."
         )
     if init_checkpoint is None:
-        _check_none(options, "bert_config_file")
+        _check_none(options, "bert_config_file", "there is no checkpoint")
     if init_checkpoint is None and vocab_file is None:
         assert bert_config_file is not None
         # The tokenizer is the teacher's, with its case.
@@ -222,14 +222,14 @@ def find_student(
     )
 
 
-def _check_none(values, name):
+def _check_none(values, name, reason="the student has the teacher's"):
     """Raises `ValueError` if one is given that a new student has no use for."""
     for other, value in values.items():
         # allow_partial is no flag of three values.
         if value is not None and (other, value) != ("allow_partial", False):
             raise ValueError(
-                f"`{other}` must not be given with `{name}`: the student has "
-                f"the teacher's. Received: {other}={value}."
+                f"`{other}` must not be given with `{name}`: {reason}. "
+                f"Received: {other}={value}."
             )
 
 

@@ -228,6 +228,11 @@ def test_bad_teachers_are_told_in_a_line(folder):
             {"student_layers": (0,), "bert_config_file": "tiny"},
             "`bert_config_file` must not be given with `student_layers`: the",
         ),
+        (
+            {"bert_config_file": "tiny", "max_position_embeddings": 9},
+            "`max_position_embeddings` must not be given with "
+            "`bert_config_file`: there is no checkpoint.",
+        ),
     ):
         with pytest.raises(ValueError) as error:
             distillation.find_student(found, **arguments)
