@@ -269,13 +269,19 @@ def _lesson(known, default):
             (_TEMPERATURE.name, _SOFT_POSITIONS.name),
             f"--losses={_LOSSES.value}, without {lesson_lib.SOFT_TARGETS}",
         )
-    return lesson_lib.Lesson(
+    lesson = lesson_lib.Lesson(
         losses=losses,
         temperature=_TEMPERATURE.value,
         soft_positions=_SOFT_POSITIONS.value,
         layer_map=_layers(_LAYER_MAP),
         relation_heads=_RELATION_HEADS.value,
     )
+    if not lesson.asks_teacher:
+        _refuse(
+            (_TEACHER_PRECISION.name,),
+            f"--losses={_LOSSES.value}, for which no teacher is asked",
+        )
+    return lesson
 
 
 def _layers(holder):

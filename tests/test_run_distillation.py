@@ -124,6 +124,15 @@ REFUSED = {
         {"data_dir": "a", "losses": "masked_lm"},
         "must be different ones of soft_targets, labels, cosine",
     ),
+    "precision of no teacher": (
+        {
+            "input_file": "a",
+            "losses": "masked_lm",
+            "teacher_precision": "bfloat16",
+        },
+        "--teacher_precision must not be given with --losses=masked_lm, for "
+        "which no teacher is asked.",
+    ),
     "not training": (
         {"data_dir": "a", "do_train": "false"},
         "--do_train must be true",

@@ -55,5 +55,6 @@ def _pick(weights_NK, draws_N1):
     """Returns int32 `[N]`: the first k whose sum of weights is above."""
     sums_NK = ops.cumsum(weights_NK, axis=-1)
     is_before_NK = sums_NK <= draws_N1 * sums_NK[:, -1:]
-    number_N = ops.sum(ops.cast(is_before_NK, "int32"), axis=-1)
-    return ops.minimum(number_N, weights_NK.shape[-1] - 1)
+    # A GPU has sums of int32 in the host's memory. In float32 they are exact.
+    number_N = ops.sum(ops.cast(is_before_NK, "float32"), axis=-1)
+    return ops.cast(ops.minimum(number_N, weights_NK.shape[-1] - 1), "int32")

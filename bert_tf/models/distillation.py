@@ -367,7 +367,7 @@ def pretraining_objective(lesson: Lesson, left_to_right: bool) -> Objective:
     def metrics(outputs, batch):
         found = {}
         if lesson.has(lesson_lib.MASKED_LM, lesson_lib.SOFT_TARGETS):
-            found["masked_lm_accuracy"] = _hits(
+            found["masked_lm_accuracy"] = objectives.hits(
                 masked_logits(outputs["logits"], batch),
                 batch[features.MASKED_LM_IDS],
                 masked_weights(batch),
@@ -382,13 +382,6 @@ def is_everywhere(lesson: Lesson) -> bool:
     return (
         lesson.has(lesson_lib.SOFT_TARGETS) and lesson.soft_positions == "all"
     )
-
-
-def _hits(logits, labels, weights):
-    """Returns (sum, weight) of the hits of `labels`."""
-    best = ops.cast(ops.argmax(logits, axis=-1), "int32")
-    hits = _float32(ops.equal(best, ops.cast(labels, "int32")))
-    return ops.sum(weights * hits), ops.sum(weights)
 
 
 def task_objective(

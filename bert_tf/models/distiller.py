@@ -15,7 +15,6 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import OF_ENCODERS
 from bert_tf.models.lesson import OF_HEADS
 from bert_tf.models.lesson import OF_STATES
-from bert_tf.models.lesson import SOFT_TARGETS
 from bert_tf.models.lesson import Lesson
 
 # Before the names of a teacher's own model inputs, where its tokenizer is
@@ -96,7 +95,7 @@ class Distiller(keras.Model):
             outputs["states"] = [
                 self.projection(state) for state in outputs["states"]
             ]
-        if lesson.has(SOFT_TARGETS, *OF_ENCODERS):
+        if lesson.asks_teacher:
             teacher_outputs = self._outputs(self.teacher(), taught, False)
             outputs |= {
                 f"{TEACHER}{name}": keras.tree.map_structure(

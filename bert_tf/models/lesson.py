@@ -141,6 +141,11 @@ class Lesson:
         """Returns whether any of the losses is among these."""
         return any(name in self.losses for name in names)
 
+    @property
+    def asks_teacher(self) -> bool:
+        """Whether any of the losses is of what the teacher computes."""
+        return self.has(SOFT_TARGETS, *OF_ENCODERS)
+
     def to_dict(self) -> dict[str, object]:
         """Returns {name: value} of what the weights are a function of."""
         values = {

@@ -102,7 +102,7 @@ class Objective:
             if accuracy is None:
                 return {}
             labels = batch[features.LABELS]
-            return {accuracy: _accuracy(outputs, labels, weights(batch))}
+            return {accuracy: hits(outputs, labels, weights(batch))}
 
         return cls(
             weights=lambda batch: {"loss": ops.sum(weights(batch))},
@@ -139,7 +139,9 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return ops.logsumexp(logits, axis=-1) - picked[..., 0]
 
 
-def _accuracy(logits, labels, weights):
+def hits(
+    logits: Tensor, labels: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
     """Returns (sum, weight) of the hits, as `Objective.metrics` has them.
 
     A hit is a label that is predicted: the first class with the largest logit.
@@ -162,8 +164,8 @@ def _accuracy(logits, labels, weights):
         max_N1 = ops.max(logits_NK, axis=-1, keepdims=True)
         picked_N1 = ops.take_along_axis(logits_NK, labels_N[:, None], axis=-1)
         hits_N = ops.greater_equal(picked_N1, max_N1)[:, 0]
-    hits = ops.reshape(hits_N, ops.shape(labels))
-    total = ops.sum(weights * ops.cast(hits, "float32"))
+    is_hit = ops.reshape(hits_N, ops.shape(labels))
+    total = ops.sum(weights * ops.cast(is_hit, "float32"))
     return total, ops.sum(weights)
 
 
@@ -219,9 +221,7 @@ def _pretraining_losses(outputs, batch):
 def _pretraining_metrics(outputs, batch):
     """Returns the accuracies as {name: (sum, weight)}."""
     return {
-        f"{name}_accuracy": _accuracy(
-            outputs[f"{name}_logits"], labels, weights
-        )
+        f"{name}_accuracy": hits(outputs[f"{name}_logits"], labels, weights)
         for name, (labels, weights) in _pretraining_targets(batch).items()
     }
 
@@ -299,7 +299,7 @@ def _span_boundary_losses(outputs, batch):
 
 def _span_boundary_metrics(outputs, batch):
     return _pretraining_metrics(outputs, batch) | {
-        "span_boundary_accuracy": _accuracy(
+        "span_boundary_accuracy": hits(
             outputs["span_boundary_logits"], *_span_boundary_targets(batch)
         )
     }

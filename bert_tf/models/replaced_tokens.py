@@ -159,19 +159,23 @@ def replace_tokens(
     """
     input_ids = ops.cast(inputs[features.INPUT_IDS], "int32")
     is_slot_BP = inputs[features.MASKED_LM_WEIGHTS] > 0
+    # In float32, where places and ids are exact: a GPU compares and adds int32
+    # in the host's memory.
+    positions_BP = ops.cast(inputs[features.MASKED_LM_POSITIONS], "float32")
     # No place has this number.
-    places_BP = ops.where(is_slot_BP, inputs[features.MASKED_LM_POSITIONS], -1)
+    places_BP = ops.where(is_slot_BP, positions_BP, -1.0)
     length = ops.shape(input_ids)[1]
     is_here_BPL = ops.equal(
-        places_BP[:, :, None], ops.arange(length, dtype="int32")
+        places_BP[:, :, None], ops.arange(length, dtype="float32")
     )
     is_masked_BL = ops.any(is_here_BPL, axis=1)
 
     def put(values_BP):
         # A place has one slot at most: a sum with one term.
-        here_BPL = ops.where(is_here_BPL, values_BP[:, :, None], 0)
-        return ops.sum(here_BPL, axis=1)
+        values_BP = ops.cast(values_BP, "float32")
+        here_BPL = ops.where(is_here_BPL, values_BP[:, :, None], 0.0)
+        return ops.cast(ops.sum(here_BPL, axis=1), "int32")
 
     is_other_BP = ops.not_equal(sampled, inputs[features.MASKED_LM_IDS])
     new_ids = ops.where(is_masked_BL, put(sampled), input_ids)
-    return new_ids, put(ops.cast(is_other_BP, "int32"))
+    return new_ids, put(is_other_BP)

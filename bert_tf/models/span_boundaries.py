@@ -99,41 +99,43 @@ def span_boundaries(inputs: features.Batch) -> dict[str, features.Tensor]:
         the objective is for: of the first `SpanBoundaryHead.NUM_PLACES` of a
         span that has a token of its own sequence on either side.
     """
-    positions_BP = ops.cast(inputs[features.MASKED_LM_POSITIONS], "int32")
+    # In float32, where positions are exact: a GPU computes with int32 in the
+    # host's memory.
+    positions_BP = ops.cast(inputs[features.MASKED_LM_POSITIONS], "float32")
     is_slot_BP = inputs[features.MASKED_LM_WEIGHTS] > 0
     # Where there is no sequence id, padding is told by the mask alike.
     sequence_BL = inputs.get(features.SEQUENCE_IDS)
     if sequence_BL is None:
         sequence_BL = inputs[features.INPUT_MASK]
-    length = ops.shape(sequence_BL)[1]
+    sequence_BL1 = ops.cast(sequence_BL, "float32")[:, :, None]
+    last_place = ops.cast(ops.shape(sequence_BL)[1] - 1, "float32")
 
     # Slot j is of slot i's span if positions between them rise by one each.
     steps_BP = positions_BP - ops.arange(
-        ops.shape(positions_BP)[1], dtype="int32"
+        ops.shape(positions_BP)[1], dtype="float32"
     )
     is_same_BPP = ops.logical_and(
         ops.equal(steps_BP[:, :, None], steps_BP[:, None, :]),
         is_slot_BP[:, None, :],
     )
-    here_BPP = ops.broadcast_to(
-        positions_BP[:, None, :], ops.shape(is_same_BPP)
-    )
-    first_BP = ops.min(ops.where(is_same_BPP, here_BPP, length), axis=2)
-    last_BP = ops.max(ops.where(is_same_BPP, here_BPP, -1), axis=2)
+    here_B1P = positions_BP[:, None, :]
+    first_BP = ops.min(ops.where(is_same_BPP, here_B1P, last_place + 1), axis=2)
+    last_BP = ops.max(ops.where(is_same_BPP, here_B1P, -1.0), axis=2)
     place_BP = positions_BP - first_BP
 
-    before_BP = ops.clip(first_BP - 1, 0, length - 1)
-    after_BP = ops.clip(last_BP + 1, 0, length - 1)
+    def clipped(at_BP, most=last_place):
+        return ops.cast(ops.clip(at_BP, 0.0, most), "int32")
 
     def sequence_at(at_BP):
-        return gather_positions(sequence_BL[:, :, None], at_BP)[..., 0]
+        return gather_positions(sequence_BL1, at_BP)[..., 0]
 
-    own_BP = sequence_at(ops.clip(positions_BP, 0, length - 1))
+    before_BP, after_BP = clipped(first_BP - 1), clipped(last_BP + 1)
+    own_BP = sequence_at(clipped(positions_BP))
     is_told = (
         is_slot_BP,
         place_BP < SpanBoundaryHead.NUM_PLACES,
         first_BP > 0,
-        last_BP < length - 1,
+        last_BP < last_place,
         ops.equal(sequence_at(before_BP), own_BP),
         ops.equal(sequence_at(after_BP), own_BP),
     )
@@ -143,6 +145,6 @@ def span_boundaries(inputs: features.Batch) -> dict[str, features.Tensor]:
     return {
         "before": before_BP,
         "after": after_BP,
-        "place": ops.clip(place_BP, 0, SpanBoundaryHead.NUM_PLACES - 1),
+        "place": clipped(place_BP, SpanBoundaryHead.NUM_PLACES - 1.0),
         "weights": weights_BP,
     }

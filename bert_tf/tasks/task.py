@@ -60,6 +60,7 @@ class Task(abc.ABC):
         report_scores: Which of the results a report shows, where its sections
             tell of the others; None for all.
         source: The class of the sources of its examples.
+        is_teachable: Whether a student can learn it from a teacher.
     """
 
     family: ClassVar[str]
@@ -70,6 +71,10 @@ class Task(abc.ABC):
     problem_type: ClassVar[str | None] = None
     report_scores: ClassVar[tuple[str, ...] | None] = None
     source: ClassVar[type] = TextSource
+
+    @property
+    def is_teachable(self) -> bool:
+        return True
 
     @property
     def main_metric(self) -> str:

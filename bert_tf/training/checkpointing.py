@@ -301,8 +301,8 @@ class TrainingState:
         if found is None:
             return
         differences = [
-            f"{name} is {found.get(name)!r} there and "
-            f"{self.description.get(name)!r} here"
+            f"{name} is {_told(found, name, self.description)} there and "
+            f"{_told(self.description, name, found)} here"
             for name in sorted(found.keys() | self.description.keys())
             if name not in may_differ
             and found.get(name) != self.description.get(name)
@@ -331,6 +331,12 @@ def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:
     if not files.exists(path):
         return None
     return formats.unstamped(path, files.read_object(path), formats.TRAINING)
+
+
+def _told(values, name, others):
+    """Returns a value for a message; cut where the others have none."""
+    value = values.get(name)
+    return repr(value) if name in others else files.shortened(value)
 
 
 def trained_steps(output_dir: str) -> int:

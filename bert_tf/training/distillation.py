@@ -1,6 +1,7 @@
 """A teacher, the student that learns from it, and how it does on records."""
 
 import dataclasses
+import functools
 import hashlib
 from typing import Any
 
@@ -203,7 +204,7 @@ def find_student(
             "begins with."
         )
     if init_checkpoint is None:
-        _check_none(options, "bert_config_file")
+        _check_none(options, "bert_config_file", "there is no checkpoint")
     if init_checkpoint is None and vocab_file is None:
         assert bert_config_file is not None
         # The tokenizer is the teacher's, with its case.
@@ -221,14 +222,14 @@ def find_student(
     )
 
 
-def _check_none(values, name):
+def _check_none(values, name, reason="the student has the teacher's"):
     """Raises `ValueError` if one is given that a new student has no use for."""
     for other, value in values.items():
         # allow_partial is no flag of three values.
         if value is not None and (other, value) != ("allow_partial", False):
             raise ValueError(
-                f"`{other}` must not be given with `{name}`: the student has "
-                f"the teacher's. Received: {other}={value}."
+                f"`{other}` must not be given with `{name}`: {reason}. "
+                f"Received: {other}={value}."
             )
 
 
@@ -271,7 +272,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             teaching.teacher.config, dtype=teaching.teacher_policy(policy)
         )
         loading.load_weights(path, teacher, new_parts=new_parts)
-        teaching.begin(teacher, student)
+        begin = functools.partial(teaching.begin, teacher, student)
         return Pretraining(
             model=distiller.Distiller(student, teacher, lesson),
             objective=distillation.pretraining_objective(
@@ -282,6 +283,8 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             settings={},
             # The teacher's are counted nowhere.
             flops_per_example=None,
+            teacher_length=teaching.teacher.config.max_position_embeddings,
+            begin=None if teaching.student_layers is None else begin,
             of_origin=lambda origin: teaching.of_origin(origin, teacher),
         )
 

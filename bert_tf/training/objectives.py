@@ -49,6 +49,10 @@ class Pretraining:
         settings: What else they are a function of.
         flops_per_example: Function of the length and the number of
             predictions; None where it is not known.
+        teacher_length: The longest sequence that a teacher takes; None where
+            there is none.
+        begin: Gives the model its weights where the training is new and has
+            no checkpoint; None for new weights.
         of_origin: Makes of what the model card tells of any training what it
             tells of this one.
     """
@@ -59,6 +63,8 @@ class Pretraining:
     description: Mapping[str, Any]
     settings: Mapping[str, Any]
     flops_per_example: Callable[[int, int], float] | None
+    teacher_length: int | None = None
+    begin: Callable[[], None] | None = None
     of_origin: Callable[[model_card.Origin], model_card.Origin] = (
         lambda origin: origin
     )
@@ -76,22 +82,19 @@ class Pretraining:
             ValueError: As of `checkpoints.load_weights`; or if two models do
                 not have the same embeddings, though they share them.
         """
-        loaded: dict[str, np.ndarray] = {}
+        loaded: dict[int, np.ndarray] = {}
         for folder, model in self.saved.items():
             checkpoints.load_weights(_inside(path, folder), model)
-            embeddings = {
-                weight.name: keras.ops.convert_to_numpy(weight)
-                for weight in _encoder_of(model).embeddings.weights
-                if weight.name.endswith("_embeddings")
-            }
-            for name, value in loaded.items():
-                if not np.array_equal(value, embeddings[name]):
+            for weight in _encoder_of(model).embeddings.weights:
+                value = keras.ops.convert_to_numpy(weight)
+                first = loaded.setdefault(id(weight), value)
+                if not np.array_equal(value, first):
+                    name = weight.path.rpartition("embeddings/")[2]
                     raise ValueError(
                         f"{path}: generator and discriminator must share "
                         f"their embeddings. Received: other {name} in the "
                         f"folder {GENERATOR_FOLDER}."
                     )
-            loaded = embeddings
 
     def save(
         self, folder: str, start: StartingPoint, origin: model_card.Origin

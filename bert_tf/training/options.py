@@ -1,6 +1,7 @@
 """What a training is told: what flags are made of, without TensorFlow."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from bert_tf.input import addresses
@@ -15,6 +16,8 @@ OPTIMIZERS = ("bert", "lamb")
 ATTENTION = ("bidirectional", "left_to_right")
 REPLACED_TOKENS = "replaced_tokens"
 OBJECTIVES = ("masked_tokens", REPLACED_TOKENS)
+
+_POSITIVE = "a finite number above 0"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -234,9 +237,9 @@ class Options:
                     f"--{name} needs {electra}. Received: --{name}={value} "
                     f"--objective={self.objective}."
                 )
-            most = 1 if name == "generator_size" else float("inf")
-            if not 0 < value <= most:
-                told = "above 0, and at most 1" if most == 1 else "above 0"
+            is_size = name == "generator_size"
+            if not 0 < value < math.inf or (is_size and value > 1):
+                told = "above 0, and at most 1" if is_size else _POSITIVE
                 raise ValueError(
                     f"--{name} must be {told}. Received: --{name}={value}."
                 )
@@ -258,9 +261,13 @@ class Options:
 
     def _check_optimizer(self):
         for name, is_valid, told in (
-            ("weight_decay", self.weight_decay >= 0, "0 or more"),
+            (
+                "weight_decay",
+                0 <= self.weight_decay < math.inf,
+                "a finite number, 0 or more",
+            ),
             ("adam_beta_2", 0 <= self.adam_beta_2 < 1, "in [0, 1)"),
-            ("adam_epsilon", self.adam_epsilon > 0, "above 0"),
+            ("adam_epsilon", 0 < self.adam_epsilon < math.inf, _POSITIVE),
             ("clip_norm", self.clip_norm >= 0, "above 0, or 0 for none"),
         ):
             if not is_valid:

@@ -92,6 +92,8 @@ def run(
     # Model.
     with strategy.scope():
         pretraining = make(options, start, policy)
+    if pretraining.teacher_length is not None:
+        _check_length((*sources, eval_source), pretraining.teacher_length)
     pretraining.rematerialize(options.rematerialize)
     _logger.info(
         "%s parameters, %s, %d replicas.",
@@ -267,6 +269,21 @@ def _find_records(options, start):
     )
 
 
+def _check_length(sources, teacher_length):
+    """Checks that a teacher takes the records, as their source the model."""
+    for source in sources:
+        # Of packed rows it counts how long the sequences are.
+        if features.SEQUENCE_IDS in source.shapes:
+            continue
+        (length,) = source.shapes[features.INPUT_IDS]
+        if length > teacher_length:
+            raise ValueError(
+                "`max_seq_length` must be at most the teacher's "
+                f"max_position_embeddings={teacher_length}. "
+                f"Received: max_seq_length={length}."
+            )
+
+
 def _make_state(options, start, pretraining, sources, strategy):
     if options.num_warmup_steps > options.num_train_steps:
         _logger.warning(
@@ -387,6 +404,8 @@ def _train(
             )
     elif start.init_checkpoint is not None:
         pretraining.load_weights(start.init_checkpoint)
+    elif pretraining.begin is not None:
+        pretraining.begin()
     else:
         _logger.info("Beginning with new weights.")
 

@@ -72,7 +72,8 @@ class DistillationRun(tuning_run.Run):
 
     Raises:
         ValueError: Also if the two models have different tokenizers where a
-            loss needs one, or the teacher has no head for the task.
+            loss needs one, the teacher has no head for the task, or it is a
+            task that no student learns.
     """
 
     def __init__(
@@ -86,6 +87,12 @@ class DistillationRun(tuning_run.Run):
         *,
         teaching: Teaching,
     ) -> None:
+        if not task.is_teachable:
+            raise ValueError(
+                "The teacher must be of another task: a student learns neither "
+                "vectors of texts nor rerankings with the loss softmax. "
+                f"Received: a teacher of {task.family!r}."
+            )
         exempt: tuple[str, ...] = (lesson_lib.LABELS,)
         if issubclass(task.source, TextSource):
             exempt = (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)
@@ -131,19 +138,26 @@ class DistillationRun(tuning_run.Run):
         return distiller.Distiller(self.model, self._teacher, teaching.lesson)
 
     def _objective(self) -> Objective:
-        return objective_of(self.task, self._teaching.lesson)
+        return objective_of(
+            self.task,
+            self._teaching.lesson,
+            self._teaching.student.config.is_decoder,
+        )
 
     def _origin(self):
         return self._teaching.of_origin(super()._origin(), self._teacher)
 
 
-def objective_of(task: Task, lesson: Lesson) -> Objective:
+def objective_of(
+    task: Task, lesson: Lesson, left_to_right: bool = False
+) -> Objective:
     """Returns the losses of a lesson on a task's examples.
 
     Args:
         task: The `Task`.
         lesson: The `Lesson`, of the two models. The outputs are those of
             their `Distiller`.
+        left_to_right: Whether the two go so.
     """
 
     def soft_losses(logits, teacher_logits, batch):
@@ -157,4 +171,6 @@ def objective_of(task: Task, lesson: Lesson) -> Objective:
         weights = task.element_weights(batch)
         return keras.ops.sum(weights * sum(keras.tree.flatten(each)))
 
-    return distillation.task_objective(lesson, task.objective(), soft_losses)
+    return distillation.task_objective(
+        lesson, task.objective(), soft_losses, left_to_right
+    )

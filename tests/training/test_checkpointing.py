@@ -327,3 +327,13 @@ def test_the_model_of_the_output_folder_comes_first(tmp_path):
     assert output_folder.trained_model(folder, "other") == "other"
     (tmp_path / "config.json").write_text("{}")
     assert output_folder.trained_model(folder, "other") == folder
+
+
+def test_what_only_one_training_has_is_told_in_short(tmp_path):
+    make_state(tmp_path).save()
+    other = {**DESCRIPTION, "generator": {f"size_{n}": n for n in range(99)}}
+    with pytest.raises(
+        ValueError, match="another model: generator is None"
+    ) as (error):
+        make_state(tmp_path, other)
+    assert len(str(error.value)) < 400 + len(str(tmp_path))

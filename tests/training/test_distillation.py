@@ -1,6 +1,7 @@
 """Distillation on records: what is trained, saved, resumed, and refused."""
 
 import dataclasses
+import logging
 import shutil
 
 import numpy as np
@@ -83,9 +84,14 @@ def weights_of(folder):
     return {v.path.split("/", 1)[1]: np.array(v) for v in model.weights}
 
 
-def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(folder, tmp_path):
+def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
+    folder, tmp_path, caplog
+):
+    caplog.set_level(logging.INFO)
     teaching = make_teaching(folder, teacher_precision="bfloat16")
     _, weights = run(folder, tmp_path / "a", teaching)
+    assert "begins with the teacher's layers 1." in caplog.text
+    assert "new weights" not in caplog.text
     # What no loss is of is as the teacher has it.
     before = weights_of(folder / "teacher")
     for path, value in weights.items():
@@ -111,7 +117,10 @@ def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(folder, tmp_path):
     for path in (tmp_path / "b" / checkpointing.FOLDER).glob("state-4.*"):
         path.unlink()
     (tmp_path / "b" / "model.safetensors").unlink()
+    caplog.clear()
     _, again = run(folder, tmp_path / "b", teaching)
+    assert "Going on from step 2." in caplog.text
+    assert "begins with" not in caplog.text
     assert again.keys() == weights.keys()
     for path in weights:
         np.testing.assert_array_equal(again[path], weights[path])
@@ -180,6 +189,25 @@ def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     checkpoints.load(str(tmp_path / "a"), BertEncoder)
 
 
+def test_records_that_are_too_long_for_the_teacher_are_told(folder, tmp_path):
+    teacher = BertPretrainer(
+        dataclasses.replace(CONFIG, max_position_embeddings=8)
+    )
+    checkpoints.save(tmp_path / "short", teacher, TOKENIZER, 8)
+    found = distillation.find_teacher(str(tmp_path / "short"))
+    student = dataclasses.replace(found, init_checkpoint=None, config=CONFIG)
+    teaching = make_teaching(
+        tmp_path, teacher="short", student=student, student_layers=None
+    )
+    with pytest.raises(ValueError) as error:
+        run(folder, tmp_path / "a", teaching)
+    assert str(error.value) == (
+        "`max_seq_length` must be at most the teacher's "
+        "max_position_embeddings=8. Received: max_seq_length=11."
+    )
+    assert not (tmp_path / "a").exists()
+
+
 def test_bad_teachers_are_told_in_a_line(folder):
     other = Vocabulary(tokens=tuple(reversed(TOKENIZER.vocabulary.tokens)))
     found = distillation.find_teacher(str(folder / "teacher"))
@@ -199,6 +227,11 @@ def test_bad_teachers_are_told_in_a_line(folder):
         (
             {"student_layers": (0,), "bert_config_file": "tiny"},
             "`bert_config_file` must not be given with `student_layers`: the",
+        ),
+        (
+            {"bert_config_file": "tiny", "max_position_embeddings": 9},
+            "`max_position_embeddings` must not be given with "
+            "`bert_config_file`: there is no checkpoint.",
         ),
     ):
         with pytest.raises(ValueError) as error:

@@ -11,7 +11,15 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.layers import attend
+from bert_tf.models import distillation
+from bert_tf.models import objectives
+from bert_tf.models.distiller import Distiller
+from bert_tf.models.lesson import ON_RECORDS
+from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
+from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
@@ -47,6 +55,10 @@ OF_TOKENS = {
     "Equal": "predictions that are right",
     "Sum": "number of tokens",
     "Unpack": "seeds of all layers",
+    "Mul": "first rows of the blocks that samples are of",
+    "Minimum": "samples",
+    "NotEqual": "samples that are not the text's",
+    "BroadcastTo": "positions of a student, who predicts at all",
     "While": "the batch, of which each turn takes a part",
 }
 # Their sizes are not known while tracing, and are numbers of axes.
@@ -60,7 +72,15 @@ TASK = ClassificationTask(
 )
 
 
-def pretraining(policy, num_sequences=1, parts=1, make=BertOptimizer, **config):
+def pretraining(
+    policy,
+    num_sequences=1,
+    parts=1,
+    make=BertOptimizer,
+    make_model=BertPretrainer,
+    objective=objectives.PRETRAINING,
+    **config,
+):
     """Returns the graph of a step of pre-training."""
     record = features.pretraining_record(
         reference.LENGTH,
@@ -71,7 +91,10 @@ def pretraining(policy, num_sequences=1, parts=1, make=BertOptimizer, **config):
         name: tf.TensorSpec((ROWS, *shape), dtype.replace("int64", "int32"))
         for name, (dtype, shape) in record.items()
     }
-    model = BertPretrainer(
+    specs[features.REPLACEMENT_DRAWS] = tf.TensorSpec(
+        (ROWS, reference.PREDICTIONS, 2), tf.int32
+    )
+    model = make_model(
         dataclasses.replace(reference.tiny_config(0.1), **config), dtype=policy
     )
     optimizer = make(1e-3)
@@ -85,7 +108,7 @@ def pretraining(policy, num_sequences=1, parts=1, make=BertOptimizer, **config):
         randomness.set_seeds(states, 1, step)
         return step_lib.train_step(
             model,
-            reference.pretraining_objective(),
+            objective,
             optimizer,
             batch,
             parts,
@@ -93,6 +116,39 @@ def pretraining(policy, num_sequences=1, parts=1, make=BertOptimizer, **config):
         )
 
     return run.get_concrete_function(specs, tf.TensorSpec([], tf.int64)).graph
+
+
+def replaced_tokens(policy):
+    return pretraining(
+        policy,
+        make_model=lambda config, dtype: ReplacedTokensPretrainer(
+            config, generator_config(config, 0.5), dtype=dtype
+        ),
+        objective=objectives.replaced_tokens(),
+    )
+
+
+def distilled(policy):
+    """Every loss on records, of a student and a teacher that is wider."""
+    lesson = Lesson(losses=dict.fromkeys(ON_RECORDS, 1.0), relation_heads=3)
+
+    def make_model(config, dtype):
+        wider = dataclasses.replace(config, hidden_size=24)
+        return Distiller(
+            BertPretrainer(config, dtype=dtype),
+            BertPretrainer(wider, dtype=dtype),
+            lesson,
+        )
+
+    config = dataclasses.replace(reference.tiny_config(), num_hidden_layers=1)
+    return pretraining(
+        policy,
+        make_model=make_model,
+        objective=distillation.pretraining_objective(
+            lesson.for_models(config, config), left_to_right=False
+        ),
+        num_hidden_layers=1,
+    )
 
 
 def fit(policy):
@@ -118,8 +174,23 @@ def fit(policy):
             "mixed_bfloat16", num_sequences=2, parts=2, make=LambOptimizer
         ),
         lambda: fit("mixed_bfloat16"),
+        lambda: replaced_tokens("mixed_bfloat16"),
+        pytest.param(
+            lambda: pretraining(
+                "mixed_bfloat16",
+                make_model=SpanBoundaryPretrainer,
+                objective=objectives.SPAN_BOUNDARIES,
+            ),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda: distilled("mixed_bfloat16"), marks=pytest.mark.slow
+        ),
     ],
-    ids=("padded", "float16", "packed", "in_parts", "fit"),
+    ids=(
+        *("padded", "float16", "packed", "in_parts", "fit"),
+        *("replaced_tokens", "span_boundaries", "distilled"),
+    ),
 )
 def test_a_step_has_nothing_large_in_the_hosts_memory(make_graph):
     check(make_graph())

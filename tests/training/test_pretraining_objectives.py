@@ -1,6 +1,7 @@
 """ELECTRA in the training loop: resumed, on devices, in parts, evaluated."""
 
 import dataclasses
+import math
 import re
 import shutil
 
@@ -192,8 +193,13 @@ ELECTRA = {"objective": "replaced_tokens"}
         ),
         (
             ELECTRA | {"discriminator_weight": 0.0},
-            "--discriminator_weight must be above 0. Received: "
+            "--discriminator_weight must be a finite number above 0. Received: "
             "--discriminator_weight=0.0.",
+        ),
+        (
+            ELECTRA | {"discriminator_weight": math.inf},
+            "--discriminator_weight must be a finite number above 0. Received: "
+            "--discriminator_weight=inf.",
         ),
         (
             ELECTRA | {"span_boundary_objective": True},
@@ -210,9 +216,23 @@ ELECTRA = {"objective": "replaced_tokens"}
             "--span_boundary_objective needs attention in both directions.",
         ),
         ({"adam_beta_2": 1.0}, "--adam_beta_2 must be in [0, 1). Received: "),
-        ({"adam_epsilon": 0.0}, "--adam_epsilon must be above 0."),
+        (
+            {"adam_epsilon": 0.0},
+            "--adam_epsilon must be a finite number above 0.",
+        ),
+        (
+            {"adam_epsilon": math.inf},
+            "--adam_epsilon must be a finite number above 0.",
+        ),
         ({"clip_norm": -1.0}, "--clip_norm must be above 0, or 0 for none."),
-        ({"weight_decay": -0.1}, "--weight_decay must be 0 or more."),
+        (
+            {"weight_decay": -0.1},
+            "--weight_decay must be a finite number, 0 or more.",
+        ),
+        (
+            {"weight_decay": math.inf},
+            "--weight_decay must be a finite number, 0 or more.",
+        ),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(values, message):
@@ -263,18 +283,23 @@ def test_a_checkpoint_needs_both_nets_and_their_one_embedding(tmp_path):
     made = training_objectives.make(make_options(**ELECTRA), start, "float32")
     for name, model in made.saved.items():
         checkpoints.save(tmp_path / name, model, start.tokenizer, 16)
-    words = made.model.discriminator.encoder.embeddings.word_embeddings
+    embeddings = made.model.discriminator.encoder.embeddings
+    words = embeddings.word_embeddings
     before = keras.ops.convert_to_numpy(words)
     words.assign(before + 1)
     made.load_weights(str(tmp_path))
     np.testing.assert_array_equal(words, before)
     # The generator alone of another training.
-    words.assign(before + 1)
-    checkpoints.save(
-        tmp_path / "generator", made.model.generator, start.tokenizer, 16
-    )
-    with pytest.raises(ValueError, match="Received: other word_embeddings in "):
-        made.load_weights(str(tmp_path))
+    for weight, name in (
+        (words, "word_embeddings"),
+        (embeddings.layer_norm.gamma, "layer_norm/gamma"),
+    ):
+        weight.assign(weight + 1)
+        checkpoints.save(
+            tmp_path / "generator", made.model.generator, start.tokenizer, 16
+        )
+        with pytest.raises(ValueError, match=f"Received: other {name} in "):
+            made.load_weights(str(tmp_path))
 
     shutil.rmtree(tmp_path / "generator")
     alone = dataclasses.replace(start, init_checkpoint=str(tmp_path))

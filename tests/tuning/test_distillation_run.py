@@ -11,6 +11,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.distillation import encoder_objective
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -18,6 +19,8 @@ from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.reranking.task import RerankingTask
+from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging.task import TaggingTask
@@ -213,6 +216,62 @@ def test_soft_targets_are_of_each_models_own_tokenizer(teacher, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):
+    config = dataclasses.replace(CONFIG, is_decoder=True)
+    task = TaggingTask(scheme="bio", labels=("O", "B-X", "I-X"))
+    checkpoints.save(
+        tmp_path / "teacher",
+        task.make_model(config),
+        TOKENIZER,
+        9,
+        task=task.to_dict(),
+        label_names=task.labels,
+    )
+    teaching = make_teaching(
+        str(tmp_path / "teacher"), {"attention": 1.0, "relations": 1.0}
+    )
+    examples = task.read(
+        {"words": [["cat", "dog", "cow"]], "tags": [["O", "B-X", "O"]]}, TRAIN
+    )
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "a"),
+        train_batch_size=1,
+        max_seq_length=9,
+        do_train=True,
+    )
+    run = DistillationRun(
+        config, task, {TRAIN: examples}, STRATEGY, teaching=teaching
+    )
+    batch = next(iter(run.sources[TRAIN].training_batches(1)))
+    num_tokens = int(np.sum(batch["input_mask"]))
+    objective = run._objective()
+    # Pairs of a token and itself or one before it.
+    num_pairs = num_tokens * (num_tokens + 1) // 2
+    assert float(objective.weights(batch)["attention_loss"]) == num_pairs
+    found, wanted, other = (
+        each.losses(run._trained(batch), batch)["relations_loss"]
+        for each in (
+            objective,
+            encoder_objective(run._trained.lesson, left_to_right=True),
+            encoder_objective(run._trained.lesson, left_to_right=False),
+        )
+    )
+    assert float(found) == pytest.approx(float(wanted), rel=1e-6)
+    assert float(found) != pytest.approx(float(other), rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    "task", [RetrievalTask(), RerankingTask(loss_name="softmax")]
+)
+def test_a_task_that_no_student_learns_is_refused(task, teacher, tmp_path):
+    with pytest.raises(ValueError, match="must be of another task") as error:
+        make_run(
+            tmp_path / "a", make_teaching(teacher, {"cosine": 1.0}), task=task
+        )
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_teacher_without_the_tasks_head_is_refused(teacher, tmp_path):
     folder = str(tmp_path / "encoder")
     checkpoints.save(folder, BertEncoder(CONFIG), TOKENIZER, 9)
@@ -252,19 +311,19 @@ def test_soft_losses_of_every_family():
         labels=("a", "b", "c", "d"),
         metrics=("micro_f1",),
     )
-    check(
-        labels,
-        [
-            [oracle.soft_target([x, 0], [y, 0], 2.0) for x, y in zip(a, b)]
-            for a, b in zip(own, taught)
-        ],
-    )
+    yes_or_no = [
+        [oracle.soft_target([x, 0], [y, 0], 2.0) for x, y in zip(a, b)]
+        for a, b in zip(own, taught)
+    ]
+    check(labels, yes_or_no)
+    check(RerankingTask(), yes_or_no)
 
 
 @pytest.mark.parametrize(
     "task, rows, labels",
     [
         (MultipleChoiceTask(num_choices=3), (2, 3), np.int32([2, 0])),
+        (RerankingTask(), (2, 1), np.int32([[1], [0]])),
         (
             SquadTask(),
             (2,),

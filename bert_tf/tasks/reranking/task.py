@@ -20,6 +20,7 @@ from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
+from bert_tf.models import distillation
 from bert_tf.models import objectives
 from bert_tf.models.reranker import BertReranker
 from bert_tf.tasks.reranking import files as group_files
@@ -99,6 +100,11 @@ class RerankingTask(Task):
     def main_metric(self) -> str:
         return f"eval_{_SCORES[0]}"
 
+    @property
+    def is_teachable(self) -> bool:
+        # Of "softmax" only labels tell where a row has no text.
+        return self.loss_name == POINTWISE
+
     def make_model(self, config: BertConfig, dtype: Any = None) -> BertReranker:
         """Returns a new `BertReranker`."""
         return BertReranker(config, dtype=dtype)
@@ -122,6 +128,12 @@ class RerankingTask(Task):
             return ops.ones(ops.shape(labels), "float32")
         # A row is one choice.
         return ops.ones((ops.shape(labels)[0], 1), "float32")
+
+    def soft_losses(
+        self, logits: Tensor, teacher_logits: Tensor, temperature: float
+    ) -> Tensor:
+        """Of "pointwise" it is the divergence of a yes or no."""
+        return distillation.soft_labels(logits, teacher_logits, temperature)
 
     def read(
         self, data: Any, split: str, label_column: str = group_files.LABEL

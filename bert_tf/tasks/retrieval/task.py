@@ -225,6 +225,12 @@ class RetrievalTask(Task):
         return f"eval_{self.metric}"
 
     @property
+    def is_teachable(self) -> bool:
+        # Queries and passages go through the encoder together, and are told by
+        # their vectors, not by logits.
+        return False
+
+    @property
     def is_in_batch(self) -> bool:
         """Whether an example's loss depends on which others are beside it."""
         return self.loss_name in options.IN_BATCH
