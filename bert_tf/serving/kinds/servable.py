@@ -302,9 +302,9 @@ class Servable:
         """
         columns = [texts[name] for name in self.text_features]
         inputs = module.preprocessor(_one_or_all(columns))
-        inputs = module.from_model_inputs(packing.trim_padding(inputs))
         if self.row_shape is None:
-            return self.answer_ids(module, inputs)
+            inputs = packing.trim_padding(inputs)
+            return self.answer_ids(module, module.from_model_inputs(inputs))
         return self.decode(chunks.call_module(module, inputs, self.row_shape))
 
     def trained_answers(
