@@ -74,6 +74,14 @@ _NORMALIZE = flags.DEFINE_bool(
     "With --kind=embedding: whether to divide the vector by its length. "
     "Default: as a folder of sentence-transformers says, or not.",
 )
+_COUNT_TOKENS = flags.DEFINE_bool(
+    "count_tokens",
+    None,
+    "Of classifiers, regressions and embeddings: also answer to strings how "
+    "many tokens were read, and whether there is text that was not. Default: "
+    "not, as the answer of a regression or an embedding is no single output "
+    "then, which REST's clients see.",
+)
 _TOP_K = flags.DEFINE_integer(
     "top_k",
     None,
@@ -156,7 +164,7 @@ def main(_):
     settings, bounds = (
         {flag.name: flag.value for flag in group if flag.value is not None}
         for group in (
-            (_EMBEDDING, _NORMALIZE, _TOP_K),
+            (_EMBEDDING, _NORMALIZE, _COUNT_TOKENS, _TOP_K),
             (_MAX_TEXT_BYTES, _MAX_WINDOWS, _MAX_MASKS),
         )
     )

@@ -136,6 +136,19 @@ def pack(
     }
 
 
+def is_cut(
+    segments: Iterable[tf.RaggedTensor], seq_length: int, vocabulary: Vocabulary
+) -> tf.Tensor:
+    """Returns which rows have more pieces than `pack` leaves: bool `[batch]`.
+
+    Args:
+        segments, seq_length, vocabulary: As of `pack`.
+    """
+    lengths = [_flat(segment).row_lengths() for segment in segments]
+    most = seq_length - vocabulary.special.count(len(lengths))
+    return sum(lengths) > tf.cast(most, lengths[0].dtype)
+
+
 def _flat(segment):
     if segment.shape.rank != 3:
         return segment

@@ -11,6 +11,8 @@ from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving.kinds.hub import INPUT_NAMES
+from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
@@ -33,13 +35,13 @@ _EXTRACTIONS = {
 }
 
 
-def _extraction(embedding, normalize):
-    layers, pooling = _EXTRACTIONS[embedding]
+def _extraction_of(options):
+    layers, pooling = _EXTRACTIONS[options.settings["embedding"]]
     return Extraction(
         layers=layers,
         combine=CONCATENATE,
         pooling=pooling,
-        is_normalized=normalize,
+        is_normalized=options.settings["normalize"],
     )
 
 
@@ -54,21 +56,24 @@ class Embedding(Servable):
                    "last_four": the same of the last four layers,
                    one after the other in one vector, the last one first.
         normalize  whether the vector is divided by its length.
+        count_tokens
+                   whether `num_tokens` and `is_cut` are answered too.
 
     Where a folder of sentence-transformers tells them, and the longest
     sequence, those are the defaults.
     """
 
     KIND = "embedding"
-    outputs_of_strings = outputs_of_ids = (
+    outputs_of_ids = (
         Output(
             *(OUTPUT, "float32", "size", "the vector of the text"),
             heading=OUTPUT,
             show=lambda answers: show_vector(answers[OUTPUT]),
         ),
     )
+    outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertEncoder
-    SETTINGS = {"embedding": MEAN, "normalize": False}
+    SETTINGS = {"embedding": MEAN, "normalize": False, COUNT_TOKENS: False}
     # The Hub's, so that its preprocessor may stand before.
     input_names = INPUT_NAMES
 
@@ -105,7 +110,7 @@ class Embedding(Servable):
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         model = super().load(checkpoint, task, options)
-        extraction = _extraction(**options.settings)
+        extraction = _extraction_of(options)
         extraction.check_layers(model.config.num_hidden_layers)
         return model
 
@@ -115,13 +120,18 @@ class Embedding(Servable):
         return (self.model.embeddings, *self.model.blocks)
 
     @property
+    def extraction(self) -> Extraction:
+        """What is made of the encoder's layers."""
+        return _extraction_of(self.options)
+
+    @property
     def row_shape(self) -> list[int] | None:
-        layers = _extraction(**self.options.settings).layers
+        layers = self.extraction.layers
         return [self.model.config.hidden_size * len(layers)]
 
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         outputs = self.model(inputs, training=training)
-        return _extraction(**self.options.settings)(
+        return self.extraction(
             outputs["encoder_outputs"], inputs[features.INPUT_MASK]
         )
 
