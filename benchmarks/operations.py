@@ -4,12 +4,13 @@ r"""Counts the operations that TensorFlow runs to answer one string.
 
 Of a session, as TensorFlow Serving runs an export: after the graph's
 optimizer, every execution of a node counts, those that only pass a tensor on
-too. A block is the third (`layer_2`), or else the first. With several exports
-their processor time on one thread is measured in turns, and is the median of
-30; the quotient is that of each turn, as other work on the machine changes both.
+too. A block is the third (`layer_2`), or else the first. The processor time of
+a call on one thread is measured in turns, and is the median of 30; so is the
+quotient, as other work on the machine changes all sides of a turn.
 """
 
 import collections
+import functools
 import statistics
 import sys
 import time
@@ -66,7 +67,7 @@ def main():
         for operation, number in collections.Counter(block).most_common():
             print(f"  {number:4} {operation}")
         call = session.make_callable(fetches, feed_list=list(feed))
-        calls.append(lambda call=call, values=feed.values(): call(*values))
+        calls.append(functools.partial(call, *feed.values()))
     seconds = [[] for _ in calls]
     for _ in range(_NUM_TURNS):
         for call, times in zip(calls, seconds):
