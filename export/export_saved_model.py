@@ -29,6 +29,14 @@ _MODEL_DIR = flags.DEFINE_string(
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The servable's folder; versions go into it."
 )
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    "saved_model",
+    ["saved_model", "onnx"],
+    "What is written: a SavedModel; or model.onnx and model_int8.onnx, which "
+    "take ids, with the tokenizer's files beside, for programs outside of "
+    "TensorFlow (needs bert_tf[onnx]).",
+)
 _VERSION = flags.DEFINE_integer(
     "version",
     None,
@@ -184,6 +192,14 @@ def main(_):
         version=_VERSION.value,
         keep_versions=_KEEP_VERSIONS.value,
     )
+
+    if _FORMAT.value == "onnx":
+        from bert_tf.serving import onnx_exporter
+
+        print(
+            onnx_exporter.export(_MODEL_DIR.value, _EXPORT_DIR.value, options)
+        )
+        return
 
     from bert_tf.serving import exporter
 
