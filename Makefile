@@ -18,7 +18,7 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test test-times test-oldest parity-check serving-check \
+.PHONY: demo test test-times test-oldest distillation-check parity-check serving-check \
 	serving-endurance survival-check beam-check tpu-check gpu-check gpu-found \
 	docs-check release-check bench clean
 
@@ -44,6 +44,11 @@ test-oldest: .venv-oldest/installed
 	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/oldest.txt --editable '.[test]'
 	touch $@
 
+# Distillation on two devices, resumed on a task, and traced for TPUs. Minutes.
+distillation-check: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m slow -p no:xdist tests/training/test_distillation.py \
+		tests/training/test_tpu_tracing.py tests/tuning/test_distillation_run.py
+
 # Against transformers, in .venv-peers, which the test makes. Minutes.
 parity-check: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m peers tests/checkpoints/test_peers.py \
@@ -51,7 +56,10 @@ parity-check: $(VENV)/installed
 		tests/tuning/test_peers.py tests/tuning/test_families.py \
 		tests/text/test_bpe_peers.py \
 		tests/text/test_unigram_peers.py \
-		tests/serving/test_sentence_folders.py
+		tests/training/test_objective_peers.py \
+		tests/serving/test_sentence_folders.py \
+		tests/tasks/retrieval/test_peers.py \
+		tests/tasks/retrieval/test_search_peers.py
 
 # Exports in older releases of TensorFlow, each in an environment of its own.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
@@ -79,7 +87,8 @@ beam-check: .venv-beam/installed
 # Training steps compiled for TPU chips, without a TPU, and whole runs on remote
 # paths. Hours; it goes on where it was stopped.
 tpu-check: $(VENV)/installed .venv-tpu/installed
-	$(VENV)/bin/python -m pytest -m slow tests/test_remote_paths.py
+	$(VENV)/bin/python -m pytest -m slow tests/test_remote_paths.py \
+		tests/training/test_tpu_tracing.py
 	.venv-tpu/bin/python benchmarks/tpu.py --results_dir=build/tpu
 
 .venv-tpu/installed: setup.py

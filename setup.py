@@ -73,13 +73,15 @@ setup(
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
         # Models for ONNX Runtime, and the check of them.
-        "onnx": ["onnx>=1.16", "onnxruntime>=1.18"],
+        "onnx": ["onnx>=1.18", "onnxruntime>=1.22"],
         # A training's curves, in a browser.
         "tensorboard": ["tensorboard>=2.20"],
         # The curves of a fine-tuning's report.
         "report": ["matplotlib>=3.8"],
         # Vocabularies of byte-level BPE and of unigrams, learned.
         "tokenizers": ["tokenizers>=0.20", "sentencepiece>=0.2"],
+        # Vectors of texts as .parquet, and tables of that form.
+        "parquet": ["pyarrow>=17"],
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
         "test": [
@@ -106,8 +108,8 @@ setup(
             # What reads our tokenizer.json.
             "tokenizers>=0.20",
             # Models in ONNX.
-            "onnx>=1.16",
-            "onnxruntime>=1.18",
+            "onnx>=1.18",
+            "onnxruntime>=1.22",
             # What learns ALBERT's, and reads our model files.
             "sentencepiece>=0.2",
             # The oracle of entities' scores.

@@ -20,7 +20,7 @@ _VERSIONS = """
 from importlib import metadata
 found = {each.name.lower(): each.version for each in metadata.distributions()}
 wanted = ("tensorflow tensorflow-cpu keras keras-hub tf-models-official torch "
-          "transformers tokenizers onnx onnxruntime")
+          "transformers sentence-transformers tokenizers onnx onnxruntime")
 print(*(f"{name} {found[name]}" for name in wanted.split() if name in found),
       sep=", ")
 """

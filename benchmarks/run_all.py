@@ -2,8 +2,8 @@ r"""Runs every benchmark of this folder, one after the other.
 
     make bench BENCH='--model_dir=minilm --data_dir=data'
 
---model_dir is a Hugging Face folder with an uncased vocab.txt; --data_dir
-holds wiki.txt and books.txt (a sentence a line, a blank line between
+--model_dir is a folder of sentence-transformers with an uncased vocab.txt;
+--data_dir holds wiki.txt and books.txt (a sentence a line, a blank line between
 documents), and glue/<task>/, ner/wnut17/ and squad/ as they are published. The
 other libraries' environments are made in --output_dir with pip. Prints each
 command and what it prints. A benchmark that fails does not keep the others
@@ -101,6 +101,16 @@ def make_commands(model_dir, data_dir, output_dir):
         )
     commands.append(
         [
+            "embedding.py",
+            f"--model_dir={model_dir}",
+            f"--text_file={wiki}",
+            f"--peer_python={environments}/sentence_transformers/bin/python",
+            f"--onnxruntime_python={environments}/onnxruntime/bin/python",
+            f"--export_python={transformers}",
+        ]
+    )
+    commands.append(
+        [
             "feature_based_ner.py",
             f"--init_checkpoint={model_dir}",
             f"--data_dir={data_dir}/ner/wnut17",
@@ -127,6 +137,16 @@ def make_commands(model_dir, data_dir, output_dir):
         )
     commands.append(
         [
+            "retrieval.py",
+            f"--model_dir={model_dir}",
+            f"--squad_dir={data_dir}/squad",
+            f"--text_file={wiki}",
+            f"--peer_python={environments}/sentence_transformers/bin/python",
+            f"--output_dir={output_dir}/retrieval",
+        ]
+    )
+    commands.append(
+        [
             "two_hours.py",
             f"--input_file={wiki},{data_dir}/books.txt",
             f"--glue_dir={data_dir}/glue",
@@ -139,6 +159,14 @@ def make_commands(model_dir, data_dir, output_dir):
             f"--input_file={wiki}",
             f"--glue_dir={data_dir}/glue",
             f"--output_dir={output_dir}/families",
+        ]
+    )
+    commands.append(
+        [
+            "objectives.py",
+            f"--input_file={wiki}",
+            f"--glue_dir={data_dir}/glue",
+            f"--output_dir={output_dir}/objectives",
         ]
     )
     return commands

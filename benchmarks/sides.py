@@ -39,6 +39,14 @@ REQUIREMENTS = {
         ],
         [],
     ),
+    "sentence_transformers": (
+        [
+            "torch==2.13.0",
+            "transformers==5.23.0",
+            "sentence-transformers==6.2.0",
+        ],
+        [],
+    ),
     "onnxruntime": (["onnxruntime==1.32.0", "tokenizers==0.23.3"], []),
 }
 

@@ -27,6 +27,14 @@ def of_bert_tf(job, texts, fast=False):
     tokenizer = tokenizer_files.read(job["model_dir"])
     if fast:
         tokenizer = dataclasses.replace(tokenizer, fast=True)
+    if not job["max_seq_length"]:
+        tokenize = tokenizer.make().tokenize
+
+        def make_ids(batch):
+            pieces = tokenize(batch).merge_dims(1, 2)
+            return {"rows": (pieces.values, pieces.row_splits)}
+
+        return _mapped(job, texts, make_ids, "rows", list)
     preprocessor = Preprocessor(tokenizer, job["max_seq_length"])
     return _mapped(job, texts, preprocessor, "input_ids")
 
@@ -43,7 +51,7 @@ def of_keras_hub(job, texts):
     return _mapped(job, texts, preprocessor, "token_ids")
 
 
-def _mapped(job, texts, preprocessor, name):
+def _mapped(job, texts, preprocessor, name, joined=None):
     import numpy as np
     import tensorflow as tf
 
@@ -63,7 +71,7 @@ def _mapped(job, texts, preprocessor, name):
 
     def make():
         rows = [batch[name] for batch in dataset.as_numpy_iterator()]
-        return np.concatenate(rows)
+        return (joined or np.concatenate)(rows)
 
     return make
 
@@ -107,25 +115,45 @@ def of_tokenizers(job, texts):
     # As bert_tf has it, special tokens in texts are text.
     tokenizer.encode_special_tokens = True
     length, batch_size = job["max_seq_length"], job["batch_size"]
-    tokenizer.enable_truncation(length)
-    tokenizer.enable_padding(
-        length=length,
-        pad_id=tokenizer.token_to_id("<pad>") or 0,
-    )
+    if length:
+        tokenizer.enable_truncation(length)
+        tokenizer.enable_padding(
+            length=length,
+            pad_id=tokenizer.token_to_id("<pad>") or 0,
+        )
 
     def make():
         rows = [
             [
                 found.ids
                 for found in tokenizer.encode_batch_fast(
-                    texts[start : start + batch_size]
+                    texts[start : start + batch_size],
+                    add_special_tokens=bool(length),
                 )
             ]
             for start in range(0, len(texts), batch_size)
         ]
+        if not length:
+            return rows
         return np.concatenate([np.array(each, np.int32) for each in rows])
 
     return make
+
+
+def _padded(batches):
+    """Returns the ids of all texts, [N, longest], -1 behind them."""
+    import numpy as np
+
+    rows = []
+    for batch in batches:
+        if isinstance(batch, tuple):
+            values, splits = batch
+            batch = np.split(values, splits[1:-1])
+        rows += batch
+    ids = np.full((len(rows), max(map(len, rows))), -1, np.int32)
+    for row, found in zip(ids, rows):
+        row[: len(found)] = found
+    return ids
 
 
 _LIBRARIES = {
@@ -146,6 +174,8 @@ def main():
 
     import numpy as np
 
+    if not job["max_seq_length"]:
+        ids = _padded(ids)
     np.save(job["ids_file"], ids)
     for _ in sys.stdin:
         start = time.perf_counter()

@@ -5,7 +5,8 @@ r"""Times texts to model inputs beside other libraries, in one run.
         --peer=keras_hub=/env/keras_hub/bin/python
 
     python benchmarks/tokenizer.py --model_dir=roberta --text_file=wiki.txt \
-        --threads=1 --batch_size=1024 --peer=tokenizers=.venv/bin/python
+        --threads=1 --batch_size=1024 --max_seq_length=0 \
+        --peer=tokenizers=.venv/bin/python
 
 --model_dir is a Hugging Face folder with its tokenizer's files, of WordPiece or
 byte-level BPE; --text_file holds a text a line. From strings in memory to
@@ -46,7 +47,13 @@ _PEER = flags.DEFINE_multi_string(
 _MAX_TEXTS = flags.DEFINE_integer(
     "max_texts", 50000, "Of the file.", lower_bound=1
 )
-_MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Of a row.")
+_MAX_SEQ_LENGTH = flags.DEFINE_integer(
+    "max_seq_length",
+    128,
+    "Of a row; 0 for the ids of the pieces alone, neither cut nor padded "
+    "(bert_tf and tokenizers).",
+    lower_bound=0,
+)
 _THREADS = flags.DEFINE_integer(
     "threads", 0, "Of bert_tf, keras_hub and tokenizers; 0 for all.", 0
 )
@@ -120,7 +127,9 @@ def main(_):
     for name, values in seconds.items():
         median = statistics.median(values)
         ratio = statistics.median(np.divide(seconds[_OURS], values).tolist())
-        equal = (ids[name] == ids[_OURS]).all(axis=1).mean()
+        equal = ids[name].shape == ids[_OURS].shape and np.mean(
+            (ids[name] == ids[_OURS]).all(axis=1)
+        )
         print(
             f"| {name} | {len(texts) / median:,.0f} "
             f"| {num_bytes / median / 1e6:.1f} | {ratio:.2f} | {equal:.2%} |"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.multiple_choice import BertMultipleChoice
     from bert_tf.models.pretrainer import BertPretrainer
+    from bert_tf.models.reranker import BertReranker
+    from bert_tf.models.sentence_encoder import BertSentenceEncoder
     from bert_tf.models.span_predictor import BertSpanPredictor
     from bert_tf.models.token_classifier import BertTokenClassifier
     from bert_tf.optimizers.bert import BertOptimizer
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from bert_tf.tasks.multi_label import MultiLabelTask
     from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from bert_tf.tasks.question_answering.task import SquadTask
+    from bert_tf.tasks.reranking.task import RerankingTask
+    from bert_tf.tasks.retrieval.task import RetrievalTask
     from bert_tf.tasks.tagging.task import TaggingTask
     from bert_tf.text.preprocessor import Preprocessor
 
@@ -46,6 +50,8 @@ __all__ = [
     "BertMultipleChoice",
     "BertOptimizer",
     "BertPretrainer",
+    "BertReranker",
+    "BertSentenceEncoder",
     "BertSpanPredictor",
     "BertTokenClassifier",
     "ClassificationTask",
@@ -53,6 +59,8 @@ __all__ = [
     "MultiLabelTask",
     "MultipleChoiceTask",
     "Preprocessor",
+    "RerankingTask",
+    "RetrievalTask",
     "SquadTask",
     "TaggingTask",
     "WarmupDecay",
@@ -71,6 +79,8 @@ _MODULES = {
     "BertMultipleChoice": "bert_tf.models.multiple_choice",
     "BertOptimizer": "bert_tf.optimizers.bert",
     "BertPretrainer": "bert_tf.models.pretrainer",
+    "BertReranker": "bert_tf.models.reranker",
+    "BertSentenceEncoder": "bert_tf.models.sentence_encoder",
     "BertSpanPredictor": "bert_tf.models.span_predictor",
     "BertTokenClassifier": "bert_tf.models.token_classifier",
     "ClassificationTask": "bert_tf.tasks.classification.task",
@@ -78,6 +88,8 @@ _MODULES = {
     "MultiLabelTask": "bert_tf.tasks.multi_label",
     "MultipleChoiceTask": "bert_tf.tasks.multiple_choice.task",
     "Preprocessor": "bert_tf.text.preprocessor",
+    "RerankingTask": "bert_tf.tasks.reranking.task",
+    "RetrievalTask": "bert_tf.tasks.retrieval.task",
     "SquadTask": "bert_tf.tasks.question_answering.task",
     "TaggingTask": "bert_tf.tasks.tagging.task",
     "WarmupDecay": "bert_tf.optimizers.schedule",

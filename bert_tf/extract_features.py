@@ -68,10 +68,11 @@ _OUTPUT_FORMAT = flags.DEFINE_enum(
     options.FORMATS,
     "jsonl: google-research/bert's. npz: NumPy's arrays `vectors`, `layers` "
     "and, of tokens, `token_ids` and `row_splits`. tfrecord: Examples of "
-    "`linex_index`, `vectors` (a serialized tensor) and `token_ids`.",
+    "`linex_index`, `vectors` (a serialized tensor) and `token_ids`. parquet: "
+    "rows of these, `vectors` as lists; it needs pyarrow.",
 )
 _DTYPE = flags.DEFINE_enum(
-    "dtype", "float32", options.DTYPES, "Numbers in npz and tfrecord."
+    "dtype", "float32", options.DTYPES, "Numbers in npz, tfrecord and parquet."
 )
 _COMBINE = flags.DEFINE_enum(
     "combine",

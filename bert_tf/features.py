@@ -22,6 +22,14 @@ SEGMENT_IDS = "segment_ids"
 # The model inputs that are always there: int32 [B, L].
 MODEL_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
 
+# What is compared with these inputs, which are then of queries: int32
+# [B, P, L'], P passages for each, of a length of their own.
+PASSAGE_IDS = "passage_ids"
+PASSAGE_MASK = "passage_mask"
+PASSAGE_SEGMENT_IDS = "passage_segment_ids"
+# In the order of MODEL_INPUTS.
+PASSAGE_INPUTS = (PASSAGE_IDS, PASSAGE_MASK, PASSAGE_SEGMENT_IDS)
+
 # Inputs of packed rows. int32 [B, L]: positions start at 0 in every packed
 # sequence; sequence ids are 1, 2, ... and 0 on padding, and a token attends
 # only to tokens of its own sequence. int32 [B, S]: where each packed sequence
@@ -34,6 +42,10 @@ MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
+# Of no record, but of batches for ELECTRA: int32 [B, P, 2] in [0, 2**23), what
+# the samples of the predictions are a function of. Integers, since Keras would
+# make 16 bits of numbers between 0 and 1.
+REPLACEMENT_DRAWS = "replacement_draws"
 # What the labels 0 and 1 say of the second segment, by the objective that the
 # records are for; nothing where records have no label.
 SENTENCE_LABELS = {

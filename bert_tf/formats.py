@@ -24,6 +24,8 @@ TASK = 1
 TRAINING = 3
 # Version 2 has all options, the hashes of the weights and the check's result.
 EXPORT = 2
+# The manifest of vectors in files.
+VECTORS = 1
 
 
 def stamped(values: dict[str, Any], version: int) -> dict[str, Any]:

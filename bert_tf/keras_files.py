@@ -29,6 +29,7 @@ CLASSES = (
     "bert_tf.models.encoder.BertEncoder",
     "bert_tf.models.multiple_choice.BertMultipleChoice",
     "bert_tf.models.pretrainer.BertPretrainer",
+    "bert_tf.models.reranker.BertReranker",
     "bert_tf.models.span_predictor.BertSpanPredictor",
     "bert_tf.models.token_classifier.BertTokenClassifier",
     "bert_tf.optimizers.bert.BertOptimizer",
@@ -39,6 +40,7 @@ CLASSES = (
     "bert_tf.tasks.multi_label.MultiLabelTask",
     "bert_tf.tasks.multiple_choice.task.MultipleChoiceTask",
     "bert_tf.tasks.question_answering.task.SquadTask",
+    "bert_tf.tasks.reranking.task.RerankingTask",
     "bert_tf.tasks.tagging.task.TaggingTask",
     "bert_tf.tasks.task.TaskLoss",
 )

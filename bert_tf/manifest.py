@@ -22,9 +22,11 @@ _SUFFIX = ".json"
 # Of the settings, the vocabulary's file and its folder, where there is one.
 VOCAB_FILE = "vocab_file"
 _FORMAT = "bert_tf pre-training records"
-# Version 2 has the tokenizer. Without one a manifest is of version 1, so that
-# earlier releases read it too.
-_VERSION = 2
+# Version 2 has the tokenizer, version 3 is of masks by another rule than BERT's
+# and has the tokenizer where there is one. Without either a manifest is of
+# version 1, so that earlier releases read it too.
+_VERSION = 3
+MASKING_RULE = "masking_rule"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,9 @@ def write(manifest: Manifest, path: files.AnyPath) -> None:
 
 def to_text(manifest: Manifest) -> str:
     """Returns what is in the manifest's file."""
-    version = 1 if manifest.tokenizer is None else _VERSION
+    version = 1 if manifest.tokenizer is None else 2
+    if manifest.settings.get(MASKING_RULE, "bert") != "bert":
+        version = 3
     values = {"format": _FORMAT, "version": version} | manifest.to_dict()
     return json.dumps(values, indent=2) + "\n"
 
@@ -152,7 +156,7 @@ def read(path: files.AnyPath) -> Manifest:
             f"Received: version={files.shortened(version)}."
         )
     names = {field.name for field in dataclasses.fields(Manifest)}
-    if version == 1:
+    if version == 1 or (version > 2 and "tokenizer" not in values):
         names.remove("tokenizer")
     if set(values) != names:
         raise ValueError(

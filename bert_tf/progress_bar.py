@@ -3,6 +3,7 @@
 import contextlib
 import logging as std_logging
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -136,6 +137,30 @@ def track(
                 yield item
 
         yield shown()
+
+
+@contextlib.contextmanager
+def telling(what: str, seconds: float = 10.0) -> Iterator[None]:
+    """Prints a line from time to time: of work that tells nothing itself.
+
+    Args:
+        what: What goes on, the begin of the line.
+        seconds: How often.
+    """
+    start = time.monotonic()
+    is_over = threading.Event()
+
+    def tell():
+        while not is_over.wait(seconds):
+            print(f"{what}, {time.monotonic() - start:.0f} s", flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        teller.join()
 
 
 def _somebody_looks_on():

@@ -1,4 +1,4 @@
-r"""Pre-trains BERT on masked-token and next-sentence prediction.
+r"""Pre-trains BERT or one of its family: masked tokens, next sentence, ELECTRA.
 
     python -m bert_tf.run_pretraining \
         --input_file='/data/wiki.tfrecord*' \
@@ -89,6 +89,35 @@ flags.DEFINE_enum(
     "many predictions take more memory. The log's masked_lm_loss is then of "
     "the next tokens, and the model folder says is_decoder. Default: as the "
     "configuration says, or bidirectional.",
+)
+flags.DEFINE_enum(
+    "objective",
+    _DEFAULTS.objective,
+    options_lib.OBJECTIVES,
+    "masked_tokens: masked tokens, and the pairs that the records have labels "
+    "of. replaced_tokens: ELECTRA, from records of any kind. A small generator "
+    "predicts the masked tokens, and a discriminator, which is the model, "
+    "tells which tokens of its samples are replaced. The generator's folder is "
+    "generator in --output_dir.",
+)
+flags.DEFINE_float(
+    "generator_size",
+    _DEFAULTS.generator_size,
+    "Width of ELECTRA's generator as a share of the discriminator's; it has as "
+    "many layers. Default: the checkpoint's, or 0.25.",
+)
+flags.DEFINE_float(
+    "discriminator_weight",
+    _DEFAULTS.discriminator_weight,
+    "Weight of the loss of ELECTRA's discriminator beside the generator's. "
+    "Default: 50.",
+)
+flags.DEFINE_bool(
+    "span_boundary_objective",
+    _DEFAULTS.span_boundary_objective,
+    "Predict tokens of masked spans also from the two tokens around the span "
+    "(SpanBERT), from records of any kind; those of create_pretraining_data "
+    "--do_span_mask have SpanBERT's spans. The head for it is in train/ alone.",
 )
 flags.DEFINE_integer(
     "input_shares",
@@ -198,6 +227,30 @@ flags.DEFINE_enum(
     options_lib.OPTIMIZERS,
     "bert: Adam with weight decay, as google-research/bert's; lamb: for "
     "batches of thousands.",
+)
+flags.DEFINE_float(
+    "weight_decay", _DEFAULTS.weight_decay, "Weight decay; 0 for none."
+)
+flags.DEFINE_float(
+    "adam_beta_2",
+    _DEFAULTS.adam_beta_2,
+    "Decay rate of Adam's second moments; 0.98 of RoBERTa's.",
+)
+flags.DEFINE_float(
+    "adam_epsilon",
+    _DEFAULTS.adam_epsilon,
+    "What Adam adds to the roots of its second moments; 1e-8 of SpanBERT's.",
+)
+flags.DEFINE_float(
+    "clip_norm",
+    _DEFAULTS.clip_norm,
+    "Largest norm of all gradients together; 0 for no clipping, as RoBERTa.",
+)
+flags.DEFINE_bool(
+    "bias_correction",
+    _DEFAULTS.bias_correction,
+    "Correct the bias of Adam's moments, as fairseq does for RoBERTa and "
+    "SpanBERT. Default: of lamb alone.",
 )
 flags.DEFINE_float(
     "layerwise_learning_rate_decay",

@@ -1,5 +1,6 @@
 """Whole models from Python: loaded with their preprocessor, and saved."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -13,14 +14,17 @@ from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import sentence_folder
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.discriminator import BertDiscriminator
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.kinds import opening
+from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -34,6 +38,8 @@ _MODELS = {
     parts.NEXT_SENTENCE: BertPretrainer,
     parts.DISCRIMINATOR: BertDiscriminator,
 }
+# What a `BertSentenceEncoder` may have of Dense layers: none, or this one.
+_DENSE: tuple[list[str], ...] = ([], [sentence_folder.TANH])
 
 
 class LoadedModel(NamedTuple):
@@ -72,7 +78,9 @@ def load(
             the Hugging Face Hub, "hf:organisation/name@revision", which needs
             huggingface_hub.
         model_class: `BertClassifier`, `BertEncoder`, ...; None for the class
-            that has the checkpoint's head, or `BertEncoder` where it has none.
+            that has the checkpoint's head, or where it has none
+            `BertSentenceEncoder` of a folder of sentence-transformers, and
+            `BertEncoder` of any other.
         max_seq_length: Length of the sequences, from 2 to the model's
             `max_position_embeddings`; None for the longest that the folder
             tells, which is 512 in a release of Google's.
@@ -110,10 +118,18 @@ def load(
             f"Received: {model_class!r}."
         )
     with reader.open_checkpoint(os.fspath(path), allow_partial) as checkpoint:
+        told = None
         if model_class is None:
             found = checkpoint.found_parts
             heads = [_MODELS[part] for part in _MODELS if part in found]
             model_class = heads[0] if heads else BertEncoder
+            if not heads and _has_vectors(checkpoint.folder):
+                model_class = BertSentenceEncoder
+        if issubclass(model_class, BertSentenceEncoder):
+            told = sentence_folder.read(checkpoint.folder)
+        if told is not None:
+            kwargs = _vector_arguments(told) | kwargs
+            max_seq_length = max_seq_length or told.max_seq_length
         preprocessor = Preprocessor.from_folder(
             checkpoint.folder, max_seq_length
         )
@@ -125,6 +141,12 @@ def load(
             **kwargs,
         )
         opening.check_length(model, preprocessor)
+        if told is not None:
+            # Its prompts, for `save`.
+            model.sentence_vectors = told
+            RetrievalTask().load_elsewhere(
+                model, checkpoint.folder, may_be_new=allow_partial
+            )
         return LoadedModel(model, preprocessor, _task_of(checkpoint, model))
 
 
@@ -202,6 +224,7 @@ def save(
             )
         _check_is_tuned_to(task, model)
         label_names, problem_type = task.labels or None, task.problem_type
+    vectors = _vectors_of(model, task)
     model_folder.save(
         folder,
         model,
@@ -210,6 +233,53 @@ def save(
         task=None if task is None else task.to_dict(),
         label_names=label_names,
         problem_type=problem_type,
+        vectors=vectors,
+    )
+
+
+def _has_vectors(folder):
+    """Returns whether a folder's vectors are such as a model of ours makes."""
+    try:
+        told = sentence_folder.read(folder)
+    except ValueError as error:
+        logging.warning("The vectors of the model are not known: %s", error)
+        return False
+    if told is None:
+        return False
+    if [layer.activation for layer in told.dense] not in _DENSE or any(
+        layer.bias is None for layer in told.dense
+    ):
+        logging.warning(
+            "%s: its Dense layers are not loaded: only one with tanh and a "
+            "bias can be trained. An export has them.",
+            folder,
+        )
+        return False
+    return True
+
+
+def _vector_arguments(told):
+    """Returns what a `BertSentenceEncoder` is made with."""
+    return {
+        "pooling": told.pooling,
+        "is_normalized": told.is_normalized,
+        "dense_size": (told.dense[0].kernel.shape[1] if told.dense else None),
+    }
+
+
+def _vectors_of(model, task):
+    """Returns the `SentenceVectors` of a folder, None of other models."""
+    if not isinstance(model, BertSentenceEncoder):
+        return None
+    vectors = (task or RetrievalTask()).sentence_vectors(model)
+    told = getattr(model, "sentence_vectors", None)
+    if task is not None or told is None or vectors is None:
+        return vectors
+    return dataclasses.replace(
+        vectors,
+        prompts=told.prompts,
+        default_prompt_name=told.default_prompt_name,
+        include_prompt=told.include_prompt,
     )
 
 
@@ -229,7 +299,7 @@ def _task_of(checkpoint, model):
     except ValueError as error:
         logging.warning("The task of the model is not known: %s", error)
         return None
-    return task if isinstance(model, kind.MODEL) else None
+    return task if isinstance(model, kind.TASK_MODEL or kind.MODEL) else None
 
 
 def _check_is_tuned_to(task, model):
@@ -239,9 +309,10 @@ def _check_is_tuned_to(task, model):
     _, kind = opening.FAMILIES[task.family]
     wanted = kind.model_arguments(task)
     found = {name: getattr(model, name, None) for name in wanted}
-    if not isinstance(model, kind.MODEL) or found != wanted:
+    model_class = kind.TASK_MODEL or kind.MODEL
+    if not isinstance(model, model_class) or found != wanted:
         raise ValueError(
-            f"`model` must be a {kind.MODEL.__name__} for this "
+            f"`model` must be a {model_class.__name__} for this "
             f"{type(task).__name__}, with {wanted or 'any head'}. "
             f"Received: a {type(model).__name__} with {found or 'any head'}."
         )

@@ -17,13 +17,16 @@ from absl import flags
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf import program
-from bert_tf.text.vocabulary import load_vocabulary
+from bert_tf.text import vocabulary as vocabulary_lib
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Record files: globs, comma-separated."
 )
 _VOCAB_FILE = flags.DEFINE_string(
-    "vocab_file", None, "The vocabulary that the records were made with."
+    "vocab_file",
+    None,
+    "The vocabulary that the records were made with, a file; or a folder with "
+    "the files of their tokenizer.",
 )
 _NUM_EXAMPLES = flags.DEFINE_integer(
     "num_examples", 2, "How many examples are shown.", lower_bound=0
@@ -39,7 +42,7 @@ _PAGE_EXAMPLES = 100
 def main(argv):
     del argv
     program.require(input_file=_INPUT_FILE.value, vocab_file=_VOCAB_FILE.value)
-    vocabulary = load_vocabulary(_VOCAB_FILE.value)
+    vocabulary = _read_vocabulary(_VOCAB_FILE.value)
     paths = manifests.find_records(_INPUT_FILE.value, "input_file")
     told = manifests.find(paths)
 
@@ -91,6 +94,22 @@ def main(argv):
         verdict = f"broken by {num_broken:,}" if num_broken else "holds"
         print(f"{rule:50}{verdict}")
     return 1 if any(broken.values()) else 0
+
+
+def _read_vocabulary(path):
+    if not files.is_folder(path):
+        return vocabulary_lib.load_vocabulary(path)
+
+    from bert_tf.text.tokenizers import files as tokenizer_files
+
+    vocabulary = tokenizer_files.read_vocabulary(path.rstrip("/"))
+    if vocabulary is None:
+        raise ValueError(
+            "`vocab_file` must be a vocabulary, or a folder with one of "
+            f"{', '.join(tokenizer_files.vocabulary_files())}. "
+            f"Received: vocab_file={path}."
+        )
+    return vocabulary
 
 
 def _totals(totals, num_files, meanings, special):

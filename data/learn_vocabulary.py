@@ -18,6 +18,8 @@ RoBERTa's tokenizer is several files, in a folder, and so is ALBERT's
         --vocab_size=50265
 """
 
+import contextlib
+import importlib
 import itertools
 import logging
 import os
@@ -28,6 +30,7 @@ from tqdm import tqdm
 
 from bert_tf import files
 from bert_tf import program
+from bert_tf import progress_bar
 from bert_tf.pretraining.sources import text_files
 
 _INPUT_FILE = flags.DEFINE_string(
@@ -90,21 +93,30 @@ def main(argv):
     paths = files.expand_globs(_INPUT_FILE.value)
     _check_output_file(_OUTPUT_FILE.value, paths, is_wordpiece)
 
+    # Before there is a bar: beside its thread, TensorFlow's notes are shown.
+    importlib.import_module("bert_tf.text.learners.wordpiece")
+
     start = time.monotonic()
     num_bytes = sum(map(files.size, paths))
-    with tqdm(
-        desc="read text", total=num_bytes, unit="B", unit_scale=True
-    ) as bar:
-        # Compressed files hold more than their size.
-        texts = _read_texts(
-            paths, lambda done: bar.update(min(done, num_bytes) - bar.n)
+    with contextlib.ExitStack() as stack:
+        bar = stack.enter_context(
+            tqdm(desc="read text", total=num_bytes, unit="B", unit_scale=True)
         )
+
+        def texts_told():
+            # Compressed files hold more than their size.
+            yield from _read_texts(
+                paths, lambda done: bar.update(min(done, num_bytes) - bar.n)
+            )
+            bar.close()
+            stack.enter_context(progress_bar.telling("learning"))
+
         learn = {
             "wordpiece": _learn_wordpiece,
             "byte_bpe": _learn_byte_bpe,
             "unigram": _learn_unigram,
         }[_MODEL.value]
-        vocabulary, table = learn(texts, paths)
+        vocabulary, table = learn(texts_told(), paths)
     for name, value in (
         ("entries", f"{len(vocabulary):,}"),
         *table.items(),

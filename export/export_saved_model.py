@@ -82,13 +82,25 @@ _NORMALIZE = flags.DEFINE_bool(
     "With --kind=embedding: whether to divide the vector by its length. "
     "Default: as a folder of sentence-transformers says, or not.",
 )
+_PROMPT_NAME = flags.DEFINE_string(
+    "prompt_name",
+    None,
+    "With --kind=embedding: which prompt of a folder of sentence-transformers "
+    "is put before every text. Default: the folder's own default, if any.",
+)
+_PROMPT = flags.DEFINE_string(
+    "prompt",
+    None,
+    "With --kind=embedding: what is put before every text, as it stands, e.g. "
+    "'query: '. Empty for nothing, whatever the folder says.",
+)
 _COUNT_TOKENS = flags.DEFINE_bool(
     "count_tokens",
     None,
-    "Of classifiers, regressions and embeddings: also answer to strings how "
-    "many tokens were read, and whether there is text that was not. Default: "
-    "not, as the answer of a regression or an embedding is no single output "
-    "then, which REST's clients see.",
+    "Of classifiers, regressions, rerankers and embeddings: also answer to "
+    "strings how many tokens were read, and whether there is text that was "
+    "not. Default: not, as the answer of a regression or an embedding is no "
+    "single output then, which REST's clients see.",
 )
 _TOP_K = flags.DEFINE_integer(
     "top_k",
@@ -130,7 +142,9 @@ _FREEZE = flags.DEFINE_bool(
     False,
     "Make the weights constants of the graph: small models answer few strings "
     "faster, but take 10 to 25 times the memory of their weights, and cannot "
-    "be trained after tf.saved_model.load.",
+    "be trained after tf.saved_model.load. For processors on which TensorFlow "
+    "runs oneDNN's operations: layer normalisation is written for those, and "
+    "takes several times as long without them.",
 )
 _KEEP_VERSIONS = flags.DEFINE_integer(
     "keep_versions",
@@ -172,7 +186,14 @@ def main(_):
     settings, bounds = (
         {flag.name: flag.value for flag in group if flag.value is not None}
         for group in (
-            (_EMBEDDING, _NORMALIZE, _COUNT_TOKENS, _TOP_K),
+            (
+                _EMBEDDING,
+                _NORMALIZE,
+                _PROMPT_NAME,
+                _PROMPT,
+                _COUNT_TOKENS,
+                _TOP_K,
+            ),
             (_MAX_TEXT_BYTES, _MAX_WINDOWS, _MAX_MASKS),
         )
     )

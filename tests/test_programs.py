@@ -71,6 +71,13 @@ REFUSALS = {
         "--do_train",
         "--learning_rate=-1",
     ),
+    "run_distillation": (
+        "`losses` must be different ones of soft_targets, masked_lm, ",
+        "--teacher=no/where",
+        "--input_file=a",
+        "--output_dir=no/where",
+        "--losses=nothing",
+    ),
     "run_fill_mask": (
         "--top_k=0",
         "--model_dir=a",
@@ -93,6 +100,28 @@ REFUSALS = {
         "--output_dir=no/where",
         "--do_train",
         "--learning_rate=-1",
+    ),
+    "run_reranker": (
+        "--num_negatives must be given with --loss=softmax.",
+        "--output_dir=no/where",
+        "--train_file=a.tsv",
+        "--do_train",
+        "--num_negatives=3",
+    ),
+    "run_retrieval": (
+        "--matryoshka_sizes must be numbers with commas between. Received: ",
+        "--output_dir=no/where",
+        "--train_file=a",
+        "--do_train",
+        "--matryoshka_sizes=8,a",
+    ),
+    "run_search": (
+        "`range_min` must be 0 or more and below `range_max`. Received: ",
+        "--model_dir=a",
+        "--work_dir=b",
+        "--squad_files=c",
+        "--do_mine",
+        "--range_min=100",
     ),
     "run_squad": (
         "--predict_file must be given.",

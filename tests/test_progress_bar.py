@@ -3,6 +3,8 @@
 import logging
 import re
 import sys
+import threading
+import time
 
 import pytest
 
@@ -97,3 +99,16 @@ def test_a_log_has_lines_and_no_bar(capsys, caplog, monkeypatch):
     assert re.fullmatch(r"count:  12% 1/8 \[00:00<00:00, .*text/s\]", lines[1])
     assert lines[2].startswith("read: 0batch [00:00, ")
     assert capsys.readouterr().err == ""
+
+
+def test_work_that_tells_nothing_is_told(capsys):
+    with progress_bar.telling("learning", seconds=0.01):
+        time.sleep(0.2)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) > 1
+    assert set(told) == {"learning, 0 s"}
+    num_threads = threading.active_count()
+    with progress_bar.telling("learning"):
+        assert threading.active_count() == num_threads + 1
+    assert threading.active_count() == num_threads
+    assert not capsys.readouterr().out

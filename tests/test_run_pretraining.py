@@ -130,6 +130,11 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         "learning_rate_decay": "linear",
         "learning_rate_power": None,
         "learning_rate_drop": True,
+        "weight_decay": 0.01,
+        "adam_beta_2": 0.999,
+        "adam_epsilon": 1e-6,
+        "clip_norm": 1.0,
+        "bias_correction": None,
         "layerwise_learning_rate_decay": 1.0,
         "random_seed": 12345,
     }

@@ -83,6 +83,7 @@ class Origin:
         start: The checkpoint that it was made from; None for new weights.
         knows_start: Whether that is known: of a training that was resumed it
             may not be.
+        teacher: The checkpoint that it was distilled from, if any.
         data: {heading: {what: value}} of what it was trained on.
         datasets: Names of sets of TensorFlow Datasets among them, in full.
         settings: {name: value} of the training; those that are None are left
@@ -93,6 +94,7 @@ class Origin:
     method: str
     start: str | None
     knows_start: bool = True
+    teacher: str | None = None
     data: Mapping[str, Mapping[str, Any]]
     datasets: tuple[str, ...] = ()
     settings: Mapping[str, Any]
@@ -182,6 +184,11 @@ def make(
             *(
                 [f"Initial weights: {_start(origin.start)}."]
                 if origin.knows_start
+                else []
+            ),
+            *(
+                [f"Teacher: {_start(origin.teacher)}."]
+                if origin.teacher
                 else []
             ),
             _bullets(

@@ -6,6 +6,7 @@ vocab.txt                one entry of the vocabulary a line
 tokenizer_config.json    case, longest sequence
 tokenizer.json           the tokenizer, for Hugging Face's `tokenizers`
 task.json                what the model was tuned for, if anything
+modules.json, ...        of a model of sentences: see `sentence_folder`
 README.md                model card, unless a user's own is there; at the end
 """
 
@@ -26,6 +27,7 @@ from bert_tf.checkpoints import families
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import optimizer_state
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.containers import safetensors_folder
 from bert_tf.config import BertConfig
@@ -78,6 +80,7 @@ def save(
     *,
     label_names: Sequence[str] | None = None,
     problem_type: str | None = None,
+    vectors: sentence_folder.SentenceVectors | None = None,
     optimizer: keras.optimizers.Optimizer | None = None,
     origin: model_card.Origin | None = None,
 ) -> None:
@@ -98,6 +101,8 @@ def save(
             order: they go into config.json. LABEL_0, ... if not given.
         problem_type: Of a classifier that gives several labels to a text
             "multi_label_classification", as config.json has it.
+        vectors: None, or how the vector of a text is made: the folder is one
+            of sentence-transformers then.
         optimizer: None, or the optimizer whose moments and step are to be
             kept, so that training can go on in google-research/bert too.
         origin: None, or what the model card tells of the training.
@@ -135,6 +140,14 @@ def save(
         problem_type=problem_type,
     )
     texts = make_texts(values, tokenizer, max_seq_length, task)
+    if vectors is not None:
+        # Before config.json, which is the last.
+        texts = (
+            sentence_folder.make_texts(
+                vectors, config.hidden_size, max_seq_length
+            )
+            | texts
+        )
     tensors = {
         family.file_name(tensor.hugging_face.name, architecture): (
             tensor.hugging_face.transform.to_file(

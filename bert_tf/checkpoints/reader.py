@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,6 +59,24 @@ class Checkpoint:
     def folder(self) -> str:
         """Where configuration and vocabulary lie."""
         return self.container.folder
+
+    @property
+    def weight_files(self) -> list[str]:
+        """The paths of the files that hold the tensors, sorted."""
+        paths = []
+        container = self.container
+        for path in {container.file_of(name) for name in container.shapes}:
+            if files.exists(path):
+                paths.append(path)
+                continue
+            # A TF1 checkpoint has a prefix, and numbers of files.
+            folder, prefix = os.path.split(path)
+            paths += [
+                f"{folder}/{name}"
+                for name in files.list_folder(folder)
+                if name.startswith(f"{prefix}.data-")
+            ]
+        return sorted(paths)
 
     @property
     def num_labels(self) -> int | None:

@@ -2,6 +2,8 @@
 
 modules.json                        the modules, in their order
 1_Pooling/config.json               how the vectors of tokens become one
+2_Dense/config.json                 a layer on that vector: its activation,
+2_Dense/model.safetensors           and its weights
 sentence_bert_config.json           the longest sequence
 config_sentence_transformers.json   texts that are put before others
 
@@ -9,13 +11,23 @@ Reimers and Gurevych 2019 (arXiv 1908.10084), section 3: the Transformer, then a
 pooling; models since then divide the vector by its length.
 """
 
+import contextlib
 import dataclasses
+import json
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import safetensors.numpy
+
 from bert_tf import files
+from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.text.tokenizers import files as tokenizer_files
 
 MODULES_FILE = "modules.json"
 CLS, MEAN, MAX = "cls", "mean", "max"
+POOLINGS = (CLS, MEAN, MAX)
+LINEAR, TANH = "linear", "tanh"
 
 _LENGTH_FILE = "sentence_bert_config.json"
 _PROMPTS_FILE = "config_sentence_transformers.json"
@@ -27,8 +39,41 @@ _OLD_MODES = {
     "pooling_mode_mean_tokens": MEAN,
     "pooling_mode_max_tokens": MAX,
 }
-# Once each, in this order; the last may be missing.
-_MODULES = ("Transformer", "Pooling", "Normalize")
+# Pooling after the Transformer, any number of Dense, perhaps Normalize.
+_TRANSFORMER, _POOLING, _DENSE, _NORMALIZE = _MODULES = (
+    "Transformer",
+    "Pooling",
+    "Dense",
+    "Normalize",
+)
+# Where all releases find them, those of before version 5 too.
+_PACKAGE = "sentence_transformers.models"
+# Functions by the last word of their name, which their packages precede.
+_ACTIVATIONS = {"Identity": LINEAR, "Tanh": TANH}
+_ACTIVATION_PACKAGE = "torch.nn.modules"
+_ACTIVATION_NAMES = {
+    LINEAR: f"{_ACTIVATION_PACKAGE}.linear.Identity",
+    TANH: f"{_ACTIVATION_PACKAGE}.activation.Tanh",
+}
+_KERNEL, _BIAS = "linear.weight", "linear.bias"
+_OLD_ACTIVATION = "sbert_ce_default_activation_function"
+# What of a Dense module is one vector made another, and nothing besides.
+_VECTOR = "sentence_embedding"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class DenseLayer:
+    """A layer on the pooled vector: activation(vector * kernel + bias).
+
+    Args:
+        kernel: float32 `[in, out]`.
+        bias: float32 `[out]`, or None.
+        activation: "linear" or "tanh".
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray | None
+    activation: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,11 +84,63 @@ class SentenceVectors:
         pooling: "cls", "mean" or "max", over the last block's vectors.
         is_normalized: Whether the vector is divided by its length.
         max_seq_length: The longest sequence; None where nothing tells it.
+        dense: The layers between the pooling and that, often none.
+        prompts: {name: text} of what may be put before a text.
+        default_prompt_name: Of the one that is put before a text where
+            nothing else is asked for; None for none.
+        include_prompt: Whether the prompt's tokens are pooled too.
+
+    Raises:
+        ValueError: If the pooling is none of those, the prompts are no texts,
+            or the default is none of them.
     """
 
     pooling: str
     is_normalized: bool
     max_seq_length: int | None = None
+    dense: tuple[DenseLayer, ...] = ()
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt_name: str | None = None
+    include_prompt: bool = True
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise ValueError(
+                f"`pooling` must be one of {', '.join(POOLINGS)}. "
+                f"Received: pooling={files.shortened(self.pooling)}."
+            )
+        if not isinstance(self.prompts, Mapping) or not all(
+            isinstance(value, str)
+            for prompt in self.prompts.items()
+            for value in prompt
+        ):
+            raise ValueError(
+                "`prompts` must be texts under names. "
+                f"Received: prompts={files.shortened(self.prompts)}."
+            )
+        if self.default_prompt_name is not None:
+            self.prompt(self.default_prompt_name)
+
+    def prompt(self, name: str | None = None) -> str:
+        """Returns the text that a prompt puts before others.
+
+        Args:
+            name: None for the default's.
+
+        Raises:
+            ValueError: If there is none of that name.
+        """
+        if name is None:
+            name = self.default_prompt_name
+            if name is None:
+                return ""
+        if name not in self.prompts:
+            raise ValueError(
+                "The name of a prompt must be one of "
+                f"{', '.join(self.prompts) or '(none)'}. "
+                f"Received: {files.shortened(name)}."
+            )
+        return self.prompts[name]
 
 
 def read(folder: files.AnyPath) -> SentenceVectors | None:
@@ -53,8 +150,8 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
         folder: A model folder.
 
     Raises:
-        ValueError: If a file is damaged, or a module, a pooling or a prompt
-            makes of the vector what we do not; the message names the file.
+        ValueError: If a file is damaged, or a module or a pooling makes of
+            the vector what we do not; the message names the file.
     """
     folder = str(folder).rstrip("/")
     path = f"{folder}/{MODULES_FILE}"
@@ -63,26 +160,127 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
     modules = files.read_json(path, files.MAX_FOLDER_TEXT)
     with files.errors_named(path):
         paths = _modules(modules)
-    length = _read_object(f"{folder}/{_LENGTH_FILE}").get("max_seq_length")
-    if length is not None and (type(length) is not int or length < 1):
-        raise ValueError(
-            f"{folder}/{_LENGTH_FILE}: `max_seq_length` must be a positive "
-            f"integer. Received: {files.shortened(length)}."
-        )
-    _check_prompt(f"{folder}/{_PROMPTS_FILE}")
-    pooling_path = f"{folder}/{paths['Pooling']}/config.json"
-    values = files.read_object(pooling_path)
+    pooling_path = f"{folder}/{paths[1][1]}/config.json"
+    pooling = files.read_object(pooling_path)
     with files.errors_named(pooling_path):
-        pooling = _pooling(values)
-    return SentenceVectors(
-        pooling=pooling,
-        is_normalized="Normalize" in paths,
-        max_seq_length=length,
+        mode, include_prompt = _pooling(pooling), _include_prompt(pooling)
+    prompts_path = f"{folder}/{_PROMPTS_FILE}"
+    prompts = _read_object(prompts_path)
+    with files.errors_named(prompts_path):
+        return SentenceVectors(
+            pooling=mode,
+            is_normalized=paths[-1][0] == _NORMALIZE,
+            max_seq_length=_max_seq_length(folder),
+            dense=tuple(
+                _read_dense(f"{folder}/{path}")
+                for name, path in paths
+                if name == _DENSE
+            ),
+            # Older files have null for none.
+            prompts=prompts.get("prompts") or {},
+            default_prompt_name=prompts.get("default_prompt_name"),
+            include_prompt=include_prompt,
+        )
+
+
+def is_cross_encoder(folder: str, config_values: Mapping[str, Any]) -> bool:
+    """Returns whether a classifier is one of sentence-transformers' rerankers.
+
+    Args:
+        folder: A model folder.
+        config_values: Its config.json.
+    """
+    # In releases since 4, and before; since 6 it has a file of its own.
+    if {"sentence_transformers", _OLD_ACTIVATION} & config_values.keys():
+        return True
+    values = _read_object(f"{folder}/{_PROMPTS_FILE}")
+    return values.get("model_type") == "CrossEncoder"
+
+
+def check_has_no_prompt(folder: files.AnyPath) -> None:
+    """Raises `ValueError` if a reranker puts a prompt before its queries."""
+    path = f"{str(folder).rstrip('/')}/{_PROMPTS_FILE}"
+    name = _read_object(path).get("default_prompt_name")
+    if name is not None:
+        raise ValueError(
+            f"{path}: `default_prompt_name` must be null in a reranker. "
+            f"Received: {files.shortened(name)}."
+        )
+
+
+def make_texts(
+    vectors: SentenceVectors, size: int, max_seq_length: int
+) -> dict[str, str | bytes]:
+    """Returns the files that say it: {name in the folder: contents}.
+
+    Args:
+        vectors: What they say.
+        size: The hidden size of the model.
+        max_seq_length: The longest sequence.
+    """
+    modules = [
+        _TRANSFORMER,
+        _POOLING,
+        *[_DENSE] * len(vectors.dense),
+        *[_NORMALIZE] * vectors.is_normalized,
+    ]
+    paths = [f"{n}_{name}" if n else "" for n, name in enumerate(modules)]
+    texts: dict[str, str | bytes] = {
+        f"{paths[1]}/config.json": _to_json(
+            {"word_embedding_dimension": size}
+            | {
+                name: mode == vectors.pooling
+                for name, mode in _OLD_MODES.items()
+            }
+            | {"include_prompt": vectors.include_prompt}
+        ),
+    }
+    for path, layer in zip(paths[2:], vectors.dense):
+        texts[f"{path}/config.json"] = _to_json(
+            {
+                "in_features": layer.kernel.shape[0],
+                "out_features": layer.kernel.shape[1],
+                "bias": layer.bias is not None,
+                "activation_function": _ACTIVATION_NAMES[layer.activation],
+            }
+        )
+        tensors = {_KERNEL: np.ascontiguousarray(layer.kernel.T)}
+        if layer.bias is not None:
+            tensors[_BIAS] = layer.bias
+        texts[f"{path}/{safetensors_folder.WEIGHTS_FILE}"] = (
+            safetensors.numpy.save(tensors, metadata={"format": "pt"})
+        )
+    texts[_LENGTH_FILE] = _to_json(
+        {"max_seq_length": max_seq_length, "do_lower_case": False}
     )
+    texts[_PROMPTS_FILE] = _to_json(
+        {
+            "prompts": dict(vectors.prompts),
+            "default_prompt_name": vectors.default_prompt_name,
+            "similarity_fn_name": "cosine",
+        }
+    )
+    # After those that it names.
+    texts[MODULES_FILE] = _to_json(
+        [
+            {
+                "idx": n,
+                "name": str(n),
+                "path": path,
+                "type": f"{_PACKAGE}.{name}",
+            }
+            for n, (name, path) in enumerate(zip(modules, paths))
+        ]
+    )
+    return texts
+
+
+def _to_json(values):
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def _modules(modules):
-    """Returns {module: its folder}, of those that we have."""
+    """Returns (module, its folder) of each, all of which we have."""
     is_good = isinstance(modules, list) and all(
         isinstance(module, dict)
         and isinstance(module.get("type"), str)
@@ -96,20 +294,29 @@ def _modules(modules):
         )
     # Their packages have changed, their names have not.
     names = [module["type"].rpartition(".")[2] for module in modules]
-    if tuple(names) not in (_MODULES, _MODULES[:-1]):
+    middle = names[2:]
+    if middle[-1:] == [_NORMALIZE]:
+        middle.pop()
+    if names[:2] != [_TRANSFORMER, _POOLING] or {*middle} - {_DENSE}:
         raise ValueError(
-            f"the modules must be {', '.join(_MODULES)}; the last may be "
-            f"missing. Received: {', '.join(names)}."
+            f"the modules must be {', '.join(_MODULES)}; of the third there "
+            "may be none or several, the last may be missing. "
+            f"Received: {', '.join(names)}."
         )
-    if modules[0]["path"] not in ("", "."):
+    paths = [module["path"] for module in modules]
+    if paths[0] not in ("", "."):
         raise ValueError(
             "the Transformer must be in the folder itself: give that folder. "
-            f"Received: path={modules[0]['path']!r}."
+            f"Received: path={paths[0]!r}."
         )
-    return {
-        name: module["path"]
-        for name, module in zip(names, modules, strict=True)
-    }
+    for path in paths[1:]:
+        # What is not below the folder is none of its files.
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(
+                "the path of a module must be in the folder. "
+                f"Received: path={files.shortened(path)}."
+            )
+    return list(zip(names, paths))
 
 
 def _pooling(values: dict[str, Any]) -> str:
@@ -126,23 +333,91 @@ def _pooling(values: dict[str, Any]) -> str:
         known = _OLD_MODES
     if len(chosen) != 1 or chosen[0] not in known:
         raise ValueError(
-            f"the pooling must be one of {', '.join(known)}. Received: "
-            f"{files.shortened(chosen)}."
+            f"the pooling must be one of {', '.join(known)}, and not several. "
+            f"Received: {files.shortened(chosen)}."
         )
     return known[chosen[0]]
 
 
-def _check_prompt(path):
-    values = _read_object(path)
-    name = values.get("default_prompt_name")
-    prompts = values.get("prompts")
-    text = prompts.get(name) if isinstance(prompts, dict) and name else ""
-    if text:
+def _include_prompt(values):
+    include_prompt = values.get("include_prompt", True)
+    if type(include_prompt) is not bool:
         raise ValueError(
-            f"{path}: `default_prompt_name` must be null: no text is put "
-            "before others here. "
-            f"Received: {name!r}, {files.shortened(text)}."
+            "`include_prompt` must be true or false. "
+            f"Received: include_prompt={files.shortened(include_prompt)}."
         )
+    return include_prompt
+
+
+def _max_seq_length(folder):
+    path = f"{folder}/{_LENGTH_FILE}"
+    values = _read_object(path)
+    length = values.get("max_seq_length")
+    if length is not None and (type(length) is not int or length < 1):
+        raise ValueError(
+            f"{path}: `max_seq_length` must be a positive "
+            f"integer. Received: {files.shortened(length)}."
+        )
+    settings = tokenizer_files.read_settings(folder) or {}
+    if values.get("do_lower_case") and not settings.get("do_lower_case", True):
+        raise ValueError(
+            f"{path}: `do_lower_case` must be the tokenizer's, false. "
+            "Received: do_lower_case=true."
+        )
+    return length
+
+
+def _read_dense(folder):
+    path = f"{folder}/config.json"
+    values = files.read_object(path)
+    for key, wanted in (
+        ("module_input_name", _VECTOR),
+        ("module_output_name", _VECTOR),
+        ("use_residual", False),
+    ):
+        if values.get(key, wanted) != wanted:
+            raise ValueError(
+                f"{path}: `{key}` must be {wanted!r}. "
+                f"Received: {files.shortened(values[key])}."
+            )
+    # Their default.
+    name = values.get("activation_function", _ACTIVATION_NAMES[TANH])
+    activation = _ACTIVATIONS.get(str(name).rpartition(".")[2])
+    if activation is None:
+        raise ValueError(
+            f"{path}: `activation_function` must be one of "
+            f"{', '.join(_ACTIVATION_NAMES.values())}. "
+            f"Received: {files.shortened(name)}."
+        )
+    shape = [values.get("out_features"), values.get("in_features")]
+    shapes = {_KERNEL: tuple(shape), _BIAS: tuple(shape[:1])}
+    if not values.get("bias", True):
+        del shapes[_BIAS]
+    if not files.exists(f"{folder}/{safetensors_folder.WEIGHTS_FILE}"):
+        # A pickle can run any code.
+        raise ValueError(
+            f"{folder}: must hold {safetensors_folder.WEIGHTS_FILE}."
+        )
+    with contextlib.ExitStack() as stack:
+        container = safetensors_folder.SafetensorsFolder(folder, stack)
+        if container.shapes != shapes:
+            raise ValueError(
+                f"{container.weights_path}: the tensors must be {shapes}. "
+                f"Received: {files.shortened(container.shapes)}."
+            )
+        # Not views of a file that is closed.
+        tensors = {name: np.array(container.read(name)) for name in shapes}
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise ValueError(
+                f"{container.weights_path}: the tensor {name} holds "
+                "values that are not finite."
+            )
+    return DenseLayer(
+        kernel=np.ascontiguousarray(tensors[_KERNEL].T),
+        bias=tensors.get(_BIAS),
+        activation=activation,
+    )
 
 
 def _read_object(path):

@@ -14,6 +14,9 @@ from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
+# Families whose config.json has the ids of their tokenizer.
+_TELL_IDS = ("albert", "roberta", "xlm-roberta")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartingPoint:
@@ -100,7 +103,7 @@ def find(
     Raises:
         ValueError: If a file is missing, or two contradict each other.
     """
-    config, folder, settings = None, None, {}
+    config, folder, settings, told = None, None, {}, {}
     if init_checkpoint is not None:
         init_checkpoint = str(init_checkpoint).rstrip("/")
         with reader.open_checkpoint(
@@ -108,12 +111,14 @@ def find(
         ) as checkpoint:
             config = checkpoint.config
             folder = checkpoint.folder
+            told = checkpoint.config_values
         settings = model_folder.read_tokenizer_config(folder)
     if config is None and bert_config_file is None:
         raise ValueError(
             "`bert_config_file` must be given where no checkpoint tells it. "
             f"Received: init_checkpoint={init_checkpoint}."
         )
+    given_case = do_lower_case
     if do_lower_case is None:
         do_lower_case = settings.get("do_lower_case")
     elif settings.get("do_lower_case", do_lower_case) != do_lower_case:
@@ -133,8 +138,12 @@ def find(
             vocabulary = vocabulary_lib.load_vocabulary(vocab_file)
         tokenizer = tokenizer_files.read(folder, vocabulary, do_lower_case)
     elif vocab_file is not None:
+        # Another kind says it itself, whatever the checkpoint's says.
+        is_wordpiece = not files.is_folder(vocab_file) or (
+            tokenizer_files.is_wordpiece(vocab_file)
+        )
         tokenizer = tokenizer_files.from_vocabulary_file(
-            vocab_file, do_lower_case
+            vocab_file, do_lower_case if is_wordpiece else given_case
         )
         if (
             folder is not None
@@ -151,8 +160,10 @@ def find(
             "`vocab_file` must be given without a checkpoint. "
             "Received: init_checkpoint=None."
         )
+    if vocab_file is not None:
+        _check_special_ids(init_checkpoint, told, tokenizer.vocabulary)
     if bert_config_file is not None:
-        config = _read_config(bert_config_file, tokenizer.vocabulary)
+        config = read_config(bert_config_file, tokenizer.vocabulary)
     assert config is not None
     if max_position_embeddings is not None:
         config = loading.longer_config(config, max_position_embeddings)
@@ -165,7 +176,36 @@ def find(
     )
 
 
-def _read_config(name, vocabulary):
+def _check_special_ids(init_checkpoint, told, vocabulary):
+    """Checks that a tokenizer of other files has the ids of a config.json.
+
+    Of BERT's none is checked: in many folders they are of another model.
+    """
+    if told.get("model_type") not in _TELL_IDS:
+        return
+    for name, index in (
+        ("pad_token_id", vocabulary.pad_id),
+        ("bos_token_id", vocabulary.cls_id),
+        ("eos_token_id", vocabulary.sep_id),
+    ):
+        if told.get(name) not in (None, index):
+            raise ValueError(
+                f"`vocab_file` must hold the tokenizer of {init_checkpoint}, "
+                f"whose config.json says {name}={files.shortened(told[name])}. "
+                f"Received: vocab_file={vocabulary.path}, with {index}."
+            )
+
+
+def read_config(name: str, vocabulary: vocabulary_lib.Vocabulary) -> BertConfig:
+    """Returns a configuration, for a vocabulary where it is a size's.
+
+    Args:
+        name: A file, or one of `sizes.NAMES`.
+        vocabulary: The vocabulary.
+
+    Raises:
+        ValueError: If it is neither, or the file is none of a configuration.
+    """
     if files.exists(name) and not files.is_folder(name):
         return families.read_config(name)
     if name in sizes.NAMES:

@@ -13,7 +13,8 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
 
     Args:
         model: A model of `bert_tf.models`, or one that holds its layers under
-            their names; it has a `config`.
+            their names; it has a `config`. What other files hold of its
+            variables is its `weights_elsewhere`, and left out.
 
     Returns:
         {Tensor: variable}, in the table's order.
@@ -34,7 +35,10 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
         )
     }
     matched = {}
+    elsewhere = {id(each) for each in getattr(model, "weights_elsewhere", ())}
     for variable in model.weights:
+        if id(variable) in elsewhere:
+            continue
         keras_name = variable.path
         # The names of the models around the encoder come first in the path.
         while keras_name not in table and "/" in keras_name:

@@ -27,13 +27,15 @@ _KIND: dict[str, Any] = {
     "masking_mode": "static",
     "max_sequences_per_row": 1,
 }
-# What they tell of the masks that are still to be chosen.
-_MASKING_RULES = (
-    "masked_lm_prob",
-    "do_whole_word_mask",
-    "do_span_mask",
-    "do_ngram_mask",
-)
+# What they tell of the masks that are still to be chosen, and what it is where
+# the rule is younger than the records.
+_MASKING_RULES: dict[str, Any] = {
+    "masked_lm_prob": False,
+    "do_whole_word_mask": False,
+    "do_span_mask": False,
+    "do_ngram_mask": False,
+    manifest.MASKING_RULE: "bert",
+}
 # google-research/bert's, where neither a flag nor a manifest tells.
 _LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 
@@ -48,6 +50,7 @@ def pretraining_records(
     seed: int = 12345,
     num_shares: int | None = None,
     services: tuple[str, ...] = (),
+    draws_replacements: bool = False,
     flag: str = "input_file",
 ) -> RecordSource:
     """Finds pre-training records and checks that they suit the model.
@@ -71,6 +74,8 @@ def pretraining_records(
         seed: Of the order of the training examples, and of their masks where
             they are chosen here; in [0, 2**32).
         num_shares, services: As of `RecordSource`.
+        draws_replacements: Whether the batches have `replacement_draws`, for
+            ELECTRA.
         flag: Where the patterns came from, for errors.
 
     Returns:
@@ -152,7 +157,9 @@ def pretraining_records(
             path: told.records[path.rsplit("/", 1)[-1]]["examples"]
             for path, told in manifests.items()
         },
-        mask=_mask(kind, config, tokenizer, num_predictions),
+        mask=_mask(
+            kind, config, tokenizer, num_predictions, draws_replacements
+        ),
         seed=seed,
         num_shares=num_shares,
         services=services,
@@ -164,22 +171,32 @@ def pretraining_records(
     )
 
 
-def _mask(kind, config, tokenizer, max_predictions_per_seq):
+def _mask(kind, config, tokenizer, max_predictions_per_seq, draws_replacements):
     """Returns the `mask` of a `RecordSource`."""
     if config.is_decoder:
         return lambda examples, seeds: dynamic_masking.predict_next_tokens(
             examples
         )
-    if kind["masking_mode"] == "static":
-        return None
-    return functools.partial(
-        dynamic_masking.mask_examples,
-        tokenizer=tokenizer,
-        rules=masking.Rules(
-            max_predictions_per_seq=max_predictions_per_seq,
-            **{name: kind[name] for name in _MASKING_RULES},
-        ),
-    )
+    mask_examples = None
+    if kind["masking_mode"] != "static":
+        mask_examples = functools.partial(
+            dynamic_masking.mask_examples,
+            tokenizer=tokenizer,
+            rules=masking.Rules(
+                max_predictions_per_seq=max_predictions_per_seq,
+                **{name: kind[name] for name in _MASKING_RULES},
+            ),
+        )
+    if not draws_replacements:
+        return mask_examples
+    if mask_examples is None:
+        return dynamic_masking.draw_replacements
+
+    def mask_and_draw(examples, seeds):
+        masked = mask_examples(examples, seeds)
+        return dynamic_masking.draw_replacements(masked, seeds)
+
+    return mask_and_draw
 
 
 def _common_kind(paths, manifests):
@@ -210,9 +227,9 @@ def _kind(told):
     kind = {name: told.settings.get(name, _KIND[name]) for name in _KIND}
     kind |= {name: getattr(told, name) for name in _LENGTHS}
     if kind["masking_mode"] == "dynamic":
-        # A manifest tells of no rule that is younger than its records.
         kind |= {
-            name: told.settings.get(name, False) for name in _MASKING_RULES
+            name: told.settings.get(name, default)
+            for name, default in _MASKING_RULES.items()
         }
     return kind
 

@@ -74,6 +74,15 @@ class RecordSource:
         """The number of examples; reads the files whose count is unknown."""
         return sum(self._count(path) for path in self.paths)
 
+    @functools.cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """{feature name: its shape in a batch, without the batch's axis}."""
+        if self.mask is None:
+            return {name: shape for name, (_, shape) in self.spec.items()}
+        # Which features a mask gives, its trace tells.
+        batch = self.evaluation_batches(1).element_spec
+        return {name: tuple(spec.shape[1:]) for name, spec in batch.items()}
+
     def training_batches(
         self, batch_size: int, start_example: int = 0, context: Context = None
     ) -> tf.data.Dataset:

@@ -9,6 +9,7 @@ from keras import ops
 from bert_tf.features import Tensor
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.gradients import with_gradient
+from bert_tf.layers.gradients import zero_after
 
 # From so many scores of a head on, training makes them a second time.
 _MIN_SCORES = 256 * 256
@@ -46,7 +47,7 @@ def attend(
     # A finite bias: -inf would make NaN of a row that is all padding.
     bias_BQK = ops.where(attention_mask, 0.0, -1e9)
     seed = dropout.draw_seed(training)
-    if training and _is_long(query_BNQH.shape[2], key_BNKH.shape[2]):
+    if training and is_long(query_BNQH.shape[2], key_BNKH.shape[2]):
         return _attend_twice(
             query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed
         )
@@ -56,8 +57,12 @@ def attend(
     return ops.transpose(ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3))
 
 
-def _is_long(num_queries, num_keys):
-    """Whether making the scores twice costs little beside what it saves."""
+def is_long(num_queries: int | None, num_keys: int | None) -> bool:
+    """Returns whether a block's training keeps little and computes it again.
+
+    Args:
+        num_queries, num_keys: Lengths, or None where they are not known.
+    """
     if num_queries is None or num_keys is None:
         return False
     return num_queries * num_keys >= _MIN_SCORES
@@ -86,7 +91,7 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
         # A mask needs nothing but its seed. Without the query's 0, all blocks'
         # masks would be made at the start of the step.
         if seed is not None:
-            seed_here = seed + _zero_after(query_BNQH, seed.dtype)
+            seed_here = seed + zero_after(query_BNQH, seed.dtype)
             probs_BNQK = dropout.drop(probs_BNQK, seed_here)
         context_BQNH = ops.transpose(
             ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3)
@@ -94,14 +99,14 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
 
         def gradient(upstream_BQNH):
             up_BNQH = ops.transpose(upstream_BQNH, (0, 2, 1, 3))
-            again_BNQH = query_BNQH + _zero_after(upstream_BQNH, dtype)
+            again_BNQH = query_BNQH + zero_after(upstream_BQNH, dtype)
             probs_BNQK = _probs(again_BNQH, key_BNKH, bias_BQK)
             dropped_BNQK = ops.cast(probs_BNQK, dtype)
             slopes_BNQK = ops.matmul(up_BNQH, _transpose(value_BNKH))
             if seed is not None:
                 factors_BNQK = dropout.make_factors(
                     ops.shape(probs_BNQK),
-                    seed + _zero_after(upstream_BQNH, seed.dtype),
+                    seed + zero_after(upstream_BQNH, seed.dtype),
                     dtype,
                 )
                 dropped_BNQK *= factors_BNQK
@@ -127,11 +132,6 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
         return context_BQNH, gradient
 
     return attend_twice(query_BNQH, key_BNKH, value_BNKH)
-
-
-def _zero_after(x, dtype):
-    """Returns a 0 (or 1, of NaN) that is there only when `x` is."""
-    return ops.cast(ops.any(ops.isnan(x[:1, :1, :1, :1])), dtype)
 
 
 def _transpose(x):

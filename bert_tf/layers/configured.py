@@ -31,7 +31,7 @@ class Configured:
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(config, BertConfig):
-            config = _from_dict(config)
+            config = from_dict(config)
         self.config = config
 
     def get_config(self):
@@ -84,7 +84,12 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         return layer_norm
 
 
-def _from_dict(values):
+def from_dict(values: Any) -> BertConfig:
+    """Returns the configuration of its dictionary.
+
+    Raises:
+        ValueError: If it is another, or none.
+    """
     names = {field.name for field in dataclasses.fields(BertConfig)}
     if (
         not isinstance(values, dict)

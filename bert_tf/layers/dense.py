@@ -1,12 +1,13 @@
 """A dense layer whose bias has an exact gradient.
 
-Letters in tensor names: T row of the batch, D number of outputs.
+Letters in tensor names: T row of the batch, F number of inputs, D of outputs.
 """
 
 import keras
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.activations import multiply_activated
 from bert_tf.layers.gradients import with_gradient
 
 
@@ -24,6 +25,17 @@ class Dense(keras.layers.Dense):
         bias_D = ops.copy(self.bias)
         outputs = add_bias(ops.matmul(inputs, self.kernel), bias_D)
         return outputs if self.activation is None else self.activation(outputs)
+
+    def call_activated(self, activation: str, inputs: Tensor) -> Tensor:
+        """The layer of activated inputs, for training; in a layer's call.
+
+        Args:
+            activation: As of `activations.multiply_activated`, which is what
+                keeps little.
+            inputs: float `[T, F]`, not activated yet, in the compute dtype.
+        """
+        outputs = multiply_activated(activation, inputs, ops.copy(self.kernel))
+        return add_bias(outputs, ops.copy(self.bias))
 
 
 @with_gradient

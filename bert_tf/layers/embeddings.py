@@ -3,9 +3,13 @@
 Letters in tensor names: B batch, L position, D hidden size.
 """
 
+from typing import Any
+from typing import Self
+
 import keras
 from keras import ops
 
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 
 
@@ -18,6 +22,10 @@ class BertEmbeddings(ConfiguredLayer):
 
     Args:
         config: A `BertConfig`.
+        shared: None, or a layer of as wide embeddings whose tables and
+            LayerNorm are this one's too (ELECTRA's generator and
+            discriminator, Clark et al. 2020, section 3.2). Keras's files do
+            not tell of it: a copy has weights of its own.
 
     Call arguments:
         input_ids: int32 `[batch, length]` in `[0, vocab_size)`.
@@ -35,7 +43,31 @@ class BertEmbeddings(ConfiguredLayer):
         float `[batch, length, hidden]`.
     """
 
+    def __init__(
+        self, config: AnyConfig, shared: Self | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(config, **kwargs)
+        # A function, in which Keras looks for no layer: the tables are both
+        # layers', the other layer's dense layer is not.
+        self._shared = None if shared is None else lambda: shared
+
     def build(self, *input_shapes):
+        config = self.config
+        if self._shared is not None:
+            self._take(self._shared())
+        else:
+            self._make_tables()
+        self.output_dropout = self.make_dropout(
+            config.hidden_dropout_prob, "output_dropout"
+        )
+        if config.embedding_size is not None:
+            self.projection = self.make_dense(
+                config.hidden_size,
+                "projection",
+                num_inputs=config.embedding_size,
+            )
+
+    def _make_tables(self):
         config = self.config
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.position_embeddings = self._table(
@@ -49,15 +81,20 @@ class BertEmbeddings(ConfiguredLayer):
         self.layer_norm = self.make_layer_norm(
             "layer_norm", config.embedding_width
         )
-        self.output_dropout = self.make_dropout(
-            config.hidden_dropout_prob, "output_dropout"
-        )
-        if config.embedding_size is not None:
-            self.projection = self.make_dense(
-                config.hidden_size,
-                "projection",
-                num_inputs=config.embedding_size,
+
+    def _take(self, other):
+        """Makes the tables and the LayerNorm of another layer its own."""
+        if other.config.embedding_width != self.config.embedding_width:
+            raise ValueError(
+                "`shared` must have embeddings as wide as the configuration's "
+                f"{self.config.embedding_width}. Received: "
+                f"{other.config.embedding_width}."
             )
+        self.word_embeddings = other.word_embeddings
+        self.position_embeddings = other.position_embeddings
+        if self.config.type_vocab_size:
+            self.segment_embeddings = other.segment_embeddings
+        self.layer_norm = other.layer_norm
 
     def call(
         self,

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from bert_tf.layers.activations import apply_activation
+from bert_tf.layers.attend import is_long
 from bert_tf.layers.attention_mask import gather_queries
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.gathering import gather_positions
@@ -23,8 +24,9 @@ class EncoderBlock(ConfiguredLayer):
         config: A `BertConfig`.
 
     Call arguments:
-        inputs: float `[batch, length, hidden]`; without `positions` also the
-            rows of one matrix, `[batch * length, hidden]`.
+        inputs: float `[batch, length, hidden]`; outside of training, without
+            `positions`, also the rows of one matrix,
+            `[batch * length, hidden]`.
         attention_mask: bool `[batch, 1 or length, length]`, True where a
             query may look at a key.
         positions: None, or the only ones at which the block is computed: int32
@@ -81,10 +83,16 @@ class EncoderBlock(ConfiguredLayer):
         x_TD = attended_BQD
         if not is_matrix:
             x_TD = ops.reshape(attended_BQD, (-1, self.config.hidden_size))
-        x_TF = apply_activation(
-            self.config.hidden_act, self.intermediate(x_TD), training=training
-        )
-        x_BQD = self.output_dense(x_TF)
+        x_TF = self.intermediate(x_TD)
+        if training and is_long(attended_BQD.shape[1], inputs.shape[1]):
+            x_BQD = self.output_dense.call_activated(
+                self.config.hidden_act, x_TF
+            )
+        else:
+            x_TF = apply_activation(
+                self.config.hidden_act, x_TF, training=training
+            )
+            x_BQD = self.output_dense(x_TF)
         if not is_matrix:
             x_BQD = ops.reshape(x_BQD, ops.shape(attended_BQD))
         x_BQD = self.output_dropout(x_BQD, training=training)

@@ -5,6 +5,8 @@ from typing import Any
 
 from keras import ops
 
+from bert_tf.features import Tensor
+
 
 def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
     """Makes a function of tensors of one that returns its gradient too.
@@ -26,3 +28,18 @@ def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
         return outputs, call_gradient
 
     return compute
+
+
+def zero_after(x: Tensor, dtype: str) -> Tensor:
+    """Returns a 0 (or 1, of NaN) that is there only when `x` is.
+
+    Added to what a gradient computes a second time from the upstream gradient
+    on, so that it is neither computed earlier nor seen to be the same as the
+    first, by TensorFlow or by XLA, and kept.
+
+    Args:
+        x: Float tensor of one axis or more.
+        dtype: Of the scalar.
+    """
+    first = x[(slice(0, 1),) * len(x.shape)]
+    return ops.cast(ops.any(ops.isnan(first)), dtype)

@@ -72,13 +72,7 @@ class MaskedLMHead(ConfiguredLayer):
         width = self.config.embedding_width
         self.transform = self.make_dense(width, "transform")
         self.layer_norm = self.make_layer_norm("layer_norm", width)
-        self.output_bias = self.add_weight(
-            shape=(self.config.vocab_size,),
-            initializer="zeros",
-            # In 16 bits 10.03 is 10.
-            autocast=False,
-            name="output_bias",
-        )
+        self.output_bias = _add_output_bias(self)
 
     def call(self, sequence, positions, word_embeddings):
         x_BPD = sequence
@@ -89,13 +83,7 @@ class MaskedLMHead(ConfiguredLayer):
         x_ND = ops.reshape(x_BPD, (-1, hidden_size))
         x_ND = apply_activation(self.config.hidden_act, self.transform(x_ND))
         x_ND = self.layer_norm(x_ND)
-        words_VD = ops.cast(word_embeddings, self.compute_dtype)
-        logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
-        # The loss is in float32 under every dtype policy.
-        logits_NV = ops.add(
-            ops.cast(logits_NV, "float32"),
-            ops.cast(self.output_bias, "float32"),
-        )
+        logits_NV = _score_words(x_ND, word_embeddings, self.output_bias)
         return ops.reshape(
             logits_NV, (batch_size, num_predictions, self.config.vocab_size)
         )
@@ -104,6 +92,73 @@ class MaskedLMHead(ConfiguredLayer):
         at = sequence if positions is None else positions
         return keras.KerasTensor(
             (*at.shape[:2], self.config.vocab_size), dtype="float32"
+        )
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class SpanBoundaryHead(ConfiguredLayer):
+    """Scores every word for tokens of spans, from what is around the spans.
+
+    The outputs before and after the span and an embedding of the token's place
+    in it; twice dense, activation and LayerNorm; then the product with the
+    word embeddings, which it does not own, and a bias of its own (SpanBERT,
+    Joshi et al. 2020, section 3.2).
+
+    Args:
+        config: A `BertConfig`.
+
+    Call arguments:
+        before, after: float `[batch, predictions, hidden]`.
+        places: int32 `[batch, predictions]` in `[0, NUM_PLACES)`.
+        word_embeddings: float `[vocab_size, width of the embeddings]`.
+
+    Returns:
+        float32 logits `[batch, predictions, vocab_size]`.
+    """
+
+    # As in SpanBERT's code.
+    NUM_PLACES = 15
+    PLACE_WIDTH = 200
+
+    def build(self, *input_shapes):
+        width = self.config.embedding_width
+        self.place_embeddings = self.add_weight(
+            shape=(self.NUM_PLACES, self.PLACE_WIDTH),
+            initializer=self.make_kernel_initializer(),
+            name="place_embeddings",
+        )
+        self.dense_1 = self.make_dense(
+            self.config.hidden_size,
+            "dense_1",
+            num_inputs=2 * self.config.hidden_size + self.PLACE_WIDTH,
+        )
+        self.layer_norm_1 = self.make_layer_norm("layer_norm_1")
+        self.dense_2 = self.make_dense(width, "dense_2")
+        self.layer_norm_2 = self.make_layer_norm("layer_norm_2", width)
+        self.output_bias = _add_output_bias(self)
+
+    def call(self, before, after, places, word_embeddings):
+        x_BPD = ops.concatenate(
+            [before, after, ops.take(self.place_embeddings, places, axis=0)],
+            axis=-1,
+        )
+        batch_size, num_predictions, num_inputs = ops.shape(x_BPD)
+        x_ND = ops.reshape(x_BPD, (-1, num_inputs))
+        for dense, layer_norm in (
+            (self.dense_1, self.layer_norm_1),
+            (self.dense_2, self.layer_norm_2),
+        ):
+            x_ND = dense(x_ND)
+            x_ND = apply_activation(self.config.hidden_act, x_ND)
+            x_ND = layer_norm(x_ND)
+        logits_NV = _score_words(x_ND, word_embeddings, self.output_bias)
+        return ops.reshape(
+            logits_NV, (batch_size, num_predictions, self.config.vocab_size)
+        )
+
+    def compute_output_spec(self, before, after, places, word_embeddings):
+        return keras.KerasTensor(
+            (*places.shape, self.config.vocab_size), dtype="float32"
         )
 
 
@@ -230,6 +285,25 @@ class ClassificationHead(ConfiguredLayer):
             "num_labels": self.num_labels,
             "dropout": self.dropout,
         }
+
+
+def _add_output_bias(layer):
+    """Returns a new bias of every word."""
+    return layer.add_weight(
+        shape=(layer.config.vocab_size,),
+        initializer="zeros",
+        # In 16 bits 10.03 is 10.
+        autocast=False,
+        name="output_bias",
+    )
+
+
+def _score_words(x_ND, word_embeddings, bias):
+    """Returns float32 `[N, V]`: the products with the words, and a bias."""
+    words_VD = ops.cast(word_embeddings, x_ND.dtype)
+    logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
+    # The loss is in float32 under every dtype policy.
+    return ops.add(ops.cast(logits_NV, "float32"), ops.cast(bias, "float32"))
 
 
 class _DenseLogits(keras.layers.Dense):

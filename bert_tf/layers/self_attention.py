@@ -10,6 +10,7 @@ from keras import ops
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.dense import add_bias
+from bert_tf.layers.observing import observed_here
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -53,8 +54,11 @@ class SelfAttention(ConfiguredLayer):
         # many, and then they are what takes the time.
         batch_size, _, length = ops.shape(attention_mask)
         num_queries = length if queries is None else ops.shape(queries)[1]
+        observed = observed_here()
         scale = None
-        if not training and self.compute_dtype == "float32":
+        is_float32 = self.compute_dtype == "float32"
+        # What is observed are the queries, divided.
+        if is_float32 and not training and observed is None:
             scale = self._scale()
         if queries is None and training:
             query_BNQH, key_BNKH, value_BNKH = self._project_at_once(
@@ -73,6 +77,8 @@ class SelfAttention(ConfiguredLayer):
             query_BNQH = self._split_heads(query_TD, batch_size, num_queries)
             key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
             value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
+        if observed is not None:
+            observed.heads.append((query_BNQH, key_BNKH, value_BNKH))
         context_BQNH = attend(
             query_BNQH,
             key_BNKH,

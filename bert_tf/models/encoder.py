@@ -14,9 +14,11 @@ from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import Pooler
+from bert_tf.layers.observing import observed_here
 from bert_tf.layers.rematerialization import call_rematerialized
 
 
@@ -30,6 +32,8 @@ class BertEncoder(Configured, keras.Model):
 
     Args:
         config: A `BertConfig`.
+        shared_embeddings: None, or the `BertEmbeddings` of another encoder
+            whose tables and LayerNorm are this one's too.
 
     Call arguments:
         inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
@@ -75,10 +79,18 @@ class BertEncoder(Configured, keras.Model):
         (2, 128)
     """
 
-    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AnyConfig,
+        shared_embeddings: BertEmbeddings | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         self.embeddings = BertEmbeddings(
-            self.config, dtype=self.dtype_policy, name="embeddings"
+            self.config,
+            shared_embeddings,
+            dtype=self.dtype_policy,
+            name="embeddings",
         )
         self.blocks = [
             EncoderBlock(
@@ -116,7 +128,8 @@ class BertEncoder(Configured, keras.Model):
             trained=inputs[features.INPUT_MASK] if is_frozen else None,
             training=training,
         )
-        encoder_outputs = []
+        observed = observed_here()
+        embedded, encoder_outputs = x, []
         # Each block once, but where layers share them (ALBERT).
         num_layers = self.config.num_hidden_layers
         *blocks, last = (
@@ -131,14 +144,19 @@ class BertEncoder(Configured, keras.Model):
             x = self._call_block(block, x, attention_mask, None, training)
             encoder_outputs.append(x if training else ops.reshape(x, shape))
         first_positions = inputs.get(features.FIRST_POSITIONS)
-        if positions is None:
+        if positions is None or observed is not None:
             x = self._call_block(last, x, attention_mask, None, training)
             if not training:
                 x = ops.reshape(x, shape)
             encoder_outputs.append(x)
+            if observed is not None:
+                observed.states += [embedded, *encoder_outputs]
+            pooled_output = self.pooler(x, first_positions)
+            if positions is not None:
+                x = gather_positions(x, positions)
             return {
                 "sequence_output": x,
-                "pooled_output": self.pooler(x, first_positions),
+                "pooled_output": pooled_output,
                 "encoder_outputs": encoder_outputs,
             }
         if not training:
@@ -190,6 +208,7 @@ class EncoderModel(Configured, keras.Model):
 
     Args:
         config: A `BertConfig`.
+        shared_embeddings: As of `BertEncoder`.
 
     Attributes:
         export_inputs: Names of the inputs that `export` makes a signature of.
@@ -202,13 +221,21 @@ class EncoderModel(Configured, keras.Model):
     export_rank: ClassVar[int] = 2
     replaces_pooler: ClassVar[bool] = False
 
-    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AnyConfig,
+        shared_embeddings: BertEmbeddings | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         encoder_config = self.config
         if self.replaces_pooler and not self.config.is_trained_on_pairs:
             encoder_config = dataclasses.replace(self.config, has_pooler=False)
         self.encoder = BertEncoder(
-            encoder_config, dtype=self.dtype_policy, name="encoder"
+            encoder_config,
+            shared_embeddings,
+            dtype=self.dtype_policy,
+            name="encoder",
         )
 
     def export(

@@ -69,11 +69,7 @@ class BertMultipleChoice(EncoderModel):
         self.choice_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
-        _, num_choices, length = ops.shape(inputs[features.INPUT_IDS])
-        flat = {
-            name: ops.reshape(inputs[name], (-1, length))
-            for name in features.MODEL_INPUTS
-        }
+        flat, num_choices = flatten_choices(inputs)
         pooled = self.encoder.pool(flat, training=training)
         if self.hidden_layer is not None:
             pooled = self.hidden_layer(pooled, training=training)
@@ -82,3 +78,13 @@ class BertMultipleChoice(EncoderModel):
 
     def get_config(self):
         return super().get_config() | {"dropout": self.dropout}
+
+
+def flatten_choices(inputs: features.Batch) -> tuple[features.Batch, Any]:
+    """Returns inputs `[B, C, L]` as sequences `[B * C, L]`, and C."""
+    _, num_choices, length = ops.shape(inputs[features.INPUT_IDS])
+    flat = {
+        name: ops.reshape(inputs[name], (-1, length))
+        for name in features.MODEL_INPUTS
+    }
+    return flat, num_choices

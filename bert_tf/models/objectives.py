@@ -19,6 +19,11 @@ from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers.gradients import with_gradient
+from bert_tf.models.span_boundaries import span_boundaries
+
+# Of so many classes a prediction is exact: in 16 bits, or of a model that
+# answers always alike, two may have one logit.
+_MAX_CLASSES = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,13 +45,14 @@ class Objective:
         metrics: `metrics(outputs, batch) -> {name: (total, weight)}`: what
             else to report, as total / weight over all replicas and batches.
         weight_epsilon: Added to every weight of a loss term;
-            google-research/bert has 1e-5 in pre-training.
+            google-research/bert has 1e-5 in pre-training. Or {name: what is
+            added to that term's}.
     """
 
     weights: Callable[[Batch], dict[str, Tensor]]
     losses: Callable[[Any, Batch], dict[str, Tensor]]
     metrics: Callable[[Any, Batch], dict[str, tuple[Tensor, Tensor]]]
-    weight_epsilon: float = 0.0
+    weight_epsilon: float | Mapping[str, float] = 0.0
 
     def loss_terms(
         self, totals: Mapping[str, Tensor], weights: Mapping[str, Tensor]
@@ -65,9 +71,12 @@ class Objective:
                 f"names. Received: losses={sorted(totals)}, "
                 f"weights={sorted(weights)}."
             )
+        epsilons = self.weight_epsilon
+        if not isinstance(epsilons, Mapping):
+            epsilons = dict.fromkeys(totals, epsilons)
         return {
             name: ops.divide_no_nan(
-                totals[name], weights[name] + self.weight_epsilon
+                totals[name], weights[name] + epsilons[name]
             )
             for name in totals
         }
@@ -133,7 +142,9 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 def _accuracy(logits, labels, weights):
     """Returns (sum, weight) of the hits, as `Objective.metrics` has them.
 
-    A hit is a label whose logit no other exceeds.
+    A hit is a label that is predicted: the first class with the largest logit.
+    Over a vocabulary it is a label whose logit no other exceeds, which is
+    several times cheaper and the same but for words of one logit.
 
     Args:
         logits: float `[..., K]`.
@@ -143,9 +154,15 @@ def _accuracy(logits, labels, weights):
     # The loss has both numbers too: TensorFlow computes them once.
     labels_N = ops.reshape(ops.cast(labels, "int32"), (-1,))
     logits_NK = ops.reshape(logits, (-1, logits.shape[-1]))
-    max_N1 = ops.max(logits_NK, axis=-1, keepdims=True)
-    picked_N1 = ops.take_along_axis(logits_NK, labels_N[:, None], axis=-1)
-    hits = ops.reshape(ops.greater_equal(picked_N1, max_N1), ops.shape(labels))
+    if logits.shape[-1] <= _MAX_CLASSES:
+        # Keras's `argmax` looks at the numbers' bits, in a GPU's host's memory.
+        predictions_N1 = ops.top_k(logits_NK, 1)[1]
+        hits_N = ops.equal(ops.cast(predictions_N1[:, 0], "int32"), labels_N)
+    else:
+        max_N1 = ops.max(logits_NK, axis=-1, keepdims=True)
+        picked_N1 = ops.take_along_axis(logits_NK, labels_N[:, None], axis=-1)
+        hits_N = ops.greater_equal(picked_N1, max_N1)[:, 0]
+    hits = ops.reshape(hits_N, ops.shape(labels))
     total = ops.sum(weights * ops.cast(hits, "float32"))
     return total, ops.sum(weights)
 
@@ -261,3 +278,124 @@ PRETRAINING = Objective(
     # As in google-research/bert.
     weight_epsilon=1e-5,
 )
+
+
+def _span_boundary_targets(batch):
+    """Returns (labels, float32 weights) of the span-boundary objective."""
+    weights_BP = span_boundaries(batch)["weights"]
+    example_B = batch.get(features.EXAMPLE_WEIGHTS)
+    if example_B is not None:
+        weights_BP = weights_BP * example_B[:, None]
+    return batch[features.MASKED_LM_IDS], weights_BP
+
+
+def _span_boundary_losses(outputs, batch):
+    labels, weights = _span_boundary_targets(batch)
+    losses = _cross_entropy(labels, outputs["span_boundary_logits"])
+    return _pretraining_losses(outputs, batch) | {
+        "span_boundary_loss": ops.sum(weights * losses)
+    }
+
+
+def _span_boundary_metrics(outputs, batch):
+    return _pretraining_metrics(outputs, batch) | {
+        "span_boundary_accuracy": _accuracy(
+            outputs["span_boundary_logits"], *_span_boundary_targets(batch)
+        )
+    }
+
+
+SPAN_BOUNDARIES = Objective(
+    weights=lambda batch: (
+        _pretraining_weights(batch)
+        | {"span_boundary_loss": ops.sum(_span_boundary_targets(batch)[1])}
+    ),
+    losses=_span_boundary_losses,
+    metrics=_span_boundary_metrics,
+    weight_epsilon={
+        "masked_lm_loss": 1e-5,
+        "next_sentence_loss": 1e-5,
+        # As in SpanBERT's code.
+        "span_boundary_loss": 1.0,
+    },
+)
+
+
+def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
+    """Returns ELECTRA's objective (Clark et al. 2020, equation 5).
+
+    Of a `ReplacedTokensPretrainer`: the masked-LM loss of the generator, and
+    as a mean over all tokens, [CLS] and [SEP] too, the binary cross-entropy of
+    the discriminator. That is the metric `discriminator_loss`; the term
+    `weighted_discriminator_loss` is it times its weight.
+
+    Args:
+        discriminator_weight: 50 in the paper.
+    """
+
+    def token_weights(batch):
+        weights_BL = ops.cast(batch[features.INPUT_MASK], "float32")
+        example_B = batch.get(features.EXAMPLE_WEIGHTS)
+        return (
+            weights_BL if example_B is None else weights_BL * example_B[:, None]
+        )
+
+    def weights(batch):
+        return _pretraining_weights(_without_pairs(batch)) | {
+            "weighted_discriminator_loss": ops.sum(token_weights(batch))
+        }
+
+    def losses(outputs, batch):
+        total = ops.sum(
+            token_weights(batch)
+            * _binary_cross_entropy(
+                outputs["discriminator_logits"], outputs["replaced"]
+            )
+        )
+        return _pretraining_losses(outputs, _without_pairs(batch)) | {
+            "weighted_discriminator_loss": discriminator_weight * total
+        }
+
+    def metrics(outputs, batch):
+        weights_BL = token_weights(batch)
+        num_tokens = ops.sum(weights_BL)
+        logits_BL = outputs["discriminator_logits"]
+        is_replaced_BL = ops.cast(outputs["replaced"], "float32")
+        is_told_BL = ops.cast(logits_BL > 0, "float32")
+        num_replaced = ops.sum(weights_BL * is_replaced_BL)
+        num_told = ops.sum(weights_BL * is_told_BL)
+        num_hits = ops.sum(weights_BL * is_replaced_BL * is_told_BL)
+        # Replaced and told, or neither.
+        num_right = num_tokens - num_replaced - num_told + 2 * num_hits
+        loss = _binary_cross_entropy(logits_BL, outputs["replaced"])
+        return _pretraining_metrics(outputs, _without_pairs(batch)) | {
+            "discriminator_loss": (ops.sum(weights_BL * loss), num_tokens),
+            "discriminator_accuracy": (num_right, num_tokens),
+            "discriminator_precision": (num_hits, num_told),
+            "discriminator_recall": (num_hits, num_replaced),
+            "replaced_share": (num_replaced, num_tokens),
+        }
+
+    return Objective(
+        weights=weights,
+        losses=losses,
+        metrics=metrics,
+        # As in google-research/electra.
+        weight_epsilon=1e-6,
+    )
+
+
+def _without_pairs(batch):
+    """Returns a batch without labels of pairs: ELECTRA has no head for them."""
+    return {
+        name: value
+        for name, value in batch.items()
+        if name != features.NEXT_SENTENCE_LABELS
+    }
+
+
+def _binary_cross_entropy(logits, labels):
+    """Returns float32 of the shape of the logits; labels 0 or 1."""
+    logits = ops.cast(logits, "float32")
+    labels = ops.cast(labels, "float32")
+    return ops.softplus(logits) - logits * labels

@@ -70,15 +70,31 @@ class BertPretrainer(EncoderModel):
         outputs = self.encoder(
             inputs, inputs[features.MASKED_LM_POSITIONS], training=training
         )
+        return self.score(
+            outputs["sequence_output"], outputs["pooled_output"], training
+        )
+
+    def score(
+        self,
+        predicted: features.Tensor,
+        pooled: features.Tensor,
+        training: bool | None = None,
+    ) -> dict[str, features.Tensor]:
+        """Returns the logits, of what the encoder says.
+
+        Args:
+            predicted: float `[B, P, hidden_size]`: its outputs at the masked
+                positions.
+            pooled: Its `pooled_output`.
+            training: Whether there is dropout.
+        """
         logits = {
             "masked_lm_logits": self.masked_lm_head(
-                outputs["sequence_output"],
-                None,
-                self.encoder.embeddings.word_embeddings,
+                predicted, None, self.encoder.embeddings.word_embeddings
             )
         }
         if self.config.is_trained_on_pairs:
             logits["next_sentence_logits"] = self.next_sentence_head(
-                outputs["pooled_output"], training=training
+                pooled, training=training
             )
         return logits

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 
 def sum_over_parts(
-    run_part: Callable[[dict[str, tf.Tensor]], Any],
-    batch: Mapping[str, tf.Tensor],
+    run_part: Callable[[dict[str, Any]], Any],
+    batch: Mapping[str, Any],
     num_parts: int,
 ) -> Any:
     """Sums what a function returns of the parts of a batch.
@@ -21,7 +21,8 @@ def sum_over_parts(
         run_part: `run_part(part)` -> a nest of float tensors whose shapes do
             not depend on the values; `tf.IndexedSlices` may be among them.
         batch: {name: tensor [B, ...]}, of static shapes, but for one axis
-            behind the first.
+            behind the first; or dictionaries of them, as the labels of a model
+            with several outputs are.
         num_parts: Parts, of B / num_parts rows each.
 
     Returns:
@@ -30,28 +31,28 @@ def sum_over_parts(
     Raises:
         ValueError: If `num_parts` does not divide B.
     """
-    num_rows = next(iter(batch.values())).shape[0]
+    num_rows = tf.nest.flatten(batch)[0].shape[0]
     if num_rows % num_parts:
         raise ValueError(
             f"`num_parts` must divide the {num_rows} rows of the batch. "
             f"Received: num_parts={num_parts}."
         )
+
     # Not cut out by their numbers: so the shape of a part is static. The
     # length of trimmed batches alone is not.
-    parts = {
-        name: tf.reshape(
-            rows,
-            [num_parts, num_rows // num_parts]
-            + [-1 if size is None else size for size in rows.shape[1:]],
-        )
-        for name, rows in batch.items()
-    }
+    def divided(rows):
+        sizes = [-1 if size is None else size for size in rows.shape[1:]]
+        return tf.reshape(rows, [num_parts, num_rows // num_parts, *sizes])
+
+    parts = tf.nest.map_structure(divided, dict(batch))
 
     # A function of its own, so that it is traced once, and that the shapes of
     # its results are known before the loop is made.
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.int32)])
     def run_number(number):
-        results = run_part({name: rows[number] for name, rows in parts.items()})
+        results = run_part(
+            tf.nest.map_structure(lambda rows: rows[number], parts)
+        )
         return tf.nest.map_structure(tf.convert_to_tensor, results)
 
     zeros = tf.nest.map_structure(

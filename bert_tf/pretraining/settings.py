@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf import features
 from bert_tf.pretraining.sources import text_files
+from bert_tf.text.masking_rules import MASKING_RULES
 from bert_tf.text.masking_rules import Rules
 
 
@@ -74,6 +75,13 @@ class Settings:
     do_ngram_mask: bool = _setting(
         False, "Mask runs of 1 to 3 whole words, short ones oftener (ALBERT)."
     )
+    masking_rule: str = _setting(
+        "bert",
+        "bert: of the masked tokens 80% become [MASK], 10% stay, 10% become "
+        "another. roberta: the same, special tokens may be masked too, and "
+        "how many is rounded by chance. electra: 85% become [MASK], 15% stay.",
+        tuple(MASKING_RULES),
+    )
     max_sequences_per_row: int = _setting(
         1,
         "Most examples in a record. From 2 on short ones share a row of "
@@ -117,4 +125,5 @@ class Settings:
             do_whole_word_mask=self.do_whole_word_mask,
             do_span_mask=self.do_span_mask,
             do_ngram_mask=self.do_ngram_mask,
+            masking_rule=self.masking_rule,
         )

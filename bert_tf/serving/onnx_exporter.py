@@ -26,6 +26,8 @@ from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.multi_label import MultiLabel
+from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import ExportOptions
@@ -43,6 +45,8 @@ _TAKEN = (
     *("kind", "settings", "max_seq_length", "text_features"),
     *("is_checked", "check_file", "version"),
 )
+# Of an axis of any length.
+_END = 2**31 - 1
 # A protocol buffer holds no more.
 _MOST_BYTES = 2**31 - 2**20
 
@@ -78,7 +82,7 @@ def export(
 
     Args:
         model_dir: A model folder of a classifier, a regression, a model of
-            several labels, or any with `kind="embedding"`.
+            several labels, a reranker, or any with `kind="embedding"`.
         export_dir: A local folder for versions in ONNX.
         options: The `ExportOptions`; those that say how a SavedModel is made
             must be the defaults.
@@ -135,7 +139,8 @@ def make_model(servable: Servable) -> Any:
     if make is None:
         raise ValueError(
             "`format` must be saved_model for this kind: onnx is for "
-            "classifiers, regressions, several labels and embeddings. "
+            "classifiers, regressions, several labels, rerankers and "
+            "embeddings. "
             f"Received: format=onnx, a model of {type(servable).__name__}."
         )
     if servable.model.config.is_decoder:
@@ -236,19 +241,31 @@ def _make_classifier(servable):
 
 
 def _make_embedding(servable):
-    graph, extraction = OnnxGraph(), servable.extraction
+    graph = OnnxGraph()
     outputs = onnx_graph.add_encoder(graph, servable.model)
-    layers = [outputs[layer] for layer in extraction.layers]
-    x = layers[0]
+    layers = [outputs[layer] for layer in servable.layers]
+    x, mask = layers[0], onnx_graph.INPUTS[1]
     if len(layers) > 1:
         x = graph.apply("Concat", *layers, axis=-1)
-    if extraction.pooling == CLS:
+    if servable.num_left_out:
+        # With what is left out goes its place: the first token is another.
+        x, mask = (
+            graph.apply(
+                "Slice",
+                each,
+                graph.integers(servable.num_left_out),
+                graph.integers(_END),
+                graph.integers(1),
+            )
+            for each in (x, mask)
+        )
+    if servable.pooling == CLS:
         first = graph.constant("first", 0, np.int64)
         x = graph.apply("Gather", x, first, axis=1)
     else:
-        mask = graph.apply("Cast", onnx_graph.INPUTS[1], to=1)
+        mask = graph.apply("Cast", mask, to=1)
         mask = graph.apply("Unsqueeze", mask, graph.integers(2))
-        if extraction.pooling == MAX:
+        if servable.pooling == MAX:
             least = graph.constant("least", np.finfo(np.float32).min)
             is_token = graph.apply("Cast", mask, to=9)
             x = graph.apply("Where", is_token, x, least)
@@ -260,17 +277,24 @@ def _make_embedding(servable):
             weights = graph.apply("Div", mask, graph.apply("Max", total, one))
             x = graph.apply("Mul", x, weights)
             x = graph.apply("ReduceSum", x, axis, keepdims=0)
-    if extraction.is_normalized:
+    for index, layer in enumerate(servable.dense):
+        kernel = graph.constant(f"dense_{index}_kernel", layer.kernel)
+        x = graph.apply("MatMul", x, kernel)
+        if layer.bias is not None:
+            bias = graph.constant(f"dense_{index}_bias", layer.bias)
+            x = graph.apply("Add", x, bias)
+        x = graph.activation(layer.activation, x)
+    if servable.options.settings["normalize"]:
         norm = graph.apply("ReduceL2", x, axes=[-1], keepdims=1)
         least = graph.constant("least_norm", 1e-12)
         x = graph.apply("Div", x, graph.apply("Max", norm, least))
-    size = servable.model.config.hidden_size * len(layers)
-    return graph.to_model(x, "embeddings", [size])
+    return graph.to_model(x, "embeddings", servable.row_shape)
 
 
 _MAKERS = {
     Classification: _make_classifier,
     MultiLabel: _make_classifier,
+    Reranker: _make_classifier,
     Embedding: _make_embedding,
 }
 
@@ -323,6 +347,11 @@ def _check_options(options, export_dir):
                 f"`{field.name}` must not be given with format=onnx. "
                 f"Received: {field.name}={value!r}."
             )
+    if options.settings.get(COUNT_TOKENS):
+        raise ValueError(
+            f"`{COUNT_TOKENS}` must be False with format=onnx, which takes no "
+            f"text. Received: {COUNT_TOKENS}=True."
+        )
     if files.is_remote(export_dir):
         raise ValueError(
             "`export_dir` must be a local folder with format=onnx. "

@@ -16,7 +16,10 @@ CONTENTS = (TEXT, IDS)
 
 # What is served: what the model was tuned to, or a kind that needs no tuning.
 TASK = "task"
-KINDS = (TASK, "encoder", "embedding", "fill_mask", "preprocessor")
+RERANKER = "reranker"
+KINDS = (
+    *(TASK, "encoder", "embedding", RERANKER, "fill_mask", "preprocessor"),
+)
 
 # Of the kind "embedding": what the vector is.
 LAST_FOUR = "last_four"
@@ -51,7 +54,8 @@ class ExportOptions:
             and the form of their weights.
         is_frozen: Whether the SavedModel keeps the weights as constants of the
             graph, with which it answers faster, and not as variables, which
-            can be trained on.
+            can be trained on. Layer normalisation is then written for
+            processors on which TensorFlow runs oneDNN's operations.
         is_checked: Whether the SavedModel is loaded in a process of its own
             before it gets its place, and its answers to the hard texts are
             compared with the trained model's.

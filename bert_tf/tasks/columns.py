@@ -26,7 +26,7 @@ _WITH_LISTS = (".jsonl", ".parquet")
 
 def title(data: Any) -> str:
     """Returns what messages call data: their path, or "the data"."""
-    return str(data) if _is_path(data) else "the data"
+    return str(data) if is_path(data) else "the data"
 
 
 def may_have_lists(data: Any) -> bool:
@@ -34,21 +34,22 @@ def may_have_lists(data: Any) -> bool:
 
     They are if they are no path, or that of a .jsonl or .parquet file.
     """
-    return not _is_path(data) or str(data).lower().endswith(_WITH_LISTS)
+    return not is_path(data) or str(data).lower().endswith(_WITH_LISTS)
 
 
 def names_in(table: Any) -> list[str]:
     """Returns the names of the columns of a table; `[]` if it has none.
 
     Args:
-        table: As of `read`, but for files of text. A .jsonl file has those of
-            all its rows.
+        table: As of `read`. A .jsonl file has those of all its rows.
     """
     if isinstance(table, tf.data.Dataset):
         table = table.element_spec
-    elif _is_path(table):
+    elif is_path(table):
         if str(table).lower().endswith(".parquet"):
             return _open_parquet(table)[1]
+        if not may_have_lists(table):
+            return tsv.header(table)
         rows = (
             files.parse_json(line, f"{table}, line {number}")
             for number, line in tsv.full_lines(table)
@@ -78,7 +79,7 @@ def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
             column, or two, no row, or rows without end; or a string is not
             UTF-8.
     """
-    if _is_path(table):
+    if is_path(table):
         rows = _rows_of_file(os.fspath(table), names)
     elif isinstance(table, tf.data.Dataset):
         if table.cardinality() == tf.data.INFINITE_CARDINALITY:
@@ -181,7 +182,8 @@ def check_texts(where: str, name: str, values: Any) -> None:
         )
 
 
-def _is_path(data):
+def is_path(data: Any) -> bool:
+    """Returns whether data are the path of a file."""
     return isinstance(data, (str, os.PathLike))
 
 

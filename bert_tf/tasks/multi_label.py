@@ -17,6 +17,7 @@ from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
+from bert_tf.models import distillation
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
@@ -116,6 +117,12 @@ class MultiLabelTask(Task):
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         labels = ops.cast(labels, "float32")
         return ops.softplus(logits) - labels * logits
+
+    def soft_losses(
+        self, logits: Tensor, teacher_logits: Tensor, temperature: float
+    ) -> Tensor:
+        """It is the divergence of a yes or no for every label."""
+        return distillation.soft_labels(logits, teacher_logits, temperature)
 
     def weights(self, labels: Tensor) -> Tensor:
         return ops.ones(ops.shape(labels), "float32")

@@ -19,8 +19,11 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf import files
+from bert_tf.checkpoints import sentence_folder
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
+from bert_tf.models import distillation
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
 from bert_tf.tasks.source import Source
@@ -50,7 +53,8 @@ class Task(abc.ABC):
             labels are then a dictionary with the same names.
         accuracy: What the loop calls the share of elements whose label has
             the largest logit; None to leave it out.
-        fit_metrics: What `keras.Model.fit` logs beside the loss, or None.
+        fit_metrics: What `keras.Model.fit` logs beside the loss, new ones, or
+            None; to be asked for in the scope of the strategy.
         problem_type: What config.json calls it where the number of outputs
             does not tell that; see `checkpoints.save`.
         report_scores: Which of the results a report shows, where its sections
@@ -76,8 +80,12 @@ class Task(abc.ABC):
         return "accuracy"
 
     @property
-    def fit_metrics(self) -> list[str] | None:
-        return ["accuracy"] if self.accuracy == "accuracy" else None
+    def fit_metrics(self) -> list[keras.metrics.Metric] | None:
+        if self.accuracy != "accuracy":
+            return None
+        # Of a name Keras makes the metric while it traces the step, which
+        # TensorFlow therefore traces once more.
+        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     @property
     def title(self) -> str:
@@ -144,6 +152,50 @@ class Task(abc.ABC):
             dtype: The Keras dtype policy, or its name.
         """
 
+    def sentence_vectors(
+        self, model: keras.Model
+    ) -> sentence_folder.SentenceVectors | None:
+        """Returns how a text's vector is made, of a model of sentences.
+
+        Its folder is then one of sentence-transformers.
+
+        Args:
+            model: Of `make_model`, or what `load` makes of such a folder.
+        """
+        del model
+        return None
+
+    def load_elsewhere(
+        self, model: keras.Model, folder: str, may_be_new: bool
+    ) -> None:
+        """Fills what a model's `weights_elsewhere` has from other files.
+
+        Args:
+            model: Of `make_model`.
+            folder: The checkpoint, which the other weights were read from.
+            may_be_new: Whether it need not have them: they stay as made.
+
+        Raises:
+            ValueError: If it lacks them, and they may not be new.
+        """
+        del model, folder, may_be_new
+
+    def check_training(
+        self, source: Any, config: Any, num_replicas: int, is_compiled: bool
+    ) -> None:
+        """Checks that a training can be as it is asked for.
+
+        Args:
+            source: Of the training examples.
+            config: The `tuning.config.FineTuningConfig`.
+            num_replicas: On how many devices it runs.
+            is_compiled: Whether the step is compiled with XLA.
+
+        Raises:
+            ValueError: If not; it names the flags.
+        """
+        del source, config, num_replicas, is_compiled
+
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to another task is one for this.
 
@@ -158,6 +210,17 @@ class Task(abc.ABC):
             and isinstance(labels, list)
             and sorted(map(str, labels)) == sorted(self.labels)
         )
+
+    def takes_head_of_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Returns whether a classifier without a task is known to be of this.
+
+        It has no classes whose names would tell.
+
+        Args:
+            checkpoint: What `reader.open_checkpoint` yielded.
+        """
+        del checkpoint
+        return False
 
     @abc.abstractmethod
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -186,6 +249,23 @@ class Task(abc.ABC):
         """
         return ops.ones(ops.shape(labels)[:1], "float32")
 
+    def soft_losses(
+        self, logits: Tensor, teacher_logits: Tensor, temperature: float
+    ) -> Tensor:
+        """Returns how far every element is from a teacher's, float32.
+
+        Where the logits are those of one out of several it is the divergence
+        of their softmax.
+
+        Args:
+            logits, teacher_logits: float32, each as of `losses`.
+            temperature: As of `distillation.soft_targets`.
+
+        Returns:
+            Of the shape of `weights`, as `losses` does.
+        """
+        return distillation.soft_targets(logits, teacher_logits, temperature)
+
     def objective(self) -> Objective:
         """Returns the loss for `training.loop`, and the accuracy.
 
@@ -193,22 +273,23 @@ class Task(abc.ABC):
         `example_weights` float32 `[B]`, 0 for examples that only fill it.
         """
 
-        def weights(batch):
-            weights = self.weights(
-                keras.tree.flatten(batch[features.LABELS])[0]
-            )
-            rest = [1] * (len(weights.shape) - 1)
-            return weights * ops.reshape(
-                objectives.example_weights(batch), [-1, *rest]
-            )
-
         def losses(outputs, batch):
             each = keras.tree.map_structure(
                 self.losses, outputs, batch[features.LABELS]
             )
             return sum(keras.tree.flatten(each))
 
-        return Objective.of_elements(weights, losses, self.accuracy)
+        return Objective.of_elements(
+            self.element_weights, losses, self.accuracy
+        )
+
+    def element_weights(self, batch: features.Batch) -> Tensor:
+        """Returns what every element of a batch of `objective` weighs."""
+        weights = self.weights(keras.tree.flatten(batch[features.LABELS])[0])
+        rest = [1] * (len(weights.shape) - 1)
+        return weights * ops.reshape(
+            objectives.example_weights(batch), [-1, *rest]
+        )
 
     def loss(self) -> "TaskLoss | dict[str, TaskLoss]":
         """Returns the same loss for `keras.Model.compile`.

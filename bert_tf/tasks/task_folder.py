@@ -43,7 +43,7 @@ def new_model(
     heads = {tensor.part for tensor in variables.match(model)}
     heads -= {parts.ENCODER, parts.POOLER}
     with reader.open_checkpoint(checkpoint, start.allow_partial) as opened:
-        reason = _why_no_head(opened, task, model, heads)
+        reason = heads and _why_no_head(opened, task, model, heads)
     loading.load_weights(
         checkpoint,
         model,
@@ -51,6 +51,9 @@ def new_model(
         extend_positions=start.extend_positions,
         new_parts=heads if reason else (),
     )
+    task.load_elsewhere(model, checkpoint, may_be_new=True)
+    if not heads:
+        return model
     if reason:
         logging.info("%s: starting with a new head: %s.", checkpoint, reason)
     else:
@@ -82,7 +85,8 @@ def _why_no_head(checkpoint, task, model, heads):
         names = config_json.label_names(
             checkpoint.config_values, checkpoint.path
         )
-        if not task.labels or not class_names.are_names(names or ()):
+        is_named = task.labels and class_names.are_names(names or ())
+        if not is_named and not task.takes_head_of_checkpoint(checkpoint):
             return "nothing tells what the outputs of its own mean"
     num_labels = getattr(model, "num_labels", None)
     if num_labels not in (None, checkpoint.num_labels):
@@ -124,6 +128,7 @@ def tuned_model(
             f"{checkpoint}: is not tuned to a task of the "
             f"family {task.family!r}; it has no {', '.join(missing)}."
         )
+    task.load_elsewhere(model, checkpoint, may_be_new=False)
     order = output_order(checkpoint, task)
     names = ", ".join(task.labels)
     if order is None and task.labels:

@@ -186,6 +186,19 @@ def _tsv_rows(path):
         yield line, text.removesuffix("\r").split("\t")
 
 
+def header(path: files.AnyPath) -> list[str]:
+    """Returns the fields of a file's first line.
+
+    Raises:
+        ValueError: If the file is missing, not UTF-8 or empty.
+    """
+    lines = csv_rows(path) if is_csv(path) else _tsv_rows(path)
+    first = next(lines, None)
+    if first is None:
+        raise ValueError(f"{path}: there are no examples in the file.")
+    return first[1]
+
+
 def full_lines(path: files.AnyPath) -> Iterator[tuple[int, str]]:
     """Yields (number, line) of the lines of a file that are not empty."""
     lines = files.read_text(path).removeprefix("\ufeff").split("\n")

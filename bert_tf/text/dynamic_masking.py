@@ -60,6 +60,32 @@ def mask_examples(
     return {**examples, **masked}
 
 
+def draw_replacements(
+    examples: Batch, seeds: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Adds the random numbers with which ELECTRA samples its replacements.
+
+    They are of the example, as its masks are: so the samples do not depend on
+    the number of devices or of accumulation steps, a resumed run draws as an
+    unbroken one, and an evaluation always draws the same. For
+    `tf.data.Dataset.map`.
+
+    Args:
+        examples: `{name: [B, ...]}` with the predictions.
+        seeds: int64 [B, 2], see `example_seeds`.
+
+    Returns:
+        The same dictionary with `replacement_draws` int32 [B, P, 2], uniform
+        in [0, 2**23).
+    """
+    num_slots = examples[features.MASKED_LM_POSITIONS].shape[1]
+    words = masking.random_words(
+        tf.range(num_slots), 4, (seeds[:, :1], seeds[:, 1:])
+    )
+    draws = tf.bitwise.right_shift(tf.stack(words[:2], axis=-1), 9)
+    return {**examples, features.REPLACEMENT_DRAWS: tf.cast(draws, tf.int32)}
+
+
 def predict_next_tokens(examples: Batch) -> dict[str, tf.Tensor]:
     """Makes every token the prediction of the one before it.
 

@@ -17,13 +17,19 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.philox import philox
+from bert_tf.text.masking_rules import MASKING_RULES
 from bert_tf.text.masking_rules import Rules
 from bert_tf.text.tokenizers.tokenizer import Spec
+from bert_tf.text.vocabulary import ROBERTA
 
-# Of the chosen tokens 80 % become [MASK], 10 % stay and 10 % become a random
-# entry: thresholds on 32 random bits.
-_MASK_BELOW = round(0.8 * 2**32)
-_KEEP_BELOW = round(0.9 * 2**32)
+# Of the chosen tokens some become [MASK], some stay and others become a random
+# entry: thresholds on 32 random bits, by the masking rule.
+_ACTIONS = {
+    rule: (round(masked * 2**32), round((masked + kept) * 2**32))
+    for rule, (masked, kept) in MASKING_RULES.items()
+}
+# RoBERTa's random entries are none of the first ones, its special tokens.
+_NUM_ROBERTA_SPECIAL = 4
 
 
 # The lengths of spans: thresholds on 32 random bits, from 1 word to 10.
@@ -59,6 +65,9 @@ def mask_tokens(
     the words that fit below the limit and before the next [SEP], and passed
     over if none does or one of its words is chosen already.
 
+    Two other rules are those of `Rules.masking_rule`. ELECTRA's differs from
+    the original, which may draw a position twice: here none is.
+
     Differs from BERT: with whole words, a piece right after [CLS] or [SEP]
     whose word was cut in two by truncation is a word of its own. The original
     joins it to the last word before the [SEP].
@@ -69,7 +78,8 @@ def mask_tokens(
         seeds: int64 [B, 2], each value in `[0, 2**32)`: what the choice is a
             function of, besides the tokens.
         tokenizer: The spec of the tokenizer; random entries are drawn from all
-            of its vocabulary.
+            of its vocabulary, in RoBERTa from all behind the first special
+            tokens.
         rules: The `Rules`.
 
     Returns:
@@ -84,7 +94,9 @@ def mask_tokens(
     # Of each prediction those of its action, and of its entry.
     prediction_bits = _random_bits(seeds, 1, 2 * num_predictions)
     action_bits, entry_bits = prediction_bits[:, ::2], prediction_bits[:, 1::2]
-    if rules.do_span_mask:
+    if rules.chooses_all:
+        is_chosen = _choose_of_all(input_mask, order_bits, seeds, rules)
+    elif rules.do_span_mask:
         is_chosen = _choose_spans(
             input_ids, input_mask, seeds, tokenizer, rules
         )
@@ -108,11 +120,17 @@ def mask_tokens(
             [places[:, 0], tf.gather_nd(runs, places)], axis=-1
         )
     actions = tf.gather_nd(action_bits, action_slots)
-    entries = _scaled(tf.gather_nd(entry_bits, slots), len(vocabulary))
+    first = _first_entry(vocabulary)
+    if rules.chooses_all:
+        first = max(first, _NUM_ROBERTA_SPECIAL)
+    entries = first + _scaled(
+        tf.gather_nd(entry_bits, slots), len(vocabulary) - first
+    )
+    mask_below, keep_below = _ACTIONS[rules.masking_rule]
     replacements = tf.where(
-        actions < _MASK_BELOW,
+        actions < mask_below,
         vocabulary.mask_id,
-        tf.where(actions < _KEEP_BELOW, labels, entries),
+        tf.where(actions < keep_below, labels, entries),
     )
 
     return corrupted(input_ids, places, replacements, slots, labels, rules)
@@ -128,7 +146,8 @@ def random_words(
             the others do.
         stream: Likewise: 0 and 1 are `mask_tokens`' bits of positions and of
             predictions, 2 those of its spans and n-grams, 3 seeds of
-            sequences.
+            sequences, 4 ELECTRA's samples,
+            5 how many tokens RoBERTa's rule chooses.
         key: Two of them.
 
     Returns:
@@ -213,6 +232,22 @@ def _choose(input_ids, input_mask, order_bits, tokenizer, rules):
             is_chosen, tf.maximum(word_index, 0), batch_dims=1
         )
     return is_chosen
+
+
+def _choose_of_all(input_mask, order_bits, seeds, rules):
+    """Returns bool [B, L]: the tokens that RoBERTa's rule chooses.
+
+    Tokens are put in the order of `order_bits`, int64 [B, L].
+    """
+    bits = random_words(0, 5, (seeds[:, 0], seeds[:, 1]))[0]
+    lengths = tf.reduce_sum(input_mask, axis=1)
+    share = tf.cast(lengths, tf.float64) * rules.masked_lm_prob
+    count = tf.cast(share + tf.cast(bits, tf.float64) * 2.0**-32, tf.int32)
+    count = tf.minimum(count, rules.num_predictions(lengths))
+    keys = tf.where(input_mask > 0, order_bits, tf.int64.min)
+    order = tf.argsort(keys, axis=1, direction="DESCENDING", stable=True)
+    ranks = tf.argsort(order, axis=1)
+    return (ranks < count[:, None]) & (input_mask > 0)
 
 
 def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
@@ -338,6 +373,21 @@ def _scaled(bits, limit):
     """Returns int32: 32 random bits, int64, as numbers from 0 to the limit."""
     return tf.cast(
         tf.bitwise.right_shift(bits * tf.cast(limit, tf.int64), 32), tf.int32
+    )
+
+
+def _first_entry(vocabulary):
+    """Returns the id from which on random entries are drawn.
+
+    RoBERTa counts positions by ids: a <pad> in a text would move what is
+    behind it. So none of <s>, <pad>, </s> and <unk> is drawn, as in fairseq.
+    """
+    if vocabulary.special != ROBERTA:
+        return 0
+    return next(
+        index
+        for index, token in enumerate(vocabulary.tokens)
+        if token not in ROBERTA.names
     )
 
 

@@ -6,6 +6,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import tensorflow as tf
 
+# {what is chosen and what becomes of it: the shares that become [MASK] and
+# that stay as they are}; the rest becomes a random entry.
+MASKING_RULES = {
+    "bert": (0.8, 0.1),
+    "roberta": (0.8, 0.1),
+    "electra": (0.85, 0.15),
+}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
@@ -23,6 +31,12 @@ class Rules:
         do_ngram_mask: Whether n-grams of whole words are chosen (ALBERT, Lan
             et al. 2020, section 3.1): n is 1, 2 or 3, with shares in
             proportion to 1 / n.
+        masking_rule: One of `MASKING_RULES`. "roberta" is fairseq's rule for
+            RoBERTa: of n tokens, [CLS] and [SEP] among the candidates,
+            floor(n * masked_lm_prob + U) with U uniform in [0, 1), which may
+            be none; and a random entry is none of the vocabulary's first 4.
+            "electra" is google-research/electra's: what is chosen becomes
+            [MASK] or stays.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -33,6 +47,7 @@ class Rules:
     do_whole_word_mask: bool = False
     do_span_mask: bool = False
     do_ngram_mask: bool = False
+    masking_rule: str = "bert"
 
     def __post_init__(self):
         if self.max_predictions_per_seq < 1:
@@ -45,6 +60,11 @@ class Rules:
                 "`masked_lm_prob` must be in (0, 1]. Received: "
                 f"masked_lm_prob={self.masked_lm_prob}."
             )
+        if self.masking_rule not in MASKING_RULES:
+            raise ValueError(
+                f"`masking_rule` must be one of {', '.join(MASKING_RULES)}. "
+                f"Received: masking_rule={self.masking_rule!r}."
+            )
         chosen = [
             name
             for name in ("do_whole_word_mask", "do_span_mask", "do_ngram_mask")
@@ -56,6 +76,16 @@ class Rules:
                 "which words are masked together, and all three take whole "
                 "words. Received: both."
             )
+        if chosen and self.chooses_all:
+            raise ValueError(
+                f"`{chosen[0]}` must not come with masking_rule='roberta', "
+                "which chooses single tokens. Received: both."
+            )
+
+    @property
+    def chooses_all(self) -> bool:
+        """Whether [CLS] and [SEP] are candidates."""
+        return self.masking_rule == "roberta"
 
     def num_predictions(self, lengths: "tf.Tensor") -> "tf.Tensor":
         """Returns how many tokens are chosen, at most, of sequences.
@@ -66,10 +96,14 @@ class Rules:
         Returns:
             int32 [B]: `min(P, max(1, round(length * masked_lm_prob)))`, where
             a half is rounded to the even neighbour, as Python's `round` does.
+            Of RoBERTa's rule `min(P, ceil(length * masked_lm_prob))`.
         """
         # Flags are made of the rules, without TensorFlow.
         import tensorflow as tf
 
         share = tf.cast(lengths, tf.float64) * self.masked_lm_prob
+        if self.chooses_all:
+            most = tf.cast(tf.math.ceil(share), tf.int32)
+            return tf.minimum(most, self.max_predictions_per_seq)
         count = tf.cast(tf.round(share), tf.int32)
         return tf.clip_by_value(count, 1, self.max_predictions_per_seq)

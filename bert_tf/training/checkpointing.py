@@ -19,12 +19,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+# Public only in `tf.compat.v1`, which takes a second to load.
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.training import py_checkpoint_reader
+
 from bert_tf import files
 from bert_tf import formats
 from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.output_folder import FOLDER
+from bert_tf.training.output_folder import GENERATOR_FOLDER
 
 # Where a run keeps its best model.
 BEST_FOLDER = "best"
@@ -36,11 +41,11 @@ _DESCRIPTION = "model.json"
 _NAME = "state-"
 # What a killed program leaves where TensorFlow wrote a checkpoint, where
 # `files.whole_file` wrote any other file, one of its temporary ones too, and
-# where `files.whole_folder` wrote the best model.
+# where `files.whole_folder` wrote the best model or ELECTRA's generator.
 _LEFTOVERS = re.compile(
     rf"{_NAME}\d+_temp|{_NAME}\d+\.data-.*\.tempstate\d+"
     r"|\.+[A-Za-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+"
-    rf"|\.{BEST_FOLDER}\.[a-z0-9_]{{8}}"
+    rf"|\.({BEST_FOLDER}|{GENERATOR_FOLDER})\.[a-z0-9_]{{8}}"
 )
 # These tell nothing of the file, and must not cost a checkpoint.
 _NOT_READ = (
@@ -241,7 +246,7 @@ class TrainingState:
             # A damaged one of a later step stays until it is written over.
             steps = [step for step in self.saved_steps() if step <= self.step]
             num_old = max(0, len(steps) - self._keep_checkpoint_max)
-            tf.compat.v1.train.update_checkpoint_state(
+            checkpoint_management.update_checkpoint_state(
                 self.folder, path, [self._path(n) for n in steps[num_old:]]
             )
             for step in steps[:num_old]:
@@ -278,7 +283,9 @@ class TrainingState:
 
     def _remove_leftovers(self):
         best = f"{self.output_dir}/{BEST_FOLDER}"
-        for folder in (self.output_dir, best, self.folder):
+        models = self.output_dir, best
+        generators = [f"{folder}/{GENERATOR_FOLDER}" for folder in models]
+        for folder in (*models, *generators, self.folder):
             for name in files.list_folder(folder):
                 if _LEFTOVERS.fullmatch(name):
                     files.remove(f"{folder}/{name}")
@@ -334,5 +341,5 @@ def trained_steps(output_dir: str) -> int:
         return 0
     # `tf.train.load_variable` asks first whether the path is a folder, which
     # TensorFlow's ram:// says of a prefix.
-    reader = tf.compat.v1.train.NewCheckpointReader(path)
+    reader = py_checkpoint_reader.NewCheckpointReader(path)
     return int(reader.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))

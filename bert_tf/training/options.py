@@ -13,6 +13,8 @@ JIT_COMPILE = ("true", "false", "auto")
 
 OPTIMIZERS = ("bert", "lamb")
 ATTENTION = ("bidirectional", "left_to_right")
+REPLACED_TOKENS = "replaced_tokens"
+OBJECTIVES = ("masked_tokens", REPLACED_TOKENS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,14 @@ class Options:
         init_checkpoint: A model folder or a release of Google's to begin
             with; None for new weights.
         attention: One of `ATTENTION`; None for what the configuration says.
+        objective: One of `OBJECTIVES`.
+        generator_size: Width of ELECTRA's generator as a share of the
+            discriminator's, in (0, 1]; None for the checkpoint's, or a
+            quarter.
+        discriminator_weight: Of the loss of ELECTRA's discriminator; None for
+            50.
+        span_boundary_objective: Whether tokens of masked spans are also
+            predicted from what stands around the span (SpanBERT).
         input_shares: Parts of a batch, each with its own share of the
             records; None for one a host.
         tf_data_service: "grpc://host:port" of machines that make the training
@@ -97,6 +107,12 @@ class Options:
         learning_rate_drop: Whether the decay is counted from step 0, and not
             from the end of the warmup.
         optimizer: One of `OPTIMIZERS`.
+        weight_decay: Of the optimizer; 0 for none.
+        adam_beta_2: The decay rate of its second moments, in [0, 1).
+        adam_epsilon: What it adds to their roots, above 0.
+        clip_norm: Largest norm of all gradients together; 0 for no clipping.
+        bias_correction: Whether it corrects the bias of its moments; None for
+            what is usual: of lamb yes, of bert no.
         layerwise_learning_rate_decay: Share of its learning rate that a layer
             hands down to the one below; 1 gives all layers one rate.
         save_checkpoints_steps: Steps from one checkpoint to the next; the
@@ -125,6 +141,10 @@ class Options:
     eval_input_file: str | None = None
     init_checkpoint: str | None = None
     attention: str | None = None
+    objective: str = "masked_tokens"
+    generator_size: float | None = None
+    discriminator_weight: float | None = None
+    span_boundary_objective: bool = False
     input_shares: int | None = None
     tf_data_service: Sequence[str] = ()
     max_predictions_per_seq: int | None = None
@@ -140,6 +160,11 @@ class Options:
     learning_rate_power: float | None = None
     learning_rate_drop: bool = True
     optimizer: str = "bert"
+    weight_decay: float = 0.01
+    adam_beta_2: float = 0.999
+    adam_epsilon: float = 1e-6
+    clip_norm: float = 1.0
+    bias_correction: bool | None = None
     layerwise_learning_rate_decay: float = 1.0
     save_checkpoints_steps: int = 1000
     keep_checkpoint_max: int = 5
@@ -175,6 +200,8 @@ class Options:
                 "1. Received: --layerwise_learning_rate_decay="
                 f"{self.layerwise_learning_rate_decay}."
             )
+        self._check_objective()
+        self._check_optimizer()
 
     @property
     def num_train_steps(self) -> int:
@@ -191,6 +218,56 @@ class Options:
         return output_folder.trained_model(
             self.output_dir, self.init_checkpoint
         )
+
+    @property
+    def replaces_tokens(self) -> bool:
+        return self.objective == REPLACED_TOKENS
+
+    def _check_objective(self):
+        electra = f"--objective={REPLACED_TOKENS}"
+        for name in ("generator_size", "discriminator_weight"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not self.replaces_tokens:
+                raise ValueError(
+                    f"--{name} needs {electra}. Received: --{name}={value} "
+                    f"--objective={self.objective}."
+                )
+            most = 1 if name == "generator_size" else float("inf")
+            if not 0 < value <= most:
+                told = "above 0, and at most 1" if most == 1 else "above 0"
+                raise ValueError(
+                    f"--{name} must be {told}. Received: --{name}={value}."
+                )
+        if self.replaces_tokens and self.span_boundary_objective:
+            raise ValueError(
+                f"--span_boundary_objective must not come with {electra}: the "
+                "one is of masked tokens. Received: both."
+            )
+        if self.attention == "left_to_right":
+            for flag, is_given in (
+                (electra, self.replaces_tokens),
+                ("--span_boundary_objective", self.span_boundary_objective),
+            ):
+                if is_given:
+                    raise ValueError(
+                        f"{flag} needs attention in both directions. "
+                        "Received: --attention=left_to_right."
+                    )
+
+    def _check_optimizer(self):
+        for name, is_valid, told in (
+            ("weight_decay", self.weight_decay >= 0, "0 or more"),
+            ("adam_beta_2", 0 <= self.adam_beta_2 < 1, "in [0, 1)"),
+            ("adam_epsilon", self.adam_epsilon > 0, "above 0"),
+            ("clip_norm", self.clip_norm >= 0, "above 0, or 0 for none"),
+        ):
+            if not is_valid:
+                raise ValueError(
+                    f"--{name} must be {told}. Received: --{name}="
+                    f"{getattr(self, name)}."
+                )
 
     def _check_warmup(self):
         # One that an older release began goes on as it was.

@@ -8,6 +8,8 @@ from bert_tf.checkpoints import hub
 
 # The state of the training, in the folder of the model.
 FOLDER = "train"
+# ELECTRA's generator, in the folder of its discriminator.
+GENERATOR_FOLDER = "generator"
 
 
 def check(output_dir: str) -> None:

@@ -9,11 +9,11 @@ import itertools
 import logging
 import os
 from collections.abc import Callable
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
 
-from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest
@@ -22,8 +22,6 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.input import pretraining
 from bert_tf.input.record_source import RecordSource
-from bert_tf.models import objectives
-from bert_tf.models import pretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
@@ -31,12 +29,13 @@ from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
-from bert_tf.training import health
 from bert_tf.training import loop
+from bert_tf.training import objectives
 from bert_tf.training import phases
 from bert_tf.training import progress
 from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
+from bert_tf.training.objectives import Pretraining
 from bert_tf.training.options import Options
 
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
@@ -49,12 +48,15 @@ _MAX_DESCRIPTIONS = 8
 
 _logger = logging.getLogger(__name__)
 
+Maker: TypeAlias = Callable[[Options, StartingPoint, str], Pretraining]
+
 
 def run(
     options: Options,
     start: StartingPoint,
     strategy: tf.distribute.Strategy,
     policy: str,
+    make: Maker = objectives.make,
 ) -> dict | None:
     """Trains and evaluates, as the options say.
 
@@ -63,6 +65,8 @@ def run(
         start: What belongs to `options.checkpoint()`.
         strategy: Any strategy.
         policy: The name of the Keras dtype policy.
+        make: Makes what is trained, as `objectives.make`; called in the
+            strategy's scope.
 
     Returns:
         The evaluation's results, {name: float}, on the one host that writes;
@@ -87,28 +91,35 @@ def run(
 
     # Model.
     with strategy.scope():
-        model = pretrainer.BertPretrainer(start.config, dtype=policy)
-    model.encoder.rematerialize = options.rematerialize
+        pretraining = make(options, start, policy)
+    pretraining.rematerialize(options.rematerialize)
     _logger.info(
         "%s parameters, %s, %d replicas.",
-        f"{model.count_params():,}",
+        f"{pretraining.model.count_params():,}",
         policy,
         strategy.num_replicas_in_sync,
     )
 
     evaluate = evaluation.make_evaluation(
-        model,
-        objectives.PRETRAINING,
+        pretraining.model,
+        pretraining.objective,
         eval_source,
         options.eval_batch_size,
         strategy,
         options.max_eval_steps,
     )
     if options.do_train:
-        state = _make_state(options, start, model, sources, strategy)
+        state = _make_state(options, start, pretraining, sources, strategy)
         with state.hold(strategies.is_chief(strategy)):
             _train(
-                options, start, state, sources, strategy, evaluate, jit_compile
+                options,
+                start,
+                pretraining,
+                state,
+                sources,
+                strategy,
+                evaluate,
+                jit_compile,
             )
             card = model_folder.read_card(options.output_dir)
         step = state.step
@@ -118,7 +129,7 @@ def run(
         # Of a model that is in another folder, only the results are here.
         is_here = start.init_checkpoint == options.output_dir.rstrip("/")
         card = model_folder.read_card(options.output_dir) if is_here else None
-        checkpoints.load_weights(start.init_checkpoint, model)
+        pretraining.load_weights(start.init_checkpoint)
         step = checkpointing.trained_steps(start.init_checkpoint)
     if not options.do_eval:
         return None
@@ -136,17 +147,10 @@ def _write_results(options, start, folder, results, card):
     model_folder.write_results(
         folder,
         card,
-        _name(start),
+        objectives.name_of(start.config),
         ", ".join(map(os.path.basename, patterns.split(","))),
         results,
     )
-
-
-def _name(start):
-    """Returns what the model card calls the model, e.g. bert L-4_H-256."""
-    config = start.config
-    size = f"L-{config.num_hidden_layers}_H-{config.hidden_size}"
-    return f"{config.model_type} {size}"
 
 
 def _origin(options, start, state, descriptions, is_resumed):
@@ -170,7 +174,7 @@ def _origin(options, start, state, descriptions, is_resumed):
         data["Others"] = {"Sets": len(descriptions) - _MAX_DESCRIPTIONS}
     names = [told.get("TensorFlow Datasets") for told in descriptions]
     return model_card.Origin(
-        name=_name(start),
+        name=objectives.name_of(start.config),
         method="pre-trained",
         start=start.init_checkpoint,
         # The run that began it may have been given another.
@@ -219,6 +223,8 @@ def _describe(told):
     masking += ["whole words"] if settings.get("do_whole_word_mask") else []
     masking += ["spans"] if settings.get("do_span_mask") else []
     masking += ["n-grams"] if settings.get("do_ngram_mask") else []
+    rule = settings.get(manifest.MASKING_RULE, "bert")
+    masking += [f"{rule}'s rule"] if rule != "bert" else []
     return {
         "Objective": settings.get("objective"),
         "Masking": ", ".join(masking),
@@ -244,6 +250,7 @@ def _find_records(options, start):
             seed=options.random_seed,
             num_shares=options.input_shares,
             services=tuple(options.tf_data_service),
+            draws_replacements=options.replaces_tokens,
             flag=flag,
         )
 
@@ -260,7 +267,7 @@ def _find_records(options, start):
     )
 
 
-def _make_state(options, start, model, sources, strategy):
+def _make_state(options, start, pretraining, sources, strategy):
     if options.num_warmup_steps > options.num_train_steps:
         _logger.warning(
             "The warmup, of %d steps, is longer than the training, of %d: the "
@@ -272,6 +279,7 @@ def _make_state(options, start, model, sources, strategy):
     description = {
         **start.config.to_dict(),
         "vocab_sha256": manifest.text_sha256(vocabulary),
+        **pretraining.description,
     }
     tokenizer = tokenizer_files.describe(start.tokenizer)
     if tokenizer is not None:
@@ -279,6 +287,10 @@ def _make_state(options, start, model, sources, strategy):
     if options.optimizer != "bert":
         # Its slots have the same names and shapes.
         description["optimizer"] = options.optimizer
+    optimizer_arguments = {}
+    if options.bias_correction is not None:
+        optimizer_arguments["bias_correction"] = options.bias_correction
+    model = pretraining.model
     with strategy.scope():
         optimizer = _OPTIMIZERS[options.optimizer](
             WarmupDecay(
@@ -289,7 +301,12 @@ def _make_state(options, start, model, sources, strategy):
                 power=options.learning_rate_power,
                 drop=options.learning_rate_drop,
             ),
+            weight_decay=options.weight_decay,
+            beta_2=options.adam_beta_2,
+            epsilon=options.adam_epsilon,
+            global_clipnorm=options.clip_norm or None,
             layerwise_decay=options.layerwise_learning_rate_decay,
+            **optimizer_arguments,
         )
         if model.compute_dtype == "float16":
             optimizer = LossScaleOptimizer(optimizer)
@@ -299,11 +316,11 @@ def _make_state(options, start, model, sources, strategy):
             options.output_dir,
             description,
             options.keep_checkpoint_max,
-            _run_settings(options, sources, model.dtype_policy.name, strategy),
+            _run_settings(options, pretraining, sources, strategy),
         )
 
 
-def _run_settings(options, sources, policy, strategy):
+def _run_settings(options, pretraining, sources, strategy):
     """Returns what the weights are a function of, and may change on resuming.
 
     Not the number of devices, nor what only saves memory.
@@ -323,7 +340,8 @@ def _run_settings(options, sources, policy, strategy):
         ),
         "num_train_steps": options.num_train_steps,
         "input_shares": options.input_shares or strategies.num_hosts(strategy),
-        "mixed_precision": policy,
+        "mixed_precision": pretraining.model.dtype_policy.name,
+        **pretraining.settings,
         **strategies.arithmetic(strategy),
         **{
             name: getattr(options, name)
@@ -333,6 +351,11 @@ def _run_settings(options, sources, policy, strategy):
                 "learning_rate_decay",
                 "learning_rate_power",
                 "learning_rate_drop",
+                "weight_decay",
+                "adam_beta_2",
+                "adam_epsilon",
+                "clip_norm",
+                "bias_correction",
                 "layerwise_learning_rate_decay",
                 "random_seed",
             )
@@ -340,7 +363,16 @@ def _run_settings(options, sources, policy, strategy):
     }
 
 
-def _train(options, start, state, sources, strategy, evaluate, jit_compile):
+def _train(
+    options,
+    start,
+    pretraining,
+    state,
+    sources,
+    strategy,
+    evaluate,
+    jit_compile,
+):
     """Trains from the state's last checkpoint, if any."""
     # The order matters: a run that began from --init_checkpoint goes on from
     # its own last checkpoint.
@@ -354,7 +386,7 @@ def _train(options, start, state, sources, strategy, evaluate, jit_compile):
                 "%s", settings.describe(changes, state.step, state.example)
             )
     elif start.init_checkpoint is not None:
-        checkpoints.load_weights(start.init_checkpoint, state.model)
+        pretraining.load_weights(start.init_checkpoint)
     else:
         _logger.info("Beginning with new weights.")
 
@@ -364,23 +396,18 @@ def _train(options, start, state, sources, strategy, evaluate, jit_compile):
     descriptions = _describe_records(sources)
 
     def save_model(folder=options.output_dir):
-        checkpoints.save(
-            folder,
-            state.model,
-            start.tokenizer,
-            start.config.max_position_embeddings,
-            origin=_origin(options, start, state, descriptions, is_resumed),
-        )
+        origin = _origin(options, start, state, descriptions, is_resumed)
+        pretraining.save(folder, start, origin)
 
     def keep_best():
         _keep_best(options, start, state, evaluate(), strategy, save_model)
 
     phases.train(
         state,
-        objectives.PRETRAINING,
+        pretraining.objective,
         options.phases,
         [
-            _config(options, start.config, source, jit_compile)
+            _config(options, pretraining, source, jit_compile)
             for source in sources
         ],
         sources,
@@ -412,8 +439,14 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     _logger.info("The best so far; kept in %s.", best)
 
 
-def _config(options, bert_config, source, jit_compile):
-    shapes = source.evaluation_batches(1).element_spec
+def _config(options, pretraining, source, jit_compile):
+    flops_per_example = None
+    if pretraining.flops_per_example is not None:
+        shapes = source.shapes
+        flops_per_example = pretraining.flops_per_example(
+            shapes[features.INPUT_IDS][0],
+            shapes[features.MASKED_LM_POSITIONS][0],
+        )
     return loop.TrainingConfig(
         num_train_steps=options.num_train_steps,
         save_checkpoints_steps=options.save_checkpoints_steps,
@@ -421,11 +454,7 @@ def _config(options, bert_config, source, jit_compile):
         gradient_accumulation_steps=options.gradient_accumulation_steps,
         skip_nonfinite_steps=options.skip_nonfinite_steps,
         profile_steps=options.profile_steps,
-        flops_per_example=health.flops_per_example(
-            bert_config,
-            shapes[features.INPUT_IDS].shape[1],
-            shapes[features.MASKED_LM_POSITIONS].shape[1],
-        ),
+        flops_per_example=flops_per_example,
         peak_flops=options.peak_tflops and options.peak_tflops * 1e12,
         seed=options.random_seed,
         jit_compile=jit_compile,

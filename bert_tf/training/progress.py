@@ -10,6 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
+# Public only in `tf.compat.v1`, which takes a second to load.
+from tensorflow.core.framework import summary_pb2
+
 from bert_tf import progress_bar
 from bert_tf.training.health import StepResults
 
@@ -60,7 +63,7 @@ def write_summaries(report: Mapping[str, float]) -> None:
     """Writes {name: float}, with its `step`, to the default summary writer."""
     # What tensorboard's `tf.summary.scalar` writes: TensorFlow 2.21 has it no
     # longer, unless tensorboard is installed.
-    metadata = tf.compat.v1.SummaryMetadata(
+    metadata = summary_pb2.SummaryMetadata(
         plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
     )
     for name, value in report.items():

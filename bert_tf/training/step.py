@@ -276,9 +276,13 @@ def _now():
 
 def _padding(batch):
     """Returns the numbers of places without a token, and of all places."""
-    input_mask = batch[features.INPUT_MASK]
-    num_places = tf.cast(tf.size(input_mask), tf.float32)
-    num_tokens = tf.cast(tf.reduce_sum(input_mask), tf.float32)
+    masks = [
+        batch[name]
+        for name in (features.INPUT_MASK, features.PASSAGE_MASK)
+        if name in batch
+    ]
+    num_places = sum(tf.cast(tf.size(mask), tf.float32) for mask in masks)
+    num_tokens = sum(tf.cast(tf.reduce_sum(mask), tf.float32) for mask in masks)
     return num_places - num_tokens, num_places
 
 

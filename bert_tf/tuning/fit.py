@@ -154,7 +154,8 @@ def fit(
 
 def _as_inputs_and_labels(batch):
     """Splits a batch of a source to what `keras.Model.fit` takes."""
-    inputs = {name: batch[name] for name in features.MODEL_INPUTS}
+    names = (*features.MODEL_INPUTS, *features.PASSAGE_INPUTS)
+    inputs = {name: batch[name] for name in names if name in batch}
     return inputs, batch[features.LABELS]
 
 

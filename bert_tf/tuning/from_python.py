@@ -58,6 +58,11 @@ def run(
         MultipleChoiceTask  `context`, `choices`, a list of strings, and
                             `label`, the number of one; there may be a
                             `question`, with which each choice then begins
+        RerankingTask       `query`, `text` and `label`, 1 or 0; or `query`,
+                            `positive` and `negatives`, a list of strings
+        RetrievalTask       `query`, `positive` and any `negative...`; or
+                            `sentence1`, `sentence2` and `score`; or `text`:
+                            see `tasks.retrieval.files`
         SquadTask           `id`, `context`, `question`, and `answers`, each
                             {"text": [...], "answer_start": [...]}
 

@@ -109,10 +109,10 @@ class Run:
         self.strategy = strategy
         self.is_chief = strategies.is_chief(strategy)
         folder = tuned_folder(config)
-        self.start = find_start(config, folder)
+        self.start = self._find_start(folder)
         # Where the training is that the model is of.
         self._folder = folder or config.output_dir
-        self.sources = task.make_sources(
+        self.sources: dict[str, Any] = task.make_sources(
             examples,
             self.start.preprocessor(config.max_seq_length),
             seed=config.random_seed,
@@ -125,15 +125,19 @@ class Run:
                 self.sources[TRAIN],
                 trim_multiple=math.ceil(config.max_seq_length / _NUM_LENGTHS),
             )
+        if config.do_train:
+            task.check_training(
+                self.sources[TRAIN],
+                config,
+                strategy.num_replicas_in_sync,
+                self._is_jit_compiled,
+            )
         # Before its weights are read.
         self._card = model_folder.read_card(self._folder)
         with strategy.scope():
-            make_model = (
-                task_folder.new_model
-                if config.do_train
-                else task_folder.tuned_model
-            )
-            self.model = make_model(self.start, task, dtype_policy)
+            self.model = self._make_model(dtype_policy)
+            # What a training's state is of.
+            self._trained = self._make_trained(dtype_policy)
         self.answers: dict[str, Any] = {}
         self.results: dict[str, float] | None = None
         self._predict = Predictor(
@@ -143,9 +147,32 @@ class Run:
         # Of the weights that were trained and saved.
         self._step = 0
         self._resumed_at: int | None = None
+        # What else a resumed training must repeat, beside settings.
+        self._facts: dict[str, Any] = {}
         self._settings = task.training_settings(
             bool(config.keep_best or config.early_stopping_epochs)
         )
+
+    def _find_start(self, folder):
+        return find_start(self.config, folder)
+
+    def _make_model(self, dtype_policy):
+        """Returns the model of the run, in the strategy's scope."""
+        make_model = (
+            task_folder.new_model
+            if self.config.do_train
+            else task_folder.tuned_model
+        )
+        return make_model(self.start, self.task, dtype_policy)
+
+    def _make_trained(self, dtype_policy):
+        """Returns what is trained: the model, or what holds it and more."""
+        del dtype_policy
+        return self.model
+
+    def _objective(self):
+        """Returns the `Objective` of what is trained."""
+        return self.task.objective()
 
     def execute(self, on_predictions: OnPredictions | None = None) -> None:
         """Does what `do_train`, `do_eval` and `do_predict` ask for.
@@ -245,6 +272,7 @@ class Run:
         if best["global_step"] != state.step:
             # The answers, too, are to be of the weights that the model has.
             checkpoints.load_weights(config.output_dir, self.model)
+            task.load_elsewhere(self.model, config.output_dir, may_be_new=False)
             self.evaluate()
         _log_results(f"best by {task.main_metric}", best)
         self.results = best
@@ -361,6 +389,7 @@ class Run:
             task=self.task.to_dict(),
             label_names=self.task.labels or None,
             problem_type=self.task.problem_type,
+            vectors=self.task.sentence_vectors(self.model),
             origin=self._origin() if self.config.do_train else None,
         )
         self._card = model_folder.read_card(self.config.output_dir)
@@ -406,6 +435,7 @@ class Run:
             "task": self.task.to_dict(),
             "num_train_examples": source.num_examples,
             "num_epoch_examples": num_epoch_examples,
+            **self._facts,
         }
         begun_with = checkpointing.read_description(config.output_dir)
         # Older releases did not tell the examples: those are let pass.
@@ -418,7 +448,7 @@ class Run:
         )
         with self.strategy.scope():
             state = checkpointing.TrainingState(
-                self.model,
+                self._trained,
                 _make_optimizer(
                     config, num_train_steps, self.model.compute_dtype
                 ),
@@ -483,6 +513,7 @@ class Run:
             self.strategy.cluster_resolver is not None
             or config.gradient_accumulation_steps > 1
             or self._is_jit_compiled
+            or self._trained is not self.model
         )
         if not is_of_loop:
             return functools.partial(
@@ -498,7 +529,7 @@ class Run:
                     self.model, config.random_seed, self.strategy
                 ),
             )
-        objective = self.task.objective()
+        objective = self._objective()
         return functools.partial(
             loop.train,
             state,
@@ -509,7 +540,7 @@ class Run:
             record.write,
             history=record.training,
             compiled=step_lib.compile_steps(
-                self.model,
+                self._trained,
                 objective,
                 state.optimizer,
                 config.gradient_accumulation_steps,

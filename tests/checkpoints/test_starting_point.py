@@ -9,7 +9,12 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import unigram
+from bert_tf.text.tokenizers.sentencepiece_model import Model
+from bert_tf.text.tokenizers.sentencepiece_model import Piece
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from support.tokenizer_families import BPE
 from support.tokenizer_families import FAMILIES
 from support.tokenizer_families import MAX_SEQ_LENGTH
 
@@ -70,3 +75,29 @@ def test_a_tokenizer_s_folder_is_the_checkpoint_s(tmp_path):
         ValueError, match="the tokenizer of the checkpoint.*oth"
     ):
         starting_point.find(folder, vocab_file=other)
+
+
+def test_a_tokenizer_of_another_family_is_not_the_checkpoint_s(tmp_path):
+    """Where a folder has its own, and where only config.json tells of it."""
+    config, spec, _ = FAMILIES["albert"]
+    folder, other = tmp_path / "model", str(tmp_path / "other")
+    config = dataclasses.replace(config, vocab_size=len(BPE.vocabulary))
+    pieces, charsmap = sentencepiece_model.parse(spec.model)
+    more = [
+        Piece(f"x{number}", -20.0)
+        for number in range(config.vocab_size - len(pieces))
+    ]
+    spec = unigram.from_model(
+        Model((*pieces, *more), charsmap),
+        spec.tokenizer_class,
+        do_lower_case=True,
+        keep_accents=False,
+    )
+    checkpoints.save(str(folder), BertEncoder(config), spec, MAX_SEQ_LENGTH)
+    tokenizer_files.write(other, BPE)
+    with pytest.raises(ValueError, match="hold the tokenizer of the checkpoin"):
+        starting_point.find(str(folder), vocab_file=other)
+    for name in ("spiece.model", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    with pytest.raises(ValueError, match="config.json says pad_token_id=0.*1"):
+        starting_point.find(str(folder), vocab_file=other)

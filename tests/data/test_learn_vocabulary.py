@@ -331,7 +331,9 @@ def test_compressed_text_is_read(tmp_path):
 
 
 def test_byte_bpe_of_a_known_example():
-    texts = [word for word, count in WORDS.items() for _ in range(count)]
+    words = [word for word, count in WORDS.items() for _ in range(count)]
+    # Each is a document.
+    texts = [line for word in words for line in (word, "\n")]
     spec = byte_bpe.learn([texts[:4], texts[4:]], 267, ["x"])
 
     tokens = spec.vocabulary.tokens
@@ -342,6 +344,13 @@ def test_byte_bpe_of_a_known_example():
     assert spec.merges[:2] == (("e", "s"), ("es", "t"))
     lines = [f" {text}\r".encode() for text in texts]
     assert byte_bpe.learn([lines, [b" "]], 267, ["x"]) == spec
+
+
+def test_byte_bpe_of_lines_is_that_of_their_paragraph():
+    lines = ["low newer", "low\n", "newer low"]
+    paragraph = byte_bpe.learn([["low newer low newer low"]], 275, ["x"])
+    assert "Ġlow" in paragraph.vocabulary.tokens
+    assert byte_bpe.learn([lines[:1], lines[1:]], 275, ["x"]) == paragraph
 
 
 @pytest.mark.parametrize(
@@ -379,6 +388,7 @@ def test_program_learns_a_folder(run_program, tmp_path, model, names):
     process = run_program(*command)
 
     assert re.search(r"a\.txt, line \d+: not UTF-8.*Left out", process.stderr)
+    assert "InitializeLog" not in process.stderr
     spec = tokenizer_files.from_vocabulary_file(str(out), None)
     lines = (TEXT * 3).splitlines()
     if model == "byte_bpe":

@@ -78,6 +78,22 @@ def first_ids(batches, num_batches=None):
     ]
 
 
+def test_shapes_of_records_are_those_of_their_batches(folder):
+    records = make_records(folder)
+    masked = dataclasses.replace(
+        records, mask=lambda batch, seeds: batch | {"seeds": seeds}
+    )
+    for source in (records, masked):
+        specs = source.training_batches(4).element_spec
+        shapes = {name: tuple(spec.shape[1:]) for name, spec in specs.items()}
+        # Evaluations have the weights of the examples too.
+        assert source.shapes | shapes == source.shapes
+        assert source.shapes.keys() - shapes.keys() <= {
+            features.EXAMPLE_WEIGHTS
+        }
+    assert masked.shapes["seeds"] == (2,)
+
+
 both = pytest.mark.parametrize("kind", ["records", "arrays"])
 
 

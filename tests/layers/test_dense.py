@@ -1,10 +1,14 @@
-"""The bias's gradient: exact also where TensorFlow's own is not."""
+"""Dense layers: the bias's exact gradient, inputs activated twice."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
+from bert_tf.layers import attend
+from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.dense import Dense
+from bert_tf.layers.encoder_block import EncoderBlock
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
@@ -35,3 +39,82 @@ def test_without_a_bias_there_is_none():
     x = np.ones((3, 4), "float32")
     np.testing.assert_array_equal(dense(x, training=True), dense(x))
     assert len(dense.weights) == 1
+
+
+def kept_by_the_gradient(function, *tensors):
+    """Returns [shape] of what a function's forward pass hands the backward."""
+    shapes = {}
+
+    @tf.function(autograph=False)
+    def step(*tensors):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            outputs = function(*tensors)
+        graph = outputs.graph
+        forward = set(graph.get_operations())
+        gradients = tape.gradient(outputs, tensors)
+        for op in set(graph.get_operations()) - forward:
+            for x in op.inputs:
+                # The shape of a tensor is no tensor of that shape.
+                if x.op in forward and op.type not in ("Shape", "OnesLike"):
+                    shapes[x.name] = tuple(x.shape)
+        return gradients
+
+    step.get_concrete_function(*tensors)
+    return list(shapes.values())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "relu"])
+def test_a_layer_of_inputs_that_are_activated_twice(name, dtype):
+    random = np.random.default_rng(11)
+    layer = Dense(4, dtype=dtype)
+    layer.build((None, 6))
+    layer.bias.assign(random.normal(size=4))
+    inputs = tf.cast(2 * random.normal(size=(9, 6)), dtype)
+    upstream = tf.cast(random.normal(size=(9, 4)), dtype)
+
+    def once(x):
+        return layer(apply_activation(name, x, True), training=True)
+
+    def twice(x):
+        return layer.call_activated(name, x)
+
+    @tf.function(autograph=False)
+    def run(function):
+        variables = [weight.value for weight in layer.trainable_weights]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = function(inputs)
+        return outputs, tape.gradient(outputs, [inputs, *variables], upstream)
+
+    outputs, gradients = run(twice)
+    wanted, wanted_gradients = run(once)
+    np.testing.assert_array_equal(outputs, wanted)
+    for gradient, expected in zip(gradients, wanted_gradients, strict=True):
+        assert gradient.dtype == expected.dtype == dtype
+        np.testing.assert_allclose(
+            tf.cast(gradient, "float32"),
+            tf.cast(expected, "float32"),
+            rtol=1e-6 if dtype == "float32" else 1e-2,
+            atol=1e-6 if dtype == "float32" else 2e-2,
+        )
+    if name != "relu":
+        assert kept_by_the_gradient(once, inputs).count((9, 6)) == 2
+        assert kept_by_the_gradient(twice, inputs).count((9, 6)) == 1
+
+
+@pytest.mark.parametrize(("min_scores", "num_kept"), [(1, 1), (10**9, 2)])
+def test_blocks_of_long_sequences_keep_one_tensor_of_the_inner_width(
+    monkeypatch, min_scores, num_kept
+):
+    monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
+    config = BertConfig.named("tiny", vocab_size=9, intermediate_size=7)
+    block = EncoderBlock(config)
+    block.build((None, None, config.hidden_size))
+    mask = tf.ones((2, 1, 5), "bool")
+    kept = kept_by_the_gradient(
+        lambda x: block(x, mask, training=True),
+        tf.ones((2, 5, config.hidden_size)),
+    )
+    assert kept.count((10, 7)) == num_kept

@@ -37,6 +37,21 @@ def test_names_must_agree():
         make_objective().loss_terms({"a": 3.0}, {"b": 1.0})
 
 
+@pytest.mark.parametrize(("num_classes", "hits"), [(3, 2.0), (2000, 5.0)])
+def test_of_classes_with_one_logit_the_first_is_predicted(num_classes, hits):
+    def ones(batch):
+        return np.ones(5, "float32")
+
+    objective = Objective.of_elements(ones, ones, "accuracy")
+    logits = np.zeros((5, num_classes), "float32")
+    logits[4, 2] = 1
+    batch = {"labels": np.int32([0, 1, 2, 1, 2])}
+    # A model that answers always alike is right where it answers so, and of a
+    # vocabulary, where words of one logit are rare, everywhere.
+    total, weight = objective.metrics(tf.constant(logits), batch)["accuracy"]
+    assert (float(total), float(weight)) == (hits, 5.0)
+
+
 class Line(keras.Model):
     """y = slope * x, of batches {"x": float32 [B]}."""
 

@@ -39,6 +39,21 @@ def test_parts_are_summed():
         accumulation.sum_over_parts(run_part, batch, 4)
 
 
+def test_labels_of_several_outputs_are_parted_too():
+    """As of question answering, whose labels are a dictionary."""
+    places = {"start": tf.range(6), "end": tf.range(6, 12)}
+    batch = {"x": tf.range(6.0), features.LABELS: places}
+
+    def run_part(part):
+        labels = part[features.LABELS]
+        assert labels["start"].shape == (2,)
+        products = tf.cast(labels["end"] * labels["start"], tf.float32)
+        return tf.reduce_sum(products * part["x"])
+
+    total = tf.function(accumulation.sum_over_parts)(run_part, batch, 3)
+    assert float(total) == sum(n * n * (n + 6) for n in range(6))
+
+
 def test_masks_differ_by_part_and_repeat_by_step():
     model = keras.Sequential([keras.Input((70,)), keras.layers.Dropout(0.5)])
     states = randomness.seed_states(model)

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from bert_tf.pretraining.corpus import blocks
+from bert_tf.text.tokenizers import bpe_files
+from bert_tf.text.tokenizers.bpe import BpeSpec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import Vocabulary
 from support.pretraining_data import LETTERS
 from support.pretraining_data import VOCABULARY
 from support.pretraining_data import full_disk
@@ -98,3 +102,24 @@ def test_full_disk_is_no_silence(tmp_path, tokenize):
     assert (tmp_path / "x.documents").stat().st_size == 110 * 44
     with full_disk(4096), pytest.raises(OSError, match="too large"):
         blocks.write_part(sentences, tokenize, dtype, path)
+
+
+def test_sentences_are_parted_by_a_space(tmp_path):
+    """Byte-level BPE would spell line ends, or join what lines part."""
+    vocabulary = Vocabulary(
+        tokens=(*ROBERTA.names, *bpe_files.BYTES, "Ġb"),
+        special=ROBERTA,
+        is_wordpiece=False,
+    )
+    tokenizer = BpeSpec(vocabulary, (("Ġ", "b"),)).make()
+    sentences = [(1, "a b.\n"), (1, "b \r\n"), (1, "a"), (2, "\tb\n")]
+    path = str(tmp_path / "x")
+    blocks.write_part(
+        sentences, blocks.make_tokenize(tokenizer), np.dtype(np.uint16), path
+    )
+    block = blocks.read_block([path], np.dtype(np.uint16), 0, 1)
+    texts = [
+        "".join(vocabulary.tokens[i] for i in block.tokens[begin:end])
+        for begin, end in zip(block.sentence_starts, block.sentence_starts[1:])
+    ]
+    assert texts == ["aĠb.", "Ġb", "Ġa", "b"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import manifest as manifests
 from bert_tf.pretraining import run_local
 from bert_tf.pretraining.objectives import full_sentences
 from bert_tf.pretraining.objectives import sentence_pairs
@@ -124,6 +125,28 @@ def text(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("\n\n".join(documents))
     return path
+
+
+def test_records_of_robertas_masks(text, tmp_path):
+    settings = Settings(
+        max_seq_length=27,
+        max_predictions_per_seq=6,
+        dupe_factor=4,
+        objective="full_sentences",
+        masking_rule="roberta",
+    )
+    out = str(tmp_path / "x")
+    run_local.build(str(text), out, WordpieceSpec(VOCABULARY), settings)
+    told = manifests.find([out])[out]
+    assert record_rules.rules_of(told) == settings.masking
+    (found,) = inspection.read([out])
+    checks = record_rules.check(found, VOCABULARY, settings.masking)
+    for rule, holds in checks.items():
+        assert holds.all(), rule
+    # [CLS] and [SEP] are masked: not so by the rule of BERT.
+    checks = record_rules.check(found, VOCABULARY)
+    broken = {rule for rule, holds in checks.items() if not holds.all()}
+    assert broken == {"[CLS] and [SEP] are never masked"}
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -552,6 +552,7 @@ def test_manifest_tells_what_the_records_are(tmp_path, tokenizer):
         "masking_mode": "static",
         "do_span_mask": False,
         "do_ngram_mask": False,
+        "masking_rule": "bert",
         "max_sequences_per_row": 1,
     }
     inspection.check_vocabulary("x", manifest, VOCABULARY)

@@ -38,6 +38,29 @@ def test_answers_tell_what_was_read():
     np.testing.assert_array_equal(answers["is_cut"], [True, False])
 
 
+def test_rerankers_and_texts_with_a_prompt_tell_it_too(tmp_path):
+    servable = serving_models.servable(
+        "reranker", settings={COUNT_TOKENS: True}
+    )
+    answers = servable.trained_answers(servable.encode(TEXTS), TEXTS)
+    np.testing.assert_array_equal(answers["num_tokens"], NUM_TOKENS)
+    np.testing.assert_array_equal(answers["is_cut"], IS_CUT)
+    # A prompt's tokens are read too: two here.
+    servable = serving_models.servable(
+        "encoder",
+        kind="embedding",
+        settings={COUNT_TOKENS: True, "prompt": "a: "},
+    )
+    rows = [(b"the",), (b"a " * 15,), (b"a " * 16,)]
+    inputs = servable.encode(rows)
+    answers = servable.trained_answers(inputs, rows)
+    np.testing.assert_array_equal(answers["num_tokens"], [5, 19, 19])
+    np.testing.assert_array_equal(answers["is_cut"], [False, False, True])
+    np.testing.assert_array_equal(
+        answers["num_tokens"], inputs["input_mask"].numpy().sum(axis=1)
+    )
+
+
 def test_an_export_answers_them_to_strings_alone():
     signatures = serving_models.loaded("counted_pair").signatures
     (first, second) = signatures["serving_default"].structured_input_signature[

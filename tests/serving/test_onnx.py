@@ -11,6 +11,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import onnx_exporter
 from bert_tf.serving import options as options_lib
+from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.options import ExportOptions
@@ -18,6 +19,7 @@ from bert_tf.serving.proof import check
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from support import sentence_models
 from support import serving_models
 
 CONFIG = serving_models.CONFIG
@@ -61,13 +63,13 @@ def servable_of(kind, model, task=None, **options):
     )
 
 
-def difference(servable, folder):
+def difference(servable, folder, texts=TEXTS):
     """Returns how far the model in float32 is from the trained one."""
     onnxruntime = pytest.importorskip("onnxruntime")
     assert onnxruntime
     path = folder / "model.onnx"
     path.write_bytes(onnx_exporter.make_model(servable).SerializeToString())
-    inputs = servable.encode(TEXTS)
+    inputs = servable.encode(texts)
     trained = servable.call_model(inputs, training=False).numpy()
     found = onnx_exporter.load(str(path))(inputs).numpy()
     assert found.shape == trained.shape
@@ -92,6 +94,39 @@ def test_vectors_are_the_trained_models(embedding, tmp_path):
         settings={"embedding": embedding, "normalize": embedding == "mean"},
     )
     assert difference(servable, tmp_path) < check.TOLERANCE
+
+
+def test_scores_of_a_reranker_are_the_trained_models(tmp_path):
+    pytest.importorskip("onnx")
+    servable = serving_models.servable("reranker")
+    pairs = [(b"the quick", b"a"), (b"", b"lorem " * 30), (b"a", b"")]
+    assert difference(servable, tmp_path, pairs) < check.TOLERANCE
+
+
+def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    vectors = sentence_models.VECTORS
+    options = ExportOptions(kind="embedding")
+    for pooling in ("mean", "max"):
+        folder = tmp_path / pooling
+        sentence_models.save(
+            folder, dataclasses.replace(vectors, pooling=pooling)
+        )
+        servable = opening.open_folder(folder, options)
+        # [CLS], the word in five pieces, and the colon.
+        assert servable.num_left_out == 7
+        assert len(servable.dense) == 2
+        assert difference(servable, folder) < check.TOLERANCE
+    sentence_models.save(tmp_path / "cls", vectors)
+    exported = onnx_exporter.export(
+        tmp_path / "cls", tmp_path / "export", options
+    )
+    assert "equal" in exported.check_table
+    # What whoever makes ids has to put before a text.
+    path = tmp_path / "export" / "1" / "bert_tf.json"
+    settings = json.loads(path.read_text())["settings"]
+    assert settings["prompt"] == "query: "
 
 
 def test_an_export_is_whole_and_checked(tmp_path):
@@ -126,6 +161,11 @@ def test_a_difference_leaves_nothing(tmp_path, monkeypatch):
         ("squad", {}, "must be saved_model for this kind"),
         ("pair", {"precision": "bfloat16"}, "`precision` must not be given"),
         ("pair", {"is_frozen": True}, "`is_frozen` must not be given"),
+        (
+            "reranker",
+            {"settings": {"count_tokens": True}},
+            "`count_tokens` must be False with format=onnx",
+        ),
     ],
 )
 def test_what_has_no_form_in_onnx(kind, options, message, tmp_path):

@@ -1,17 +1,26 @@
 """Folders of sentence-transformers keep their vectors without being told."""
 
+import dataclasses
 import json
 import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import bert_tf
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.sentence_encoder import BertSentenceEncoder
+from bert_tf.serving import exporter
+from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
 from support import peers
+from support import sentence_models
 from support import serving_models
+from support.sentence_models import VECTORS
 
 MODULES = ("Transformer", "Pooling", "Normalize")
 OPTIONS = ExportOptions(kind="embedding")
@@ -81,7 +90,12 @@ def vectors_of(servable, texts):
 def test_vectors_are_as_the_folder_says(folder, mode):
     write(folder, {"pooling_mode": mode})
     servable = opening.open_folder(folder, OPTIONS)
-    assert servable.options.settings == {"embedding": mode, "normalize": True}
+    assert servable.options.settings == {
+        "embedding": mode,
+        "normalize": True,
+        "prompt": "",
+        "count_tokens": False,
+    }
     inputs, found = vectors_of(servable, TEXTS)
     lengths = inputs["input_mask"].numpy().sum(axis=1)
     assert lengths.max() == servable.options.max_seq_length == 9
@@ -102,11 +116,11 @@ def test_what_is_asked_for_comes_first(folder):
     write(folder, OLD)
     options = ExportOptions(
         kind="embedding",
-        settings={"embedding": "cls", "normalize": False},
+        settings={"embedding": "cls", "normalize": False, "prompt": "a "},
         max_seq_length=7,
     )
     servable = opening.open_folder(folder, options)
-    assert servable.options.settings == options.settings
+    assert options.settings.items() <= servable.options.settings.items()
     assert servable.options.max_seq_length == 7
 
 
@@ -115,6 +129,8 @@ def test_other_folders_are_as_before(folder):
     assert servable.options.settings == {
         "embedding": "mean",
         "normalize": False,
+        "prompt": "",
+        "count_tokens": False,
     }
 
 
@@ -125,16 +141,16 @@ def test_other_folders_are_as_before(folder):
         (
             "modules.json",
             [{"type": "a.Transformer", "path": ""}],
-            "modules.json: the modules must be Transformer, Pooling, Normalize",
+            "modules.json: the modules must be Transformer, Pooling, Dense, ",
         ),
         (
             "modules.json",
             [
                 {"type": "a.Transformer", "path": ""},
                 {"type": "a.Pooling", "path": "1_Pooling"},
-                {"type": "a.Dense", "path": "2_Dense"},
+                {"type": "a.LSTM", "path": "2_LSTM"},
             ],
-            "Received: Transformer, Pooling, Dense",
+            "Received: Transformer, Pooling, LSTM",
         ),
         (
             "modules.json",
@@ -159,11 +175,6 @@ def test_other_folders_are_as_before(folder):
             {"max_seq_length": "x"},
             "`max_seq_length` must be a positive integer",
         ),
-        (
-            "config_sentence_transformers.json",
-            {"prompts": {"query": "query: "}, "default_prompt_name": "query"},
-            "`default_prompt_name` must be null.*query: ",
-        ),
     ],
 )
 def test_what_we_do_not_do_is_refused(folder, name, values, message):
@@ -171,6 +182,166 @@ def test_what_we_do_not_do_is_refused(folder, name, values, message):
     (folder / name).write_text(json.dumps(values))
     with pytest.raises(ValueError, match=message):
         opening.open_folder(folder, OPTIONS)
+
+
+def expected_vectors(servable, texts, vectors, num_left_out):
+    """Returns what NumPy makes of the encoder's outputs."""
+    inputs = servable.preprocessor([text.encode() for text in texts])
+    outputs = servable.model(inputs)["encoder_outputs"][-1].numpy()
+    expected = []
+    for row, mask in zip(outputs, inputs["input_mask"].numpy()):
+        tokens = row[mask == 1][num_left_out:]
+        vector = {
+            "cls": lambda tokens: tokens[0],
+            "mean": lambda tokens: tokens.mean(axis=0),
+            "max": lambda tokens: tokens.max(axis=0),
+        }[vectors.pooling](tokens)
+        for layer in vectors.dense:
+            vector = vector @ layer.kernel
+            if layer.bias is not None:
+                vector = vector + layer.bias
+            if layer.activation == "tanh":
+                vector = np.tanh(vector)
+        expected.append(vector / np.linalg.norm(vector))
+    return expected
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_layers_and_prompts_are_the_folders(tmp_path, pooling):
+    vectors = dataclasses.replace(VECTORS, pooling=pooling)
+    sentence_models.save(tmp_path / "model", vectors)
+    servable = opening.open_folder(tmp_path / "model", OPTIONS)
+    assert servable.options.settings["prompt"] == "query: "
+    _, found = vectors_of(servable, TEXTS)
+    assert found.shape == (3, 3)
+    # [CLS], the word in five pieces, and the colon.
+    wanted = expected_vectors(
+        servable, [f"query: {text}" for text in TEXTS], vectors, 7
+    )
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    if pooling != "mean":
+        return
+    for settings, prompt, num_left_out in (
+        ({"prompt_name": "document"}, "", 0),
+        ({"prompt": "a: "}, "a: ", 3),
+    ):
+        options = ExportOptions(kind="embedding", settings=settings)
+        other = opening.open_folder(tmp_path / "model", options)
+        assert other.options.settings["prompt"] == prompt
+        _, found = vectors_of(other, TEXTS)
+        wanted = expected_vectors(
+            other, [prompt + text for text in TEXTS], vectors, num_left_out
+        )
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_an_export_has_them_too(tmp_path):
+    sentence_models.save(tmp_path / "model", VECTORS)
+    servable = opening.open_folder(tmp_path / "model", OPTIONS)
+    inputs, expected = vectors_of(servable, TEXTS)
+    options = dataclasses.replace(OPTIONS, is_checked=False)
+    exporter.export(tmp_path / "model", tmp_path / "export", options)
+    signatures = tf.saved_model.load(
+        saved_model.newest(str(tmp_path / "export"))
+    ).signatures
+    found = signatures["serving_default"](text=tf.constant(TEXTS))
+    np.testing.assert_allclose(found["embeddings"], expected, atol=1e-5)
+    ids = {
+        outside: inputs[name] for name, outside in servable.input_names.items()
+    }
+    found = signatures["ids"](**ids)
+    np.testing.assert_allclose(found["embeddings"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"prompt_name": "passage"}, "model: The name of a prompt must be one"),
+        (
+            {"prompt_name": "query", "prompt": "q"},
+            "`prompt` must not be given with `prompt_name`",
+        ),
+        ({"prompt": 3}, "`prompt` must be a string. Received: prompt=3"),
+        ({"embedding": "max"}, "`embedding` must be 'cls', of which the"),
+    ],
+)
+def test_what_does_not_fit_the_folder_is_refused(tmp_path, settings, message):
+    sentence_models.save(tmp_path / "model", VECTORS)
+    options = ExportOptions(kind="embedding", settings=settings)
+    with pytest.raises(ValueError, match=message):
+        opening.open_folder(tmp_path / "model", options)
+
+
+def test_a_prompt_of_a_folder_without_any_is_refused(folder):
+    options = ExportOptions(kind="embedding", settings={"prompt_name": "query"})
+    with pytest.raises(ValueError, match="`prompt_name` must be given with a"):
+        opening.open_folder(folder, options)
+
+
+def test_folders_are_loaded_and_written_again(tmp_path):
+    vectors = dataclasses.replace(VECTORS, dense=VECTORS.dense[:1])
+    sentence_models.save(tmp_path / "model", vectors)
+    model, preprocessor, task = bert_tf.load(tmp_path / "model")
+    assert isinstance(model, BertSentenceEncoder)
+    assert task is None
+    found = model(preprocessor([f"query: {text}" for text in TEXTS]))
+    bert_tf.save(tmp_path / "again", model, preprocessor, task)
+    again = sentence_folder.read(tmp_path / "again")
+    for name in ("pooling", "is_normalized", "prompts", "include_prompt"):
+        assert getattr(again, name) == getattr(vectors, name)
+    assert again.default_prompt_name == "query"
+    np.testing.assert_array_equal(
+        again.dense[0].kernel, vectors.dense[0].kernel
+    )
+    servable = opening.open_folder(tmp_path / "again", OPTIONS)
+    # Of this pooling the model's own includes the prompt.
+    wanted = expected_vectors(
+        servable, [f"query: {text}" for text in TEXTS], vectors, 0
+    )
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    # What the model cannot have is told, and what it is without is loaded.
+    sentence_models.save(tmp_path / "other", VECTORS)
+    model, _, _ = bert_tf.load(tmp_path / "other")
+    assert isinstance(model, BertEncoder)
+
+
+VECTORS_OF_ALL = """
+import json, sys
+import sentence_transformers as st
+texts = json.load(open(sys.argv[1], encoding="utf-8"))
+found = []
+for folder in sys.argv[2:]:
+    model = st.SentenceTransformer(folder, device="cpu")
+    found.append(model.encode(texts).tolist())
+    model.save(folder + "_theirs")
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.peers
+def test_what_we_write_has_equal_vectors_there(tmp_path):
+    texts = [*TEXTS, "", "query: a"]
+    path = tmp_path / "texts.json"
+    path.write_text(json.dumps(texts), "utf-8")
+    folders = []
+    for pooling in ("cls", "mean", "max"):
+        for changes in (
+            {},
+            {"include_prompt": True},
+            {"dense": (), "is_normalized": False, "prompts": {}}
+            | {"default_prompt_name": None},
+        ):
+            vectors = dataclasses.replace(VECTORS, pooling=pooling, **changes)
+            folders.append(tmp_path / f"{pooling}_{len(folders)}")
+            sentence_models.save(folders[-1], vectors)
+    printed = peers.run("-c", VECTORS_OF_ALL, path, *folders)
+    expected = json.loads(printed.splitlines()[-1])
+    for folder, wanted in zip(folders, expected, strict=True):
+        # Ours, and what they write of it.
+        for each in (folder, f"{folder}_theirs"):
+            servable = opening.open_folder(each, OPTIONS)
+            _, found = vectors_of(servable, texts)
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.peers

@@ -6,6 +6,9 @@ glue/MRPC, SST-2, CoLA           train.tsv, dev.tsv and test.tsv, as published
 squad/{train,dev}-v{1.1,2.0}.json
 ner/{train,dev,test}.txt         a token, a tab and its tag a line
 train.csv, dev.csv               subject, body, label
+beir                             corpus.jsonl, queries.jsonl, qrels/test.tsv
+sts.tsv                          sentence1, sentence2, score
+rerank/{train,dev,test}.tsv      query, text, label
 minilm                           a folder of Hugging Face's, an encoder
 uncased_L-12_H-768_A-12          a release of Google's
 pretrained                       a model folder of ours, with both heads
@@ -66,6 +69,15 @@ def write(folder):
             for index in range(num_rows):
                 label = ("law", "sales")[index % 2]
                 rows.writerow((_sentence(rng), _sentence(rng), label))
+    (folder / "rerank").mkdir()
+    for split, num_queries in (("train", 12), ("dev", 6), ("test", 4)):
+        _write_groups(folder / "rerank" / f"{split}.tsv", num_queries, rng)
+    _write_beir(folder / "beir", rng)
+    with open(folder / "sts.tsv", "w") as stream:
+        print("sentence1", "sentence2", "score", sep="\t", file=stream)
+        for index in range(12):
+            pair = (_sentence(rng), _sentence(rng))
+            print(*pair, index % 6, sep="\t", file=stream)
     _write_models(folder)
 
 
@@ -144,6 +156,29 @@ def _write_tags(path, num_sentences, rng):
         for _ in range(num_sentences)
     )
     path.write_text("\n\n".join(sentences) + "\n")
+
+
+def _write_groups(path, num_queries, rng):
+    lines = ["query\ttext\tlabel"]
+    for number in range(num_queries):
+        right = _sentence(rng)
+        query = f"{number} {right.removesuffix('.').lower()}?"
+        for label, text in ((1, right), *((0, _sentence(rng)) for _ in "abc")):
+            lines.append(f"{query}\t{text}\t{label}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _write_beir(folder, rng):
+    (folder / "qrels").mkdir(parents=True)
+    for name, letter, num_texts in (("corpus", "c", 24), ("queries", "q", 8)):
+        rows = [
+            json.dumps({"_id": f"{letter}{index}", "text": _sentence(rng)})
+            for index in range(num_texts)
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    rows = [f"q{index}\tc{2 * index}\t1" for index in range(8)]
+    header = "query-id\tcorpus-id\tscore"
+    (folder / "qrels/test.tsv").write_text("\n".join([header, *rows]) + "\n")
 
 
 def _write_models(folder):

@@ -4,7 +4,8 @@ A ```bash fence holds commands, a ```python fence a snippet; both run in their
 order on the page, in one folder, all snippets of a page in one process. A
 command that needs a TPU, a cluster, a server or the network, or makes an
 environment, is not run, and none of a ```sh fence; tests/test_docs_flags.py
-checks them. A ```text fence is no command.
+checks them. Nor is a snippet that imports a library which no extra installs. A
+```text fence is no command.
 """
 
 import dataclasses
@@ -38,6 +39,9 @@ _NOT_RUN = {
     *("cd", "curl", "docker", "gcloud", "git", "kubectl", "make", "pip"),
     "tensorboard",
 }
+
+# A snippet that imports one of these is not run: no extra installs them.
+_NOT_INSTALLED = re.compile(r"^import faiss$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,7 @@ class Step:
     def is_run(self):
         """Whether it can be run on one machine, without the network."""
         if self.kind == "python":
-            return True
+            return not _NOT_INSTALLED.search(self.text)
         return (
             self.kind == "bash"
             and not _ELSEWHERE.search(self.text)

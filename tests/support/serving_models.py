@@ -20,6 +20,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.reranker import BertReranker
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import exporter
@@ -33,6 +34,7 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.reranking.task import RerankingTask
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
@@ -177,6 +179,7 @@ def _save_model(path, kind):
         "topics": lambda: (BertClassifier(CONFIG, num_labels=4), TOPICS_TASK),
         "tagger": lambda: (BertTokenClassifier(CONFIG, 5), TAGGING_TASK),
         "choice": lambda: (BertMultipleChoice(CONFIG), CHOICE_TASK),
+        "reranker": lambda: (BertReranker(CONFIG), RerankingTask()),
         "squad": lambda: (BertSpanPredictor(CONFIG), SQUAD_TASK),
         # SQuAD 1.1: every question has an answer.
         "squad_1": lambda: (

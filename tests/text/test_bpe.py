@@ -423,6 +423,16 @@ def test_what_is_not_done_is_refused(tmp_path, changes, match):
         tokenizer_files.read(str(tmp_path))
 
 
+@pytest.mark.parametrize("model", [None, 7, [], {}, {"type": "WordPiece"}])
+def test_settings_of_another_model_than_its_file_are_refused(tmp_path, model):
+    names = ("tokenizer.json", "tokenizer_config.json")
+    folder = write(tmp_path / "x", *names, tokenizer_class="RobertaTokenizer")
+    values = SPEC.tokenizer_json | {"model": model}
+    (tmp_path / "x/tokenizer.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="tokenizer.json: `model.type` must b"):
+        tokenizer_files.read(folder)
+
+
 def test_settings_that_contradict_are_refused(tmp_path):
     names = ("tokenizer.json", "tokenizer_config.json")
     folder = write(tmp_path / "x", *names, add_prefix_space=True)

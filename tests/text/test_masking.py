@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import Vocabulary
 from references import pretraining as reference
 from support.masking import VOCABULARY
 from support.masking import make_inputs
@@ -165,6 +168,112 @@ def test_80_10_10_and_random_entries_of_the_whole_vocabulary(whole_words):
     )
 
 
+def test_random_entries_of_roberta_are_no_padding():
+    """Its positions are counted by ids."""
+    vocabulary = Vocabulary(
+        tokens=("<s>", "<pad>", "</s>", "<unk>", *"abc", "<mask>"),
+        special=ROBERTA,
+        is_wordpiece=False,
+    )
+    ids = np.full((500, 22), vocabulary.index("b"), np.int32)
+    ids[:, 0], ids[:, -1] = vocabulary.cls_id, vocabulary.sep_id
+    masked = masking.mask_tokens(
+        tf.constant(ids),
+        tf.ones_like(ids),
+        np.random.default_rng(7).integers(0, 2**32, (500, 2)),
+        # Nothing else is asked of it.
+        types.SimpleNamespace(vocabulary=vocabulary),
+        masking.Rules(masked_lm_prob=1.0),
+    )
+    counts = np.bincount(masked[features.INPUT_IDS].numpy()[:, 1:-1].ravel())
+    assert not counts[:4].any()
+    # A tenth of them, of four entries each.
+    assert (abs(counts[[4, 6]] - 250) < 4.5 * 250**0.5).all()
+
+
+def test_electras_rule_masks_85_of_100_and_draws_nothing():
+    ids, mask, seeds = make_inputs(3000, 61, seed=21)
+    masked = mask_tokens(ids, mask, seeds, masking_rule="electra")
+    rows, slots = np.nonzero(masked[features.MASKED_LM_WEIGHTS])
+    positions = masked[features.MASKED_LM_POSITIONS][rows, slots]
+    now = masked[features.INPUT_IDS][rows, positions]
+    labels = masked[features.MASKED_LM_IDS][rows, slots]
+    is_mask = now == VOCABULARY.mask_id
+    assert (is_mask | (now == labels)).all()
+    # Of the tokens, [MASK] itself is none.
+    error = (0.85 * 0.15 / len(now)) ** 0.5
+    assert is_mask.mean() == pytest.approx(0.85, abs=4.5 * error)
+    # The choice is BERT's.
+    usual = mask_tokens(ids, mask, seeds)
+    np.testing.assert_array_equal(
+        masked[features.MASKED_LM_POSITIONS],
+        usual[features.MASKED_LM_POSITIONS],
+    )
+
+
+def test_robertas_rule_chooses_15_of_100_of_all_tokens():
+    length, num_rows = 29, 20_000
+    ids = np.full((1, length + 2), VOCABULARY.index("w3"), np.int32)
+    ids[0, [0, 14, length - 1]] = VOCABULARY.cls_id, *[VOCABULARY.sep_id] * 2
+    mask = (np.arange(length + 2) < length).astype(np.int32)[None]
+    seeds = np.random.default_rng(22).integers(0, 2**32, (num_rows, 2))
+    masked = mask_tokens(
+        np.repeat(ids, num_rows, axis=0),
+        np.repeat(mask, num_rows, axis=0),
+        seeds,
+        max_predictions_per_seq=6,
+        masking_rule="roberta",
+    )
+    # 4.35 tokens: 5 with a chance of 0.35, else 4.
+    counts = masked[features.MASKED_LM_WEIGHTS].sum(axis=1)
+    assert set(counts) == {4, 5}
+    error = (0.35 * 0.65 / num_rows) ** 0.5
+    assert np.mean(counts == 5) == pytest.approx(0.35, abs=4.5 * error)
+    # Special tokens as often as the others, and padding never.
+    rows, slots = np.nonzero(masked[features.MASKED_LM_WEIGHTS])
+    positions = masked[features.MASKED_LM_POSITIONS][rows, slots]
+    share = np.bincount(positions, minlength=length + 2) / num_rows
+    error = (0.15 * 0.85 / num_rows) ** 0.5
+    np.testing.assert_allclose(share[:length], 0.15, atol=4.5 * error)
+    assert not share[length:].any()
+    # 80/10/10, and none of the first 4 is drawn.
+    now = masked[features.INPUT_IDS][rows, positions]
+    labels = masked[features.MASKED_LM_IDS][rows, slots]
+    assert (labels == ids[0, positions]).all()
+    size = len(VOCABULARY) - 4
+    is_mask = now == VOCABULARY.mask_id
+    for found, share in (
+        (is_mask, 0.8 + 0.1 / size),
+        (now == labels, 0.1 + 0.1 / size * (labels >= 4).mean()),
+    ):
+        error = (share * (1 - share) / len(now)) ** 0.5
+        assert found.mean() == pytest.approx(share, abs=4.5 * error)
+    drawn = now[~is_mask & (now != labels)]
+    assert drawn.min() == 5
+    assert set(drawn) == set(range(5, len(VOCABULARY)))
+
+
+def test_a_short_text_may_have_no_mask_by_robertas_rule():
+    ids = np.full((400, 3), VOCABULARY.index("w3"), np.int32)
+    seeds = np.random.default_rng(23).integers(0, 2**32, (400, 2))
+    masked = mask_tokens(ids, np.ones_like(ids), seeds, masking_rule="roberta")
+    counts = masked[features.MASKED_LM_WEIGHTS].sum(axis=1)
+    assert set(counts) == {0, 1}
+    assert counts.mean() == pytest.approx(0.45, abs=0.12)
+
+
+def test_spans_have_3_8_words_on_average():
+    bits = masking.random_words(np.arange(50_000), 2, (7, 11))[1]
+    lengths = 1 + np.searchsorted(masking._SPAN_ENDS, bits, side="right")
+    counts = np.bincount(lengths, minlength=11)[1:]
+    shares = 0.2 * 0.8 ** np.arange(10)
+    shares /= shares.sum()
+    mean = shares @ np.arange(1, 11)
+    assert mean == pytest.approx(3.8, abs=0.01)
+    assert lengths.mean() == pytest.approx(mean, abs=0.06)
+    assert scipy.stats.chisquare(counts, shares * len(bits)).pvalue > 1e-3
+
+
 def test_example_is_masked_alike_in_any_batch_and_inside_tf_data():
     ids, mask, seeds = make_inputs(7, 23, seed=7)
     whole = mask_tokens(ids, mask, seeds, do_whole_word_mask=True)
@@ -222,11 +331,17 @@ def test_example_without_candidates_gets_no_prediction():
         ("max_predictions_per_seq", 0),
         ("masked_lm_prob", 0.0),
         ("masked_lm_prob", 1.5),
+        ("masking_rule", "xlnet"),
     ],
 )
 def test_bad_rules_name_the_field(field, value):
-    with pytest.raises(ValueError, match=f"`{field}`.*{field}={value}"):
+    with pytest.raises(ValueError, match=f"`{field}`.*{field}={value!r}"):
         masking.Rules(**{field: value})
+
+
+def test_robertas_rule_takes_no_whole_words():
+    with pytest.raises(ValueError, match="`do_span_mask` must not come with"):
+        masking.Rules(do_span_mask=True, masking_rule="roberta")
 
 
 def test_spans_are_whole_words_up_to_the_limit():

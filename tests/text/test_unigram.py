@@ -8,6 +8,7 @@ import base64
 import dataclasses
 import functools
 import json
+import math
 import pickle
 import re
 import unicodedata
@@ -113,6 +114,25 @@ def test_pairs_are_framed_as_in_tokenizers(name):
     assert inputs["segment_ids"][0].numpy().tolist() == encoding.type_ids
 
 
+@pytest.mark.parametrize("name", CLASSES)
+def test_marks_and_numbers_are_masked_alone_in_albert_only(name):
+    alone = (".", "'", "7", "é", "'s", "7b", "<a", "=b")
+    pieces = {
+        piece.text: piece
+        for piece in sentencepiece_model.parse(make_spec(name).model).pieces
+    } | {text: Piece(text, -9.0) for text in ("▁a", "b", "b.", "..", *alone)}
+    model = Model(tuple(pieces.values()), b"")
+    spec = unigram.from_model(
+        model, name, do_lower_case=False, keep_accents=True
+    )
+    ids = [spec.vocabulary.index(text) for text in pieces]
+    starts = dict(zip(pieces, spec.starts_word(tf.constant(ids)).numpy()))
+    assert starts["▁a"]
+    assert not any(starts[text] for text in ("b", "b.", ".."))
+    is_albert = name == unigram_files.ALBERT_CLASS
+    assert [starts[text] for text in alone] == [is_albert] * len(alone)
+
+
 def test_special_tokens_in_texts_are_text(spec):
     names = spec.vocabulary.special.names
     ids = spec.make().tokenize(encode([" ".join(names)])).flat_values
@@ -175,7 +195,7 @@ def test_words_begin_with_the_mark(spec):
     assert spelled[0] == ["\u2581the", "\u2581tokenizer", "\u2581of"]
     assert spelled[1] == []
     flat = words.merge_dims(1, 2)
-    starts = spec.starts_word(flat.flat_values).numpy()
+    starts = spec.has_mark(flat.flat_values).numpy()
     assert starts.sum() == len(words.flat_values) - (
         len(starts) - sum(map(len, spelled))
     )
@@ -414,6 +434,27 @@ def change(*path, to):
             ),
             "its size, a trie and texts",
         ),
+        (
+            # Its first node's children are nowhere.
+            lambda values: values["normalizer"]["normalizers"][-1].update(
+                precompiled_charsmap=base64.b64encode(
+                    (4).to_bytes(4, "little") + b"\0\0\xff\x7fa\0"
+                ).decode()
+            ),
+            "its size, a trie and texts",
+        ),
+        (
+            change("model", "vocab", 7, 1, to=math.nan),
+            "the score of .* must be a number of 32 bits.*nan",
+        ),
+        (change("model", "vocab", 7, 1, to=1e300), "a number of 32 bits"),
+        (change("added_tokens", to=7), "`added_tokens` must be a list.*7"),
+        (change("normalizer", "normalizers", to=7), "must be a list.*7"),
+        (
+            change("normalizer", "normalizers", 0, "pattern", to="x"),
+            "the steps of ALBERT",
+        ),
+        (change("pre_tokenizer", "pretokenizers", to=7), "must be a list.*7"),
     ],
 )
 def test_tokenizer_json_that_we_do_not_do_is_refused(
@@ -424,6 +465,15 @@ def test_tokenizer_json_that_we_do_not_do_is_refused(
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(values))
     with pytest.raises(ValueError, match=f"tokenizer.json: .*{message}"):
+        tokenizer_files.read(str(tmp_path))
+
+
+def test_settings_of_another_model_than_its_file_are_refused(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "AlbertTokenizer"}'
+    )
+    (tmp_path / "tokenizer.json").write_text('{"model": 7}')
+    with pytest.raises(ValueError, match="json: `model.type` must be Uni.*7"):
         tokenizer_files.read(str(tmp_path))
 
 

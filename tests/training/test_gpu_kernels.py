@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.layers import attend
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
@@ -121,7 +122,17 @@ def fit(policy):
     ids=("padded", "float16", "packed", "in_parts", "fit"),
 )
 def test_a_step_has_nothing_large_in_the_hosts_memory(make_graph):
-    found = gpu_kernels.host_tensors(make_graph())
+    check(make_graph())
+
+
+def test_nor_has_one_of_long_sequences(monkeypatch):
+    # What blocks of them compute a second time, here of all.
+    monkeypatch.setattr(attend, "_MIN_SCORES", 1)
+    check(pretraining("mixed_bfloat16"))
+
+
+def check(graph):
+    found = gpu_kernels.host_tensors(graph)
     # Shapes there are in every step.
     assert len(found) > 100
     wrong = [

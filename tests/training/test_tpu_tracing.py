@@ -11,6 +11,7 @@ import collections
 import dataclasses
 import functools
 import inspect
+import re
 import warnings
 
 import numpy as np
@@ -19,12 +20,20 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.input import array_source
+from bert_tf.models import distillation
+from bert_tf.models import distiller
+from bert_tf.models import lesson as lesson_lib
+from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
+from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
@@ -41,6 +50,15 @@ pytestmark = pytest.mark.skipif(
 
 ROWS = 3
 CHOICES = 4
+PASSAGES = 2
+# What a task does not train: tokens and spans are not told by the pooler.
+UNTRAINED = {
+    "squad": "/pooler/",
+    "tagging": "/pooler/",
+    "distillation": "/pooler/|next_sentence/",
+}
+# Much like others, and dear.
+SLOW = ("distillation", "span_boundaries", "retrieval in chunks")
 # What XLA knows on TPUs alone.
 OF_CORES = {"AllToAll", "CrossReplicaSum", "TPUReplicateMetadata"}
 # What is made of shapes alone: constants, to the compiler.
@@ -98,11 +116,64 @@ def pretraining():
     return BertPretrainer, reference.pretraining_objective(), specs
 
 
+def distillation_of_all():
+    """Every loss, from a teacher that is wider."""
+
+    def make_model(config, dtype):
+        wider = dataclasses.replace(config, hidden_size=24)
+        losses = dict.fromkeys(lesson_lib.ON_RECORDS, 1.0)
+        return distiller.Distiller(
+            BertPretrainer(config, dtype=dtype),
+            BertPretrainer(wider, dtype=dtype),
+            lesson_lib.Lesson(losses=losses),
+        )
+
+    lesson = lesson_lib.Lesson(
+        losses=dict.fromkeys(lesson_lib.ON_RECORDS, 1.0),
+        layer_map=(0,),
+        relation_heads=3,
+    )
+    _, _, specs = pretraining()
+    return make_model, distillation.pretraining_objective(lesson, False), specs
+
+
+def replaced_tokens():
+    """ELECTRA's two nets; their batches have what they sample by."""
+    _, _, specs = pretraining()
+    del specs[features.NEXT_SENTENCE_LABELS]
+    shape = (ROWS, reference.PREDICTIONS, 2)
+
+    def make_model(config, dtype):
+        return ReplacedTokensPretrainer(
+            config, generator_config(config, 0.5), dtype=dtype
+        )
+
+    return (
+        make_model,
+        objectives.replaced_tokens(),
+        specs | {features.REPLACEMENT_DRAWS: (shape, "int32")},
+    )
+
+
+def span_boundaries():
+    _, _, specs = pretraining()
+    return SpanBoundaryPretrainer, objectives.SPAN_BOUNDARIES, specs
+
+
 def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):
     shape = (*rows, reference.LENGTH)
     specs = dict.fromkeys(features.MODEL_INPUTS, (shape, "int32"))
     specs[features.LABELS] = labels
     return task.make_model, task.objective(), specs
+
+
+def retrieval(**fields):
+    make_model, objective, specs = tuned_to(
+        RetrievalTask(head="dense", **fields), labels=((ROWS,), "float32")
+    )
+    shape = (ROWS, PASSAGES, reference.LENGTH)
+    specs |= dict.fromkeys(features.PASSAGE_INPUTS, (shape, "int32"))
+    return make_model, objective, specs
 
 
 def glue(labels):
@@ -116,6 +187,9 @@ def glue(labels):
 
 TASKS = {
     "pretraining": pretraining,
+    "distillation": distillation_of_all,
+    "replaced_tokens": replaced_tokens,
+    "span_boundaries": span_boundaries,
     "classification": lambda: tuned_to(glue(("a", "b", "c"))),
     "regression": lambda: tuned_to(glue(()), labels=((ROWS,), "float32")),
     "squad": lambda: tuned_to(
@@ -128,6 +202,8 @@ TASKS = {
     "multiple_choice": lambda: tuned_to(
         MultipleChoiceTask(num_choices=CHOICES), (ROWS, CHOICES)
     ),
+    "retrieval": retrieval,
+    "retrieval in chunks": lambda: retrieval(chunk_size=ROWS),
 }
 
 
@@ -201,21 +277,30 @@ def has_xla_kernel(kind):
 # the sums are over all cores is the same code for every one.
 @pytest.mark.parametrize(
     ("task", "num_cores", "family"),
-    [(task, 8 if task == "pretraining" else 2, "bert") for task in TASKS]
+    [
+        pytest.param(
+            task,
+            8 if task == "pretraining" else 2,
+            "electra" if task == "replaced_tokens" else "bert",
+            marks=[pytest.mark.slow] * (task in SLOW),
+        )
+        for task in TASKS
+    ]
     + [("classification", 2, family) for family in OWN_LAYERS],
 )
 def test_steps_are_legal_on_tpu_cores(task, num_cores, family):
     traced, paths = trace(task, num_cores, family)
-    # Tokens and spans are not told by the pooler: it has no gradient.
-    num_gradients = sum(
-        task not in ("squad", "tagging") or "/pooler/" not in path
-        for path in paths
-    )
+    untrained = UNTRAINED.get(task, "$^")
+    num_gradients = sum(not re.search(untrained, path) for path in paths)
     # Sums of every gradient, of the weights before it, of what is reported.
     num_sums = {"train": num_gradients + 2, "evaluate": 1}
     num_ids = ROWS * reference.LENGTH
     if task == "multiple_choice":
         num_ids *= CHOICES
+    if task.startswith("retrieval"):
+        # Vectors and labels of all cores, and the gradient of the vectors.
+        num_sums = {"train": num_sums["train"] + 3, "evaluate": 3}
+        num_ids *= PASSAGES
     all_cores = [list(range(num_cores))]
     for step, operations in traced.items():
         kinds = collections.Counter(operation.type for operation in operations)

@@ -13,6 +13,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.reranking.task import RerankingTask
 from bert_tf.tasks.tagging.task import TaggingTask
 from support.tokenizer_families import FAMILIES
 from support.tokenizer_families import MAX_SEQ_LENGTH
@@ -47,6 +48,15 @@ TASKS = {
             "label": [0, 1, 2] * 4,
         },
         "eval_accuracy",
+    ),
+    "reranker": (
+        RerankingTask(loss_name="softmax", num_negatives=2),
+        {
+            "query": TEXTS,
+            "positive": [*PLACES] * 4,
+            "negatives": [[*PLACES[1:], "x"], ["x"], ["y", "z"]] * 4,
+        },
+        "eval_MRR@10",
     ),
     "squad": (
         SquadTask(doc_stride=4, max_query_length=6),

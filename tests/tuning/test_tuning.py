@@ -50,7 +50,8 @@ TASK = ClassificationTask(
     labels=("no", "yes", "perhaps"),
     metrics=("accuracy",),
 )
-STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
+# What the programs run under on one device.
+STRATEGY = tf.distribute.get_strategy()
 
 
 def save_encoder(folder, config):

@@ -25,6 +25,8 @@ BLOCK_TOKENS = 3 << 20
 # A batch for the tokenizer ends at so many sentences or characters.
 _MAX_BATCH_SENTENCES = 1024
 _MAX_BATCH_CHARACTERS = 1 << 20
+# Round a sentence: ends of lines, and what no tokenizer has for a character.
+_WHITE_SPACE = " \t\r\n"
 
 # A document in the list of a part: where its tokens and sentences are.
 _ENTRY = np.dtype(
@@ -271,11 +273,21 @@ def assemble(
 def batches(
     sentences: abc.Iterable[tuple[int, str]],
 ) -> abc.Iterator[tuple[list[int], list[str]]]:
-    """Yields (keys, sentences): lists for one call of the tokenizer."""
+    """Yields (keys, sentences): lists for one call of the tokenizer.
+
+    The white space between two sentences is one space before the second, be
+    they lines or parts of a paragraph: what means something to byte-level BPE,
+    and nothing to other tokenizers.
+    """
     keys: list[int] = []
     batch: list[str] = []
     size = 0
+    last_key = None
     for key, sentence in sentences:
+        sentence = sentence.strip(_WHITE_SPACE)
+        if key == last_key:
+            sentence = f" {sentence}"
+        last_key = key
         keys.append(key)
         batch.append(sentence)
         size += len(sentence)

@@ -8,6 +8,7 @@ they are kept apart.
 import numpy as np
 
 from bert_tf import features
+from bert_tf import manifest as manifests
 from bert_tf.manifest import Manifest
 from bert_tf.pretraining.records import inspection
 from bert_tf.text import masking
@@ -23,6 +24,7 @@ def rules_of(manifest: Manifest) -> masking.Rules:
         # Records made before there were these do not tell.
         do_span_mask=manifest.settings.get("do_span_mask", False),
         do_ngram_mask=manifest.settings.get("do_ngram_mask", False),
+        masking_rule=manifest.settings.get(manifests.MASKING_RULE, "bert"),
     )
 
 
@@ -42,7 +44,7 @@ def check(
     Returns:
         `{rule in words: bool [B]}`, True where the record keeps it.
     """
-    checks = _check_records(inspection.with_masks(examples), vocabulary)
+    checks = _check_records(inspection.with_masks(examples), vocabulary, rules)
     sequences, rows = examples, np.arange(len(examples[features.INPUT_IDS]))
     if features.SEQUENCE_IDS in examples:
         checks |= _check_packing(examples)
@@ -58,7 +60,7 @@ def _everywhere(holds):
     return holds.reshape(len(holds), -1).all(axis=1)
 
 
-def _check_records(examples, vocabulary):
+def _check_records(examples, vocabulary, rules):
     """Checks what holds of a record, however many sequences are in it."""
     special = vocabulary.special
     ids = examples[features.INPUT_IDS]
@@ -86,13 +88,13 @@ def _check_records(examples, vocabulary):
         ),
         "positions are inside and ascend": (is_inside & is_ascending)
         | ~is_prediction,
-        f"{special.cls} and {special.sep} are never masked": (
+    }
+    if rules is None or not rules.chooses_all:
+        checks[f"{special.cls} and {special.sep} are never masked"] = (
             (labels != vocabulary.cls_id)
             & (labels != vocabulary.sep_id)
             & (positions > 0)
-        )
-        | ~is_prediction,
-    }
+        ) | ~is_prediction
     if features.NEXT_SENTENCE_LABELS in examples:
         checks["the next-sentence label is 0 or 1"] = np.isin(
             examples[features.NEXT_SENTENCE_LABELS], (0, 1)
@@ -178,9 +180,12 @@ def _check_sequences(examples, vocabulary, rules):
         # [CLS] and [SEP] are no candidates; a word may be too long, and the
         # words left over at the end lie between n-grams.
         expected = np.minimum(limit, length - 1 - is_sep.sum(axis=1))
-        checks["there are as many predictions as the rule says"] = (
-            (count <= expected)
-            if rules.do_whole_word_mask or rules.do_ngram_mask
-            else (count == expected)
-        )
+        if rules.chooses_all:
+            # As many, or by chance one fewer.
+            holds = (count == limit) | (count == limit - 1)
+        elif rules.do_whole_word_mask or rules.do_ngram_mask:
+            holds = count <= expected
+        else:
+            holds = count == expected
+        checks["there are as many predictions as the rule says"] = holds
     return checks

@@ -1,5 +1,7 @@
 """What TensorFlow makes one operation of, on CPUs, if it is written as here.
 
+Where it runs no oneDNN operations, as by default on older processors, the form
+written here takes longer than the layers' own: it is for frozen exports alone.
 Its graph optimizer looks for the operations that Keras 2 wrote, in their order
 (`FindMklLayerNorm` in tensorflow/core/grappler/optimizers/remapper.cc). Of the
 forms of a layer normalisation that it finds this is the one whose epsilon it

@@ -58,12 +58,9 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         self._weights = lambda: model.weights
         self.max_length = model.config.max_position_embeddings
         self.regularization_losses: list[Any] = []
-
-        def call_model(inputs, training):
-            with substitutes.using(fused.layer_norm):
-                return servable.call_model(inputs, training)
-
-        self._call_model = call_model
+        self._call_model = lambda inputs, training: servable.call_model(
+            inputs, training
+        )
         self.vocab_file = tf.saved_model.Asset(vocab_path)
         self.do_lower_case = tf.Variable(
             preprocessor.do_lower_case, trainable=False, name="do_lower_case"
@@ -134,7 +131,13 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
 
         @tf.function(autograph=False)
         def answer(inputs):
-            with keras.StatelessScope(state_mapping=values):
+            with (
+                keras.StatelessScope(state_mapping=values),
+                # What is arranged for one processor may be written for one:
+                # without oneDNN's operations this form takes longer than the
+                # layers' own.
+                substitutes.using(fused.layer_norm),
+            ):
                 return call_model(inputs, training=False)
 
         spec = self.to_model_inputs(self.ids_spec())

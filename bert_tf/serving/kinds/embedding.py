@@ -9,7 +9,9 @@ from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.serving.kinds.hub import INPUT_NAMES
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import COUNTED
@@ -19,30 +21,14 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import EMBEDDINGS
 from bert_tf.serving.options import LAST_FOUR
 from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks.features import sentences
 from bert_tf.tasks.features.extraction import Extraction
-from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import CONCATENATE
-from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.features.options import MEAN
 
 OUTPUT = "embeddings"
-# What the layers and the tokens are put together to: [layers, pooling].
-_EXTRACTIONS = {
-    CLS: ((-1,), CLS),
-    MEAN: ((-1,), MEAN),
-    MAX: ((-1,), MAX),
-    LAST_FOUR: ((-1, -2, -3, -4), MEAN),
-}
-
-
-def _extraction_of(options):
-    layers, pooling = _EXTRACTIONS[options.settings["embedding"]]
-    return Extraction(
-        layers=layers,
-        combine=CONCATENATE,
-        pooling=pooling,
-        is_normalized=options.settings["normalize"],
-    )
+_PROMPT, _PROMPT_NAME = "prompt", "prompt_name"
+_LAST_FOUR = (-1, -2, -3, -4)
 
 
 class Embedding(Servable):
@@ -56,11 +42,20 @@ class Embedding(Servable):
                    "last_four": the same of the last four layers,
                    one after the other in one vector, the last one first.
         normalize  whether the vector is divided by its length.
+        prompt     what is put before every text, or before the first of a
+                   pair; `prompt_name` gives that of a folder.
         count_tokens
                    whether `num_tokens` and `is_cut` are answered too.
 
     Where a folder of sentence-transformers tells them, and the longest
-    sequence, those are the defaults.
+    sequence, those are the defaults; its layers between the pooling and the
+    normalisation are part of the vector. Requests of ids have the prompt in
+    them.
+
+    Attributes:
+        dense: The `DenseLayer`s of the folder.
+        num_left_out: How many tokens every sequence begins with that are not
+            pooled.
     """
 
     KIND = "embedding"
@@ -73,23 +68,64 @@ class Embedding(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertEncoder
-    SETTINGS = {"embedding": MEAN, "normalize": False, COUNT_TOKENS: False}
+    TASK_MODEL = BertSentenceEncoder
+    SETTINGS = {
+        "embedding": MEAN,
+        "normalize": False,
+        _PROMPT: "",
+        COUNT_TOKENS: False,
+    }
     # The Hub's, so that its preprocessor may stand before.
     input_names = INPUT_NAMES
+
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        # What `load` found in the folder.
+        told = getattr(self.model, "sentence_vectors", None)
+        self.dense = told.dense if told else ()
+        self.num_left_out = 0
+        if told and not told.include_prompt:
+            self.num_left_out = _num_prompt_tokens(
+                self.options.settings[_PROMPT], self.preprocessor
+            )
 
     @classmethod
     def with_folder(
         cls, options: ExportOptions, model_dir: files.AnyPath
     ) -> ExportOptions:
         told = sentence_folder.read(model_dir)
+        settings = dict(options.settings)
+        name = settings.pop(_PROMPT_NAME, None)
+        if name is not None and _PROMPT in settings:
+            raise ValueError(
+                f"`{_PROMPT}` must not be given with `{_PROMPT_NAME}`. "
+                f"Received: {_PROMPT}={settings[_PROMPT]!r}, "
+                f"{_PROMPT_NAME}={name!r}."
+            )
         if told is None:
+            if name is not None:
+                raise ValueError(
+                    f"`{_PROMPT_NAME}` must be given with a folder that has "
+                    f"prompts. Received: {_PROMPT_NAME}={name!r}, and in "
+                    f"{model_dir} no {sentence_folder.MODULES_FILE}."
+                )
             return options
+        with files.errors_named(model_dir):
+            prompt = told.prompt(name)
+        embedding = settings.get("embedding", told.pooling)
+        if told.dense and embedding != told.pooling:
+            raise ValueError(
+                f"{model_dir}: `embedding` must be {told.pooling!r}, of which "
+                "the folder's Dense layers make another vector. "
+                f"Received: embedding={embedding!r}."
+            )
         return dataclasses.replace(
             options,
             settings={
-                "embedding": told.pooling,
+                "embedding": embedding,
                 "normalize": told.is_normalized,
-                **options.settings,
+                _PROMPT: prompt,
+                **settings,
             },
             max_seq_length=options.max_seq_length or told.max_seq_length,
         )
@@ -103,6 +139,12 @@ class Embedding(Servable):
                 f"`embedding` must be one of {', '.join(EMBEDDINGS)}. "
                 f"Received: embedding={embedding!r}."
             )
+        prompt = options.settings[_PROMPT]
+        if not isinstance(prompt, str):
+            raise ValueError(
+                f"`{_PROMPT}` must be a string. "
+                f"Received: {_PROMPT}={files.shortened(prompt)}."
+            )
         return options
 
     @classmethod
@@ -110,8 +152,9 @@ class Embedding(Servable):
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         model = super().load(checkpoint, task, options)
-        extraction = _extraction_of(options)
-        extraction.check_layers(model.config.num_hidden_layers)
+        if options.settings["embedding"] == LAST_FOUR:
+            _last_four(False).check_layers(model.config.num_hidden_layers)
+        model.sentence_vectors = sentence_folder.read(checkpoint.folder)
         return model
 
     @property
@@ -120,20 +163,68 @@ class Embedding(Servable):
         return (self.model.embeddings, *self.model.blocks)
 
     @property
-    def extraction(self) -> Extraction:
-        """What is made of the encoder's layers."""
-        return _extraction_of(self.options)
+    def layers(self) -> tuple[int, ...]:
+        """The blocks whose vectors are pooled, one after the other."""
+        is_last_four = self.options.settings["embedding"] == LAST_FOUR
+        return _LAST_FOUR if is_last_four else (-1,)
+
+    @property
+    def pooling(self) -> str:
+        """How they are: "cls", "mean" or "max"."""
+        embedding = self.options.settings["embedding"]
+        return MEAN if embedding == LAST_FOUR else embedding
 
     @property
     def row_shape(self) -> list[int] | None:
-        layers = self.extraction.layers
-        return [self.model.config.hidden_size * len(layers)]
+        if self.dense:
+            return [self.dense[-1].kernel.shape[1]]
+        return [self.model.config.hidden_size * len(self.layers)]
+
+    def complete(self, texts: Any) -> Any:
+        prompt = self.options.settings[_PROMPT]
+        if not prompt:
+            return texts
+        first, *others = texts if isinstance(texts, list) else [texts]
+        first = tf.strings.join([prompt, first])
+        return [first, *others] if others else first
 
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         outputs = self.model(inputs, training=training)
-        return self.extraction(
-            outputs["encoder_outputs"], inputs[features.INPUT_MASK]
+        # With what is left out goes its place: the first token is another.
+        mask = inputs[features.INPUT_MASK][:, self.num_left_out :]
+        layers = [
+            layer[:, self.num_left_out :]
+            for layer in outputs["encoder_outputs"]
+        ]
+        settings = self.options.settings
+        if settings["embedding"] == LAST_FOUR:
+            return _last_four(settings["normalize"])(layers, mask)
+        vectors = SentenceVectors(
+            pooling=self.pooling,
+            is_normalized=settings["normalize"],
+            dense=self.dense,
         )
+        return sentences.make_vectors(layers, mask, vectors)
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {OUTPUT: outputs}
+
+
+def _last_four(normalize):
+    return Extraction(
+        layers=_LAST_FOUR,
+        combine=CONCATENATE,
+        pooling=MEAN,
+        is_normalized=normalize,
+    )
+
+
+def _num_prompt_tokens(prompt, preprocessor):
+    """Returns how many tokens a sequence begins with that are a prompt's.
+
+    [CLS] is one of them, as sentence-transformers has it.
+    """
+    if not prompt:
+        return 0
+    pieces = preprocessor.tokenizer.tokenize(tf.constant([prompt]))
+    return int(pieces.merge_dims(1, 2).row_lengths()[0]) + 1

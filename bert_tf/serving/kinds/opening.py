@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +20,7 @@ from bert_tf.serving.kinds.hub_preprocessor import Preprocessing
 from bert_tf.serving.kinds.multi_label import MultiLabel
 from bert_tf.serving.kinds.multiple_choice import MultipleChoice
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
+from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.options import ExportOptions
@@ -28,6 +28,8 @@ from bert_tf.tasks import multi_label
 from bert_tf.tasks.classification import task as glue
 from bert_tf.tasks.multiple_choice import task as multiple_choice
 from bert_tf.tasks.question_answering import task as squad
+from bert_tf.tasks.reranking import task as reranking
+from bert_tf.tasks.retrieval import task as retrieval
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -38,11 +40,14 @@ MOST_FROZEN_BYTES = 2**28
 # What an exporter's user can ask for. Where nothing is asked, it is what the
 # model was tuned to, or else an encoder.
 KINDS: dict[str, type[Servable]] = {
-    kind.KIND: kind for kind in (Encoder, Embedding, FillMask, Preprocessing)
+    kind.KIND: kind
+    for kind in (Encoder, Embedding, Reranker, FillMask, Preprocessing)
 }
 
 # Tasks and what serves them, by the family in task.json.
 FAMILIES: dict[str, tuple[Any, Any]] = {
+    # Before the classifications, of which it is one.
+    reranking.FAMILY: (reranking.RerankingTask, Reranker),
     glue.FAMILY: (glue.ClassificationTask, Classification),
     multi_label.FAMILY: (multi_label.MultiLabelTask, MultiLabel),
     tagging.FAMILY: (tagging.TaggingTask, Tagging),
@@ -50,6 +55,7 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
         multiple_choice.MultipleChoiceTask,
         MultipleChoice,
     ),
+    retrieval.FAMILY: (retrieval.RetrievalTask, Embedding),
     squad.FAMILY: (squad.SquadTask, QuestionAnswering),
 }
 
@@ -84,7 +90,7 @@ def open_folder(
                 kind, task = _found_kind(checkpoint, options)
             options = kind.resolve(kind.with_folder(options, model_dir), task)
             model = kind.load(checkpoint, task, options)
-            weight_files = _weight_files(checkpoint.container)
+            weight_files = checkpoint.weight_files
     else:
         options = kind.resolve(options, task)
     preprocessor = Preprocessor.from_folder(model_dir, options.max_seq_length)
@@ -166,23 +172,6 @@ def _found_kind(checkpoint, options):
         if kind.is_found(checkpoint):
             return kind, kind.task_of(checkpoint, options.text_features)
     return Encoder, None
-
-
-def _weight_files(container):
-    """Returns the paths of the files that hold the tensors, sorted."""
-    paths = []
-    for path in {container.file_of(name) for name in container.shapes}:
-        if files.exists(path):
-            paths.append(path)
-            continue
-        # A TF1 checkpoint has a prefix, and numbers of files.
-        folder, prefix = os.path.split(path)
-        paths += [
-            f"{folder}/{name}"
-            for name in files.list_folder(folder)
-            if name.startswith(f"{prefix}.data-")
-        ]
-    return sorted(paths)
 
 
 def check_length(model: Any, preprocessor: Preprocessor) -> None:

@@ -40,6 +40,7 @@ class Servable:
             strings and to ids.
         outputs_of_methods: {signature of a method: its `Output`s}.
         MODEL: The class of its Keras model; None without one.
+        TASK_MODEL: The class of the model that its task makes, if another.
         PART: The part of a model that tells that it was tuned to this, where
             there is no task.json.
         SETTINGS: {name: value} of the arguments that an exporter's user can
@@ -63,6 +64,7 @@ class Servable:
     outputs_of_ids: tuple[Output, ...] = ()
     outputs_of_methods: dict[str, tuple[Output, ...]] = {}
     MODEL: Any = None
+    TASK_MODEL: Any = None
     PART: str | None = None
     SETTINGS: dict[str, Any] = {}
     BOUNDS = {"max_text_bytes": 2**20}
@@ -275,9 +277,13 @@ class Servable:
         """
         return ServingModule(self, vocab_path)
 
+    def complete(self, texts: Any) -> Any:
+        """Returns string `[B]`, or a list of two, with what is put before."""
+        return texts
+
     def preprocess(self, texts: Any) -> dict[str, tf.Tensor]:
         """Returns the model inputs of string `[B]`, or of a list of two."""
-        return self.preprocessor(texts)
+        return self.preprocessor(self.complete(texts))
 
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         """Returns what the SavedModel computes when it is called with ids.
@@ -373,7 +379,7 @@ class Servable:
         """Returns the model inputs of strings, and the answers `COUNTED`."""
         kept, are_long = zip(*map(self.cut, columns))
         inputs, is_cut = self.preprocessor.encode_and_tell(
-            _one_or_all(list(kept))
+            self.complete(_one_or_all(list(kept)))
         )
         for is_long in are_long:
             is_cut |= is_long

@@ -194,6 +194,14 @@ class ClassificationTask(Task):
             return ops.square(logits[:, 0] - labels)
         return objectives.cross_entropy(logits, labels)
 
+    def soft_losses(
+        self, logits: Tensor, teacher_logits: Tensor, temperature: float
+    ) -> Tensor:
+        """Of a regression it is the square of the difference."""
+        if not self.labels:
+            return ops.square(logits[:, 0] - teacher_logits[:, 0])
+        return super().soft_losses(logits, teacher_logits, temperature)
+
     def read(
         self, data: Any, split: str, label_column: str = "label"
     ) -> Examples:

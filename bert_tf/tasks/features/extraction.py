@@ -103,10 +103,13 @@ class Extraction:
             is_token = is_token[(..., *[tf.newaxis] * (vectors.shape.rank - 2))]
             vectors = tf.where(is_token, vectors, vectors.dtype.min)
             vectors = tf.reduce_max(vectors, axis=1)
-        if self.is_normalized:
-            squares = tf.reduce_sum(vectors * vectors, axis=-1, keepdims=True)
-            vectors *= tf.math.rsqrt(tf.maximum(squares, 1e-24))
-        return vectors
+        return normalized(vectors) if self.is_normalized else vectors
+
+
+def normalized(vectors: tf.Tensor) -> tf.Tensor:
+    """Returns vectors, float `[..., D]`, divided by their lengths."""
+    squares = tf.reduce_sum(vectors * vectors, axis=-1, keepdims=True)
+    return vectors * tf.math.rsqrt(tf.maximum(squares, 1e-24))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

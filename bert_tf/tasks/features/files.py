@@ -3,11 +3,13 @@
 jsonl     google-research/bert's: a line of JSON a line of text
 npz       NumPy's arrays, of all lines together
 tfrecord  a tf.train.Example a line of text
+parquet   a row a line of text, as Arrow has it; it needs pyarrow
 
 All are written as the vectors come, and are there whole or not at all.
 """
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -28,6 +30,7 @@ from bert_tf.tasks.features.options import DTYPES
 from bert_tf.tasks.features.options import FORMATS
 from bert_tf.tasks.features.options import JSONL
 from bert_tf.tasks.features.options import NONE
+from bert_tf.tasks.features.options import PARQUET
 from bert_tf.tasks.features.options import SEPARATE
 from bert_tf.tasks.features.options import TFRECORD
 from bert_tf.text.vocabulary import Vocabulary
@@ -35,6 +38,8 @@ from bert_tf.text.vocabulary import Vocabulary
 # As the original has it: of several marks the last one parts the two.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
 _DECIMALS = 6
+# Numbers of a row group of parquet: 32 MB of float32.
+_ROW_GROUP = 1 << 23
 
 
 def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
@@ -91,8 +96,8 @@ def open_writer(
         dtype: One of `DTYPES`; jsonl has float32 only, rounded to 6 decimals.
 
     Raises:
-        ValueError: If format and dtype do not go together, or the path is a
-            folder.
+        ValueError: If format and dtype do not go together, the path is a
+            folder, or pyarrow is missing for parquet.
     """
     if output_format not in FORMATS or dtype not in DTYPES:
         raise ValueError(
@@ -109,6 +114,8 @@ def open_writer(
         raise ValueError(
             f"`output_file` must not be a folder. Received: {path}."
         )
+    if output_format == PARQUET:
+        _check_pyarrow()
     with files.whole_file(path) as temporary:
         if output_format == JSONL:
             with tf.io.gfile.GFile(temporary, "wb") as stream:
@@ -121,9 +128,12 @@ def open_writer(
                     _to_example(line, extraction, dtype)
                 )
         else:
+            open_local = (
+                _parquet_writer if output_format == PARQUET else _npz_writer
+            )
             with (
                 files.local_target(temporary) as local,
-                _npz_writer(local, extraction, dtype) as write,
+                open_local(local, extraction, dtype) as write,
             ):
                 yield write
 
@@ -231,3 +241,79 @@ def _open_member(archive, name, dtype, shape):
             },
         )
         yield member
+
+
+def _check_pyarrow():
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(
+            "`output_format` parquet needs pyarrow: pip install "
+            "'bert_tf[parquet]'."
+        )
+
+
+@contextlib.contextmanager
+def _parquet_writer(path, extraction, dtype):
+    """Yields a function that writes a line as a row.
+
+    `linex_index` int64; `vectors` of `dtype`, lists of a fixed size, in lists
+    of the layers where these are separate, and without pooling in a list of
+    the tokens; and then `token_ids`, a list of int32. The layers stand in the
+    file's metadata, comma-separated. Row groups are written as they are full.
+    """
+    from pyarrow import parquet
+
+    is_pooled = extraction.pooling != NONE
+    metadata = {"layers": ",".join(map(str, extraction.layers))}
+    lines: list[LineFeatures] = []
+    num_numbers = 0
+    with contextlib.ExitStack() as stack:
+        writer = None
+
+        def flush():
+            nonlocal writer, num_numbers
+            table = _to_table(lines, is_pooled, dtype, metadata)
+            if writer is None:
+                writer = stack.enter_context(
+                    parquet.ParquetWriter(path, table.schema)
+                )
+            writer.write_table(table, row_group_size=len(lines))
+            lines.clear()
+            num_numbers = 0
+
+        def write(line):
+            nonlocal num_numbers
+            lines.append(line)
+            num_numbers += line.vectors.size
+            if num_numbers >= _ROW_GROUP:
+                flush()
+
+        yield write
+        if lines:
+            flush()
+
+
+def _to_table(lines, is_pooled, dtype, metadata):
+    """Returns Arrow's table of `LineFeatures`."""
+    import pyarrow
+
+    # Of one line [D] or [K, D], without pooling with tokens before.
+    arrays = [line.vectors.astype(dtype) for line in lines]
+    if is_pooled:
+        arrays = [array[np.newaxis] for array in arrays]
+    joined = np.concatenate(arrays)
+    vectors = pyarrow.array(joined.reshape(-1))
+    for size in reversed(joined.shape[1:]):
+        vectors = pyarrow.FixedSizeListArray.from_arrays(vectors, size)
+    index = pyarrow.array([line.index for line in lines], "int64")
+    columns = {"linex_index": index, "vectors": vectors}
+    if not is_pooled:
+        offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int32)
+        ids = np.concatenate([line.token_ids for line in lines])
+        for name, values in (
+            ("vectors", vectors),
+            ("token_ids", pyarrow.array(ids.astype(np.int32))),
+        ):
+            columns[name] = pyarrow.ListArray.from_arrays(
+                pyarrow.array(offsets), values
+            )
+    return pyarrow.table(columns).replace_schema_metadata(metadata)

@@ -9,6 +9,6 @@ NONE, CLS, MAX = "none", "cls", "max"
 POOLING = (NONE, CLS, MEAN, MAX)
 
 # Of the file.
-JSONL, NPZ, TFRECORD = "jsonl", "npz", "tfrecord"
-FORMATS = (JSONL, NPZ, TFRECORD)
+JSONL, NPZ, TFRECORD, PARQUET = "jsonl", "npz", "tfrecord", "parquet"
+FORMATS = (JSONL, NPZ, TFRECORD, PARQUET)
 DTYPES = ("float32", "float16")

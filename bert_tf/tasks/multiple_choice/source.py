@@ -44,25 +44,18 @@ def make_inputs(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceSource(Source):
-    """Contexts with choices.
+class RowSource(Source):
+    """Rows of a string, and of several that each are packed with it.
 
-    The batches are dictionaries of the model inputs, int32 `[B, C, L]`, and
-    `labels` int32 `[B]`, if the examples have any.
+    `arrays` has `contexts`, N strings, and `choices`, N rows of C strings. The
+    batches are dictionaries of the model inputs, int32 `[B, C, L]`, and of what
+    else `arrays` has.
 
     Args:
         preprocessor: The `Preprocessor`.
     """
 
-    examples: ChoiceExamples
     preprocessor: Preprocessor
-
-    @functools.cached_property
-    def arrays(self) -> dict[str, Any]:
-        return {
-            "contexts": self.examples.contexts,
-            "choices": self.examples.choices,
-        } | labels_of(self.examples)
 
     def input_maker(self) -> Callable[[Batch], Batch]:
         def preprocessor(texts):
@@ -79,3 +72,21 @@ class ChoiceSource(Source):
             return inputs | batch
 
         return make
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChoiceSource(RowSource):
+    """Contexts with choices.
+
+    The batches are dictionaries of the model inputs, int32 `[B, C, L]`, and
+    `labels` int32 `[B]`, if the examples have any.
+    """
+
+    examples: ChoiceExamples
+
+    @functools.cached_property
+    def arrays(self) -> dict[str, Any]:
+        return {
+            "contexts": self.examples.contexts,
+            "choices": self.examples.choices,
+        } | labels_of(self.examples)

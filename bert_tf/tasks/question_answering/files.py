@@ -126,6 +126,34 @@ def read_squad(
         raise ValueError(f"{title}: {error}") from None
 
 
+def read_paragraphs(data: Any) -> tuple[str, ...]:
+    """Reads the paragraphs of SQuAD's files, those without a question too.
+
+    Args:
+        data: As of `read_squad`.
+
+    Returns:
+        The texts, each once, in their order.
+
+    Raises:
+        ValueError: If a file is missing or not of this form; the message names
+            the file and the path in it, or the row and the column.
+    """
+    title = columns.title(data)
+    if columns.may_have_lists(data):
+        texts = [context for _, _, context in _rows(data, None)]
+        return tuple(dict.fromkeys(texts))
+    try:
+        paragraphs = _paragraphs(files.read_json(data))
+        texts = [
+            _get(paragraph, "context", str, place)
+            for paragraph, place in paragraphs
+        ]
+    except _FormError as error:
+        raise ValueError(f"{title}: {error}") from None
+    return tuple(dict.fromkeys(texts))
+
+
 def write_json(path: files.AnyPath, value: Any) -> None:
     """Writes JSON as google-research/bert does, whole or not at all."""
     files.write_text(path, json.dumps(value, indent=4) + "\n")
@@ -227,16 +255,20 @@ class _Reader:
 
 def _questions(content):
     """Yields (question, its path in the file, context) of SQuAD's JSON."""
+    for paragraph, place in _paragraphs(content):
+        context = _get(paragraph, "context", str, place)
+        for question, place_of in _items(paragraph, "qas", place):
+            yield question, place_of, context
+
+
+def _paragraphs(content):
+    """Returns (paragraph, its path in the file) of all of SQuAD's JSON."""
     # All are looked at before any question is.
-    paragraphs = [
+    return [
         item
         for entry, place in _items(content, "data", "")
         for item in _items(entry, "paragraphs", place)
     ]
-    for paragraph, place in paragraphs:
-        context = _get(paragraph, "context", str, place)
-        for question, place_of in _items(paragraph, "qas", place):
-            yield question, place_of, context
 
 
 def _rows(table, answers_column):

@@ -146,6 +146,11 @@ class SquadTask(Task):
         # Of the start, or of the end: the two are added to their mean.
         return 0.5 * objectives.cross_entropy(logits, labels)
 
+    def soft_losses(
+        self, logits: Tensor, teacher_logits: Tensor, temperature: float
+    ) -> Tensor:
+        return 0.5 * super().soft_losses(logits, teacher_logits, temperature)
+
     def read(
         self, data: Any, split: str, label_column: str = "answers"
     ) -> SquadExamples:

@@ -30,8 +30,9 @@ def learn(
     """Learns the tokenizer of texts. The same texts give the same one.
 
     Args:
-        batches: Lists of lines of text, UTF-8; white space round a line is
-            left out, as where records are made.
+        batches: Lists of lines of text, UTF-8. As where records are made,
+            white space round a line is one space before it, but for the first
+            one and those after a blank line.
         vocab_size: Number of entries, special tokens included. There are fewer
             where the text is too short for so many.
         names: What the texts are from; the error names it.
@@ -81,8 +82,10 @@ def learn(
 
 
 def _lines(batches: Iterable[list[str] | list[bytes]]) -> Iterator[str]:
+    space = ""
     for batch in batches:
         for line in batch:
             text = line if isinstance(line, str) else line.decode("utf-8")
             if text := text.strip():
-                yield text
+                yield space + text
+            space = " " if text else ""

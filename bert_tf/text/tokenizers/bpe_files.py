@@ -259,7 +259,14 @@ def _read_json(path, tokenizer):
             f"`normalizer` must be null in {_NAME}. Received: "
             f"{files.shortened(tokenizer['normalizer'])}."
         )
-    model = tokenizer["model"]
+    model = tokenizer.get("model")
+    if not isinstance(model, dict):
+        model = {"type": model}
+    if tokenizer_json.model_type({"model": model}) != "BPE":
+        raise ValueError(
+            f"`model.type` must be BPE in {_NAME}. Received: "
+            f"{files.shortened(model.get('type'))}."
+        )
     _check_values(model, _MODEL, "model.")
     splits = _part(tokenizer, "pre_tokenizer", _PRE_TOKENIZER)
     frames = _part(tokenizer, "post_processor", _POST_PROCESSOR)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
+import numpy as np
 from google.protobuf import descriptor_pb2
 from google.protobuf import descriptor_pool
 from google.protobuf import message
@@ -169,15 +170,37 @@ def serialize(model: Model) -> bytes:
 
 
 def check_charsmap(charsmap: bytes) -> None:
-    """Raises `ValueError` if the trie is not whole."""
+    """Raises `ValueError` if the trie leads out of itself or of its texts.
+
+    SentencePiece follows it without looking. `normalized` describes it.
+    """
     if not charsmap:
         return
     size = struct.unpack_from("<I", charsmap)[0] if len(charsmap) > 4 else 0
-    if not 0 < size < len(charsmap) - 4 or size % 4:
+    is_whole = 0 < size < len(charsmap) - 4 and not size % 4
+    if is_whole:
+        units = np.frombuffer(charsmap, "<u4", size // 4, 4).astype(np.int64)
+        texts = charsmap[4 + size :]
+        # A value is told by its highest bit, and is no node.
+        (nodes,) = np.where(units < 1 << 31)
+        children = nodes ^ _offset(units[nodes])
+        leaves = children[(units[nodes] & 0x100) > 0]
+        # A child may be any byte away.
+        is_whole = texts.endswith(b"\0") and (children | 0xFF).max() < len(
+            units
+        )
+        is_whole = is_whole and (
+            (units[leaves] & 0x7FFFFFFF).max(initial=0) < len(texts)
+        )
+    if not is_whole:
         raise ValueError(
             "`precompiled_charsmap` must hold its size, a trie and texts. "
             f"Received: {files.shortened(charsmap.hex())}."
         )
+
+
+def _offset(unit):
+    return (unit >> 10) << ((unit & 0x200) >> 6)
 
 
 def normalized(charsmap: bytes, character: str) -> str:
@@ -194,10 +217,7 @@ def normalized(charsmap: bytes, character: str) -> str:
     def unit(place):
         return struct.unpack_from("<I", charsmap, 4 + 4 * place)[0]
 
-    def offset(value):
-        return (value >> 10) << ((value & 0x200) >> 6)
-
-    place = offset(unit(0))
+    place = _offset(unit(0))
     found = None
     for byte in character.encode():
         place ^= byte
@@ -206,9 +226,9 @@ def normalized(charsmap: bytes, character: str) -> str:
         node = unit(place)
         if node & 0x800000FF != byte:
             break
-        place ^= offset(node)
+        place ^= _offset(node)
         if node & 0x100:
             found = unit(place) & 0x7FFFFFFF
     if found is None:
         return character
-    return texts[found : texts.index(b"\0", found)].decode()
+    return texts[found : texts.index(b"\0", found)].decode("utf-8", "replace")

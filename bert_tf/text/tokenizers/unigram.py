@@ -21,13 +21,13 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import re
 import unicodedata
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
@@ -45,6 +45,11 @@ _WHITE_SPACE = (
 _PLAIN = r"[ -~]*"
 # Of scores, the multiples of 1 / this: sums up to 256 have 24 bits.
 _EXACT = 2**16
+_LARGEST_SCORE = float(np.finfo(np.float32).max)
+# ALBERT's pieces of letters and these marks, but for a mark alone.
+_CONTINUES_WORD = re.compile(
+    r"[a-zA-Z]|[a-zA-Z!-&(-/:;?@\[-`{-~]{2,}", re.ASCII
+)
 _QUOTES = "``|''"
 # Where there are characters that a folding changes; a test looks at the others.
 _FOLDED = (range(0xD800), range(0xE000, 0x32000), range(0xE0100, 0xE01F0))
@@ -119,12 +124,27 @@ class UnigramSpec:
         return UnigramTokenizer(self)
 
     @functools.cached_property
-    def _starts_word(self):
+    def _has_mark(self):
         tokens = self.vocabulary.tokens
         return np.array([token.startswith(SPACE) for token in tokens])
 
+    @functools.cached_property
+    def _starts_word(self):
+        if self.tokenizer_class != unigram_files.ALBERT_CLASS:
+            return self._has_mark
+        return self._has_mark | [
+            not _CONTINUES_WORD.fullmatch(token)
+            for token in self.vocabulary.tokens
+        ]
+
+    def has_mark(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns bool, of the shape of ids: whether a space is before them."""
+        return tf.gather(self._has_mark, ids)
+
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
-        # Here an id alone tells it.
+        # Here an id alone tells it. In ALBERT what is masked together is
+        # smaller than a word of the text: a mark of punctuation and a number
+        # are words of their own (google-research/albert).
         return tf.gather(self._starts_word, ids)
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
@@ -250,6 +270,9 @@ class UnigramTokenizer(tf.Module):
         ran eagerly, as `keras.utils.clear_session` does. In a graph the
         operation is part of that, and eagerly TensorFlow keeps it.
         """
+        # Only here: it takes long to load.
+        import tensorflow_text as tf_text
+
         # It runs on the CPU alone.
         with tf.device("CPU:0"):
             return tf_text.SentencepieceTokenizer(
@@ -265,7 +288,7 @@ class UnigramTokenizer(tf.Module):
         ids = pieces.flat_values
         word = pieces.value_rowids()
         is_first = tf.concat([[True], word[1:] != word[:-1]], axis=0)
-        is_first = is_first[: tf.size(ids)] | self.spec.starts_word(ids)
+        is_first = is_first[: tf.size(ids)] | self.spec.has_mark(ids)
         starts = tf.where(is_first)[:, 0]
         rows = tf.gather(words.value_rowids(), tf.gather(word, starts))
         return tf.RaggedTensor.from_value_rowids(
@@ -459,8 +482,15 @@ def from_model(
         path: The file of the pieces, if any.
 
     Raises:
-        ValueError: If the pieces make no vocabulary.
+        ValueError: If the pieces make no vocabulary, or a score is none.
     """
+    for piece in model.pieces:
+        # Also of what is no number.
+        if not abs(piece.score) <= _LARGEST_SCORE:
+            raise ValueError(
+                f"the score of {files.shortened(piece.text)} must be a number "
+                f"of 32 bits. Received: {piece.score}."
+            )
     special = unigram_files.SPECIAL[tokenizer_class]
     model = unigram_files.typed(model, special)
     vocabulary = Vocabulary(

@@ -47,6 +47,8 @@ _XLM_ROBERTA = (ROBERTA.cls, ROBERTA.pad, ROBERTA.sep, ROBERTA.unk)
 # How much less likely pieces like "5," are made, of which google-research/
 # albert makes two pieces.
 _DIGIT_COMMA = 100.0
+# Pairs of quotes that become one: pattern and content of a step.
+_QUOTES = tuple(({"String": pair}, '"') for pair in ("``", "''"))
 
 
 class Found(NamedTuple):
@@ -304,7 +306,7 @@ def _read_json(path, tokenizer, name):
     if not isinstance(model, dict) or model.get("type") != "Unigram":
         raise ValueError(
             f"`model.type` must be Unigram in {_NAME}. Received: "
-            f"{files.shortened(model.get('type') if model else model)}."
+            f"{files.shortened(_type_of(model))}."
         )
     if model.get("byte_fallback"):
         raise ValueError(
@@ -368,7 +370,7 @@ def _read_json(path, tokenizer, name):
 def _added(added):
     """Returns {content: token} of `added_tokens`."""
     found = {}
-    for token in added or []:
+    for token in _list("added_tokens", added):
         is_good = (
             isinstance(token, dict)
             and isinstance(token.get("content"), str)
@@ -381,6 +383,20 @@ def _added(added):
             )
         found[token["content"]] = token
     return found
+
+
+def _list(name, values):
+    """Returns a list of the file, of which null is an empty one."""
+    if values is not None and not isinstance(values, list):
+        raise ValueError(
+            f"`{name}` must be a list. Received: {files.shortened(values)}."
+        )
+    return values or []
+
+
+def _type_of(part):
+    """Returns the type of a part of the file; of none, what is there."""
+    return part.get("type") if isinstance(part, dict) else part
 
 
 def _pieces(vocabulary):
@@ -405,19 +421,18 @@ def _read_normalizer(normalizer):
     """Returns the table of characters, and {what is folded: bool}."""
     steps = [normalizer] if isinstance(normalizer, dict) else []
     if steps and steps[0].get("type") == "Sequence":
-        steps = list(steps[0].get("normalizers") or [])
+        steps = _list("normalizers", steps[0].get("normalizers"))
     # In this order, each once at most; what is None may be anywhere.
     known = ("quotes", "quotes", "NFKD", "StripAccents", "Lowercase")
     order = [*known, "Precompiled"]
     charsmap, found = b"", []
     for step in steps:
-        kind = step.get("type") if isinstance(step, dict) else None
+        kind = _type_of(step)
         if kind == "Replace":
-            pattern = step.get("pattern") or {}
-            pair = (pattern.get("String"), step.get("content"))
-            if pair in (("``", '"'), ("''", '"')):
+            pair = (step.get("pattern"), step.get("content"))
+            if pair in _QUOTES:
                 kind = "quotes"
-            elif pattern.get("Regex") == " {2,}" and step["content"] == " ":
+            elif pair == ({"Regex": " {2,}"}, " "):
                 # White space is joined anyway.
                 continue
         if kind not in order:
@@ -452,8 +467,8 @@ def _read_normalizer(normalizer):
 def _check_pre_tokenizer(splits):
     steps = [splits]
     if isinstance(splits, dict) and splits.get("type") == "Sequence":
-        steps = splits.get("pretokenizers") or []
-    kinds = [step.get("type") for step in steps if isinstance(step, dict)]
+        steps = _list("pretokenizers", splits.get("pretokenizers"))
+    kinds = [_type_of(step) for step in steps]
     if kinds != ["WhitespaceSplit", "Metaspace"]:
         raise ValueError(
             "`pre_tokenizer` must be WhitespaceSplit, then Metaspace. "

@@ -16,15 +16,20 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import tokenizer_json
+
+if TYPE_CHECKING:
+    # Imported where it is used: its 40 libraries take long to load, and a
+    # training on records has no use for them.
+    import tensorflow_text as tf_text
 
 MAX_CHARS_PER_WORD = 200
 _MAX_BYTES_PER_CHAR = 4
@@ -321,12 +326,14 @@ class WordpieceTokenizer(tf.Module):
         return tf.equal(ids, len(self.vocabulary) - 1)
 
 
-def make_splitter(tokens: Iterable[str]) -> tf_text.FastWordpieceTokenizer:
+def make_splitter(tokens: Iterable[str]) -> "tf_text.FastWordpieceTokenizer":
     """Returns what splits words into the longest pieces: string to int32.
 
     Args:
         tokens: The entries. The ids are their numbers; as of `unknown_last`.
     """
+    import tensorflow_text as tf_text
+
     return tf_text.FastWordpieceTokenizer(
         unknown_last(tokens),
         token_out_type=tf.int32,
@@ -346,6 +353,8 @@ def unknown_last(tokens: Iterable[str]) -> list[str]:
 
 
 def _make_fast(spec):
+    import tensorflow_text as tf_text
+
     tokens = unknown_last(spec.vocabulary.tokens)
     try:
         return tf_text.FastBertTokenizer(
@@ -407,6 +416,8 @@ def _normalize(texts, do_lower_case):
         texts = tf.strings.lower(texts, encoding="utf-8")
         texts = tf.strings.regex_replace(texts, _MOVED_ACCENT, "")
         texts = tf.strings.regex_replace(texts, _MARKS_OF_UNKNOWN, "\\0\u034f")
+        import tensorflow_text as tf_text
+
         texts = tf_text.normalize_utf8(texts, "NFD")
         texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
     return tf.strings.regex_replace(texts, _STANDS_ALONE, r" \0 ")

@@ -1,10 +1,12 @@
 """Vectors of lines: against NumPy over one line at a time, and from files."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from pyarrow import parquet
 
 from bert_tf import checkpoints
 from bert_tf.models.encoder import BertEncoder
@@ -290,6 +292,51 @@ def test_npz_and_records_give_back_what_was_written(tmp_path, dtype):
         "out.npz",
         "out.tfrecord",
     ]
+
+
+@pytest.mark.parametrize("dtype", feature_files.DTYPES)
+@pytest.mark.parametrize("rows_a_group", [1, 3])
+def test_parquet_gives_back_what_was_written(
+    tmp_path, dtype, rows_a_group, monkeypatch
+):
+    # A row of it is of 12 numbers.
+    monkeypatch.setattr(feature_files, "_ROW_GROUP", 12 * rows_a_group)
+    path = tmp_path / "out.parquet"
+    write(path, "parquet", WRITTEN, dtype=dtype)
+    file = parquet.ParquetFile(path)
+    assert file.num_row_groups == 3 // rows_a_group
+    assert file.schema_arrow.metadata[b"layers"] == b"-1,0"
+    table = file.read()
+    assert table.column_names == ["linex_index", "vectors", "token_ids"]
+    for line, row in zip(WRITTEN, table.to_pylist(), strict=True):
+        assert row["linex_index"] == line.index
+        assert row["token_ids"] == line.token_ids.tolist()
+        np.testing.assert_array_equal(
+            np.array(row["vectors"], dtype), line.vectors.astype(dtype)
+        )
+    # One vector a line, as a search engine takes them.
+    lines = [
+        dataclasses.replace(line, vectors=line.vectors[0, 0])
+        for line in WRITTEN
+    ]
+    extraction = Extraction(layers=(0,), combine="mean", pooling="cls")
+    write(path, "parquet", lines, extraction, dtype=dtype)
+    table = parquet.read_table(path)
+    assert table.column_names == ["linex_index", "vectors"]
+    flat = table["vectors"].combine_chunks().flatten().to_numpy()
+    assert flat.dtype == dtype
+    np.testing.assert_array_equal(
+        flat.reshape(3, -1), [line.vectors.astype(dtype) for line in lines]
+    )
+
+
+def test_parquet_without_pyarrow_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        feature_files.importlib.util, "find_spec", lambda name: None
+    )
+    with pytest.raises(ValueError, match=r"pip install 'bert_tf\[parquet\]'"):
+        write(tmp_path / "out.parquet", "parquet", WRITTEN)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("output_format", feature_files.FORMATS)

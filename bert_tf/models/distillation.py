@@ -1,0 +1,436 @@
+"""The losses of a student that learns from a teacher.
+
+Letters in tensor names: B batch, L position, D hidden size, N heads, Q query,
+K key or class, S the student's, T the teacher's.
+
+    soft_targets    t^2 KL(softmax(T / t) || softmax(S / t)) of logits at the
+                    temperature t (Hinton et al. 2015; DistilBERT, Sanh et al.
+                    2019, with t = 2 and the mean over all tokens)
+    cosine          1 - cos(S, T) of the last layer's states (DistilBERT)
+    hidden          mean squares of W S + b - T, summed over the embeddings'
+                    output and the layers (TinyBERT, Jiao et al. 2020)
+    attention       mean squares of S - T of the scores before the softmax,
+                    those at most -100 as 0, summed over the layers (TinyBERT)
+    relations       KL(T || S) of softmax(Q K^T / sqrt(d)), the attention, and
+                    of softmax(V V^T / sqrt(d)), the values' relations, in the
+                    last layer (MiniLM, Wang et al. 2020)
+    self_relations  KL(T || S) of softmax(X X^T / sqrt(d)) with X the queries,
+                    the keys and the values of the last layer, added
+                    (MiniLMv2, Wang et al. 2021, of equal weights)
+
+Means are over real tokens, queries of a loss of heads too, and over pairs of
+real tokens of attention; then over heads and widths. So padding changes no
+loss, and one device and several have the same.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from bert_tf import features
+from bert_tf.features import Batch
+from bert_tf.features import Tensor
+from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.gathering import gather_positions
+from bert_tf.layers.gradients import with_gradient
+from bert_tf.models import lesson as lesson_lib
+from bert_tf.models import objectives
+from bert_tf.models.lesson import Lesson
+from bert_tf.models.objectives import Objective
+
+# Scores that TinyBERT takes for masked ones.
+_LOWEST_SCORE = -100.0
+
+
+def soft_targets(
+    logits: Tensor, teacher_logits: Tensor, temperature: float
+) -> Tensor:
+    """Returns t^2 KL(teacher || student) of every element, float32 `[...]`.
+
+    Args:
+        logits, teacher_logits: float `[..., K]`.
+        temperature: t.
+    """
+    own = _float32(logits) / temperature
+    taught = _float32(teacher_logits) / temperature
+    return temperature**2 * _divergence(own, taught)
+
+
+def soft_labels(
+    logits: Tensor, teacher_logits: Tensor, temperature: float
+) -> Tensor:
+    """Returns the same of yes or no, float32 of the shape of the logits.
+
+    Args:
+        logits, teacher_logits: float, of one shape: logits of a yes.
+        temperature: t.
+    """
+    own = _float32(logits) / temperature
+    taught = _float32(teacher_logits) / temperature
+    share = ops.sigmoid(taught)
+    # Of the cross-entropies softplus(x) - p x.
+    divergence = (
+        ops.softplus(own) - ops.softplus(taught) - share * (own - taught)
+    )
+    return temperature**2 * divergence
+
+
+def cosine_distance(states: Tensor, teacher_states: Tensor) -> Tensor:
+    """Returns 1 - cos of vectors `[..., D]`, float32 `[...]`."""
+    own = ops.normalize(_float32(states), axis=-1)
+    taught = ops.normalize(_float32(teacher_states), axis=-1)
+    return 1.0 - ops.sum(own * taught, axis=-1)
+
+
+def attention_scores(query_BNLH: Tensor, key_BNLH: Tensor) -> Tensor:
+    """Returns the scores before mask and softmax, float32 `[B, N, Q, K]`.
+
+    Args:
+        query_BNLH: float, scaled as `observing.Observed` has it.
+        key_BNLH: float.
+    """
+    scores = _float32(
+        ops.matmul(query_BNLH, ops.transpose(key_BNLH, (0, 1, 3, 2)))
+    )
+    return ops.where(scores <= _LOWEST_SCORE, 0.0, scores)
+
+
+def relation(one_BNLH: Tensor, other_BNLH: Tensor, num_heads: int) -> Tensor:
+    """Returns X Y^T / sqrt(size of a head), float32 `[B, num_heads, L, L]`.
+
+    Args:
+        one_BNLH, other_BNLH: float, X and Y in a model's own heads.
+        num_heads: Parts that the vectors of all heads, side by side, are cut
+            to (Wang et al. 2021, section 3.1).
+    """
+    one_BRLH, other_BRLH = (
+        _cut_anew(x, num_heads) for x in (one_BNLH, other_BNLH)
+    )
+    product = ops.matmul(one_BRLH, ops.transpose(other_BRLH, (0, 1, 3, 2)))
+    return _float32(product) * one_BRLH.shape[-1] ** -0.5
+
+
+def _cut_anew(x_BNLH, num_heads):
+    own_heads, head_size = x_BNLH.shape[1], x_BNLH.shape[3]
+    if own_heads == num_heads:
+        return x_BNLH
+    batch_size, length = ops.shape(x_BNLH)[0], ops.shape(x_BNLH)[2]
+    x_BLD = ops.reshape(
+        ops.transpose(x_BNLH, (0, 2, 1, 3)),
+        (batch_size, length, num_heads, own_heads * head_size // num_heads),
+    )
+    return ops.transpose(x_BLD, (0, 2, 1, 3))
+
+
+def _divergence(own, taught):
+    """Returns KL(softmax(taught) || softmax(own)) over the last axis.
+
+    Over a vocabulary each pass takes time and memory, and there are few: the
+    gradient, softmax(own) less softmax(taught), is of the exponentials of the
+    forward pass. There is none of `taught`.
+    """
+    shares_taught, log_taught, taught = _softmax(taught)
+
+    @with_gradient
+    def compute(own):
+        shares, log_sum, own = _softmax(own)
+        difference = ops.sum(shares_taught * (taught - own), axis=-1)
+
+        def gradient(up):
+            return (shares - shares_taught) * up[..., None]
+
+        return difference - (log_taught - log_sum), gradient
+
+    return compute(own)
+
+
+def _softmax(x):
+    """Returns softmax(x), the log of its divisor, and x less its largest."""
+    x = x - ops.max(x, axis=-1, keepdims=True)
+    powers = ops.exp(x)
+    divisor = ops.sum(powers, axis=-1, keepdims=True)
+    return powers / divisor, ops.log(divisor)[..., 0], x
+
+
+def _float32(x):
+    return ops.cast(x, "float32")
+
+
+def encoder_objective(lesson: Lesson, left_to_right: bool = False) -> Objective:
+    """Returns the losses of what goes on inside the two encoders.
+
+    The outputs are a `Distiller`'s. Without such losses there are no terms.
+
+    Args:
+        lesson: A `Lesson`, of these models (`for_models`).
+        left_to_right: Whether the two models go so.
+    """
+    names = [name for name in lesson_lib.OF_ENCODERS if lesson.has(name)]
+    makers: dict[str, Callable] = {
+        lesson_lib.COSINE: _cosine,
+        lesson_lib.HIDDEN: _hidden,
+        lesson_lib.ATTENTION: _attention,
+        lesson_lib.RELATIONS: _relations,
+        lesson_lib.SELF_RELATIONS: _self_relations,
+    }
+
+    def weights(batch):
+        masks = _masks(batch, left_to_right)
+        return {
+            f"{name}_loss": ops.sum(masks[name == lesson_lib.ATTENTION])
+            for name in names
+        }
+
+    def losses(outputs, batch):
+        masks = _masks(batch, left_to_right)
+        return {
+            f"{name}_loss": lesson.losses[name]
+            * ops.sum(
+                masks[name == lesson_lib.ATTENTION]
+                * makers[name](outputs, lesson, batch, left_to_right)
+            )
+            for name in names
+        }
+
+    return Objective(
+        weights=weights, losses=losses, metrics=lambda outputs, batch: {}
+    )
+
+
+def _masks(batch, left_to_right):
+    """Returns float32 weights of tokens `[B, L]` and of pairs `[B, L, L]`."""
+    tokens_BL = token_weights(batch)
+    pairs_BQK = tokens_BL[:, :, None] * _float32(
+        _may_look(batch, left_to_right)
+    )
+    return tokens_BL, pairs_BQK
+
+
+def _may_look(batch, left_to_right):
+    rows = _rows(batch)
+    return make_attention_mask(
+        rows[features.INPUT_MASK],
+        rows.get(features.SEQUENCE_IDS),
+        left_to_right,
+    )
+
+
+def _rows(batch):
+    """Returns the batch with rows of tokens, also where each has several."""
+    names = (features.INPUT_MASK, features.SEQUENCE_IDS)
+    return {
+        name: ops.reshape(batch[name], (-1, ops.shape(batch[name])[-1]))
+        for name in names
+        if name in batch
+    }
+
+
+def token_weights(batch: Batch) -> Tensor:
+    """Returns float32 `[B, L]`: 1 for real tokens of examples that count.
+
+    Args:
+        batch: Has `input_mask` `[B, L]`, or of several rows an example
+            `[B, C, L]`, which become B of them, and perhaps
+            `example_weights`.
+    """
+    mask = _float32(batch[features.INPUT_MASK])
+    examples_B = batch.get(features.EXAMPLE_WEIGHTS)
+    if examples_B is not None:
+        rest = [1] * (len(mask.shape) - 1)
+        mask *= ops.reshape(examples_B, [-1, *rest])
+    return ops.reshape(mask, (-1, ops.shape(mask)[-1]))
+
+
+# Each returns a loss of every token `[B, L]`, or of every pair `[B, Q, K]`.
+
+
+def _cosine(outputs, lesson, batch, left_to_right):
+    return cosine_distance(outputs["states"][-1], outputs["teacher_states"][-1])
+
+
+def _hidden(outputs, lesson, batch, left_to_right):
+    taught = outputs["teacher_states"]
+    chosen = [taught[0], *(taught[layer + 1] for layer in lesson.layer_map)]
+    return sum(
+        ops.mean(ops.square(_float32(own) - _float32(other)), axis=-1)
+        for own, other in zip(outputs["states"], chosen, strict=True)
+    )
+
+
+def _attention(outputs, lesson, batch, left_to_right):
+    taught = outputs["teacher_heads"]
+    chosen = [taught[layer] for layer in lesson.layer_map]
+    return sum(
+        ops.mean(
+            ops.square(
+                attention_scores(*own[:2]) - attention_scores(*other[:2])
+            ),
+            axis=1,
+        )
+        for own, other in zip(outputs["heads"], chosen, strict=True)
+    )
+
+
+def _relations(outputs, lesson, batch, left_to_right):
+    return _divergences(outputs, lesson, batch, left_to_right, ((0, 1), (2, 2)))
+
+
+def _self_relations(outputs, lesson, batch, left_to_right):
+    return _divergences(
+        outputs, lesson, batch, left_to_right, ((0, 0), (1, 1), (2, 2))
+    )
+
+
+def _divergences(outputs, lesson, batch, left_to_right, pairs):
+    """Adds the divergences of relations of (one, other) of Q, K and V."""
+    # Finite, as in `attend`: there are rows of nothing but padding.
+    bias_BQK = ops.where(_may_look(batch, left_to_right), 0.0, -1e9)
+    own, taught = (
+        # The queries as they were before they were divided.
+        (query * query.shape[-1] ** 0.5, key, value)
+        for query, key, value in (
+            outputs["heads"][-1],
+            outputs["teacher_heads"][-1],
+        )
+    )
+    return sum(
+        ops.mean(
+            _divergence(
+                *(
+                    relation(heads[one], heads[other], lesson.relation_heads)
+                    + bias_BQK[:, None]
+                    for heads in (own, taught)
+                )
+            ),
+            axis=1,
+        )
+        for one, other in pairs
+    )
+
+
+def pretraining_objective(lesson: Lesson, left_to_right: bool) -> Objective:
+    """Returns the losses of `lesson` on pre-training records.
+
+    The outputs are a `Distiller`'s, the batch is as pre-training has it.
+
+    Args:
+        lesson, left_to_right: As of `encoder_objective`.
+    """
+    of_encoders = encoder_objective(lesson, left_to_right)
+    everywhere = is_everywhere(lesson)
+
+    def masked_weights(batch):
+        weights_BP = batch[features.MASKED_LM_WEIGHTS]
+        examples_B = batch.get(features.EXAMPLE_WEIGHTS)
+        if examples_B is not None:
+            weights_BP *= examples_B[:, None]
+        return weights_BP
+
+    def soft_weights(batch):
+        return token_weights(batch) if everywhere else masked_weights(batch)
+
+    def masked_logits(logits, batch):
+        if not everywhere:
+            return logits
+        return gather_positions(logits, batch[features.MASKED_LM_POSITIONS])
+
+    def weights(batch):
+        found = {}
+        if lesson.has(lesson_lib.SOFT_TARGETS):
+            found["soft_targets_loss"] = ops.sum(soft_weights(batch))
+        if lesson.has(lesson_lib.MASKED_LM):
+            found["masked_lm_loss"] = ops.sum(masked_weights(batch))
+        return found | of_encoders.weights(batch)
+
+    def losses(outputs, batch):
+        found = {}
+        if lesson.has(lesson_lib.SOFT_TARGETS):
+            each = soft_targets(
+                outputs["logits"],
+                outputs["teacher_logits"],
+                lesson.temperature,
+            )
+            found["soft_targets_loss"] = lesson.losses[
+                lesson_lib.SOFT_TARGETS
+            ] * ops.sum(soft_weights(batch) * each)
+        if lesson.has(lesson_lib.MASKED_LM):
+            each = objectives.cross_entropy(
+                masked_logits(outputs["logits"], batch),
+                batch[features.MASKED_LM_IDS],
+            )
+            found["masked_lm_loss"] = lesson.losses[
+                lesson_lib.MASKED_LM
+            ] * ops.sum(masked_weights(batch) * each)
+        return found | of_encoders.losses(outputs, batch)
+
+    def metrics(outputs, batch):
+        found = {}
+        if lesson.has(lesson_lib.MASKED_LM, lesson_lib.SOFT_TARGETS):
+            found["masked_lm_accuracy"] = _hits(
+                masked_logits(outputs["logits"], batch),
+                batch[features.MASKED_LM_IDS],
+                masked_weights(batch),
+            )
+        return found
+
+    return Objective(weights=weights, losses=losses, metrics=metrics)
+
+
+def is_everywhere(lesson: Lesson) -> bool:
+    """Returns whether words are predicted at all positions of records."""
+    return (
+        lesson.has(lesson_lib.SOFT_TARGETS) and lesson.soft_positions == "all"
+    )
+
+
+def _hits(logits, labels, weights):
+    """Returns (sum, weight) of the hits of `labels`."""
+    best = ops.cast(ops.argmax(logits, axis=-1), "int32")
+    hits = _float32(ops.equal(best, ops.cast(labels, "int32")))
+    return ops.sum(weights * hits), ops.sum(weights)
+
+
+def task_objective(
+    lesson: Lesson,
+    of_labels: Objective,
+    soft_losses: Callable[[Any, Any, float], Any],
+    left_to_right: bool = False,
+) -> Objective:
+    """Returns the losses of `lesson` on a task's examples.
+
+    Args:
+        lesson, left_to_right: As of `encoder_objective`.
+        of_labels: A task's objective, of one loss of elements with weights.
+        soft_losses: `soft_losses(logits, teacher_logits, batch)` -> the sum
+            over the elements, weighted as those of the labels.
+    """
+    of_encoders = encoder_objective(lesson, left_to_right)
+
+    def weights(batch):
+        (weight,) = of_labels.weights(batch).values()
+        found = {
+            f"{name}_loss": weight
+            for name in (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)
+            if lesson.has(name)
+        }
+        return found | of_encoders.weights(batch)
+
+    def losses(outputs, batch):
+        found = {}
+        if lesson.has(lesson_lib.SOFT_TARGETS):
+            total = soft_losses(
+                outputs["logits"], outputs["teacher_logits"], batch
+            )
+            weight = lesson.losses[lesson_lib.SOFT_TARGETS]
+            found["soft_targets_loss"] = weight * total
+        if lesson.has(lesson_lib.LABELS):
+            (total,) = of_labels.losses(outputs["logits"], batch).values()
+            weight = lesson.losses[lesson_lib.LABELS]
+            found["labels_loss"] = weight * total
+        return found | of_encoders.losses(outputs, batch)
+
+    def metrics(outputs, batch):
+        return of_labels.metrics(outputs["logits"], batch)
+
+    return Objective(weights=weights, losses=losses, metrics=metrics)

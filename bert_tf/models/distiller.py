@@ -1,0 +1,177 @@
+"""A student and its teacher, called with the same batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf import features
+from bert_tf.features import Batch
+from bert_tf.layers import observing
+from bert_tf.layers.dense import Dense
+from bert_tf.models import distillation
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.lesson import OF_ENCODERS
+from bert_tf.models.lesson import OF_HEADS
+from bert_tf.models.lesson import OF_STATES
+from bert_tf.models.lesson import SOFT_TARGETS
+from bert_tf.models.lesson import Lesson
+
+# Before the names of a teacher's own model inputs, where its tokenizer is
+# another.
+TEACHER = "teacher_"
+
+
+class Distiller(keras.Model):
+    """A student, what fits its states to the teacher's width, and the teacher.
+
+    It has the student's variables and the projection's. The teacher's are not
+    among them: they are neither trained nor saved.
+
+    Args:
+        student: A model that is an encoder or has one.
+        teacher: Likewise. It is made untrainable.
+        lesson: The `Lesson`, of these two.
+
+    Call arguments:
+        inputs: A batch as `student` takes it, and perhaps the teacher's own
+            model inputs, with `TEACHER` before their names.
+
+    Returns:
+        A dictionary of what the losses are made of, the teacher's with
+        `TEACHER` before its name and without a gradient: `logits`, what the
+        models return; `states` and `heads` as `observing.Observed` has them,
+        the student's states fitted.
+    """
+
+    def __init__(
+        self,
+        student: keras.Model,
+        teacher: keras.Model,
+        lesson: Lesson,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"dtype": student.dtype_policy} | kwargs)
+        teacher.trainable = False
+        own, taught = encoder_of(student), encoder_of(teacher)
+        self.student = student
+        self.lesson = lesson.for_models(own.config, taught.config)
+        self.projection = None
+        if lesson.has_projection(own.config, taught.config):
+            self.projection = Dense(
+                taught.config.hidden_size,
+                kernel_initializer=keras.initializers.TruncatedNormal(
+                    stddev=own.config.initializer_range
+                ),
+                dtype=student.dtype_policy,
+                name="projection",
+            )
+            self.projection.build((None, None, own.config.hidden_size))
+        # In a function, which Keras does not look into.
+        self.teacher = lambda: teacher
+        self.built = True
+
+    def call(self, inputs, training=None):
+        lesson = self.lesson
+        own = {
+            name: value
+            for name, value in inputs.items()
+            if not name.startswith(TEACHER)
+        }
+        if distillation.is_everywhere(lesson) and (
+            features.MASKED_LM_POSITIONS in own
+        ):
+            ids = own[features.INPUT_IDS]
+            own[features.MASKED_LM_POSITIONS] = ops.broadcast_to(
+                ops.arange(ops.shape(ids)[1], dtype="int32"), ops.shape(ids)
+            )
+        taught = own | {
+            name.removeprefix(TEACHER): value
+            for name, value in inputs.items()
+            if name.startswith(TEACHER)
+        }
+        outputs = self._outputs(self.student, own, training)
+        if "states" in outputs and self.projection is not None:
+            outputs["states"] = [
+                self.projection(state) for state in outputs["states"]
+            ]
+        if lesson.has(SOFT_TARGETS, *OF_ENCODERS):
+            teacher_outputs = self._outputs(self.teacher(), taught, False)
+            outputs |= {
+                f"{TEACHER}{name}": keras.tree.map_structure(
+                    ops.stop_gradient, value
+                )
+                for name, value in teacher_outputs.items()
+            }
+        return outputs
+
+    def _outputs(self, model, inputs, training):
+        """Returns what the losses need of a model, by name."""
+        lesson = self.lesson
+        if not lesson.has(*OF_ENCODERS):
+            return {"logits": _logits(model(inputs, training=training))}
+        with observing.observing() as observed:
+            logits = model(inputs, training=training)
+        outputs = {}
+        if model is not encoder_of(model):
+            outputs["logits"] = _logits(logits)
+        if lesson.has(*OF_STATES):
+            outputs["states"] = observed.states
+        if lesson.has(*OF_HEADS):
+            outputs["heads"] = observed.heads
+        return outputs
+
+
+def _logits(outputs):
+    """Returns a model's outputs, of a pre-trainer those of masked words."""
+    if isinstance(outputs, dict) and "masked_lm_logits" in outputs:
+        return outputs["masked_lm_logits"]
+    return outputs
+
+
+def encoder_of(model: keras.Model) -> BertEncoder:
+    """Returns a model's encoder, which it may be itself."""
+    return model if isinstance(model, BertEncoder) else model.encoder
+
+
+def copy_layers(
+    teacher: keras.Model, student: keras.Model, layers: Sequence[int]
+) -> list[str]:
+    """Gives a new student the weights of chosen layers of its teacher.
+
+    Copied are the embeddings, these blocks in their order, the pooler, and the
+    heads that both have. Variables are not shared: each model has its own.
+
+    Args:
+        teacher: A model whose blocks have each their own weights.
+        student: A model of as many blocks as `layers`, and of equal widths.
+        layers: Numbers of blocks of the teacher, from 0.
+
+    Returns:
+        The paths of the student's variables that were not in the teacher.
+    """
+    own, taught = encoder_of(student), encoder_of(teacher)
+    pairs = [(own.embeddings, taught.embeddings), (own.pooler, taught.pooler)]
+    pairs += zip(
+        own.blocks, (taught.blocks[number] for number in layers), strict=True
+    )
+    if own is not student and taught is not teacher:
+        heads = {layer.name: layer for layer in teacher.layers}
+        pairs += [
+            (layer, heads[layer.name])
+            for layer in student.layers
+            if layer is not own and layer.name in heads
+        ]
+    new = {variable.path for variable in student.weights}
+    for ours, theirs in pairs:
+        for variable, value in zip(ours.weights, theirs.weights):
+            if variable.shape == value.shape:
+                variable.assign(ops.convert_to_numpy(value))
+                new.discard(variable.path)
+    return sorted(new)
+
+
+def teacher_inputs(batch: Batch) -> Batch:
+    """Returns the model inputs of a batch, by the names of a teacher's own."""
+    return {f"{TEACHER}{name}": batch[name] for name in features.MODEL_INPUTS}

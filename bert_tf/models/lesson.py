@@ -1,0 +1,228 @@
+"""What a student learns from its teacher: losses by name and weight."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from bert_tf.config import BertConfig
+
+SOFT_TARGETS = "soft_targets"
+MASKED_LM = "masked_lm"
+LABELS = "labels"
+COSINE = "cosine"
+HIDDEN = "hidden"
+ATTENTION = "attention"
+RELATIONS = "relations"
+SELF_RELATIONS = "self_relations"
+
+# Of what goes on inside the two encoders.
+OF_STATES = (COSINE, HIDDEN)
+OF_HEADS = (ATTENTION, RELATIONS, SELF_RELATIONS)
+OF_ENCODERS = (*OF_STATES, *OF_HEADS)
+# By what there is to learn on.
+ON_RECORDS = (SOFT_TARGETS, MASKED_LM, *OF_ENCODERS)
+ON_TASKS = (SOFT_TARGETS, LABELS, *OF_ENCODERS)
+# DistilBERT's (Sanh et al. 2019), and its first loss beside the labels'.
+DEFAULT_ON_RECORDS = f"{SOFT_TARGETS}:5,{MASKED_LM}:2,{COSINE}:1"
+DEFAULT_ON_TASKS = f"{SOFT_TARGETS}:1,{LABELS}:1"
+
+SOFT_POSITIONS = ("all", "masked")
+
+
+def parse_losses(text: str, known: tuple[str, ...]) -> dict[str, float]:
+    """Reads e.g. "soft_targets:5,masked_lm:2,cosine"; no weight is 1.
+
+    Args:
+        text: Names and weights.
+        known: The names that there are.
+
+    Returns:
+        {name: weight}.
+
+    Raises:
+        ValueError: If a name is unknown or there twice, or a weight is not
+            positive.
+    """
+    losses: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = part.strip().partition(":")
+        if name not in known or name in losses:
+            raise ValueError(
+                "`losses` must be different ones of "
+                f"{', '.join(known)}, each with a weight as in name:0.5. "
+                f"Received: {name!r} in losses={text!r}."
+            )
+        try:
+            weight = float(number or 1)
+        except ValueError:
+            weight = math.nan
+        if not 0 < weight < math.inf:
+            raise ValueError(
+                "The weight of a loss must be a positive number. "
+                f"Received: {part!r} in losses={text!r}."
+            )
+        losses[name] = weight
+    return losses
+
+
+def parse_layers(text: str, name: str) -> tuple[int, ...]:
+    """Reads e.g. "0,2,4": numbers of layers, counted from 0.
+
+    Raises:
+        ValueError: If it is anything else; it has the name.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError(
+            f"`{name}` must be numbers of layers, counted from 0, with commas "
+            f"between. Received: {name}={text!r}."
+        )
+    return tuple(map(int, parts))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """Losses by name and weight, and what they are made with.
+
+    `models.distillation` has their formulas.
+
+    Args:
+        losses: {name: weight}.
+        temperature: What both models' logits are divided by in soft targets,
+            whose loss is multiplied by its square.
+        soft_positions: Of records: whether soft targets are those of "all"
+            tokens or of the "masked" ones alone.
+        layer_map: Of every layer of the student, in order, the layer of the
+            teacher that it learns from, counted from 0, for hidden states and
+            attention. None for the last of each of as many equal parts, as
+            TinyBERT has it.
+        relation_heads: Parts that queries, keys and values are cut to for
+            relations; None for as many as the teacher has heads.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    losses: Mapping[str, float]
+    temperature: float = 2.0
+    soft_positions: str = "all"
+    layer_map: tuple[int, ...] | None = None
+    relation_heads: int | None = None
+
+    def __post_init__(self):
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(
+                "`temperature` must be positive. "
+                f"Received: temperature={self.temperature}."
+            )
+        if self.soft_positions not in SOFT_POSITIONS:
+            raise ValueError(
+                f"`soft_positions` must be one of {', '.join(SOFT_POSITIONS)}."
+                f" Received: soft_positions={self.soft_positions!r}."
+            )
+        if self.relation_heads is not None and self.relation_heads < 1:
+            raise ValueError(
+                "`relation_heads` must be positive. "
+                f"Received: relation_heads={self.relation_heads}."
+            )
+
+        for name, names in (
+            ("layer_map", (HIDDEN, ATTENTION)),
+            ("relation_heads", (RELATIONS, SELF_RELATIONS)),
+        ):
+            if getattr(self, name) is not None and not self.has(*names):
+                raise ValueError(
+                    f"`{name}` must be given with one of the losses "
+                    f"{', '.join(names)}. "
+                    f"Received: losses={', '.join(self.losses)}."
+                )
+
+    def has(self, *names: str) -> bool:
+        """Returns whether any of the losses is among these."""
+        return any(name in self.losses for name in names)
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns {name: value} of what the weights are a function of."""
+        values = {
+            "losses": dict(self.losses),
+            "temperature": self.temperature,
+            "soft_positions": self.soft_positions,
+            "layer_map": None if self.layer_map is None else [*self.layer_map],
+            "relation_heads": self.relation_heads,
+        }
+        return {name: v for name, v in values.items() if v is not None}
+
+    def for_models(self, student: BertConfig, teacher: BertConfig) -> "Lesson":
+        """Returns the lesson with all that the two models tell.
+
+        Raises:
+            ValueError: If a loss cannot be made of these two.
+        """
+        layers = student.num_hidden_layers
+        layer_map, relation_heads = None, None
+        if self.has(HIDDEN, ATTENTION):
+            layer_map = self.layer_map or tuple(
+                (index + 1) * teacher.num_hidden_layers // layers - 1
+                for index in range(layers)
+            )
+            check_layers("layer_map", layer_map, teacher)
+            if len(layer_map) != layers:
+                raise ValueError(
+                    "`layer_map` must have a layer of the teacher for each of "
+                    f"the student's {layers}. "
+                    f"Received: layer_map={_listed(layer_map)}."
+                )
+        if self.has(ATTENTION) and (
+            student.num_attention_heads != teacher.num_attention_heads
+        ):
+            raise ValueError(
+                f"The student must have the teacher's number of heads for the "
+                f"loss {ATTENTION}; {RELATIONS} and {SELF_RELATIONS} do "
+                "without. Received: num_attention_heads="
+                f"{student.num_attention_heads} in the student, "
+                f"{teacher.num_attention_heads} in the teacher."
+            )
+        if self.has(RELATIONS, SELF_RELATIONS):
+            relation_heads = self.relation_heads or teacher.num_attention_heads
+            sizes = student.hidden_size, teacher.hidden_size
+            if any(size % relation_heads for size in sizes):
+                raise ValueError(
+                    "`relation_heads` must divide the student's hidden size, "
+                    f"{sizes[0]}, and the teacher's, {sizes[1]}. "
+                    f"Received: relation_heads={relation_heads}."
+                )
+        if self.has(*OF_ENCODERS) and student.is_decoder != teacher.is_decoder:
+            raise ValueError(
+                "Student and teacher must both go from left to right, or "
+                f"neither. Received: is_decoder={student.is_decoder} in the "
+                f"student, {teacher.is_decoder} in the teacher."
+            )
+        return dataclasses.replace(
+            self, layer_map=layer_map, relation_heads=relation_heads
+        )
+
+    def has_projection(self, student: BertConfig, teacher: BertConfig) -> bool:
+        """Returns whether the student's states are fitted to another width."""
+        return (
+            self.has(*OF_STATES) and student.hidden_size != teacher.hidden_size
+        )
+
+
+def check_layers(
+    name: str, layers: tuple[int, ...], teacher: BertConfig
+) -> None:
+    """Checks that the teacher has these layers.
+
+    Raises:
+        ValueError: If not; it has the name of the setting.
+    """
+    number = teacher.num_hidden_layers
+    if not layers or any(not 0 <= layer < number for layer in layers):
+        raise ValueError(
+            f"`{name}` must be of the teacher's layers, 0 to {number - 1}. "
+            f"Received: {name}={_listed(layers)}."
+        )
+
+
+def _listed(layers):
+    return ",".join(map(str, layers))

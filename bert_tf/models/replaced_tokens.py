@@ -1,0 +1,177 @@
+"""ELECTRA's pre-training: a generator, and a discriminator of what it makes."""
+
+import dataclasses
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf import features
+from bert_tf.config import BertConfig
+from bert_tf.layers.configured import AnyConfig
+from bert_tf.layers.configured import Configured
+from bert_tf.layers.configured import from_dict
+from bert_tf.layers.sampling import sample_classes
+from bert_tf.models.discriminator import BertDiscriminator
+from bert_tf.models.pretrainer import BertPretrainer
+
+# Of google-research/electra's heads.
+_HEAD_SIZE = 64
+
+
+def generator_config(config: BertConfig, size: float) -> BertConfig:
+    """Returns the configuration of a discriminator's generator.
+
+    As google-research/electra has it: as many layers, less wide, a head for
+    every 64 of the width and feed-forward layers of 4 times the width. Where
+    that number of heads does not divide the width, the next lower that does.
+
+    Args:
+        config: The discriminator's `BertConfig`.
+        size: Its width as a share of the discriminator's, in (0, 1]: a quarter
+            in ELECTRA's small and large, a third in its base.
+
+    Raises:
+        ValueError: If `size` is out of its range.
+    """
+    if not 0 < size <= 1:
+        raise ValueError(
+            "`generator_size` must be above 0, and at most 1. Received: "
+            f"generator_size={size}."
+        )
+    width = max(1, round(config.hidden_size * size))
+    num_heads = max(1, width // _HEAD_SIZE)
+    while width % num_heads:
+        num_heads -= 1
+    is_as_wide = width == config.embedding_width
+    return dataclasses.replace(
+        config,
+        hidden_size=width,
+        num_attention_heads=num_heads,
+        intermediate_size=4 * width,
+        embedding_size=None if is_as_wide else config.embedding_width,
+    )
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ReplacedTokensPretrainer(Configured, keras.Model):
+    """Replaced-token detection (Clark et al. 2020, section 2).
+
+    The generator predicts the masked tokens. A sample of each prediction takes
+    the mask's place, without a gradient, and the discriminator tells of every
+    token whether it is another than the text's. Both have the same embeddings,
+    LayerNorm included; from there on each has its own dense layer.
+
+    Args:
+        config: The discriminator's `BertConfig`.
+        generator: The generator's: as wide embeddings, of any other size.
+
+    Call arguments:
+        inputs: `BertEncoder`'s; `masked_lm_positions`, `masked_lm_ids` int32
+            and `masked_lm_weights` float32 `[B, P]`; and `replacement_draws`
+            int32 `[B, P, 2]` in [0, 2**23), of which the samples are a
+            function.
+
+    Returns:
+        A dictionary: float32 `masked_lm_logits` `[B, P, vocab_size]` and
+        `discriminator_logits` `[B, L]`; int32 `replaced` `[B, L]`, 1 where the
+        discriminator saw another token than the text's.
+
+    Attributes:
+        generator: A `BertPretrainer`.
+        discriminator: A `BertDiscriminator`.
+
+    Raises:
+        ValueError: If the embeddings of the two are not of one form.
+    """
+
+    def __init__(
+        self, config: AnyConfig, generator: AnyConfig, **kwargs: Any
+    ) -> None:
+        super().__init__(config, **kwargs)
+        if not isinstance(generator, BertConfig):
+            generator = from_dict(generator)
+        self.generator_config = generator
+        for name in (
+            "vocab_size",
+            "max_position_embeddings",
+            "type_vocab_size",
+            "embedding_width",
+            "padding_idx",
+        ):
+            values = getattr(self.config, name), getattr(generator, name)
+            if values[0] != values[1]:
+                raise ValueError(
+                    "Generator and discriminator must share their embeddings. "
+                    f"Received: {name}={values[1]} of the generator, "
+                    f"{name}={values[0]} of the discriminator."
+                )
+        self.discriminator = BertDiscriminator(
+            self.config, dtype=self.dtype_policy, name="discriminator"
+        )
+        self.generator = BertPretrainer(
+            generator,
+            shared_embeddings=self.discriminator.encoder.embeddings,
+            dtype=self.dtype_policy,
+            name="generator",
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        # The two have built themselves.
+        self.built = True
+
+    def call(self, inputs, training=None):
+        logits_BPV = self.generator(inputs, training=training)[
+            "masked_lm_logits"
+        ]
+        sampled_BP = sample_classes(
+            logits_BPV, inputs[features.REPLACEMENT_DRAWS]
+        )
+        input_ids, replaced = replace_tokens(inputs, sampled_BP)
+        return {
+            "masked_lm_logits": logits_BPV,
+            "discriminator_logits": self.discriminator(
+                {**inputs, features.INPUT_IDS: input_ids}, training=training
+            ),
+            "replaced": replaced,
+        }
+
+    def get_config(self):
+        return super().get_config() | {
+            "generator": self.generator_config.to_dict()
+        }
+
+
+def replace_tokens(
+    inputs: features.Batch, sampled: features.Tensor
+) -> tuple[features.Tensor, features.Tensor]:
+    """Puts sampled tokens in the places of the masked ones.
+
+    Args:
+        inputs: `input_ids` `[B, L]`, and `masked_lm_positions`,
+            `masked_lm_ids` and `masked_lm_weights` `[B, P]`. Slots of weight 0
+            change nothing.
+        sampled: int32 `[B, P]`.
+
+    Returns:
+        int32 `[B, L]`: the ids, and 1 where one is not the text's, else 0.
+    """
+    input_ids = ops.cast(inputs[features.INPUT_IDS], "int32")
+    is_slot_BP = inputs[features.MASKED_LM_WEIGHTS] > 0
+    # No place has this number.
+    places_BP = ops.where(is_slot_BP, inputs[features.MASKED_LM_POSITIONS], -1)
+    length = ops.shape(input_ids)[1]
+    is_here_BPL = ops.equal(
+        places_BP[:, :, None], ops.arange(length, dtype="int32")
+    )
+    is_masked_BL = ops.any(is_here_BPL, axis=1)
+
+    def put(values_BP):
+        # A place has one slot at most: a sum with one term.
+        here_BPL = ops.where(is_here_BPL, values_BP[:, :, None], 0)
+        return ops.sum(here_BPL, axis=1)
+
+    is_other_BP = ops.not_equal(sampled, inputs[features.MASKED_LM_IDS])
+    new_ids = ops.where(is_masked_BL, put(sampled), input_ids)
+    return new_ids, put(ops.cast(is_other_BP, "int32"))

@@ -1,0 +1,219 @@
+"""BERT that makes one vector of a text: sentence embeddings.
+
+Letters in tensor names: B row of the batch, P passages a row, N all texts of
+the batch, L position, D size of a vector.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf import features
+from bert_tf.features import Batch
+from bert_tf.features import Tensor
+from bert_tf.layers.configured import AnyConfig
+from bert_tf.layers.dense import Dense
+from bert_tf.models.encoder import EncoderModel
+
+CLS, MEAN, MAX = "cls", "mean", "max"
+POOLINGS = (CLS, MEAN, MAX)
+# Of sentence-transformers: what a text without tokens is divided by.
+_SMALLEST_COUNT = 1e-9
+_SMALLEST_LENGTH = 1e-12
+# Below all numbers that a model makes.
+_SMALLEST = -1e9
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertSentenceEncoder(EncoderModel):
+    """Vectors of texts (Reimers & Gurevych 2019, arXiv 1908.10084).
+
+    The last block's vectors of all tokens are pooled, as sentence-transformers
+    does it; perhaps a dense layer with tanh follows, and perhaps the vector is
+    divided by its length. The pooler takes no part: it is not trained.
+
+    Args:
+        config: A `BertConfig`.
+        pooling: "mean" of the tokens that are no padding, their "max", or the
+            first one's, "cls".
+        dense_size: Outputs of the dense layer; None for none.
+        has_dense_in_training_only: Whether the dense layer is left out but in
+            training, as unsupervised SimCSE has it (Gao et al. 2021, arXiv
+            2104.08821, section 6.3).
+        is_normalized: Whether a vector is divided by its length.
+
+    Call arguments:
+        inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
+            `input_ids`, `input_mask`, `segment_ids` `[B, L]`, of texts; where
+            these are queries to be compared, also `passage_ids`,
+            `passage_mask`, `passage_segment_ids` `[B, P, L']`.
+
+    Returns:
+        float32 `[B, D]`; of queries with passages `[B, 1 + P, D]`, the query's
+        vector first.
+
+    Attributes:
+        run_in_chunks: How training goes through the texts in parts, with the
+            memory of one: `run_in_chunks(model, embed, inputs)` returns what
+            `embed(inputs)` does, of `inputs` `[N, L]`. None, as at first, for
+            all at once.
+
+    Raises:
+        ValueError: If a value is out of its range.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import BertConfig, BertSentenceEncoder
+        >>> model = BertSentenceEncoder(
+        ...     BertConfig.named("tiny", vocab_size=50), is_normalized=True
+        ... )
+        >>> names = ("input_ids", "input_mask", "segment_ids")
+        >>> inputs = {name: np.ones((2, 5), "int32") for name in names}
+        >>> vectors = model(inputs).numpy()
+        >>> vectors.shape, float((vectors[0] ** 2).sum().round(3))
+        ((2, 128), 1.0)
+    """
+
+    def __init__(
+        self,
+        config: AnyConfig,
+        pooling: str = MEAN,
+        dense_size: int | None = None,
+        has_dense_in_training_only: bool = False,
+        is_normalized: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        if pooling not in POOLINGS:
+            raise ValueError(
+                f"`pooling` must be one of {', '.join(POOLINGS)}. "
+                f"Received: pooling={pooling!r}."
+            )
+        if pooling == CLS and self.config.is_decoder:
+            raise ValueError(
+                "`pooling` must be 'mean' or 'max' in a model that goes from "
+                "left to right: its first token sees nothing but itself. "
+                "Received: pooling='cls'."
+            )
+        if dense_size is not None and dense_size < 1:
+            raise ValueError(
+                "`dense_size` must be positive, or None. "
+                f"Received: dense_size={dense_size}."
+            )
+        if has_dense_in_training_only and dense_size is None:
+            raise ValueError(
+                "`has_dense_in_training_only` must be given with `dense_size`."
+            )
+        self.pooling = pooling
+        self.dense_size = dense_size
+        self.has_dense_in_training_only = has_dense_in_training_only
+        self.is_normalized = is_normalized
+        self.run_in_chunks: (
+            Callable[[Any, Callable[[Batch], Tensor], Batch], Tensor] | None
+        ) = None
+        self.encoder.pooler.trainable = False
+        self.dense = None
+        if dense_size is not None:
+            self.dense = Dense(
+                dense_size,
+                activation="tanh",
+                kernel_initializer=keras.initializers.TruncatedNormal(
+                    stddev=self.config.initializer_range
+                ),
+                dtype=self.dtype_policy,
+                name="sentence_dense",
+            )
+        self.build()
+
+    def build(self, input_shape=None):
+        if not self.built and self.dense is not None:
+            self.dense.build((None, self.config.hidden_size))
+
+    @property
+    def vector_size(self) -> int:
+        """D of the vectors that the model answers with."""
+        if self.dense_size is None or self.has_dense_in_training_only:
+            return self.config.hidden_size
+        return self.dense_size
+
+    @property
+    def weights_elsewhere(self) -> list[keras.Variable]:
+        """What is in no table of a family: other files hold it."""
+        return [] if self.dense is None else self.dense.weights
+
+    def call(self, inputs, training=None):
+        vectors = self._vectors_of(inputs, features.MODEL_INPUTS, training)
+        if features.PASSAGE_IDS not in inputs:
+            return vectors
+        passages = self._vectors_of(inputs, features.PASSAGE_INPUTS, training)
+        return ops.concatenate([vectors[:, None], passages], axis=1)
+
+    def get_config(self):
+        return super().get_config() | {
+            "pooling": self.pooling,
+            "dense_size": self.dense_size,
+            "has_dense_in_training_only": self.has_dense_in_training_only,
+            "is_normalized": self.is_normalized,
+        }
+
+    def _vectors_of(self, inputs, names, training):
+        """Returns float32 `[..., D]` of inputs `[..., L]`."""
+        *shape, length = ops.shape(inputs[names[0]])
+        flat_NL = {
+            name: inputs[own] for name, own in zip(features.MODEL_INPUTS, names)
+        }
+        if len(shape) > 1:
+            # Not -1: TensorFlow would not know how many they are.
+            is_known = all(isinstance(size, int) for size in shape)
+            num_texts = math.prod(shape) if is_known else -1
+            flat_NL = {
+                name: ops.reshape(values, (num_texts, length))
+                for name, values in flat_NL.items()
+            }
+
+        def embed(flat_NL):
+            return self._embed(flat_NL, training)
+
+        if training and self.run_in_chunks is not None:
+            vectors_ND = self.run_in_chunks(self, embed, flat_NL)
+        else:
+            vectors_ND = embed(flat_NL)
+        if len(shape) == 1:
+            return vectors_ND
+        return ops.reshape(vectors_ND, (*shape, vectors_ND.shape[-1]))
+
+    def _embed(self, inputs, training):
+        if self.pooling == CLS:
+            # The last block makes nothing else.
+            num_rows = ops.shape(inputs[features.INPUT_IDS])[0]
+            first = ops.zeros((num_rows, 1), "int32")
+            outputs = self.encoder(inputs, first, training=training)
+            pooled_ND = outputs["sequence_output"][:, 0]
+        else:
+            outputs = self.encoder(inputs, training=training)
+            # Sums over many tokens: in float32 under every dtype policy.
+            hidden_NLD = ops.cast(outputs["sequence_output"], "float32")
+            mask_NL1 = ops.cast(inputs[features.INPUT_MASK], "float32")
+            mask_NL1 = mask_NL1[..., None]
+            if self.pooling == MAX:
+                masked_NLD = ops.where(mask_NL1 > 0, hidden_NLD, _SMALLEST)
+                pooled_ND = ops.max(masked_NLD, axis=1)
+            else:
+                count_N1 = ops.maximum(ops.sum(mask_NL1, 1), _SMALLEST_COUNT)
+                pooled_ND = ops.sum(mask_NL1 * hidden_NLD, axis=1) / count_N1
+        if self.dense is not None and (
+            training or not self.has_dense_in_training_only
+        ):
+            pooled_ND = self.dense(pooled_ND, training=training)
+        vectors_ND = ops.cast(pooled_ND, "float32")
+        return normalize(vectors_ND) if self.is_normalized else vectors_ND
+
+
+def normalize(vectors: Tensor) -> Tensor:
+    """Divides vectors `[..., D]` by their lengths; one of zeros stays so."""
+    squares = ops.sum(vectors * vectors, axis=-1, keepdims=True)
+    return vectors * ops.rsqrt(ops.maximum(squares, _SMALLEST_LENGTH**2))

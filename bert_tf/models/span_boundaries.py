@@ -1,0 +1,148 @@
+"""SpanBERT's pre-training: spans told from what stands around them.
+
+Letters in tensor names: B batch, L position, P predictions a sequence.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf import features
+from bert_tf.layers.configured import AnyConfig
+from bert_tf.layers.configured import Configured
+from bert_tf.layers.gathering import gather_positions
+from bert_tf.layers.heads import SpanBoundaryHead
+from bert_tf.models.pretrainer import BertPretrainer
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class SpanBoundaryPretrainer(Configured, keras.Model):
+    """A `BertPretrainer`, and the span-boundary objective (SpanBERT).
+
+    Joshi et al. 2020 (arXiv 1907.10529), section 3.2: every token of a masked
+    span is also predicted from the outputs at the two tokens around the span
+    and from its place in it.
+
+    Args:
+        config: A `BertConfig`.
+
+    Call arguments:
+        inputs: `BertPretrainer`'s, and `masked_lm_weights` `[B, P]`. Spans are
+            `span_boundaries`.
+
+    Returns:
+        What the `BertPretrainer` does, and `span_boundary_logits` float32
+        `[B, P, vocab_size]`; those where `span_boundaries` has weight 0 are of
+        no meaning.
+
+    Attributes:
+        pretrainer: The `BertPretrainer`, which is what is saved.
+    """
+
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.pretrainer = BertPretrainer(
+            self.config, dtype=self.dtype_policy, name="pretrainer"
+        )
+        self.span_boundary_head = SpanBoundaryHead(
+            self.config, dtype=self.dtype_policy, name="span_boundary"
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.built:
+            return
+        self.span_boundary_head.build()
+
+    def call(self, inputs, training=None):
+        spans = span_boundaries(inputs)
+        positions = inputs[features.MASKED_LM_POSITIONS]
+        num_predictions = ops.shape(positions)[1]
+        encoder = self.pretrainer.encoder
+        outputs = encoder(
+            inputs,
+            ops.concatenate(
+                [positions, spans["before"], spans["after"]], axis=1
+            ),
+            training=training,
+        )
+        sequence = outputs["sequence_output"]
+        logits = self.pretrainer.score(
+            sequence[:, :num_predictions], outputs["pooled_output"], training
+        )
+        logits["span_boundary_logits"] = self.span_boundary_head(
+            sequence[:, num_predictions : 2 * num_predictions],
+            sequence[:, 2 * num_predictions :],
+            spans["place"],
+            encoder.embeddings.word_embeddings,
+        )
+        return logits
+
+
+def span_boundaries(inputs: features.Batch) -> dict[str, features.Tensor]:
+    """Finds the spans of masked tokens, and what stands around them.
+
+    A span is what is masked in a row, as in SpanBERT's code: two that touch
+    are one. So the records need not tell which tokens were chosen together,
+    and records of any kind have spans, short ones if not made of spans.
+
+    Args:
+        inputs: `input_mask` `[B, L]`; `masked_lm_positions` and
+            `masked_lm_weights` `[B, P]`, positions ascending and weights 0
+            after the predictions; of packed rows also `sequence_ids` `[B, L]`.
+
+    Returns:
+        A dictionary, `[B, P]` each: int32 `before` and `after`, the positions
+        around the span of each prediction; int32 `place`, the prediction's
+        number in its span from 0; float32 `weights`, 1 on the predictions that
+        the objective is for: of the first `SpanBoundaryHead.NUM_PLACES` of a
+        span that has a token of its own sequence on either side.
+    """
+    positions_BP = ops.cast(inputs[features.MASKED_LM_POSITIONS], "int32")
+    is_slot_BP = inputs[features.MASKED_LM_WEIGHTS] > 0
+    # Where there is no sequence id, padding is told by the mask alike.
+    sequence_BL = inputs.get(features.SEQUENCE_IDS)
+    if sequence_BL is None:
+        sequence_BL = inputs[features.INPUT_MASK]
+    length = ops.shape(sequence_BL)[1]
+
+    # Slot j is of slot i's span if positions between them rise by one each.
+    steps_BP = positions_BP - ops.arange(
+        ops.shape(positions_BP)[1], dtype="int32"
+    )
+    is_same_BPP = ops.logical_and(
+        ops.equal(steps_BP[:, :, None], steps_BP[:, None, :]),
+        is_slot_BP[:, None, :],
+    )
+    here_BPP = ops.broadcast_to(
+        positions_BP[:, None, :], ops.shape(is_same_BPP)
+    )
+    first_BP = ops.min(ops.where(is_same_BPP, here_BPP, length), axis=2)
+    last_BP = ops.max(ops.where(is_same_BPP, here_BPP, -1), axis=2)
+    place_BP = positions_BP - first_BP
+
+    before_BP = ops.clip(first_BP - 1, 0, length - 1)
+    after_BP = ops.clip(last_BP + 1, 0, length - 1)
+
+    def sequence_at(at_BP):
+        return gather_positions(sequence_BL[:, :, None], at_BP)[..., 0]
+
+    own_BP = sequence_at(ops.clip(positions_BP, 0, length - 1))
+    is_told = (
+        is_slot_BP,
+        place_BP < SpanBoundaryHead.NUM_PLACES,
+        first_BP > 0,
+        last_BP < length - 1,
+        ops.equal(sequence_at(before_BP), own_BP),
+        ops.equal(sequence_at(after_BP), own_BP),
+    )
+    weights_BP = 1.0
+    for each_BP in is_told:
+        weights_BP = weights_BP * ops.cast(each_BP, "float32")
+    return {
+        "before": before_BP,
+        "after": after_BP,
+        "place": ops.clip(place_BP, 0, SpanBoundaryHead.NUM_PLACES - 1),
+        "weights": weights_BP,
+    }

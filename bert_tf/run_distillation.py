@@ -1,0 +1,446 @@
+r"""Distils a model: a smaller student learns from a teacher.
+
+On pre-training records, as bert_tf.run_pretraining reads them:
+
+    python -m bert_tf.run_distillation --teacher=uncased_L-12_H-768_A-12 \
+        --student_layers=0,2,4,7,9,11 --input_file='/data/wiki.tfrecord*' \
+        --output_dir=/runs/half --num_train_steps=100000
+
+On the examples of the task that the teacher was tuned to, which its task.json
+tells:
+
+    python -m bert_tf.run_distillation --teacher=mrpc_output \
+        --student_layers=0,2,4 --data_dir=glue/MRPC --output_dir=mrpc_small \
+        --do_eval
+
+The student begins with layers of the teacher (--student_layers), with a model
+folder (--init_checkpoint) or with new weights (--bert_config_file). What it
+learns is told by name and weight:
+
+    --losses=soft_targets:5,masked_lm:2,cosine:1     DistilBERT's
+    --losses=hidden,attention                        TinyBERT's
+    --losses=relations                               MiniLM's
+
+--output_dir has the student as a model folder, the state of the training in
+train/, and what run_pretraining or run_classifier write there; its card names
+the teacher and the losses. Rerun the same command to resume after a stop.
+"""
+
+import dataclasses
+
+from absl import flags
+from absl import logging
+
+from bert_tf import fine_tuning_flags
+from bert_tf import program
+from bert_tf import training_flags
+from bert_tf.models import lesson as lesson_lib
+from bert_tf.training import options as options_lib
+from bert_tf.training import preemption
+
+fine_tuning_flags.set_defaults(do_train=True)
+_DEFAULTS = options_lib.Options
+_TEACHER = flags.DEFINE_string(
+    "teacher",
+    None,
+    "The teacher: a model folder (of bert_tf or Hugging Face), a release of "
+    "Google's, or hf:organisation/name@revision of the Hugging Face Hub. With "
+    "a task's examples it is a folder that was tuned to the task.",
+)
+_STUDENT_LAYERS = flags.DEFINE_string(
+    "student_layers",
+    None,
+    "Layers of the teacher that the student begins with, counted from 0, e.g. "
+    "0,2,4; embeddings, pooler and heads are the teacher's too.",
+)
+_LOSSES = flags.DEFINE_string(
+    "losses",
+    None,
+    f"Losses and their weights: {', '.join(lesson_lib.ON_RECORDS)}; with a "
+    f"task's examples {lesson_lib.LABELS} instead of {lesson_lib.MASKED_LM}. "
+    f"Default: {lesson_lib.DEFAULT_ON_RECORDS}, and with a task's examples "
+    f"{lesson_lib.DEFAULT_ON_TASKS}.",
+)
+_TEMPERATURE = flags.DEFINE_float(
+    "temperature",
+    lesson_lib.Lesson.temperature,
+    "What logits are divided by in soft targets.",
+)
+_SOFT_POSITIONS = flags.DEFINE_enum(
+    "soft_positions",
+    lesson_lib.Lesson.soft_positions,
+    lesson_lib.SOFT_POSITIONS,
+    "With --input_file: whether soft targets are of all tokens, as "
+    "DistilBERT's, or of the masked ones alone, for a fraction of memory and "
+    "time.",
+)
+_LAYER_MAP = flags.DEFINE_string(
+    "layer_map",
+    None,
+    "Of every layer of the student the teacher's that it learns hidden states "
+    "and attention from, counted from 0, e.g. 2,5,8,11. Default: the last of "
+    "each of as many equal parts.",
+)
+_RELATION_HEADS = flags.DEFINE_integer(
+    "relation_heads",
+    None,
+    "Parts that queries, keys and values are cut to for relations. Default: "
+    "the teacher's heads.",
+    lower_bound=1,
+)
+_TEACHER_PRECISION = flags.DEFINE_enum(
+    "teacher_precision",
+    None,
+    ("float32", "bfloat16"),
+    "What the teacher computes in. Default: as the student.",
+)
+
+# Of records.
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Record files: globs, comma-separated."
+)
+_OF_RECORDS = (
+    flags.DEFINE_string(
+        "eval_input_file",
+        _DEFAULTS.eval_input_file,
+        "Record files to evaluate on with --do_eval, as --input_file. Default: "
+        "the same.",
+    ),
+    flags.DEFINE_integer(
+        "max_predictions_per_seq",
+        _DEFAULTS.max_predictions_per_seq,
+        "Most masked tokens of a record. Default: what the records' manifest "
+        "tells, or 20.",
+        lower_bound=1,
+    ),
+    flags.DEFINE_integer(
+        "input_shares",
+        _DEFAULTS.input_shares,
+        "Parts of a batch, each with its own share of the records. Default: "
+        "the number of hosts.",
+        lower_bound=1,
+    ),
+    flags.DEFINE_bool(
+        "rematerialize",
+        _DEFAULTS.rematerialize,
+        "Compute the student's blocks a second time for the gradient instead "
+        "of keeping their activations. Not with losses of heads.",
+    ),
+    flags.DEFINE_enum(
+        "optimizer",
+        _DEFAULTS.optimizer,
+        options_lib.OPTIMIZERS,
+        "bert: Adam with weight decay; lamb: for batches of thousands.",
+    ),
+    flags.DEFINE_integer(
+        "keep_checkpoint_max",
+        _DEFAULTS.keep_checkpoint_max,
+        "Newest checkpoints to keep.",
+        lower_bound=1,
+    ),
+    flags.DEFINE_integer(
+        "max_eval_steps",
+        _DEFAULTS.max_eval_steps,
+        "Most batches to evaluate.",
+        lower_bound=1,
+    ),
+    flags.DEFINE_integer(
+        "skip_nonfinite_steps",
+        _DEFAULTS.skip_nonfinite_steps,
+        "Pass over a step whose gradient is not finite, so many in a row at "
+        "most. Default: stop at the first.",
+        lower_bound=0,
+    ),
+)
+_NUM_TRAIN_STEPS = flags.DEFINE_integer(
+    "num_train_steps",
+    None,
+    "With --input_file: number of the last step.",
+    lower_bound=1,
+)
+_NUM_WARMUP_STEPS = flags.DEFINE_integer(
+    "num_warmup_steps",
+    None,
+    "With --input_file: steps in which the learning rate rises. Default: a "
+    "tenth of them all.",
+    lower_bound=0,
+)
+
+# Of a task.
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir",
+    None,
+    "Folder with the files of a GLUE task, by the name in task.json, or of a "
+    "task that was tuned from train.tsv, dev.tsv and test.tsv with a header.",
+)
+_TRAIN_FILE = flags.DEFINE_string(
+    "train_file",
+    None,
+    "Instead: a table of examples, .csv, .tsv, .jsonl or .parquet, or what "
+    "else the task's program takes: a column file of tags, SQuAD's JSON.",
+)
+_EVAL_FILE = flags.DEFINE_string(
+    "eval_file", None, "With --train_file: what --do_eval evaluates on."
+)
+_PREDICT_FILE = flags.DEFINE_string(
+    "predict_file", None, "With --train_file: what --do_predict answers."
+)
+_LABEL_COLUMN = flags.DEFINE_string(
+    "label_column", None, "Name of the column of labels, if not the task's."
+)
+# What tasks alone are told, of the flags of fine-tuning.
+_OF_TASKS = (
+    "num_train_epochs",
+    "warmup_proportion",
+    "bias_correction",
+    "reinit_top_layers",
+    "freeze_lower_layers",
+    "early_stopping_epochs",
+    "bucket_window_batches",
+    "do_predict",
+    "predict_batch_size",
+    "max_position_embeddings",
+    "allow_partial",
+)
+# Of the options of a pre-training, those that both kinds are told.
+_OF_BOTH = (
+    "output_dir",
+    "init_checkpoint",
+    "do_train",
+    "do_eval",
+    "gradient_accumulation_steps",
+    "jit_compile",
+    "eval_batch_size",
+    "learning_rate",
+    "learning_rate_drop",
+    "layerwise_learning_rate_decay",
+    "save_checkpoints_steps",
+    "keep_best",
+    "iterations_per_loop",
+    "random_seed",
+)
+
+
+def main(argv):
+    del argv
+    logging.set_verbosity(logging.INFO)
+    program.require(teacher=_TEACHER.value, output_dir=flags.FLAGS.output_dir)
+    if not flags.FLAGS.do_train:
+        raise ValueError(
+            "--do_train must be true: the student is evaluated alone by the "
+            "program of its task, or by run_pretraining."
+        )
+    given = [
+        holder.name
+        for holder in (_INPUT_FILE, _DATA_DIR, _TRAIN_FILE)
+        if holder.value is not None
+    ]
+    if len(given) != 1:
+        raise ValueError(
+            "One of --input_file, --data_dir and --train_file must be given. "
+            f"Received: {' '.join(f'--{name}' for name in given) or 'none'}."
+        )
+    if _INPUT_FILE.value is not None:
+        _refuse(_OF_TASKS, "--input_file")
+        others = (_EVAL_FILE, _PREDICT_FILE, _LABEL_COLUMN)
+        _refuse((holder.name for holder in others), "--input_file")
+        _distil_on_records()
+    else:
+        of_records = (
+            *_OF_RECORDS,
+            _NUM_TRAIN_STEPS,
+            _NUM_WARMUP_STEPS,
+            _SOFT_POSITIONS,
+        )
+        _refuse((holder.name for holder in of_records), f"--{given[0]}")
+        _distil_on_task()
+
+
+def _refuse(names, other):
+    for name in names:
+        if flags.FLAGS[name].present:
+            raise ValueError(f"--{name} must not be given with {other}.")
+
+
+def _lesson(known, default):
+    losses = lesson_lib.parse_losses(_LOSSES.value or default, known)
+    if lesson_lib.SOFT_TARGETS not in losses:
+        _refuse(
+            (_TEMPERATURE.name, _SOFT_POSITIONS.name),
+            f"--losses={_LOSSES.value}, without {lesson_lib.SOFT_TARGETS}",
+        )
+    return lesson_lib.Lesson(
+        losses=losses,
+        temperature=_TEMPERATURE.value,
+        soft_positions=_SOFT_POSITIONS.value,
+        layer_map=_layers(_LAYER_MAP),
+        relation_heads=_RELATION_HEADS.value,
+    )
+
+
+def _layers(holder):
+    if holder.value is None:
+        return None
+    return lesson_lib.parse_layers(holder.value, holder.name)
+
+
+def _teaching(lesson, **options):
+    """Returns the `Teaching` that the flags ask for."""
+    from bert_tf.training import distillation
+
+    values = flags.FLAGS
+    teacher = distillation.find_teacher(_TEACHER.value)
+    layers = _layers(_STUDENT_LAYERS)
+    student = distillation.find_student(
+        teacher,
+        values.init_checkpoint,
+        layers,
+        values.bert_config_file,
+        values.vocab_file,
+        values.do_lower_case,
+        **options,
+    )
+    return distillation.Teaching(
+        teacher=teacher,
+        student=student,
+        lesson=lesson,
+        student_layers=layers,
+        teacher_precision=_TEACHER_PRECISION.value,
+    )
+
+
+def _distil_on_records():
+    lesson = _lesson(lesson_lib.ON_RECORDS, lesson_lib.DEFAULT_ON_RECORDS)
+    program.require(num_train_steps=_NUM_TRAIN_STEPS.value)
+    values = flags.FLAGS
+    length = values["max_seq_length"]
+    num_warmup_steps = _NUM_WARMUP_STEPS.value
+    if num_warmup_steps is None:
+        num_warmup_steps = _NUM_TRAIN_STEPS.value // 10
+    options = options_lib.Options(
+        phases=(
+            options_lib.Phase(
+                max_seq_length=length.value if length.present else None,
+                num_steps=_NUM_TRAIN_STEPS.value,
+                train_batch_size=values.train_batch_size,
+            ),
+        ),
+        input_files=(_INPUT_FILE.value,),
+        num_warmup_steps=num_warmup_steps,
+        **{holder.name: holder.value for holder in _OF_RECORDS},
+        **{name: values[name].value for name in _OF_BOTH},
+    )
+    from bert_tf.training import distillation
+
+    strategy = training_flags.make_strategy()
+    with preemption.exits_when_told():
+        results = distillation.run_on_records(
+            options,
+            _teaching(lesson),
+            strategy,
+            training_flags.dtype_policy(strategy),
+        )
+    for name in sorted(results or ()):
+        print(f"{name} = {results[name]}")
+
+
+def _distil_on_task():
+    lesson = _lesson(lesson_lib.ON_TASKS, lesson_lib.DEFAULT_ON_TASKS)
+    config = fine_tuning_flags.make_config()
+
+    from bert_tf.tuning import distillation_run
+
+    strategy = training_flags.make_strategy()
+    with preemption.exits_when_told():
+        teaching = _teaching(
+            lesson,
+            allow_partial=config.allow_partial,
+            max_position_embeddings=config.max_position_embeddings,
+        )
+        task, examples = _read_examples(config, teaching.teacher)
+        run = distillation_run.DistillationRun(
+            config,
+            task,
+            examples,
+            strategy,
+            training_flags.dtype_policy(strategy),
+            teaching=teaching,
+        )
+        run.execute()
+
+
+def _read_examples(config, teacher):
+    """Returns the task that the teacher is tuned to, and {split: examples}."""
+    from bert_tf.checkpoints import reader
+    from bert_tf.serving.kinds import opening
+
+    with reader.open_checkpoint(teacher.init_checkpoint) as checkpoint:
+        _, task = opening.kind_of(checkpoint)
+    if task is None:
+        raise ValueError(
+            f"{teacher.init_checkpoint}: the teacher must be tuned to a task; "
+            "it has no task.json."
+        )
+    if _DATA_DIR.value is not None:
+        return _read_folder(config, task)
+
+    from bert_tf.tasks import source
+
+    options = {}
+    if _LABEL_COLUMN.value is not None:
+        options["label_column"] = _LABEL_COLUMN.value
+    program.require(
+        **({"eval_file": _EVAL_FILE.value} if config.do_eval else {}),
+        **({"predict_file": _PREDICT_FILE.value} if config.do_predict else {}),
+    )
+    paths = {
+        source.TRAIN: _TRAIN_FILE.value,
+        source.DEV: _EVAL_FILE.value if config.do_eval else None,
+        source.TEST: _PREDICT_FILE.value if config.do_predict else None,
+    }
+    return task, {
+        split: task.read(path, split, **options)
+        for split, path in paths.items()
+        if path is not None
+    }
+
+
+def _read_folder(config, task):
+    """Returns the task and the examples of --data_dir."""
+    from bert_tf.tasks.classification import glue_files
+    from bert_tf.tasks.classification.task import ClassificationTask
+
+    _refuse((_EVAL_FILE.name, _PREDICT_FILE.name), "--data_dir")
+    if not isinstance(task, ClassificationTask):
+        raise ValueError(
+            "--data_dir must be of a classification or a regression of texts; "
+            "--train_file is of any task. Received: a teacher of "
+            f"{task.family!r}."
+        )
+    if task.name in glue_files.GLUE_TASKS:
+        _refuse((_LABEL_COLUMN.name,), f"a teacher of {task.name}")
+        found = glue_files.GLUE_TASKS[task.name]
+        # The classes may be in another order there.
+        if set(found.task.labels) == set(task.labels):
+            task = found.task
+        task_files = dataclasses.replace(found, task=task)
+    else:
+        program.require(label_column=_LABEL_COLUMN.value)
+        task_files = glue_files.TaskFiles(
+            task=task,
+            splits=glue_files.named_columns(
+                task.text_features, _LABEL_COLUMN.value
+            ),
+        )
+    wanted = [glue_files.TRAIN]
+    wanted += glue_files.DEVELOPMENT if config.do_eval else []
+    wanted += glue_files.TESTS if config.do_predict else []
+    wanted = [split for split in wanted if split in task_files.splits]
+    task_files.check(_DATA_DIR.value, wanted)
+    return task, {
+        split: task_files.read(_DATA_DIR.value, split) for split in wanted
+    }
+
+
+if __name__ == "__main__":
+    program.run(main)

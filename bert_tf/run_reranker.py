@@ -1,0 +1,108 @@
+r"""Tunes BERT to order the texts that a search finds for a query.
+
+    python -m bert_tf.run_reranker --train_file=train.jsonl \
+        --eval_file=dev.tsv --test_file=test.tsv \
+        --init_checkpoint=uncased_L-12_H-768_A-12 --output_dir=reranker \
+        --learning_rate=2e-5 --train_batch_size=32 \
+        --do_train --do_eval --do_predict
+
+reads .tsv and .csv files with a header, .jsonl or .parquet, with `query`,
+`text` and `label` (1 of a text that answers the query, else 0), or `query`,
+`positive` and `negatives` (see `tasks.reranking.files`). It writes into
+--output_dir the tuned model as a model folder (config.json, model.safetensors,
+vocab.txt, tokenizer_config.json, task.json), which sentence-transformers'
+CrossEncoder loads, the state of the training in train/, MRR@10 and nDCG@10 of
+--eval_file in eval_results.txt, a report of its queries in report.md, and the
+scores and ranks of --test_file in test_results.tsv.
+
+With --loss=softmax an example is a text that answers its query, among
+--num_negatives of that query's texts that do not.
+
+Rerun the same command to resume after a stop, or after the end with more
+--num_train_epochs.
+"""
+
+from absl import flags
+from absl import logging
+
+from bert_tf import fine_tuning_flags
+from bert_tf import program
+from bert_tf import training_flags
+from bert_tf.tasks.reranking import options
+
+_TRAIN_FILE = flags.DEFINE_string(
+    "train_file",
+    None,
+    "File to train on: .tsv, .csv, .jsonl or .parquet.",
+)
+_EVAL_FILE = flags.DEFINE_string("eval_file", None, "File for --do_eval.")
+_TEST_FILE = flags.DEFINE_string(
+    "test_file", None, "File for --do_predict; it needs no labels."
+)
+_LOSS = flags.DEFINE_enum(
+    "loss",
+    options.POINTWISE,
+    options.LOSSES,
+    "With --do_train: the cross-entropy of every text's label, or of a text "
+    "that answers its query among some that do not.",
+)
+_NUM_NEGATIVES = flags.DEFINE_integer(
+    "num_negatives",
+    options.NUM_NEGATIVES,
+    "With --loss=softmax: how many those are, drawn from the query's; all of "
+    "them where it has no more.",
+    lower_bound=1,
+    upper_bound=options.MOST_NEGATIVES,
+)
+
+
+def main(argv):
+    del argv
+    logging.set_verbosity(logging.INFO)
+    config = fine_tuning_flags.make_config()
+    _check_flags(config)
+
+    from bert_tf.tasks import source
+    from bert_tf.tasks import task_folder
+    from bert_tf.tasks.reranking.task import RerankingTask
+    from bert_tf.tuning import tuning_run
+
+    strategy = training_flags.make_strategy()
+    folder, task = tuning_run.tuned_folder(config), None
+    if folder is not None:
+        task = task_folder.stored_task(folder, RerankingTask)
+    if task is None:
+        task = RerankingTask(
+            loss_name=_LOSS.value, num_negatives=_NUM_NEGATIVES.value
+        )
+    examples = {
+        split: task.read(flag.value, split)
+        for split, flag, is_wanted in (
+            (source.TRAIN, _TRAIN_FILE, config.do_train),
+            (source.DEV, _EVAL_FILE, config.do_eval),
+            (source.TEST, _TEST_FILE, config.do_predict),
+        )
+        if is_wanted
+    }
+    fine_tuning_flags.execute(config, task, examples, strategy)
+
+
+def _check_flags(config):
+    if config.do_train:
+        program.require(train_file=_TRAIN_FILE.value)
+    if config.do_eval:
+        program.require(eval_file=_EVAL_FILE.value)
+    if config.do_predict:
+        program.require(test_file=_TEST_FILE.value)
+    for flag in (_LOSS, _NUM_NEGATIVES):
+        if flag.present and not config.do_train:
+            raise ValueError(f"--{flag.name} must be given with --do_train.")
+    if _NUM_NEGATIVES.present and _LOSS.value != options.SOFTMAX:
+        raise ValueError(
+            "--num_negatives must be given with --loss=softmax. "
+            f"Received: --loss={_LOSS.value}."
+        )
+
+
+if __name__ == "__main__":
+    program.run(main)

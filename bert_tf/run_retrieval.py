@@ -1,0 +1,270 @@
+r"""Tunes sentence embeddings: search, similarity, SimCSE.
+
+    python -m bert_tf.run_retrieval --train_file=squad/train-v1.1.json \
+        --eval_file=squad/dev-v1.1.json --corpus_file=squad/train-v1.1.json \
+        --init_checkpoint=uncased_L-12_H-768_A-12 --output_dir=embeddings \
+        --train_batch_size=64 --learning_rate=2e-5 --num_train_epochs=1 \
+        --do_train --do_eval
+
+reads pairs of a query and its positive, perhaps with hard negatives, scored
+pairs, NLI, SQuAD's questions or single texts, from .tsv, .csv, .jsonl,
+.parquet, .json and .txt files (see `tasks.retrieval.files`). It writes into
+--output_dir the tuned model as a model folder that sentence-transformers reads
+too (modules.json and 1_Pooling beside config.json, model.safetensors and the
+tokenizer), the state of the training in train/, the scores of --eval_file in
+eval_results.txt, and a report with the worst queries in report.md. Those scores
+are Spearman's and Pearson's correlations of scored pairs, and else recall,
+MRR@10, nDCG@10 and MAP over all passages of --eval_file and --corpus_file. The
+cosines of the pairs of --test_file are written to test_results.tsv.
+
+Rerun the same command to resume after a stop, or after the end with more
+--num_train_epochs.
+"""
+
+from absl import flags
+from absl import logging
+
+from bert_tf import fine_tuning_flags
+from bert_tf import program
+from bert_tf import training_flags
+from bert_tf.tasks.retrieval import options
+
+_TRAIN_FILE = flags.DEFINE_string(
+    "train_file",
+    None,
+    "File to train on: .tsv, .csv, .jsonl or .parquet; .json of SQuAD; with "
+    "--loss=simcse .txt, one text a line.",
+)
+_EVAL_FILE = flags.DEFINE_string(
+    "eval_file",
+    None,
+    "File for --do_eval: scored pairs, or queries with passages.",
+)
+_CORPUS_FILE = flags.DEFINE_list(
+    "corpus_file",
+    [],
+    "Files, with commas between, of further passages that the queries of "
+    "--eval_file choose from: .json of SQuAD, .txt, or a table with `text`.",
+)
+_TEST_FILE = flags.DEFINE_string(
+    "test_file", None, "File for --do_predict: pairs of texts."
+)
+_TEXT_COLUMNS = flags.DEFINE_list(
+    "text_columns",
+    [],
+    "Names of the columns of texts, with commas between: query, positive, "
+    "negatives. Default: query (or anchor), positive, negative...; sentence1 "
+    "and sentence2; or text.",
+)
+_SCORE_COLUMN = flags.DEFINE_string(
+    "score_column", "score", "Name of the column of people's scores."
+)
+_MAX_SCORE = flags.DEFINE_float(
+    "max_score",
+    1.0,
+    "What those scores are divided by, e.g. 5 of STS-B; --loss=cosine takes "
+    "them for cosines.",
+)
+_LOSS = flags.DEFINE_enum(
+    "loss",
+    options.MULTIPLE_NEGATIVES,
+    options.LOSSES,
+    "multiple_negatives: find the positive among all passages of the batch. "
+    "simcse: find the same text, dropped out otherwise. cosent: order scored "
+    "pairs. cosine: the cosine is the score. triplet: the positive is nearer "
+    "than the negative by --margin.",
+)
+_POOLING = flags.DEFINE_enum(
+    "pooling",
+    None,
+    ["mean", "cls", "max"],
+    "How the vectors of tokens become one. Default: as a checkpoint of "
+    "sentence-transformers says; else cls with --loss=simcse, mean with all "
+    "others.",
+)
+_NORMALIZE = flags.DEFINE_bool(
+    "normalize",
+    None,
+    "Whether vectors are divided by their length. Default: as a checkpoint of "
+    "sentence-transformers says, else true; --loss=triplet: false.",
+)
+_HEAD = flags.DEFINE_enum(
+    "head",
+    None,
+    options.HEADS,
+    "dense: a dense layer with tanh on the pooled vector. training_dense: the "
+    "same, left out when training is over. Default: as a checkpoint of "
+    "sentence-transformers says; else training_dense with --loss=simcse, none "
+    "with all others.",
+)
+_DENSE_SIZE = flags.DEFINE_integer(
+    "dense_size",
+    None,
+    "Outputs of the dense layer. Default: the checkpoint's, or else the "
+    "hidden size.",
+)
+_SCALE = flags.DEFINE_float(
+    "scale",
+    20.0,
+    "Factor of the cosines in multiple_negatives, simcse and cosent: the "
+    "inverse of a temperature.",
+)
+_MARGIN = flags.DEFINE_float("margin", 5.0, "Of --loss=triplet.")
+_SYMMETRIC = flags.DEFINE_bool(
+    "symmetric", False, "Whether a positive is to find its query too."
+)
+_HARD_NEGATIVE_WEIGHT = flags.DEFINE_float(
+    "hard_negative_weight",
+    0.0,
+    "Added to the logits of a query's own hard negatives.",
+)
+_MATRYOSHKA_SIZES = flags.DEFINE_list(
+    "matryoshka_sizes",
+    [],
+    "E.g. 384,256,128,64: the loss is the sum of those of the first so many "
+    "numbers of the vectors, which may then be cut to these.",
+)
+_QUERY_PROMPT = flags.DEFINE_string(
+    "query_prompt", None, 'What stands before each query, e.g. "query: ".'
+)
+_PASSAGE_PROMPT = flags.DEFINE_string(
+    "passage_prompt", None, "What stands before each passage."
+)
+_CHUNK_SIZE = flags.DEFINE_integer(
+    "chunk_size",
+    None,
+    "Texts that are in memory at once: for batches of thousands, whose texts "
+    "are all negatives. It costs one more forward pass.",
+)
+_METRIC = flags.DEFINE_string(
+    "metric",
+    None,
+    "The score that --keep_best goes by: spearman, pearson; nDCG@10, MRR@10, "
+    "recall@1, recall@10, recall@100, MAP. Default: spearman of scored pairs, "
+    "else nDCG@10.",
+)
+
+
+def main(argv):
+    del argv
+    logging.set_verbosity(logging.INFO)
+    config = fine_tuning_flags.make_config()
+    sizes = _check_flags(config)
+
+    from bert_tf.tasks import source
+    from bert_tf.tasks import task_folder
+    from bert_tf.tasks.retrieval.task import RetrievalTask
+    from bert_tf.tuning import tuning_run
+
+    strategy = training_flags.make_strategy()
+    folder, stored = tuning_run.tuned_folder(config), None
+    if folder is not None:
+        stored = task_folder.stored_task(folder, RetrievalTask)
+    task = _make_task(config, stored, sizes)
+    examples = {
+        split: task.read(flag.value, split, _SCORE_COLUMN.value)
+        for split, flag, is_wanted in (
+            (source.TRAIN, _TRAIN_FILE, config.do_train),
+            (source.DEV, _EVAL_FILE, config.do_eval),
+            (source.TEST, _TEST_FILE, config.do_predict),
+        )
+        if is_wanted
+    }
+    fine_tuning_flags.execute(config, task, examples, strategy)
+
+
+def _check_flags(config):
+    """Checks the flags; returns --matryoshka_sizes as numbers."""
+    if config.do_train:
+        program.require(train_file=_TRAIN_FILE.value)
+    if config.do_eval:
+        program.require(eval_file=_EVAL_FILE.value)
+    if config.do_predict:
+        program.require(test_file=_TEST_FILE.value)
+    if _CORPUS_FILE.value and not config.do_eval:
+        raise ValueError("--corpus_file must be given with --do_eval.")
+    if config.gradient_accumulation_steps > 1 and _CHUNK_SIZE.value:
+        raise ValueError(
+            "--gradient_accumulation_steps must not be given with --chunk_size."
+        )
+    if not all(size.isdecimal() for size in _MATRYOSHKA_SIZES.value):
+        raise ValueError(
+            "--matryoshka_sizes must be numbers with commas between. "
+            f"Received: --matryoshka_sizes={','.join(_MATRYOSHKA_SIZES.value)}."
+        )
+    return tuple(int(size) for size in _MATRYOSHKA_SIZES.value)
+
+
+def _make_task(config, stored, sizes):
+    """Returns the `RetrievalTask` of the flags.
+
+    Args:
+        config: The `FineTuningConfig`.
+        stored: The task of the tuned folder, if nothing is to be trained and
+            it tells one.
+        sizes: Those of --matryoshka_sizes.
+    """
+    import dataclasses
+
+    from bert_tf.checkpoints import sentence_folder
+    from bert_tf.tasks.retrieval import files
+    from bert_tf.tasks.retrieval.task import RetrievalTask
+
+    values = {
+        "max_score": _MAX_SCORE.value,
+        "text_columns": tuple(_TEXT_COLUMNS.value),
+        "corpus": tuple(_CORPUS_FILE.value),
+        "metric": _METRIC.value or "",
+    }
+    if config.do_eval and not values["metric"]:
+        is_scored = files.has_scores(_EVAL_FILE.value, _SCORE_COLUMN.value)
+        values["metric"] = "spearman" if is_scored else "nDCG@10"
+    if stored is not None:
+        return dataclasses.replace(stored, **values)
+    told = None
+    if config.init_checkpoint is not None:
+        from bert_tf.checkpoints import hub
+
+        told = sentence_folder.read(hub.local_path(config.init_checkpoint))
+    is_simcse = _LOSS.value == options.SIMCSE
+    pooling = "cls" if is_simcse else "mean"
+    head = options.TRAINING_DENSE if is_simcse else options.NO_HEAD
+    is_normalized = _LOSS.value != options.TRIPLET
+    dense_size, prompts = None, {}
+    if told is not None:
+        pooling, is_normalized = told.pooling, told.is_normalized
+        prompts = told.prompts
+        if told.dense:
+            head = options.DENSE
+            dense_size = told.dense[-1].kernel.shape[1]
+    if _HEAD.value is not None:
+        head = _HEAD.value
+    if head == options.NO_HEAD:
+        dense_size = None
+    if _NORMALIZE.value is not None:
+        is_normalized = _NORMALIZE.value
+    query_prompt, passage_prompt = _QUERY_PROMPT.value, _PASSAGE_PROMPT.value
+    if query_prompt is None:
+        query_prompt = prompts.get("query", "")
+    if passage_prompt is None:
+        passage_prompt = prompts.get("document", prompts.get("passage", ""))
+    return RetrievalTask(
+        loss_name=_LOSS.value,
+        pooling=_POOLING.value or pooling,
+        is_normalized=is_normalized,
+        head=head,
+        dense_size=_DENSE_SIZE.value or dense_size,
+        scale=_SCALE.value,
+        margin=_MARGIN.value,
+        is_symmetric=_SYMMETRIC.value,
+        hard_negative_weight=_HARD_NEGATIVE_WEIGHT.value,
+        matryoshka_sizes=sizes,
+        query_prompt=query_prompt,
+        passage_prompt=passage_prompt,
+        chunk_size=_CHUNK_SIZE.value,
+        **values,
+    )
+
+
+if __name__ == "__main__":
+    program.run(main)

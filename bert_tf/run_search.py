@@ -1,0 +1,380 @@
+r"""Searches a corpus by vectors of texts: scores, hits, and hard negatives.
+
+    python -m bert_tf.run_search --model_dir=model --work_dir=vectors \
+        --corpus_file=corpus.jsonl --queries_file=queries.jsonl \
+        --relevance_file=qrels/test.tsv --do_eval
+
+embeds corpus and queries (BEIR's files) into --work_dir, compares every query
+with every text, and prints recall@1, 10 and 100, MRR@10, nDCG@10 and MAP. They
+go into eval_results.txt, those of every query into query_scores.tsv, and the
+worst queries into report.md. With --squad_files=dev.json,train.json the
+questions of the first file look for their paragraphs among those of all files.
+--sts_file adds the correlation of cosines with people's scores.
+
+--do_search writes the --top_k texts of every query as lines of JSON, and
+--do_mine triplets of a query, its text and a text that the model takes for one,
+to train on (see the flags from --num_negatives on).
+
+The vectors are computed once: a run that is stopped goes on where it was, and
+another finds them there.
+"""
+
+import json
+import shlex
+import sys
+
+from absl import flags
+from absl import logging
+
+from bert_tf import files
+from bert_tf import program
+from bert_tf.tasks.features import options as feature_options
+from bert_tf.tasks.retrieval import search_options
+
+_MODEL_DIR = flags.DEFINE_string(
+    "model_dir",
+    None,
+    "A model folder: of sentence-transformers, bert_tf or Hugging Face, or a "
+    "name of the Hub.",
+)
+_WORK_DIR = flags.DEFINE_string(
+    "work_dir", None, "Folder of the vectors; each model has its own."
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "Folder of the results. Default: --work_dir."
+)
+_CORPUS_FILE = flags.DEFINE_string(
+    "corpus_file", None, "BEIR's corpus.jsonl: _id, title, text."
+)
+_QUERIES_FILE = flags.DEFINE_string(
+    "queries_file", None, "BEIR's queries.jsonl: _id, text."
+)
+_RELEVANCE_FILE = flags.DEFINE_string(
+    "relevance_file",
+    None,
+    "BEIR's qrels: query-id, corpus-id, score, with tabs and a header.",
+)
+_SQUAD_FILES = flags.DEFINE_list(
+    "squad_files",
+    None,
+    "Instead of these SQuAD's files, comma-separated: the questions of the "
+    "first, the paragraphs of all.",
+)
+_STS_FILE = flags.DEFINE_string(
+    "sts_file",
+    None,
+    "With --do_eval: pairs of texts with scores, .tsv, .csv, .jsonl or "
+    ".parquet.",
+)
+_STS_TEXT_COLUMNS = flags.DEFINE_list(
+    "sts_text_columns", ["sentence1", "sentence2"], "Its two columns of texts."
+)
+_STS_SCORE_COLUMN = flags.DEFINE_string(
+    "sts_score_column", "score", "Its column of scores."
+)
+_DO_EVAL = flags.DEFINE_bool("do_eval", False, "Whether to score the search.")
+_DO_SEARCH = flags.DEFINE_bool(
+    "do_search", False, "Whether to write the first texts of every query."
+)
+_DO_MINE = flags.DEFINE_bool("do_mine", False, "Whether to mine negatives.")
+_TOP_K = flags.DEFINE_integer(
+    "top_k", 10, "Texts a query that --do_search writes.", lower_bound=1
+)
+_TRIPLETS_FILE = flags.DEFINE_string(
+    "triplets_file",
+    None,
+    "The .jsonl or .tsv that --do_mine writes. Default: triplets.jsonl in "
+    "--output_dir.",
+)
+_POOLING = flags.DEFINE_enum(
+    "pooling",
+    None,
+    feature_options.POOLING[1:],
+    "How vectors of tokens become one. Default: as the folder says, or else "
+    "their mean.",
+)
+_NORMALIZE = flags.DEFINE_bool(
+    "normalize",
+    None,
+    "Whether a vector is divided by its length. Default: as the folder says, "
+    "or else not.",
+)
+_MAX_SEQ_LENGTH = flags.DEFINE_integer(
+    "max_seq_length",
+    None,
+    "Longest sequence, in word pieces. Default: as the folder says.",
+    lower_bound=3,
+)
+_QUERY_PROMPT = flags.DEFINE_string(
+    "query_prompt",
+    None,
+    "What is put before a query. Default: the folder's prompt `query`, or "
+    "else its default.",
+)
+_CORPUS_PROMPT = flags.DEFINE_string(
+    "corpus_prompt",
+    None,
+    "What is put before a text of the corpus. Default: the folder's prompt "
+    "`document`, `passage` or `corpus`, or else its default.",
+)
+_SIMILARITY = flags.DEFINE_enum(
+    "similarity",
+    search_options.COSINE,
+    search_options.SIMILARITIES,
+    "How vectors are compared: the cosine, or the product as they are.",
+)
+_PRECISION = flags.DEFINE_enum(
+    "precision",
+    "float32",
+    search_options.PRECISIONS,
+    "Arithmetic of the model; vectors are float32.",
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 32, "Texts a step.", lower_bound=1
+)
+program.define_flags(search_options.Rules)
+
+# Of the corpus, the first that a folder has.
+_CORPUS_PROMPT_NAMES = ("document", "passage", "corpus")
+
+
+def main(_):
+    logging.set_verbosity(logging.INFO)
+    rules = _check_flags()
+
+    from bert_tf.tasks.retrieval import corpora
+
+    # Whatever is wrong in a file is found before anything is computed.
+    queries, corpus, relevance, pairs = None, None, None, None
+    if _SQUAD_FILES.value:
+        queries, corpus, relevance = corpora.read_squad(_SQUAD_FILES.value)
+    elif _CORPUS_FILE.value:
+        corpus = corpora.read_corpus(_CORPUS_FILE.value)
+        queries = corpora.read_queries(_QUERIES_FILE.value)
+        if _RELEVANCE_FILE.value:
+            relevance = corpora.read_relevance(
+                _RELEVANCE_FILE.value, queries, corpus
+            )
+    if corpus is not None and _DO_SEARCH.value and _TOP_K.value > len(corpus):
+        raise ValueError(
+            f"--top_k must be at most {len(corpus)}, the texts of the corpus. "
+            f"Received: --top_k={_TOP_K.value}."
+        )
+    if _STS_FILE.value:
+        pairs = corpora.read_scored_pairs(
+            _STS_FILE.value, _STS_TEXT_COLUMNS.value, _STS_SCORE_COLUMN.value
+        )
+
+    from bert_tf.tasks.features import sentences
+
+    embedder = sentences.open_embedder(
+        _MODEL_DIR.value,
+        pooling=_POOLING.value,
+        is_normalized=_NORMALIZE.value,
+        max_seq_length=_MAX_SEQ_LENGTH.value,
+        dtype={"float32": "float32", "bfloat16": "mixed_bfloat16"}[
+            _PRECISION.value
+        ],
+    )
+    results, worst = {}, None
+    if corpus is not None:
+        is_judged_only = not _DO_SEARCH.value
+        if is_judged_only:
+            queries, relevance = corpora.only_judged(queries, relevance)
+        vectors = _compute(embedder, queries, corpus, is_judged_only)
+        if _DO_EVAL.value and relevance is not None:
+            results, worst = _evaluate(queries, corpus, relevance, *vectors)
+        if _DO_SEARCH.value:
+            _search(queries, corpus, *vectors)
+        if _DO_MINE.value:
+            _mine(queries, corpus, relevance, *vectors, rules)
+    if pairs is not None:
+        results |= _correlate(pairs, embedder)
+    if _DO_EVAL.value:
+        _write_results(results, worst, embedder)
+
+
+def _check_flags():
+    """Returns the rules of mining, if flags go together."""
+    program.require(model_dir=_MODEL_DIR.value, work_dir=_WORK_DIR.value)
+    if not (_DO_EVAL.value or _DO_SEARCH.value or _DO_MINE.value):
+        raise ValueError(
+            "One of --do_eval, --do_search and --do_mine must be given."
+        )
+    beir = {
+        "corpus_file": _CORPUS_FILE.value,
+        "queries_file": _QUERIES_FILE.value,
+        "relevance_file": _RELEVANCE_FILE.value,
+    }
+    if _SQUAD_FILES.value:
+        for name, value in beir.items():
+            if value:
+                raise ValueError(
+                    f"--{name} must not be given with --squad_files. "
+                    f"Received: --{name}={value}."
+                )
+    elif any(beir.values()) or _DO_SEARCH.value or _DO_MINE.value:
+        if not (_DO_EVAL.value or _DO_MINE.value):
+            del beir["relevance_file"]
+        program.require(**beir)
+    elif not _STS_FILE.value:
+        raise ValueError(
+            "--do_eval needs --corpus_file, --queries_file and "
+            "--relevance_file, or --squad_files, or --sts_file."
+        )
+    if _STS_FILE.value and not _DO_EVAL.value:
+        raise ValueError("--sts_file must be given with --do_eval.")
+    if len(_STS_TEXT_COLUMNS.value) != 2:
+        raise ValueError(
+            "--sts_text_columns must be two names. Received: "
+            f"--sts_text_columns={','.join(_STS_TEXT_COLUMNS.value)}."
+        )
+    search_options.check_triplets_file(_triplets_file())
+    return program.from_flags(search_options.Rules)
+
+
+def _output_dir():
+    return (_OUTPUT_DIR.value or _WORK_DIR.value).rstrip("/")
+
+
+def _triplets_file():
+    return _TRIPLETS_FILE.value or f"{_output_dir()}/triplets.jsonl"
+
+
+def _compute(embedder, queries, corpus, is_judged_only):
+    """Returns the vectors of the queries, an array, and of the corpus."""
+    from bert_tf.tasks.retrieval import vectors
+
+    folder = _WORK_DIR.value.rstrip("/")
+    computed = []
+    for name, texts, prompt, names in (
+        (
+            "judged_queries" if is_judged_only else "queries",
+            queries,
+            _QUERY_PROMPT.value,
+            ("query",),
+        ),
+        ("corpus", corpus, _CORPUS_PROMPT.value, _CORPUS_PROMPT_NAMES),
+    ):
+        if prompt is None:
+            prompts = embedder.vectors.prompts
+            found = [prompts[each] for each in names if each in prompts]
+            prompt = (*found, embedder.prompt)[0]
+        computed.append(
+            vectors.compute(
+                f"{folder}/{name}",
+                texts,
+                embedder.with_prompt(prompt),
+                _BATCH_SIZE.value,
+                name.replace("_", " "),
+            )
+        )
+    return computed[0][:], computed[1]
+
+
+def _evaluate(queries, corpus, relevance, query_vectors, corpus_vectors):
+    """Returns the scores, and the table of the worst queries."""
+    from bert_tf.tasks.retrieval import evaluation
+
+    found = evaluation.evaluate(
+        relevance, query_vectors, corpus_vectors, _SIMILARITY.value
+    )
+    path = f"{_output_dir()}/{evaluation.QUERIES_FILE}"
+    evaluation.write_queries(path, found, queries)
+    results = found.results | {"texts": float(len(corpus))}
+    return results, evaluation.worst_queries(found, queries, corpus, relevance)
+
+
+def _correlate(pairs, embedder):
+    """Returns the correlations of scored pairs."""
+    from bert_tf.tasks.retrieval import ranking
+    from bert_tf.tasks.retrieval import vectors
+
+    left, right = (
+        vectors.in_memory(texts, embedder, _BATCH_SIZE.value)
+        for texts in pairs.texts
+    )
+    found = ranking.correlations(ranking.cosines(left, right), pairs.labels)
+    return {f"sts_{name}": value for name, value in found.items()} | {
+        "sts_pairs": float(len(pairs))
+    }
+
+
+def _search(queries, corpus, query_vectors, corpus_vectors):
+    from bert_tf.tasks.retrieval import search
+
+    scores, found = search.top_k(
+        query_vectors, corpus_vectors, _TOP_K.value, _SIMILARITY.value
+    )
+    path = f"{_output_dir()}/search.jsonl"
+    with (
+        files.whole_file(path) as temporary,
+        files.local_target(temporary) as local,
+        open(local, "w", encoding="utf-8") as stream,
+    ):
+        for name, text, row, row_scores in zip(
+            queries.ids, queries.texts, found, scores
+        ):
+            hits = [
+                {
+                    "id": corpus.ids[index],
+                    "score": round(float(score), 6),
+                    "text": corpus.texts[index],
+                }
+                for index, score in zip(row, row_scores)
+            ]
+            answer = {"query_id": name, "query": text, "hits": hits}
+            stream.write(f"{json.dumps(answer, ensure_ascii=False)}\n")
+    print(f"{len(queries)} queries in {path}")
+
+
+def _mine(queries, corpus, relevance, query_vectors, corpus_vectors, rules):
+    from bert_tf.tasks.retrieval import mining
+
+    triplets = mining.mine(
+        queries,
+        corpus,
+        relevance,
+        query_vectors,
+        corpus_vectors,
+        rules,
+        _SIMILARITY.value,
+    )
+    mining.write(_triplets_file(), triplets, queries, corpus)
+    num_served = len({triplet[:2] for triplet in triplets})
+    print(
+        f"{len(triplets)} triplets of {num_served} of {len(relevance)} pairs "
+        f"in {_triplets_file()}"
+    )
+
+
+def _write_results(results, worst, embedder):
+    from bert_tf.tasks.retrieval import evaluation
+    from bert_tf.training import evaluation as results_files
+
+    folder = _output_dir()
+    results_files.write_results(f"{folder}/eval_results.txt", results)
+    settings = {
+        "model": _MODEL_DIR.value,
+        "pooling": embedder.vectors.pooling,
+        "normalized": embedder.vectors.is_normalized,
+        "dimension": embedder.dimension,
+        "max_seq_length": embedder.max_seq_length,
+        "precision": _PRECISION.value,
+        "similarity": _SIMILARITY.value,
+    }
+    evaluation.write_report(
+        f"{folder}/{evaluation.REPORT_FILE}",
+        results,
+        settings,
+        # As Python was called, so that it may be called so again.
+        shlex.join(["python", *sys.orig_argv[1:]]),
+        worst,
+    )
+    for name, value in results.items():
+        print(f"{name} = {value:.6g}")
+    logging.info("A report is in %s/%s.", folder, evaluation.REPORT_FILE)
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,113 @@
+"""Rerankers as they are served: how well a text answers a query."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import sentence_folder
+from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.output import COUNTED
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.options import RERANKER
+from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks.reranking import files as group_files
+from bert_tf.tasks.reranking.task import RerankingTask
+
+
+class Reranker(Servable):
+    """The score of a query with a text, of a `RerankingTask`.
+
+    Any classifier of one output can be served so. Without task.json, one that
+    sentence-transformers wrote as a CrossEncoder is.
+    """
+
+    KIND = RERANKER
+    outputs_of_ids = (
+        Output(
+            *("scores", "float32", "", "the logit: texts are ordered by it"),
+            heading="scores",
+        ),
+        Output(
+            *("probabilities", "float32", ""),
+            "its sigmoid, from 0 to 1",
+            heading="probabilities",
+        ),
+    )
+    outputs_of_strings = (*outputs_of_ids, *COUNTED)
+    MODEL = BertClassifier
+    SETTINGS = {COUNT_TOKENS: False}
+    PART = parts.CLASSIFIER
+
+    @classmethod
+    def with_folder(
+        cls, options: ExportOptions, model_dir: files.AnyPath
+    ) -> ExportOptions:
+        sentence_folder.check_has_no_prompt(model_dir)
+        return options
+
+    @classmethod
+    def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
+        return ("query", "text")
+
+    @classmethod
+    def is_found(cls, checkpoint: Checkpoint) -> bool:
+        return (
+            super().is_found(checkpoint)
+            and checkpoint.num_labels == 1
+            and sentence_folder.is_cross_encoder(
+                checkpoint.folder, checkpoint.config_values
+            )
+        )
+
+    @classmethod
+    def task_of(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
+    ) -> Any:
+        """Returns the task of such a folder."""
+        del checkpoint, text_features
+        return RerankingTask()
+
+    @classmethod
+    def load(
+        cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
+    ) -> Any:
+        if task is None and (
+            cls.PART not in checkpoint.found_parts or checkpoint.num_labels != 1
+        ):
+            raise ValueError(
+                f"{checkpoint.path}: must be a classifier of one output to be "
+                f"served as {cls.KIND}. "
+                f"Received: {checkpoint.architecture or 'no classifier'}, "
+                f"num_labels={checkpoint.num_labels}."
+            )
+        return super().load(checkpoint, task, options)
+
+    @classmethod
+    def model_arguments(cls, task: Any) -> dict[str, Any]:
+        return {"num_labels": 1}
+
+    @property
+    def row_shape(self) -> list[int] | None:
+        return [1]
+
+    def read_texts(self, path: files.AnyPath) -> list[Row]:
+        if (
+            not str(path)
+            .lower()
+            .endswith((".tsv", ".csv", ".jsonl", ".parquet"))
+        ):
+            return super().read_texts(path)
+        groups = group_files.read_groups(str(path), has_labels=False)
+        return [
+            (groups.queries[group].encode(), text.encode())
+            for group, text in zip(groups.group_ids, groups.texts)
+        ]
+
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
+        return (self.task or RerankingTask()).decode(outputs)

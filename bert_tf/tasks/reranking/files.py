@@ -1,0 +1,177 @@
+r"""Queries with texts that answer them or do not: files and tables.
+
+A table (see `tasks.columns`: .tsv and .csv with a header, .jsonl, .parquet, a
+DataFrame, ...) has one of two forms:
+
+    query, text, label                a text a row; the label is 1 of one that
+                                      answers the query, else 0
+    query, positive, negative, ...    a text that answers it, and texts that do
+                                      not: any number of columns `negative`,
+                                      `negative_1`, `negative_2`, ..., or in
+                                      .jsonl and .parquet a list `negatives`
+
+For `query` the second form may have `anchor`, as `run_search` writes what it
+mines. Rows of one query, wherever they stand, are its group. A text of a group
+that is there again is read once in the second form, as files of triplets
+repeat them.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bert_tf import files
+from bert_tf.tasks import columns
+
+QUERY, TEXT, LABEL = "query", "text", "label"
+ANCHOR, POSITIVE, NEGATIVES = "anchor", "positive", "negatives"
+_NEGATIVE = re.compile(r"negative(_\d+)?")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Groups:
+    """Queries, each with the texts that are ranked for it.
+
+    Args:
+        queries: G strings, each once.
+        texts: N strings, of all groups.
+        group_ids: int32 `[N]`: of every text the number of its query.
+        labels: int32 `[N]`, 1 of texts that answer their query, 0 of others;
+            or None.
+    """
+
+    queries: tuple[str, ...]
+    texts: tuple[str, ...]
+    group_ids: np.ndarray
+    labels: np.ndarray | None
+
+    def __len__(self):
+        return len(self.texts)
+
+    @property
+    def rows(self) -> list[np.ndarray]:
+        """Of every query the numbers of its texts, int `[...]`."""
+        order = np.argsort(self.group_ids, kind="stable")
+        counts = np.bincount(self.group_ids, minlength=len(self.queries))
+        return np.split(order, np.cumsum(counts)[:-1])
+
+
+def read_groups(
+    data: Any,
+    has_labels: bool = True,
+    label_column: str = LABEL,
+    *,
+    needs_positives: bool = False,
+    needs_negatives: bool = False,
+) -> Groups:
+    """Reads queries with their texts.
+
+    Args:
+        data: The path of a file, or a table.
+        has_labels: Whether the labels are read; if not they may be missing.
+        label_column: Name of the labels' column in the first form.
+        needs_positives: Whether each query must have a text that answers it.
+        needs_negatives: Likewise one that does not.
+
+    Raises:
+        ValueError: If a file is missing, of no known form or without
+            examples, a query or a text is empty, a label is neither 0 nor 1,
+            or a text of a query has both; or if a group lacks what it must
+            have. The message names file and line, or the query.
+    """
+    names = columns.names_in(data)
+    if POSITIVE in names:
+        rows = _rows_of_negatives(data, names)
+    else:
+        rows = _rows_of_labels(data, label_column if has_labels else None)
+    queries: dict[str, int] = {}
+    texts: list[str] = []
+    group_ids, labels = [], []
+    known: dict[tuple[int, str], int] = {}
+    for where, query, text, label in rows:
+        group = queries.setdefault(query, len(queries))
+        old = known.setdefault((group, text), label)
+        if has_labels and old != label:
+            raise ValueError(
+                f"{where}: a text of a query must have one label. Received: "
+                f"0 and 1 for {files.shortened(text)}."
+            )
+        if POSITIVE in names and len(known) == len(texts):
+            continue
+        texts.append(text)
+        group_ids.append(group)
+        labels.append(label)
+    groups = Groups(
+        queries=tuple(queries),
+        texts=tuple(texts),
+        group_ids=np.array(group_ids, np.int32),
+        labels=np.array(labels, np.int32) if has_labels else None,
+    )
+    for label, is_needed in ((1, needs_positives), (0, needs_negatives)):
+        if is_needed:
+            _check_has(columns.title(data), groups, label)
+    return groups
+
+
+def _check_has(title, groups, label):
+    """Raises `ValueError` unless every query has a text of that label."""
+    found = {*groups.group_ids[groups.labels == label].tolist()}
+    for group, query in enumerate(groups.queries):
+        if group not in found:
+            raise ValueError(
+                f"{title}: every query must have a text of the label {label}. "
+                f"Received: none for {files.shortened(query)}."
+            )
+
+
+def _rows_of_labels(data, label_column) -> Iterator[tuple[str, str, str, int]]:
+    """Yields (string that names the row, query, text, label) of each row."""
+    names = [QUERY, TEXT, *([label_column] if label_column else [])]
+    for where, (query, text, *label) in columns.read(data, names):
+        _check_text(where, QUERY, query)
+        _check_text(where, TEXT, text)
+        yield where, query, text, _parse_label(where, *label) if label else 0
+
+
+def _rows_of_negatives(data, names) -> Iterator[tuple[str, str, str, int]]:
+    negatives = [
+        name for name in names if name == NEGATIVES or _NEGATIVE.fullmatch(name)
+    ]
+    query_name = ANCHOR if QUERY not in names and ANCHOR in names else QUERY
+    names = [query_name, POSITIVE, *negatives]
+    for where, values in columns.read(data, names):
+        query, positive, *others = values
+        _check_text(where, query_name, query)
+        _check_text(where, POSITIVE, positive)
+        yield where, query, positive, 1
+        for name, value in zip(negatives, others):
+            if name == NEGATIVES:
+                columns.check_texts(where, name, value)
+            for text in value if name == NEGATIVES else [value]:
+                _check_text(where, name, text)
+                yield where, query, text, 0
+
+
+def _check_text(where, name, text):
+    columns.check_text(where, name, text)
+    if not text.strip():
+        raise ValueError(
+            f"{where}: `{name}` must not be empty. "
+            f"Received: {files.shortened(text)}."
+        )
+
+
+def _parse_label(where, label):
+    try:
+        number = float(label)
+    except (OverflowError, TypeError, ValueError):
+        number = -1.0
+    if number not in (0, 1):
+        raise ValueError(
+            f"{where}: the label must be 1 of a text that answers the query, "
+            f"or 0. Received: {files.shortened(label)}."
+        )
+    return int(number)

@@ -1,0 +1,79 @@
+"""What a report tells of a reranking."""
+
+import numpy as np
+
+from bert_tf.tasks import tables
+from bert_tf.tasks.reranking.files import Groups
+from bert_tf.tasks.retrieval import ranking
+
+# Ranks that are counted together: from the first to the last.
+_BANDS = ((1, 1), (2, 3), (4, 10), (11, None))
+
+
+def ranks_of(groups: Groups, scores: np.ndarray) -> list[np.ndarray]:
+    """Returns the ranks of every query's texts that answer it.
+
+    Args:
+        groups: Labelled `Groups`.
+        scores: float `[N]`.
+    """
+    assert groups.labels is not None
+    return [
+        ranking.ranks(scores[rows], np.flatnonzero(groups.labels[rows]))
+        for rows in groups.rows
+    ]
+
+
+def sections(groups: Groups, scores: np.ndarray) -> list[tuple[str, str]]:
+    """Returns the sections for `tuning.report.write`.
+
+    Args:
+        groups: Labelled `Groups`.
+        scores: float32 `[N]`.
+
+    Returns:
+        A list of (heading, Markdown): at which ranks the first text that
+        answers stands, and the queries where it stands lowest.
+    """
+    first = np.array([ranks.min() for ranks in ranks_of(groups, scores)])
+    return [
+        ("First right text", _counts(first)),
+        ("Worst queries", _worst(groups, scores, first)),
+    ]
+
+
+def _counts(first):
+    rows = []
+    for low, high in _BANDS:
+        is_in = (first >= low) & (first <= (high or first.max()))
+        name = f"{low}" if low == high else f"{low} to {high}"
+        name = name if high else f"from {low}"
+        rows.append((name, is_in.sum(), float(is_in.mean())))
+    return tables.table(("rank", "queries", "share"), rows)
+
+
+def _worst(groups, scores, first):
+    rows = []
+    for group in tables.worst(first, first > 1):
+        texts = groups.rows[group]
+        is_right = groups.labels[texts] == 1
+        best, right = (
+            chosen[np.argmax(scores[chosen])]
+            for chosen in (texts, texts[is_right])
+        )
+        rows.append(
+            (
+                groups.queries[group],
+                len(texts),
+                first[group],
+                groups.texts[right],
+                float(scores[right]),
+                groups.texts[best],
+                float(scores[best]),
+            )
+        )
+    header = (
+        *("query", "texts", "rank", "its right text", "score"),
+        *("the text of rank 1", "score"),
+    )
+    return tables.errors_table(header, rows)

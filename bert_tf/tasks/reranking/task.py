@@ -1,0 +1,242 @@
+"""The family of reranking: which of a query's texts answer it best.
+
+A cross-encoder reads the query and one text together (Nogueira and Cho 2019,
+arXiv 1901.04085), and a search's first texts are put in the order of its
+scores.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import files
+from bert_tf.checkpoints import sentence_folder
+from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.features import Tensor
+from bert_tf.models import objectives
+from bert_tf.models.reranker import BertReranker
+from bert_tf.tasks.reranking import files as group_files
+from bert_tf.tasks.reranking import report
+from bert_tf.tasks.reranking.files import Groups
+from bert_tf.tasks.reranking.options import LOSSES
+from bert_tf.tasks.reranking.options import MOST_NEGATIVES
+from bert_tf.tasks.reranking.options import NUM_NEGATIVES
+from bert_tf.tasks.reranking.options import POINTWISE
+from bert_tf.tasks.reranking.options import SOFTMAX
+from bert_tf.tasks.reranking.source import NO_TEXT
+from bert_tf.tasks.reranking.source import RerankingSource
+from bert_tf.tasks.retrieval import ranking
+from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.source import Source
+from bert_tf.tasks.task import Task
+from bert_tf.text.preprocessor import Preprocessor
+
+FAMILY = "reranking"
+# Those of `ranking` that a reranking is told by.
+_SCORES = ("MRR@10", "nDCG@10")
+# As good as no score at all, and a number in every precision.
+_LOWEST = -1e9
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RerankingTask(Task):
+    """How well a text answers a query.
+
+    Args:
+        loss_name: "pointwise": the binary cross-entropy of every text's label.
+            "softmax": the cross-entropy of a text that answers its query
+            among some that do not.
+        num_negatives: How many those are, from 1 to 1,000; with "softmax".
+
+    Raises:
+        ValueError: If a value is out of its range.
+
+    Example:
+
+        >>> import numpy as np
+        >>> from bert_tf import RerankingTask
+        >>> task = RerankingTask(loss_name="softmax")
+        >>> logits = np.zeros((1, 4), "float32")
+        >>> losses = task.losses(logits, np.array([[1, 0, 0, 0]]))
+        >>> round(float(losses[0, 0]), 4)  # Of four, each is as likely.
+        1.3863
+    """
+
+    family = FAMILY
+    label_rank = 2
+    accuracy = None
+    source = RerankingSource
+
+    loss_name: str = POINTWISE
+    num_negatives: int = NUM_NEGATIVES
+
+    def __post_init__(self):
+        if self.loss_name not in LOSSES:
+            raise ValueError(
+                f"`loss_name` must be one of {', '.join(LOSSES)}. "
+                f"Received: loss_name={files.shortened(self.loss_name)}."
+            )
+        if (
+            type(self.num_negatives) is not int
+            or not 1 <= self.num_negatives <= MOST_NEGATIVES
+        ):
+            raise ValueError(
+                f"`num_negatives` must be from 1 to {MOST_NEGATIVES:,}. "
+                "Received: "
+                f"num_negatives={files.shortened(self.num_negatives)}."
+            )
+
+    @property
+    def main_metric(self) -> str:
+        return f"eval_{_SCORES[0]}"
+
+    def make_model(self, config: BertConfig, dtype: Any = None) -> BertReranker:
+        """Returns a new `BertReranker`."""
+        return BertReranker(config, dtype=dtype)
+
+    def takes_head_of_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        return sentence_folder.is_cross_encoder(
+            checkpoint.folder, checkpoint.config_values
+        )
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        logits = ops.cast(logits, "float32")
+        if self.loss_name == POINTWISE:
+            return ops.softplus(logits) - ops.cast(labels, "float32") * logits
+        logits = ops.where(ops.equal(labels, NO_TEXT), _LOWEST, logits)
+        return objectives.cross_entropy(logits, ops.argmax(labels, axis=1))[
+            :, None
+        ]
+
+    def weights(self, labels: Tensor) -> Tensor:
+        if self.loss_name == POINTWISE:
+            return ops.ones(ops.shape(labels), "float32")
+        # A row is one choice.
+        return ops.ones((ops.shape(labels)[0], 1), "float32")
+
+    def read(
+        self, data: Any, split: str, label_column: str = group_files.LABEL
+    ) -> Groups:
+        """Returns `Groups`; see `files.read_groups`."""
+        is_choice = split == TRAIN and self.loss_name == SOFTMAX
+        return group_files.read_groups(
+            data,
+            split != TEST,
+            label_column,
+            # Without one there is no rank to tell.
+            needs_positives=is_choice or split not in (TRAIN, TEST),
+            needs_negatives=is_choice,
+        )
+
+    def make_sources(
+        self,
+        examples: Mapping[str, Any],
+        preprocessor: Preprocessor,
+        **options: Any,
+    ) -> dict[str, Source]:
+        # Other sets are scored text by text: a query may have any number.
+        return {
+            split: RerankingSource(
+                examples=examples[split],
+                preprocessor=preprocessor,
+                num_negatives=(
+                    self.num_negatives
+                    if split == TRAIN and self.loss_name == SOFTMAX
+                    else None
+                ),
+                **options,
+            )
+            for split in examples
+        }
+
+    def answers(self, source: Any, logits: np.ndarray) -> np.ndarray:
+        """Returns the score of every text, float32 `[N]`."""
+        del source
+        return logits[:, 0]
+
+    def evaluate(
+        self, source: Any, logits: np.ndarray, answers: np.ndarray
+    ) -> dict[str, float]:
+        """Returns the loss over all texts, and the scores of the ranks.
+
+        With "softmax" a text that answers its query is one among all of its
+        texts that do not, and not among some.
+        """
+        groups = source.examples
+        scores = ranking.means(
+            ranking.score_queries(report.ranks_of(groups, answers))
+        )
+        if self.loss_name == POINTWISE:
+            losses = self.losses(logits, groups.labels[:, np.newaxis])
+            loss = float(np.mean(losses, dtype=np.float64))
+        else:
+            loss = _choice_loss(groups, answers)
+        return {"eval_loss": loss} | {
+            f"eval_{name}": scores[name] for name in _SCORES
+        }
+
+    def report_sections(
+        self,
+        examples: Groups,
+        answers: np.ndarray,
+        results: dict[str, float],
+    ) -> list[tuple[str, str]]:
+        del results
+        return report.sections(examples, answers)
+
+    def write_predictions(
+        self,
+        output_dir: str,
+        split: str,
+        examples: Groups,
+        answers: np.ndarray,
+    ) -> str:
+        """Writes of every text, in their order, the score and the rank."""
+        ranks = np.zeros(len(examples), np.int64)
+        for rows in examples.rows:
+            ranks[rows] = ranking.ranks(answers[rows], np.arange(len(rows)))
+        decoded = self.decode(tf.constant(answers[:, np.newaxis]))
+        columns = [
+            *(decoded[name].numpy() for name in ("scores", "probabilities")),
+            ranks,
+        ]
+        rows = [("score", "probability", "rank"), *zip(*columns)]
+        path = os.path.join(output_dir, f"{split}_results.tsv")
+        files.write_text(
+            path, "".join("\t".join(map(str, row)) + "\n" for row in rows)
+        )
+        return f"{len(examples)} scores in {path}"
+
+    def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns answers from logits, in TensorFlow's own operations.
+
+        Args:
+            logits: float32 `[B, 1]`.
+
+        Returns:
+            A dictionary, both float32 `[B]`: `scores`, the logits, and
+            `probabilities`, their sigmoids.
+        """
+        scores = logits[:, 0]
+        return {"scores": scores, "probabilities": tf.nn.sigmoid(scores)}
+
+
+def _choice_loss(groups, scores):
+    """Returns the mean loss of all texts that answer their query."""
+    losses = []
+    for rows in groups.rows:
+        is_positive = groups.labels[rows] == 1
+        found = scores[rows].astype(np.float64)
+        rest = np.logaddexp.reduce(found[~is_positive], initial=-np.inf)
+        positives = found[is_positive]
+        losses.extend(np.logaddexp(positives, rest) - positives)
+    return float(np.mean(losses))

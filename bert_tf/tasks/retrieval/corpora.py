@@ -1,0 +1,323 @@
+"""Texts, queries, and which texts answer them, from files.
+
+BEIR's layout (Thakur et al. 2021, arXiv 2104.08663):
+
+corpus.jsonl     {"_id": "4983", "title": "...", "text": "..."} a line; the
+                 title may be missing. What is embedded is title, space, text
+queries.jsonl    {"_id": "1", "text": "..."} a line
+qrels/test.tsv   query-id, corpus-id, score: a header, then a pair a line
+
+SQuAD's files: questions are the queries, and a question's paragraph the one
+that answers it. Scored pairs, such as STS, are tables with columns of two texts
+and a number.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bert_tf import files
+from bert_tf.tasks import columns
+from bert_tf.tasks import tsv
+from bert_tf.tasks.question_answering import files as squad_files
+
+_ID, _TITLE, _TEXT = "_id", "title", "text"
+_QUERY, _CORPUS, _SCORE = "query-id", "corpus-id", "score"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Texts:
+    """Texts with names: those of a corpus, or queries.
+
+    Args:
+        ids: N strings, each once.
+        texts: N strings, none of them empty.
+    """
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    def __len__(self):
+        return len(self.ids)
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of all ids and texts in their order, as hexadecimal."""
+        digest = hashlib.sha256()
+        for pair in zip(self.ids, self.texts):
+            for part in pair:
+                data = part.encode("utf-8")
+                # With lengths: "ab", "c" is not "a", "bc".
+                digest.update(len(data).to_bytes(8, "little"))
+                digest.update(data)
+        return digest.hexdigest()
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Texts":
+        """Returns some of them, in the order of their indices."""
+        return Texts(
+            ids=tuple(self.ids[row] for row in rows),
+            texts=tuple(self.texts[row] for row in rows),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Relevance:
+    """Which texts of a corpus answer which queries.
+
+    Args:
+        query_rows: int64 `[P]`, indices of queries, not falling.
+        corpus_rows: int64 `[P]`, indices of texts; a pair is there once.
+        grades: float64 `[P]` above 0: how relevant the text is.
+    """
+
+    query_rows: np.ndarray
+    corpus_rows: np.ndarray
+    grades: np.ndarray
+
+    def __len__(self):
+        return len(self.query_rows)
+
+    @property
+    def queries(self) -> np.ndarray:
+        """int64: the indices of the queries that have a relevant text."""
+        return np.unique(self.query_rows)
+
+    def by_query(self, values: np.ndarray) -> list[np.ndarray]:
+        """Returns values of pairs `[P]` as an array for each of `queries`."""
+        starts = np.unique(self.query_rows, return_index=True)[1]
+        return np.split(values, starts[1:])
+
+
+def read_corpus(path: files.AnyPath) -> Texts:
+    """Reads a corpus.jsonl; .gz, .xz and .bz2 too.
+
+    Raises:
+        ValueError: If the file is missing, damaged, without texts, or a line
+            is no such object, has an id that was there before, or no text; the
+            message names file and line.
+    """
+    return _read_texts(path, _TITLE)
+
+
+def read_queries(path: files.AnyPath) -> Texts:
+    """Reads a queries.jsonl; raises what `read_corpus` does."""
+    return _read_texts(path, None)
+
+
+def _read_texts(path, title_name):
+    lines: dict[str, int] = {}
+    texts = []
+    for number, row in _objects(path):
+        where = f"{path}, line {number}"
+        for name in (_ID, _TEXT):
+            if not isinstance(row.get(name), str):
+                raise ValueError(
+                    f"{where}: must have a string `{name}`. "
+                    f"Received: {name}={files.shortened(row.get(name))}."
+                )
+        name, parts = row[_ID], [row[_TEXT]]
+        if title_name is not None and row.get(title_name) is not None:
+            columns.check_text(where, title_name, row[title_name])
+            parts.insert(0, row[title_name])
+        if name in lines:
+            raise ValueError(
+                f"{where}: an `{_ID}` must be there once. "
+                f"Received: {files.shortened(name)}, which line {lines[name]} "
+                "has."
+            )
+        text = " ".join(part for part in parts if part.strip())
+        if not text:
+            raise ValueError(
+                f"{where}: the text must not be empty. "
+                f"Received: {_ID}={files.shortened(name)}."
+            )
+        lines[name] = number
+        texts.append(text)
+    if not texts:
+        raise ValueError(f"{path}: there are no texts in the file.")
+    return Texts(ids=tuple(lines), texts=tuple(texts))
+
+
+def _objects(path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line number, object) of a file of JSON lines, as it is read."""
+    if not files.exists(path) or files.is_folder(path):
+        raise ValueError(f"There is no file {path}.")
+    number = 0
+    try:
+        with contextlib.closing(files.open_bytes(path)) as stream:
+            for number, line in enumerate(stream, start=1):
+                if not line.strip():
+                    continue
+                where = f"{path}, line {number}"
+                try:
+                    text = line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f"{where}: not UTF-8 (byte {line[error.start]:#04x})."
+                    ) from error
+                row = files.parse_json(text, where)
+                if not isinstance(row, dict):
+                    raise ValueError(
+                        f"{where}: must be an object. "
+                        f"Received: {files.shortened(row)}."
+                    )
+                yield number, row
+    except files.DAMAGE_ERRORS as error:
+        raise ValueError(f"{path}: damaged after line {number}.") from error
+
+
+def read_relevance(
+    path: files.AnyPath, queries: Texts, corpus: Texts
+) -> Relevance:
+    """Reads which texts are relevant, with a header and tabs as BEIR has it.
+
+    Pairs with a score of 0 or less were judged and are not relevant: they are
+    left out.
+
+    Args:
+        path: The file.
+        queries: The queries that it names.
+        corpus: The texts that it names.
+
+    Raises:
+        ValueError: If the file is missing or of another form, names what is
+            not there, has a pair twice or none that is relevant; the message
+            names file and line.
+    """
+    rows_of = [
+        {name: row for row, name in enumerate(texts.ids)}
+        for texts in (queries, corpus)
+    ]
+    table = tsv.TsvFile(
+        name=str(path), text_columns=(_QUERY, _CORPUS), label_column=_SCORE
+    )
+    lines: dict[tuple[int, int], int] = {}
+    pairs = []
+    for number, names, score in tsv.rows(path, table):
+        where = f"{path}, line {number}"
+        for title, name, rows in zip(("query", "text"), names, rows_of):
+            if name not in rows:
+                raise ValueError(
+                    f"{where}: there is no {title} of this id. "
+                    f"Received: {files.shortened(name)}."
+                )
+        pair = (rows_of[0][names[0]], rows_of[1][names[1]])
+        if pair in lines:
+            raise ValueError(
+                f"{where}: a pair must be there once. Received: "
+                f"{files.shortened(names)}, which line {lines[pair]} has."
+            )
+        lines[pair] = number
+        grade = tsv.parse_label(where, score or "", {})
+        if grade > 0:
+            pairs.append((*pair, grade))
+    return _to_relevance(path, pairs)
+
+
+def read_squad(
+    paths: Sequence[files.AnyPath],
+) -> tuple[Texts, Texts, Relevance]:
+    """Reads SQuAD's files: its own JSON, or tables of its columns.
+
+    Args:
+        paths: The first has the questions. The texts are all paragraphs of all
+            files, those that are equal once, in order.
+
+    Returns:
+        The queries, the corpus, whose ids count from 0, and the relevance:
+        every question that the file does not call unanswerable has its
+        paragraph.
+
+    Raises:
+        ValueError: As `question_answering.files.read_squad`, and if a question
+            or a paragraph is empty; the message names the file.
+    """
+    examples = squad_files.read_squad(
+        paths[0], version_2_with_negative=True, is_training=False
+    )
+    texts: dict[str, int] = {}
+    for path in paths:
+        for text in squad_files.read_paragraphs(path):
+            if not text.strip():
+                raise ValueError(f"{path}: a paragraph must not be empty.")
+            texts.setdefault(text, len(texts))
+    pairs = []
+    for row, question in enumerate(examples.questions):
+        if not question.strip():
+            raise ValueError(
+                f"{paths[0]}: a question must not be empty. "
+                f"Received: id={files.shortened(examples.ids[row])}."
+            )
+        if examples.answers is None or examples.answers[row]:
+            pairs.append((row, texts[examples.context(row)], 1.0))
+    return (
+        Texts(ids=examples.ids, texts=examples.questions),
+        Texts(ids=tuple(map(str, range(len(texts)))), texts=tuple(texts)),
+        _to_relevance(paths[0], pairs),
+    )
+
+
+def _to_relevance(path, pairs):
+    if not pairs:
+        raise ValueError(f"{path}: no text is relevant to any query.")
+    query_rows, corpus_rows, grades = map(np.array, zip(*sorted(pairs)))
+    return Relevance(
+        query_rows=query_rows, corpus_rows=corpus_rows, grades=grades
+    )
+
+
+def only_judged(
+    queries: Texts, relevance: Relevance
+) -> tuple[Texts, Relevance]:
+    """Leaves out the queries to which no text is relevant."""
+    kept = relevance.queries
+    if len(kept) < len(queries):
+        logging.info(
+            "%d of %d queries are left out: no text is relevant to them.",
+            len(queries) - len(kept),
+            len(queries),
+        )
+    return queries.take(kept), dataclasses.replace(
+        relevance, query_rows=np.searchsorted(kept, relevance.query_rows)
+    )
+
+
+def read_scored_pairs(
+    path: files.AnyPath, text_columns: Sequence[str], score_column: str
+) -> tsv.Examples:
+    """Reads pairs of texts with people's scores: .tsv, .csv, .jsonl, .parquet.
+
+    Args:
+        path: The file.
+        text_columns: Names of the two columns of texts.
+        score_column: Name of the column of scores.
+
+    Returns:
+        `Examples` of two texts, with float32 labels.
+
+    Raises:
+        ValueError: As `columns.read_texts`, and if a text is empty; the
+            message names file and line.
+    """
+    if len(text_columns) != 2:
+        raise ValueError(
+            "There must be two columns of texts. "
+            f"Received: {', '.join(text_columns)}."
+        )
+    texts: tuple[list[str], list[str]] = ([], [])
+    scores = []
+    names = [*text_columns, score_column]
+    for where, (*pair, score) in columns.read(path, names):
+        for name, text, column in zip(text_columns, pair, texts):
+            columns.check_text(where, name, text)
+            if not text.strip():
+                raise ValueError(f"{where}: `{name}` must not be empty.")
+            column.append(text)
+        scores.append(tsv.parse_label(where, str(score).strip(), {}))
+    return tsv.Examples(texts=texts, labels=np.array(scores, np.float32))

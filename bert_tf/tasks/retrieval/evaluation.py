@@ -1,0 +1,160 @@
+"""How good a search is: its scores, query by query, and a report."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_tf import files
+from bert_tf.tasks import tables
+from bert_tf.tasks.retrieval import ranking
+from bert_tf.tasks.retrieval import search
+from bert_tf.tasks.retrieval.corpora import Relevance
+from bert_tf.tasks.retrieval.corpora import Texts
+from bert_tf.tasks.retrieval.search_options import COSINE
+
+REPORT_FILE = "report.md"
+QUERIES_FILE = "query_scores.tsv"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The scores of queries over a corpus.
+
+    Args:
+        rows: int64 `[Q]`: which queries were scored, those that have a
+            relevant text.
+        scores: {name in `ranking.QUERY_SCORES`: float64 `[Q]`}.
+        ranks: int64 `[P]`, of the pairs of the relevance.
+        similarities: float32 `[P]`, likewise.
+        first: int64 `[Q]`: the text that was ranked first.
+        first_similarities: float32 `[Q]`.
+    """
+
+    rows: np.ndarray
+    scores: Mapping[str, np.ndarray]
+    ranks: np.ndarray
+    similarities: np.ndarray
+    first: np.ndarray
+    first_similarities: np.ndarray
+
+    @property
+    def results(self) -> dict[str, float]:
+        """The means of the scores, and how many queries there are."""
+        return ranking.means(self.scores) | {"queries": float(len(self.rows))}
+
+
+def evaluate(
+    relevance: Relevance,
+    query_vectors: np.ndarray,
+    corpus_vectors: search.Rows,
+    similarity: str = COSINE,
+) -> Evaluation:
+    """Scores the search for the queries that have a relevant text.
+
+    Args:
+        relevance: Which texts are relevant.
+        query_vectors: float `[Q, D]`.
+        corpus_vectors: float `[N, D]`; they are read a few times, in order.
+        similarity: As of `search.top_k`.
+
+    Raises:
+        ValueError: If the vectors are not of one size.
+    """
+    rows = relevance.queries
+    judged = query_vectors[rows]
+    pairs = (
+        judged,
+        corpus_vectors,
+        np.searchsorted(rows, relevance.query_rows),
+        relevance.corpus_rows,
+        similarity,
+    )
+    ranks = search.ranks(*pairs)
+    similarities, first = search.top_k(judged, corpus_vectors, 1, similarity)
+    return Evaluation(
+        rows=rows,
+        scores=ranking.score_queries(
+            relevance.by_query(ranks), relevance.by_query(relevance.grades)
+        ),
+        ranks=ranks,
+        similarities=search.pair_scores(*pairs),
+        first=first[:, 0],
+        first_similarities=similarities[:, 0],
+    )
+
+
+def write_queries(
+    path: files.AnyPath, evaluation: Evaluation, queries: Texts
+) -> None:
+    """Writes the scores of every query, with tabs, under a header."""
+    names = list(evaluation.scores)
+    lines = ["\t".join(["query-id", *names])]
+    columns = [evaluation.scores[name] for name in names]
+    for row, *values in zip(evaluation.rows, *columns):
+        # Ids of JSON may hold anything.
+        name = " ".join(queries.ids[row].split())
+        lines.append("\t".join([name, *(f"{value:.6g}" for value in values)]))
+    files.write_text(path, "\n".join(lines) + "\n")
+
+
+def worst_queries(
+    evaluation: Evaluation,
+    queries: Texts,
+    corpus: Texts,
+    relevance: Relevance,
+) -> str:
+    """Returns a table, in Markdown, of the queries with the lowest ranks.
+
+    Each is shown with the relevant text that ranked highest, and with the text
+    that came first instead.
+    """
+    pairs = [
+        pair[np.argmin(evaluation.ranks[pair])]
+        for pair in relevance.by_query(np.arange(len(relevance)))
+    ]
+    best = evaluation.ranks[pairs]
+    rows = []
+    for index in tables.worst(best, best > 1):
+        pair = pairs[index]
+        rows.append(
+            (
+                queries.ids[evaluation.rows[index]],
+                queries.texts[evaluation.rows[index]],
+                int(best[index]),
+                corpus.texts[relevance.corpus_rows[pair]],
+                float(evaluation.similarities[pair]),
+                corpus.texts[evaluation.first[index]],
+                float(evaluation.first_similarities[index]),
+            )
+        )
+    header = ("query", "text", "rank", "relevant", "score", "first", "score")
+    return tables.errors_table(header, rows)
+
+
+def write_report(
+    path: files.AnyPath,
+    results: Mapping[str, float],
+    settings: Mapping[str, Any],
+    command: str,
+    worst: str | None,
+) -> None:
+    """Writes report.md: the scores, the worst queries, how it was made.
+
+    Args:
+        path: The file.
+        results: {name: score}.
+        settings: {name: value}.
+        command: How it is made again.
+        worst: What `worst_queries` returned; None where nothing was searched.
+    """
+    parts = ["# Search", tables.table(("result", "value"), results.items())]
+    if worst is not None:
+        parts += ["## Worst queries", worst]
+    parts += [
+        "## Settings",
+        tables.table(("setting", "value"), settings.items()),
+        f"## Command\n\n```text\n{command}\n```",
+    ]
+    files.write_text(path, "\n\n".join(parts) + "\n")

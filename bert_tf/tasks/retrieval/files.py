@@ -1,0 +1,344 @@
+"""Texts to train and evaluate sentence embeddings on, from files and tables.
+
+Pairs and triplets  columns `query` or `anchor`, `positive`, and any number of
+                    hard negatives, whose names begin with `negative`
+Scored pairs        columns `sentence1`, `sentence2` and `score`
+NLI                 columns `sentence1` or `premise`, `sentence2` or
+                    `hypothesis`, and `gold_label` or `label`: triplets of a
+                    premise, what it entails and what contradicts it (Gao et
+                    al. 2021, arXiv 2104.08821, section 4.1)
+SQuAD               its .json: questions with their paragraphs
+Texts               a .txt with one a line, or a column `text`
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bert_tf import files
+from bert_tf.tasks import columns
+from bert_tf.tasks import tsv
+from bert_tf.tasks.retrieval import corpora
+
+SCORE_COLUMN = "score"
+TEXT_COLUMN = "text"
+_FIRST_COLUMNS = ("query", "anchor")
+_POSITIVE, _NEGATIVE = "positive", "negative"
+_SENTENCES = ("sentence1", "sentence2")
+_PREMISES = ("sentence1", "premise")
+_HYPOTHESES = ("sentence2", "hypothesis")
+_NLI_LABELS = ("gold_label", "label")
+_ENTAILMENT, _NEUTRAL, _CONTRADICTION = range(3)
+# Hugging Face's numbers; "-" is where people did not agree, as is -1.
+_NLI_CLASSES = {
+    "entailment": _ENTAILMENT,
+    "neutral": _NEUTRAL,
+    "contradiction": _CONTRADICTION,
+    "0": _ENTAILMENT,
+    "1": _NEUTRAL,
+    "2": _CONTRADICTION,
+    "-": None,
+    "-1": None,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RetrievalExamples:
+    """Texts that belong together, and perhaps how much.
+
+    Args:
+        texts: The texts, each once.
+        rows: int32 `[N, C]`, indices of texts: the query, its positive and
+            its hard negatives.
+        labels: float32 `[N]`, people's scores, or None.
+        is_ranking: Whether the positives are to be found among all passages.
+        others: int32 `[M]`, indices of texts that are no query's, among which
+            they are to be found too.
+        path: Of the file, or None.
+    """
+
+    texts: tuple[str, ...]
+    rows: np.ndarray
+    labels: np.ndarray | None = None
+    is_ranking: bool = False
+    others: np.ndarray
+    path: str | None = None
+
+    def __len__(self):
+        return len(self.rows)
+
+
+class _Texts:
+    """Texts, each of which gets a number."""
+
+    def __init__(self):
+        self._numbers = {}
+
+    def number(self, where, name, text):
+        """Returns a text's number; `where` and `name` tell a bad one."""
+        columns.check_text(where, name, text)
+        if not text.strip():
+            raise ValueError(f"{where}: `{name}` must not be empty.")
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def examples(self, rows, data, others=(), **values):
+        return RetrievalExamples(
+            texts=tuple(self._numbers),
+            rows=np.array(rows, np.int32),
+            others=np.array(others, np.int32),
+            path=str(data) if columns.is_path(data) else None,
+            **values,
+        )
+
+
+def read_texts(
+    data: Any, text_columns: Sequence[str] = ()
+) -> RetrievalExamples:
+    """Reads single texts: each is its own positive.
+
+    Args:
+        data: A .txt with a text a line, or a table (see `tasks.columns`).
+        text_columns: Name of the table's column, if another than `text`.
+
+    Raises:
+        ValueError: If there are none, or one is no string or empty; the
+            message names the place.
+    """
+    texts, rows = _Texts(), []
+    if _ends_with(data, ".txt"):
+        name, lines = TEXT_COLUMN, tsv.full_lines(data)
+        found = ((f"{data}, line {number}", (text,)) for number, text in lines)
+    else:
+        if len(text_columns) > 1:
+            raise ValueError(
+                "`text_columns` must be one name where each text is its own "
+                f"positive. Received: {', '.join(text_columns)}."
+            )
+        (name,) = text_columns or (TEXT_COLUMN,)
+        found = columns.read(data, [name])
+    for where, (text,) in found:
+        rows.append([texts.number(where, name, text)] * 2)
+    if not rows:
+        raise ValueError(f"There are no examples in {columns.title(data)}.")
+    return texts.examples(rows, data)
+
+
+def read_groups(
+    data: Any,
+    text_columns: Sequence[str] = (),
+    is_ranking: bool = False,
+    corpus: Iterable[files.AnyPath] = (),
+) -> RetrievalExamples:
+    """Reads pairs, triplets, SQuAD's questions, or NLI.
+
+    Args:
+        data: A .json of SQuAD, or a table (see `tasks.columns`).
+        text_columns: Names of the table's columns, if others than above: of
+            the query, the positive, and hard negatives.
+        is_ranking: As of `RetrievalExamples`.
+        corpus: Further files of passages among which the positives are to be
+            found: of SQuAD, .txt, or tables with a column `text`.
+
+    Raises:
+        ValueError: If the data are of no such form, or a text is no string or
+            empty; the message names the place.
+    """
+    texts = _Texts()
+    if _ends_with(data, ".json"):
+        queries, passages, relevance = corpora.read_squad([data])
+        rows = [
+            [
+                texts.number(data, "question", queries.texts[query]),
+                texts.number(data, "context", passages.texts[passage]),
+            ]
+            for query, passage in zip(
+                relevance.query_rows, relevance.corpus_rows
+            )
+        ]
+        # Those of questions that cannot be answered too.
+        others = [
+            texts.number(data, "context", text) for text in passages.texts
+        ]
+    elif not text_columns and (names := _nli_columns(data)) is not None:
+        rows, others = _nli_rows(data, names, texts), []
+    else:
+        names = _group_columns(data, text_columns)
+        rows, others = [], []
+        for where, values in columns.read(data, names):
+            rows.append(
+                [
+                    texts.number(where, name, text)
+                    for name, text in zip(names, values)
+                ]
+            )
+    for path in corpus:
+        others += [
+            texts.number(where, TEXT_COLUMN, text)
+            for where, text in _passages(path)
+        ]
+    return texts.examples(rows, data, sorted({*others}), is_ranking=is_ranking)
+
+
+def read_scored(
+    data: Any,
+    text_columns: Sequence[str] = (),
+    score_column: str | None = SCORE_COLUMN,
+    max_score: float = 1.0,
+) -> RetrievalExamples:
+    """Reads pairs of texts with people's scores, or without.
+
+    Args:
+        data: A table (see `tasks.columns`).
+        text_columns: Names of the two columns of texts, if others than
+            `sentence1` and `sentence2`, or those of `read_groups`.
+        score_column: Name of the column of scores; None not to read them.
+        max_score: What scores are divided by.
+
+    Raises:
+        ValueError: If there are no such columns, a text is no string or
+            empty, or a score is no number; the message names the place.
+    """
+    names = list(text_columns)
+    if not names:
+        found = columns.names_in(data)
+        names = [*_SENTENCES]
+        if {*names} - {*found}:
+            names = _group_columns(data, ())
+    if len(names) != 2:
+        raise ValueError(
+            f"{columns.title(data)}: there must be two columns of texts. "
+            f"Received: {', '.join(names)}."
+        )
+    texts, rows, labels = _Texts(), [], []
+    scores = [] if score_column is None else [score_column]
+    for where, values in columns.read(data, [*names, *scores]):
+        rows.append(
+            [
+                texts.number(where, name, text)
+                for name, text in zip(names, values)
+            ]
+        )
+        labels += [_score(where, value) / max_score for value in values[2:]]
+    return texts.examples(
+        rows,
+        data,
+        labels=None if score_column is None else np.array(labels, np.float32),
+    )
+
+
+def has_scores(data: Any, score_column: str) -> bool:
+    """Returns whether data are a table with a column of scores."""
+    return not _ends_with(data, ".json", ".txt") and (
+        score_column in columns.names_in(data)
+    )
+
+
+def _ends_with(data, *suffixes):
+    return columns.is_path(data) and str(data).lower().endswith(suffixes)
+
+
+def _score(where, value):
+    is_number = isinstance(value, (int, float, str))
+    if isinstance(value, bool) or not is_number:
+        value = math.nan if value is None else str(value)
+    return tsv.parse_label(where, str(value).strip(), {})
+
+
+def _group_columns(data, text_columns):
+    """Returns the names of the columns of queries, positives, negatives."""
+    title, found = columns.title(data), columns.names_in(data)
+    names = list(text_columns)
+    if not names:
+        first = [name for name in _FIRST_COLUMNS if name in found]
+        if first and _POSITIVE in found:
+            negatives = [name for name in found if name.startswith(_NEGATIVE)]
+            names = [first[0], _POSITIVE, *sorted(negatives, key=_natural)]
+        elif not {*_SENTENCES} - {*found}:
+            names = [*_SENTENCES]
+    if len(names) < 2:
+        raise ValueError(
+            f"{title}: there must be two columns of texts or more: `query`, "
+            "`positive`, and perhaps `negative`; those of other names must be "
+            "given (--text_columns, or text_columns of the task). "
+            f"Received: {files.shortened(names or found)}."
+        )
+    return names
+
+
+def _natural(name):
+    """Returns what sorts negative_2 before negative_10."""
+    digits = re.sub(r"\D", "", name)
+    return int(digits or 0), name
+
+
+def _nli_columns(data):
+    """Returns the three columns of NLI, None of other tables."""
+    found = columns.names_in(data)
+    names = []
+    for choices in (_PREMISES, _HYPOTHESES, _NLI_LABELS):
+        names += [name for name in choices if name in found][:1]
+    return names if len(names) == 3 else None
+
+
+def _nli_rows(data, names, texts):
+    """Returns the triplets of NLI, in the order of their premises."""
+    premises: dict[int, dict[int, list[int]]] = {}
+    num_undecided = 0
+    for where, (premise, hypothesis, label) in columns.read(data, names):
+        if str(label) not in _NLI_CLASSES:
+            raise ValueError(
+                f"{where}: `{names[2]}` must be entailment, neutral or "
+                f"contradiction. Received: {files.shortened(label)}."
+            )
+        label = _NLI_CLASSES[str(label)]
+        if label is None:
+            num_undecided += 1
+            continue
+        if label == _NEUTRAL:
+            continue
+        number = texts.number(where, names[0], premise)
+        own = premises.setdefault(number, {})
+        own.setdefault(label, []).append(
+            texts.number(where, names[1], hypothesis)
+        )
+    rows = []
+    for premise, own in premises.items():
+        negatives = own.get(_CONTRADICTION)
+        if negatives:
+            # Each entailment has one: the contradictions in turn.
+            rows += [
+                [premise, positive, negatives[index % len(negatives)]]
+                for index, positive in enumerate(own.get(_ENTAILMENT, ()))
+            ]
+    if not rows:
+        raise ValueError(
+            f"{columns.title(data)}: no premise has both an entailment and a "
+            "contradiction."
+        )
+    logging.info(
+        "%s: %d triplets of %d premises; left out %d rows without a label.",
+        columns.title(data),
+        len(rows),
+        len(premises),
+        num_undecided,
+    )
+    return rows
+
+
+def _passages(path):
+    """Yields (where, text) of a file of passages."""
+    if _ends_with(path, ".json"):
+        _, passages, _ = corpora.read_squad([path])
+        yield from ((str(path), text) for text in passages.texts)
+    elif _ends_with(path, ".txt"):
+        for number, text in tsv.full_lines(path):
+            yield f"{path}, line {number}", text
+    else:
+        for where, (text,) in columns.read(path, [TEXT_COLUMN]):
+            yield where, text

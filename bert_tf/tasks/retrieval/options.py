@@ -1,0 +1,12 @@
+"""Names of the losses and heads, for flags and checks."""
+
+MULTIPLE_NEGATIVES, SIMCSE = "multiple_negatives", "simcse"
+COSENT, COSINE, TRIPLET = "cosent", "cosine", "triplet"
+LOSSES = (MULTIPLE_NEGATIVES, SIMCSE, COSENT, COSINE, TRIPLET)
+# Of pairs with people's scores.
+SCORED = (COSENT, COSINE)
+# Those in which all texts of the batch have a part.
+IN_BATCH = (MULTIPLE_NEGATIVES, SIMCSE, COSENT)
+
+NO_HEAD, DENSE, TRAINING_DENSE = "none", "dense", "training_dense"
+HEADS = (NO_HEAD, DENSE, TRAINING_DENSE)

@@ -1,0 +1,106 @@
+"""What a report tells of sentence embeddings: where they are worst."""
+
+import dataclasses
+
+import numpy as np
+
+from bert_tf.tasks import tables
+from bert_tf.tasks.retrieval.files import RetrievalExamples
+
+# Passages that are found for a query, of those that a report shows.
+NUM_FOUND = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """Where a set's passages stand for its queries.
+
+    Args:
+        queries: int `[Q]`, indices of texts.
+        relevant: Of each query the indices of its passages' texts, int `[R]`.
+        ranks: Of each query their ranks among all passages, int `[R]`.
+        found: int `[Q, K]`: the texts of the passages that were found first.
+        similarities: float `[Q, K]`: their cosines.
+        scores: {name: float `[Q]`}: of `ranking.QUERY_SCORES`.
+    """
+
+    queries: np.ndarray
+    relevant: list[np.ndarray]
+    ranks: list[np.ndarray]
+    found: np.ndarray
+    similarities: np.ndarray
+    scores: dict[str, np.ndarray]
+
+
+def of_ranking(
+    examples: RetrievalExamples, answers: Ranking
+) -> list[tuple[str, str]]:
+    """Returns the sections for `tuning.report.write`: the worst queries.
+
+    Args:
+        examples: The examples.
+        answers: The `Ranking`.
+    """
+    best = np.array([each.min() for each in answers.ranks])
+    rows = []
+    for row in tables.worst(best, best > 1):
+        relevant, ranks = answers.relevant[row], answers.ranks[row]
+        found = tables.Markdown(
+            "<br>".join(
+                f"{similarity:.3f} {tables.quote(examples.texts[text])}"
+                for text, similarity in zip(
+                    answers.found[row], answers.similarities[row]
+                )
+            )
+        )
+        rows.append(
+            (
+                examples.texts[answers.queries[row]],
+                examples.texts[relevant[np.argmin(ranks)]],
+                int(best[row]),
+                found,
+            )
+        )
+    header = ("query", "its passage", "rank", "found first, with their cosines")
+    counts = [
+        (k, int(np.sum(best <= k)), float(np.mean(best <= k)))
+        for k in (1, 10, 100)
+    ]
+    return [
+        (
+            "Ranks",
+            tables.table(
+                ("a passage among the first", "queries", "share"), counts
+            ),
+        ),
+        ("Worst queries", tables.errors_table(header, rows)),
+    ]
+
+
+def of_scores(
+    examples: RetrievalExamples, cosines: np.ndarray
+) -> list[tuple[str, str]]:
+    """Returns the sections of scored pairs: those that are ordered worst.
+
+    Args:
+        examples: The examples, with labels.
+        cosines: float `[N]`.
+    """
+    assert examples.labels is not None
+    places = [
+        np.argsort(np.argsort(values, kind="stable"), kind="stable")
+        / max(1, len(cosines) - 1)
+        for values in (examples.labels, cosines)
+    ]
+    gaps = np.abs(places[0] - places[1])
+    rows = [
+        (
+            *(examples.texts[text] for text in examples.rows[row]),
+            float(examples.labels[row]),
+            float(cosines[row]),
+            f"{places[0][row]:.0%} and {places[1][row]:.0%}",
+        )
+        for row in tables.worst(gaps, gaps > 0)
+    ]
+    header = ("text", "text", "score", "cosine", "place in the order of both")
+    return [("Worst pairs", tables.errors_table(header, rows))]

@@ -1,0 +1,217 @@
+"""Exact search of vectors: a block of the corpus and one of queries at a time.
+
+No matrix of queries x corpus is ever there. Beside the vectors and what is
+returned, memory holds one block of the corpus (`CORPUS_BLOCK` x D float32) and
+the scores of one block of queries with it (`QUERY_BLOCK` x `CORPUS_BLOCK`
+float32, 8 MB), some of them twice. Where the corpus is read from files, as by
+`vectors.Vectors`, it is read once, in order.
+
+Equal scores are in the order of the corpus, so the answer is a function of the
+vectors: but what is equal in exact arithmetic may differ in its last bit.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import progress_bar
+from bert_tf.tasks.retrieval.search_options import COSINE
+from bert_tf.tasks.retrieval.search_options import SIMILARITIES
+
+CORPUS_BLOCK = 8192
+QUERY_BLOCK = 256
+
+
+class Rows(Protocol):
+    """Vectors `[N, D]` of which slices are taken: an array, or files."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, index: slice) -> np.ndarray: ...
+
+
+def top_k(
+    queries: Rows, corpus: Rows, k: int, similarity: str = COSINE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Finds the k texts of the highest scores for every query.
+
+    Args:
+        queries: float `[Q, D]`.
+        corpus: float `[N, D]`.
+        k: From 1 to N.
+        similarity: "cosine", or "dot" for the product of the vectors as they
+            are.
+
+    Returns:
+        float32 `[Q, k]`, the scores, falling; and int64 `[Q, k]`, the texts'
+        indices. Of equal scores the lower index comes first.
+
+    Raises:
+        ValueError: If `k` is out of its range, or the vectors are not of one
+            size.
+    """
+    num_queries, num_texts = _check(queries, corpus, similarity)
+    if not 1 <= k <= num_texts:
+        raise ValueError(
+            f"`k` must be from 1 to {num_texts}, the texts of the corpus. "
+            f"Received: k={k}."
+        )
+    scores = np.full((num_queries, k), -np.inf, np.float32)
+    indices = np.zeros((num_queries, k), np.int64)
+    for first, rows, block in _blocks(queries, corpus, similarity, "search"):
+        values, places = tf.math.top_k(block, min(k, block.shape[1]))
+        if not first:
+            kept, found = _padded(values.numpy(), places.numpy(), k)
+        else:
+            # What was found before has lower indices, and stands first.
+            values = np.concatenate([scores[rows], values], axis=1)
+            places = np.concatenate([indices[rows], places + first], axis=1)
+            kept, order = tf.math.top_k(values, k)
+            found = np.take_along_axis(places, order.numpy(), axis=1)
+        scores[rows], indices[rows] = kept, found
+    return scores, indices
+
+
+def _padded(values, places, k):
+    """Returns as many columns as `k`: the first block may have fewer."""
+    missing = [(0, 0), (0, k - values.shape[1])]
+    return (
+        np.pad(values, missing, constant_values=-np.inf),
+        np.pad(places, missing),
+    )
+
+
+def ranks(
+    queries: Rows,
+    corpus: Rows,
+    query_rows: np.ndarray,
+    corpus_rows: np.ndarray,
+    similarity: str = COSINE,
+) -> np.ndarray:
+    """Finds the ranks of texts for queries, in the whole corpus.
+
+    Args:
+        queries: float `[Q, D]`.
+        corpus: float `[N, D]`.
+        query_rows: int `[P]`: the query of each pair.
+        corpus_rows: int `[P]`: the text whose rank is asked for.
+        similarity: As of `top_k`.
+
+    Returns:
+        int64 `[P]`, from 1: see `ranking`. The corpus is read twice.
+
+    Raises:
+        ValueError: As `top_k`.
+    """
+    _check(queries, corpus, similarity)
+    query_rows, corpus_rows = np.asarray(query_rows), np.asarray(corpus_rows)
+    # Of the same blocks as below, so that every bit of a score is the same.
+    thresholds = pair_scores(
+        queries, corpus, query_rows, corpus_rows, similarity
+    )
+    order = np.argsort(query_rows, kind="stable")
+    sorted_queries, sorted_texts = query_rows[order], corpus_rows[order]
+    thresholds = thresholds[order]
+    counts = np.zeros(len(order), np.int64)
+    for first, rows, block in _blocks(queries, corpus, similarity, "rank"):
+        block = block.numpy()
+        pairs = _pairs_of(sorted_queries, rows)
+        # A query may have many relevant texts: not all of their rows at once.
+        for start in range(pairs.start, pairs.stop, QUERY_BLOCK):
+            part = slice(start, min(start + QUERY_BLOCK, pairs.stop))
+            scores = block[sorted_queries[part] - rows.start]
+            threshold = thresholds[part, np.newaxis]
+            counts[part] += np.count_nonzero(scores > threshold, axis=1)
+            is_before = (
+                np.arange(first, first + scores.shape[1])
+                < (sorted_texts[part, np.newaxis])
+            )
+            counts[part] += np.count_nonzero(
+                (scores == threshold) & is_before, axis=1
+            )
+    found = np.empty(len(order), np.int64)
+    found[order] = counts + 1
+    return found
+
+
+def pair_scores(
+    queries: Rows,
+    corpus: Rows,
+    query_rows: np.ndarray,
+    corpus_rows: np.ndarray,
+    similarity: str = COSINE,
+) -> np.ndarray:
+    """Computes the scores of some pairs, as a search does.
+
+    Args:
+        queries, corpus, query_rows, corpus_rows, similarity: As of `ranks`.
+
+    Returns:
+        float32 `[P]`. The corpus is read once.
+
+    Raises:
+        ValueError: As `top_k`.
+    """
+    _check(queries, corpus, similarity)
+    query_rows, corpus_rows = np.asarray(query_rows), np.asarray(corpus_rows)
+    scores = np.zeros(len(query_rows), np.float32)
+    for first, rows, block in _blocks(queries, corpus, similarity, "score"):
+        lines, columns = query_rows - rows.start, corpus_rows - first
+        is_here = (lines >= 0) & (lines < block.shape[0])
+        is_here &= (columns >= 0) & (columns < block.shape[1])
+        scores[is_here] = block.numpy()[lines[is_here], columns[is_here]]
+    return scores
+
+
+def _pairs_of(sorted_queries, rows):
+    """Returns the slice of the pairs whose queries are of a block."""
+    return slice(
+        *(
+            int(n)
+            for n in np.searchsorted(sorted_queries, [rows.start, rows.stop])
+        )
+    )
+
+
+def _check(queries, corpus, similarity):
+    """Returns (number of queries, number of texts)."""
+    if similarity not in SIMILARITIES:
+        raise ValueError(
+            f"`similarity` must be one of {', '.join(SIMILARITIES)}. "
+            f"Received: similarity={similarity!r}."
+        )
+    if len(queries.shape) != 2 or queries.shape[1:] != corpus.shape[1:]:
+        raise ValueError(
+            "`queries` and `corpus` must be vectors of one size, [Q, D] and "
+            f"[N, D]. Received: shapes {queries.shape}, {corpus.shape}."
+        )
+    return queries.shape[0], corpus.shape[0]
+
+
+def _blocks(
+    queries: Rows, corpus: Rows, similarity: str, title: str
+) -> Iterator[tuple[int, slice, tf.Tensor]]:
+    """Yields (first text, slice of queries, their scores) of all blocks.
+
+    The scores are a tensor `[queries, texts]`. The blocks of a query come in
+    the order of the corpus.
+    """
+    starts = range(0, corpus.shape[0], CORPUS_BLOCK)
+    with progress_bar.track(starts, title, len(starts), "block") as tracked:
+        for first in tracked:
+            texts = _prepared(corpus[first : first + CORPUS_BLOCK], similarity)
+            for start in range(0, queries.shape[0], QUERY_BLOCK):
+                rows = slice(start, min(start + QUERY_BLOCK, queries.shape[0]))
+                block = _prepared(queries[rows], similarity)
+                yield first, rows, tf.matmul(block, texts, transpose_b=True)
+
+
+def _prepared(vectors, similarity):
+    vectors = np.asarray(vectors, np.float32)
+    if similarity == COSINE:
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.maximum(lengths, 1e-12)
+    return vectors

@@ -1,0 +1,101 @@
+"""What searches and the mining of negatives are told, without TensorFlow."""
+
+import dataclasses
+import math
+from typing import Any
+
+from bert_tf import files
+
+COSINE, DOT = "cosine", "dot"
+SIMILARITIES = (COSINE, DOT)
+PRECISIONS = ("float32", "bfloat16")
+
+
+def _flag(default, told) -> Any:
+    return dataclasses.field(
+        default=default, metadata={"help": told, "choices": None}
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Which texts are negatives of a query and a relevant text.
+
+    Args:
+        num_negatives: How many, at most; the highest that the others allow.
+        range_min: How many of the highest are passed over.
+        range_max: How many of the highest are looked at, with those.
+        absolute_margin: None, or how far the score must be below that of the
+            relevant text.
+        relative_margin: None, or the same as a share of that score, in [0, 1).
+        max_score: None, or the highest score.
+
+    Raises:
+        ValueError: If a value is out of its range; it names the field.
+    """
+
+    num_negatives: int = _flag(
+        1, "How many negatives a query and a relevant text get, at most."
+    )
+    range_min: int = _flag(
+        0, "How many of the highest ranked texts are passed over."
+    )
+    range_max: int = _flag(
+        100, "How many of the highest ranked texts are looked at, with those."
+    )
+    absolute_margin: float | None = _flag(
+        None, "How far a negative must score below the relevant text."
+    )
+    relative_margin: float | None = _flag(
+        None, "The same as a share of the relevant text's score, below 1."
+    )
+    max_score: float | None = _flag(None, "The highest score of a negative.")
+
+    def __post_init__(self):
+        if self.num_negatives < 1:
+            raise ValueError(
+                "`num_negatives` must be 1 or more. "
+                f"Received: num_negatives={self.num_negatives}."
+            )
+        if not 0 <= self.range_min < self.range_max:
+            raise ValueError(
+                "`range_min` must be 0 or more and below `range_max`. "
+                f"Received: range_min={self.range_min}, "
+                f"range_max={self.range_max}."
+            )
+        if self.absolute_margin is not None and self.absolute_margin < 0:
+            raise ValueError(
+                "`absolute_margin` must be 0 or more. "
+                f"Received: absolute_margin={self.absolute_margin}."
+            )
+        if self.relative_margin is not None and not (
+            0 <= self.relative_margin < 1
+        ):
+            raise ValueError(
+                "`relative_margin` must be in [0, 1). "
+                f"Received: relative_margin={self.relative_margin}."
+            )
+
+    def highest(self, positive: float) -> float:
+        """Returns the highest score that a negative may have.
+
+        Args:
+            positive: The score of the relevant text.
+        """
+        highest = math.inf if self.max_score is None else self.max_score
+        if self.absolute_margin is not None:
+            highest = min(highest, positive - self.absolute_margin)
+        if self.relative_margin is not None:
+            # Below it where it is negative too.
+            margin = self.relative_margin * abs(positive)
+            highest = min(highest, positive - margin)
+        return highest
+
+
+def check_triplets_file(path: files.AnyPath) -> None:
+    """Raises `ValueError` unless triplets can be written to such a file."""
+    if not str(path).endswith((".jsonl", ".tsv")):
+        raise ValueError(
+            "The file of triplets must end with .jsonl or .tsv. "
+            f"Received: {path}."
+        )

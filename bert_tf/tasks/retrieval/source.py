@@ -1,0 +1,287 @@
+"""Batches of texts that belong together, and of all texts one by one.
+
+Letters: B examples, P passages an example, L sequence length.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.features import Batch
+from bert_tf.input import array_source
+from bert_tf.input import batching
+from bert_tf.input.batch_source import Context
+from bert_tf.tasks.retrieval.files import RetrievalExamples
+from bert_tf.tasks.source import Source
+from bert_tf.text.preprocessor import Preprocessor
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupSource(Source):
+    """Queries with their passages, to train on.
+
+    The batches are dictionaries of the queries' model inputs, int32 `[B, L]`,
+    those of the passages, int32 `[B, P, L']`, each of its own length, and
+    `labels` float32 `[B]`, 0 where there are none.
+
+    Args:
+        preprocessor: The `Preprocessor`.
+        query_prompt: What stands before each query.
+        passage_prompt: What stands before each passage.
+        has_distinct_texts: Whether no text is twice in a batch; see
+            `distinct_order`.
+    """
+
+    examples: RetrievalExamples
+    preprocessor: Preprocessor
+    query_prompt: str = ""
+    passage_prompt: str = ""
+    has_distinct_texts: bool = False
+
+    @functools.cached_property
+    def arrays(self) -> dict[str, Any]:
+        labels = self.examples.labels
+        if labels is None:
+            labels = np.zeros(len(self.examples), np.float32)
+        return {"rows": self.examples.rows, features.LABELS: labels}
+
+    def training_batches(
+        self, batch_size: int, start_example: int = 0, context: Context = None
+    ) -> tf.data.Dataset:
+        if not self.has_distinct_texts:
+            return super().training_batches(batch_size, start_example, context)
+        rows = _DistinctRows(
+            arrays=self.arrays, seed=self.seed, batch_size=batch_size
+        )
+        return self._made(
+            rows.training_batches(batch_size, start_example, context)
+        )
+
+    def check_distinct(self, batch_size: int) -> None:
+        """Raises `ValueError` unless there are batches of distinct texts."""
+        rows = _DistinctRows(
+            arrays=self.arrays, seed=self.seed, batch_size=batch_size
+        )
+        rows.order_of_epoch(0)
+
+    def input_maker(self) -> Callable[[Batch], Batch]:
+        texts = tf.constant(self.examples.texts)
+        num_passages = self.examples.rows.shape[1] - 1
+        length = None if self.is_trimmed else self.preprocessor.max_seq_length
+
+        def inputs_of(prompt, rows):
+            return self._trim(
+                self.preprocessor(_prompted(prompt, tf.gather(texts, rows)))
+            )
+
+        def make(batch):
+            rows = batch.pop("rows")
+            inputs = inputs_of(self.query_prompt, rows[:, 0])
+            passages = inputs_of(
+                self.passage_prompt, tf.reshape(rows[:, 1:], [-1])
+            )
+            for name, own in zip(
+                features.MODEL_INPUTS, features.PASSAGE_INPUTS
+            ):
+                values = passages[name]
+                inputs[own] = tf.reshape(
+                    values, [-1, num_passages, tf.shape(values)[1]]
+                )
+                inputs[own].set_shape([rows.shape[0], num_passages, length])
+            return inputs | batch
+
+        return make
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SingleSource(Source):
+    """All texts of a set by themselves, the longest first, to evaluate on.
+
+    A text that is a query and a passage is there twice. The batches are
+    dictionaries of the model inputs, int32 `[B, L]`.
+
+    Args:
+        preprocessor, query_prompt, passage_prompt: As of `GroupSource`.
+    """
+
+    examples: RetrievalExamples
+    preprocessor: Preprocessor
+    query_prompt: str = ""
+    passage_prompt: str = ""
+
+    @functools.cached_property
+    def queries(self) -> np.ndarray:
+        """int `[Q]`: the indices of the texts that are queries, rising."""
+        return np.unique(self.examples.rows[:, 0])
+
+    @functools.cached_property
+    def passages(self) -> np.ndarray:
+        """int `[P]`: the indices of those that are passages, rising."""
+        rows = self.examples.rows[:, 1:]
+        return np.unique([*rows.flatten(), *self.examples.others])
+
+    @functools.cached_property
+    def arrays(self) -> dict[str, Any]:
+        texts = np.concatenate([self.queries, self.passages])
+        is_query = np.arange(len(texts)) < len(self.queries)
+        order = self._order
+        return {
+            "texts": texts[order].astype(np.int32),
+            "is_query": is_query[order],
+        }
+
+    @functools.cached_property
+    def _order(self):
+        # As good as by tokens, and sooner known.
+        sizes = np.array([len(text) for text in self.examples.texts])
+        texts = np.concatenate([self.queries, self.passages])
+        return np.argsort(-sizes[texts], kind="stable")
+
+    def vectors(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns float `[Q, D]` of the queries and `[P, D]` of the passages.
+
+        Args:
+            rows: float `[Q + P, D]`: what the model answers to the batches.
+        """
+        ordered = np.empty_like(rows)
+        ordered[self._order] = rows
+        return ordered[: len(self.queries)], ordered[len(self.queries) :]
+
+    def input_maker(self) -> Callable[[Batch], Batch]:
+        texts = tf.constant(self.examples.texts)
+
+        def make(batch):
+            found = tf.gather(texts, batch.pop("texts"))
+            is_query = batch.pop("is_query")
+            found = tf.where(
+                is_query,
+                _prompted(self.query_prompt, found),
+                _prompted(self.passage_prompt, found),
+            )
+            return self._trim(self.preprocessor(found)) | batch
+
+        return make
+
+
+def _prompted(prompt, texts):
+    return tf.strings.join([prompt, texts]) if prompt else texts
+
+
+def distinct_order(
+    order: Sequence[int], texts: Sequence[Sequence[int]], batch_size: int
+) -> list[int]:
+    """Returns an epoch of full batches in none of which a text is twice.
+
+    The batches are filled in the given order. A row one of whose texts is in
+    the batch already waits for the next. The last batches may lack rows that
+    fit: they take some that other batches had.
+
+    Args:
+        order: The rows of an epoch, shuffled.
+        texts: Of each row the indices of its texts.
+        batch_size: Rows of a batch.
+
+    Returns:
+        Rows, of all whole batches that `order` makes.
+
+    Raises:
+        ValueError: If a batch cannot be filled.
+    """
+    texts_of = [frozenset(row) for row in texts]
+    found: list[int] = []
+    waiting: list[int] = []
+    position = 0
+    for _ in range(len(order) // batch_size):
+        batch = _Batch(texts_of, batch_size)
+        waiting = batch.take(waiting)
+        while not batch.is_full and position < len(order):
+            waiting += batch.take(order[position : position + 1])
+            position += 1
+        if not batch.is_full:
+            batch.take(order)
+        if not batch.is_full:
+            raise ValueError(
+                "A batch must have no text twice: the training examples make "
+                f"none of {batch_size}, but of about {len(batch.rows)}. "
+                f"Received: train_batch_size={batch_size}."
+            )
+        found += batch.rows
+    return found
+
+
+class _Batch:
+    """Rows without a text twice, up to a number of them."""
+
+    def __init__(self, texts_of, size):
+        self.rows: list[int] = []
+        self._texts_of = texts_of
+        self._size = size
+        self._used: set[int] = set()
+
+    @property
+    def is_full(self):
+        return len(self.rows) == self._size
+
+    def take(self, rows):
+        """Takes what fits, in order; returns the other rows."""
+        others: list[int] = []
+        for number, row in enumerate(rows):
+            if self.is_full:
+                return [*others, *rows[number:]]
+            texts = self._texts_of[row]
+            if self._used.isdisjoint(texts):
+                self.rows.append(row)
+                self._used |= texts
+            else:
+                others.append(row)
+        return others
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _DistinctRows(array_source.ArraySource):
+    """Batches in none of which a text is twice.
+
+    An epoch is as many batches as its examples fill: the rest of them are in
+    another order in the next. The order is a function of seed, epoch and batch
+    size.
+
+    Args:
+        batch_size: Of the batches.
+    """
+
+    batch_size: int
+
+    def order_of_epoch(self, epoch: int) -> np.ndarray:
+        """Returns int32 rows, of whole batches."""
+        order = batching.shuffled(self.num_examples, (self.seed, epoch))
+        return self._distinct(order.numpy())
+
+    @property
+    def _epoch_size(self):
+        return self.num_examples // self.batch_size * self.batch_size
+
+    def _shuffled_rows(self, start_example):
+        epoch, skipped = divmod(start_example, self._epoch_size)
+
+        @tf.autograph.experimental.do_not_convert
+        def rows_of_epoch(epoch):
+            order = batching.shuffled(self.num_examples, (self.seed, epoch))
+            rows = tf.numpy_function(
+                self._distinct, [order], tf.int32, stateful=False
+            )
+            rows.set_shape([self._epoch_size])
+            return tf.data.Dataset.from_tensor_slices(rows)
+
+        rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
+        return rows.flat_map(rows_of_epoch).skip(skipped)
+
+    def _distinct(self, order):
+        rows = np.asarray(self.arrays["rows"]).tolist()
+        found = distinct_order(order.tolist(), rows, self.batch_size)
+        return np.array(found, np.int32)

@@ -1,0 +1,237 @@
+"""Vectors of many texts, in files of a folder.
+
+manifest.json                  what made them, and of what they are
+vectors-00000-of-00012.npy     float32 [texts of one file, D], in NumPy's form
+
+The texts of one file are sorted by length to be embedded, and stored in their
+own order. Every file is written whole, so a run that is stopped goes on with
+the first file that is not there. Folders may be remote.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from absl import logging
+
+from bert_tf import files
+from bert_tf import formats
+from bert_tf import progress_bar
+from bert_tf.tasks.features.sentences import Embedder
+from bert_tf.tasks.retrieval.corpora import Texts
+
+MANIFEST_FILE = "manifest.json"
+# As many as a block of the search: 12 MB of MiniLM's vectors.
+TEXTS_PER_FILE = 8192
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What vectors are of, in the order in which differences are told.
+
+    Args:
+        dimension: The size of a vector.
+        pooling, is_normalized, include_prompt, max_seq_length, prompt,
+            precision: As of the `Embedder`.
+        model_sha256: Of its weights, configuration and tokenizer.
+        num_texts: How many texts there are.
+        texts_sha256: Of the texts and their ids.
+        texts_per_file: How many vectors a file has; the last may have fewer.
+    """
+
+    dimension: int
+    pooling: str
+    is_normalized: bool
+    include_prompt: bool
+    max_seq_length: int
+    prompt: str
+    precision: str
+    model_sha256: str
+    num_texts: int
+    texts_sha256: str
+    texts_per_file: int
+
+    @property
+    def num_files(self) -> int:
+        return -(-self.num_texts // self.texts_per_file)
+
+
+def compute(
+    folder: files.AnyPath,
+    texts: Texts,
+    embedder: Embedder,
+    batch_size: int = 32,
+    title: str = "embed",
+) -> "Vectors":
+    """Computes the vectors of texts, or goes on where it was stopped.
+
+    Args:
+        folder: Of the vectors alone; it is made if it is not there.
+        texts: The texts.
+        embedder: What makes their vectors.
+        batch_size: Texts a step.
+        title: What the progress bar says.
+
+    Raises:
+        ValueError: If the folder has vectors of another model, or of other
+            texts; the message names what differs.
+    """
+    folder = str(folder).rstrip("/")
+    manifest = Manifest(
+        dimension=embedder.dimension,
+        pooling=embedder.vectors.pooling,
+        is_normalized=embedder.vectors.is_normalized,
+        include_prompt=embedder.vectors.include_prompt,
+        max_seq_length=embedder.max_seq_length,
+        prompt=embedder.prompt,
+        precision=embedder.precision,
+        model_sha256=embedder.model_sha256,
+        num_texts=len(texts),
+        texts_sha256=texts.sha256,
+        texts_per_file=TEXTS_PER_FILE,
+    )
+    path = f"{folder}/{MANIFEST_FILE}"
+    if files.exists(path):
+        manifest = _check(path, manifest)
+    else:
+        if files.list_folder(folder):
+            raise ValueError(
+                f"{folder}: must be a folder of vectors, or an empty one. "
+                f"Received: one without {MANIFEST_FILE}."
+            )
+        values = formats.stamped(dataclasses.asdict(manifest), formats.VECTORS)
+        files.write_text(path, f"{json.dumps(values, indent=2)}\n")
+    found = Vectors(folder, manifest)
+    missing = [
+        index
+        for index in range(manifest.num_files)
+        if not files.exists(found.path(index))
+    ]
+    if len(missing) < manifest.num_files:
+        logging.info(
+            "%s: %d of %d files are there already.",
+            folder,
+            manifest.num_files - len(missing),
+            manifest.num_files,
+        )
+    sizes = [found.size(index) for index in missing]
+    num_batches = sum(-(-size // batch_size) for size in sizes)
+
+    def steps():
+        for index, size in zip(missing, sizes):
+            start = index * manifest.texts_per_file
+            part = texts.texts[start : start + size]
+            vectors = np.empty((size, manifest.dimension), np.float32)
+            for rows, values in embedder.batches(part, batch_size):
+                vectors[rows] = values
+                yield
+            with (
+                files.whole_file(found.path(index)) as temporary,
+                files.local_target(temporary) as local,
+                open(local, "wb") as stream,
+            ):
+                np.save(stream, vectors)
+
+    with progress_bar.track(steps(), title, num_batches) as tracked:
+        for _ in tracked:
+            pass
+    return found
+
+
+def in_memory(
+    texts: Sequence[str], embedder: Embedder, batch_size: int = 32
+) -> np.ndarray:
+    """Computes the vectors of a few texts, float32 `[N, D]`, with a bar."""
+    found = np.empty((len(texts), embedder.dimension), np.float32)
+    num_batches = -(-len(texts) // batch_size)
+    batches = embedder.batches(texts, batch_size)
+    with progress_bar.track(batches, "embed", num_batches) as tracked:
+        for rows, vectors in tracked:
+            found[rows] = vectors
+    return found
+
+
+def _check(path, wanted):
+    """Returns the manifest of the folder, which must be the wanted one."""
+    values = formats.unstamped(path, files.read_object(path), formats.VECTORS)
+    names = [field.name for field in dataclasses.fields(Manifest)]
+    if {*values} != {*names}:
+        raise ValueError(
+            f"{path}: must be a manifest of vectors, with "
+            f"{', '.join(names)}. Received: {', '.join(values)}."
+        )
+    for name in names:
+        value = getattr(wanted, name)
+        # That of another release: its files are as good.
+        if name == "texts_per_file" and type(values[name]) is int:
+            continue
+        if values[name] != value:
+            raise ValueError(
+                f"{path}: the vectors there are of another model, or of other "
+                f"texts: `{name}` must be {value!r}. "
+                f"Received: {files.shortened(values[name])}."
+            )
+    return dataclasses.replace(
+        wanted, texts_per_file=max(1, values["texts_per_file"])
+    )
+
+
+class Vectors:
+    """The vectors of a folder, read in slices: float32 `[N, D]`.
+
+    The file that was read last stays in memory.
+
+    Args:
+        folder: Where they are.
+        manifest: The folder's `Manifest`.
+    """
+
+    def __init__(self, folder: str, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._folder = folder
+        self._read: tuple[int, np.ndarray] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.manifest.num_texts, self.manifest.dimension)
+
+    def path(self, index: int) -> str:
+        """Returns where the file of a number lies."""
+        num_files = self.manifest.num_files
+        return f"{self._folder}/vectors-{index:05d}-of-{num_files:05d}.npy"
+
+    def size(self, index: int) -> int:
+        """Returns how many vectors the file of a number has."""
+        start = index * self.manifest.texts_per_file
+        return min(
+            self.manifest.texts_per_file, self.manifest.num_texts - start
+        )
+
+    def __getitem__(self, index: slice) -> np.ndarray:
+        start, stop, step = index.indices(self.manifest.num_texts)
+        assert step == 1, "Vectors are read in their order."
+        size = self.manifest.texts_per_file
+        parts = [np.zeros((0, self.manifest.dimension), np.float32)]
+        for number in range(start // size, -(-max(stop, start) // size)):
+            first = number * size
+            part = self._file(number)
+            parts.append(part[max(0, start - first) : stop - first])
+        return np.concatenate(parts)
+
+    def _file(self, number):
+        if self._read is None or self._read[0] != number:
+            path = self.path(number)
+            try:
+                with files.local_copy(path) as local:
+                    array = np.load(local)
+            except (EOFError, OSError, ValueError) as error:
+                raise ValueError(f"{path}: damaged: {error}") from error
+            wanted = (self.size(number), self.manifest.dimension)
+            if array.shape != wanted or array.dtype != np.float32:
+                raise ValueError(
+                    f"{path}: must hold float32 {wanted}. "
+                    f"Received: {array.dtype} {array.shape}."
+                )
+            self._read = (number, array)
+        return self._read[1]

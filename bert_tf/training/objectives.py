@@ -1,0 +1,236 @@
+"""What a pre-training trains and saves, by its objective."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_tf import checkpoints
+from bert_tf import files
+from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import families
+from bert_tf.checkpoints import hub
+from bert_tf.checkpoints import model_card
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.starting_point import StartingPoint
+from bert_tf.models import objectives
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.objectives import Objective
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
+from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
+from bert_tf.training import health
+from bert_tf.training.options import REPLACED_TOKENS
+from bert_tf.training.options import Options
+from bert_tf.training.output_folder import GENERATOR_FOLDER
+
+# ELECTRA's (Clark et al. 2020, table 6), of small and large.
+_GENERATOR_SIZE = 0.25
+_DISCRIMINATOR_WEIGHT = 50.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretraining:
+    """A model in training, and the models that are in it.
+
+    Args:
+        model: What is trained.
+        objective: Its `Objective`.
+        saved: {folder inside the output directory, "" for that itself: the
+            model that is saved there}, in the order of writing.
+        description: What tells its weights from those of other objectives, in
+            train/model.json.
+        settings: What else they are a function of.
+        flops_per_example: Function of the length and the number of
+            predictions; None where it is not known.
+        of_origin: Makes of what the model card tells of any training what it
+            tells of this one.
+    """
+
+    model: keras.Model
+    objective: Objective
+    saved: Mapping[str, BertEncoder | EncoderModel]
+    description: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    flops_per_example: Callable[[int, int], float] | None
+    of_origin: Callable[[model_card.Origin], model_card.Origin] = (
+        lambda origin: origin
+    )
+
+    def rematerialize(self, value: bool) -> None:
+        for model in self.saved.values():
+            _encoder_of(model).rematerialize = value
+
+    def load_weights(self, path: str) -> None:
+        """Fills the models with those of a folder.
+
+        What is not saved, SpanBERT's head, stays as it is.
+
+        Raises:
+            ValueError: As of `checkpoints.load_weights`; or if two models do
+                not have the same embeddings, though they share them.
+        """
+        loaded: dict[str, np.ndarray] = {}
+        for folder, model in self.saved.items():
+            checkpoints.load_weights(_inside(path, folder), model)
+            embeddings = {
+                weight.name: keras.ops.convert_to_numpy(weight)
+                for weight in _encoder_of(model).embeddings.weights
+                if weight.name.endswith("_embeddings")
+            }
+            for name, value in loaded.items():
+                if not np.array_equal(value, embeddings[name]):
+                    raise ValueError(
+                        f"{path}: generator and discriminator must share "
+                        f"their embeddings. Received: other {name} in the "
+                        f"folder {GENERATOR_FOLDER}."
+                    )
+            loaded = embeddings
+
+    def save(
+        self, folder: str, start: StartingPoint, origin: model_card.Origin
+    ) -> None:
+        """Writes the model folders, each whole or not at all."""
+        origin = self.of_origin(origin)
+        for name, model in self.saved.items():
+            checkpoints.save(
+                _inside(folder, name),
+                model,
+                start.tokenizer,
+                start.config.max_position_embeddings,
+                origin=dataclasses.replace(origin, name=name_of(model.config)),
+            )
+
+
+def _encoder_of(model):
+    return getattr(model, "encoder", model)
+
+
+def name_of(config: Any) -> str:
+    """Returns what a model card calls a model, e.g. bert L-4_H-256."""
+    size = f"L-{config.num_hidden_layers}_H-{config.hidden_size}"
+    return f"{config.model_type} {size}"
+
+
+def make(options: Options, start: StartingPoint, policy: str) -> Pretraining:
+    """Makes the model of an objective, in the strategy's scope.
+
+    Args:
+        options: The `Options`.
+        start: Where it begins.
+        policy: The name of the Keras dtype policy.
+
+    Raises:
+        ValueError: If the objective does not suit the configuration or the
+            checkpoint.
+    """
+    config = start.config
+    for objective, is_chosen in (
+        (f"--objective={REPLACED_TOKENS}", options.replaces_tokens),
+        ("--span_boundary_objective", options.span_boundary_objective),
+    ):
+        if is_chosen and config.is_decoder:
+            raise ValueError(
+                f"{objective} needs attention in both directions. Received: "
+                "a configuration with is_decoder=True."
+            )
+    if options.replaces_tokens:
+        return _replaced_tokens(options, start, policy)
+
+    def flops_per_example(length, num_predictions):
+        return health.flops_per_example(config, length, num_predictions)
+
+    if options.span_boundary_objective:
+        model = SpanBoundaryPretrainer(config, dtype=policy)
+        return Pretraining(
+            model=model,
+            objective=objectives.SPAN_BOUNDARIES,
+            saved={"": model.pretrainer},
+            description={"span_boundary_objective": True},
+            settings={},
+            # Its predictions are as dear as the others'.
+            flops_per_example=lambda length, num_predictions: flops_per_example(
+                length, 2 * num_predictions
+            ),
+        )
+    pretrainer = BertPretrainer(config, dtype=policy)
+    return Pretraining(
+        model=pretrainer,
+        objective=objectives.PRETRAINING,
+        saved={"": pretrainer},
+        description={},
+        settings={},
+        flops_per_example=flops_per_example,
+    )
+
+
+def _replaced_tokens(options, start, policy):
+    config = start.config
+    classes = families.of_config(config).architectures.values()
+    if not any(parts.DISCRIMINATOR in each for each in classes):
+        raise ValueError(
+            f"--objective={REPLACED_TOKENS} needs a model of the family "
+            "electra, e.g. --bert_config_file=electra-small. Received: "
+            f"model_type={config.model_type}."
+        )
+    generator = _generator_config(options, start)
+    model = ReplacedTokensPretrainer(config, generator, dtype=policy)
+    weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
+    return Pretraining(
+        model=model,
+        objective=objectives.replaced_tokens(weight),
+        # Readers look for the discriminator, the last.
+        saved={GENERATOR_FOLDER: model.generator, "": model.discriminator},
+        description={
+            "objective": REPLACED_TOKENS,
+            "generator": generator.to_dict(),
+        },
+        settings={
+            "objective": REPLACED_TOKENS,
+            "generator_size": generator.hidden_size / config.hidden_size,
+            "discriminator_weight": weight,
+        },
+        flops_per_example=lambda length, num_predictions: (
+            health.flops_per_example(generator, length, num_predictions)
+            + health.flops_per_example(config, length, 0)
+        ),
+    )
+
+
+def _generator_config(options, start):
+    """Returns that of the checkpoint's generator, or of one of a size."""
+    size = options.generator_size or _GENERATOR_SIZE
+    if start.init_checkpoint is None:
+        return generator_config(start.config, size)
+    folder = _inside(start.init_checkpoint, GENERATOR_FOLDER)
+    path = os.path.join(folder, config_json.CONFIG_FILE)
+    if not files.exists(path):
+        raise ValueError(
+            f"--objective={REPLACED_TOKENS} needs a checkpoint that has a "
+            f"generator in its folder {GENERATOR_FOLDER}, as it writes them. "
+            f"Received: --init_checkpoint={start.init_checkpoint}."
+        )
+    found = families.read_config(path)
+    if options.generator_size is not None:
+        wanted = generator_config(start.config, size)
+        if wanted.hidden_size != found.hidden_size:
+            raise ValueError(
+                "--generator_size must be that of the checkpoint's generator, "
+                f"{found.hidden_size / start.config.hidden_size:.4g}. "
+                f"Received: --generator_size={size}."
+            )
+    return found
+
+
+def _inside(path, folder):
+    """Returns the path of a folder inside a checkpoint's, "" for that itself.
+
+    A name of the Hub, or the beginning of Google's files, stays as it is.
+    """
+    return os.path.join(hub.local_path(path), folder) if folder else path

@@ -1,0 +1,160 @@
+"""A student that learns a task from a teacher that was tuned to it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf.input.batch_source import Context
+from bert_tf.models import distillation
+from bert_tf.models import distiller
+from bert_tf.models import lesson as lesson_lib
+from bert_tf.models.lesson import Lesson
+from bert_tf.models.objectives import Objective
+from bert_tf.tasks import task_folder
+from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.task import Task
+from bert_tf.tasks.text_source import TextSource
+from bert_tf.training.distillation import Teaching
+from bert_tf.tuning import encoder_layers
+from bert_tf.tuning import tuning_run
+from bert_tf.tuning.config import FineTuningConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TwoTokenizers:
+    """Training batches of texts, with a teacher's own model inputs.
+
+    Both sources have the same examples in the same order, which is a function
+    of seed and epoch.
+
+    Args:
+        student, teacher: The sources, each with its own preprocessor.
+    """
+
+    student: TextSource
+    teacher: TextSource
+
+    @property
+    def examples(self) -> Any:
+        return self.student.examples
+
+    @property
+    def num_examples(self) -> int:
+        return self.student.num_examples
+
+    def training_batches(
+        self, batch_size: int, start_example: int = 0, context: Context = None
+    ) -> tf.data.Dataset:
+        """Returns the training batches; see `BatchSource`."""
+        batches = [
+            source.training_batches(batch_size, start_example, context)
+            for source in (self.student, self.teacher)
+        ]
+        return tf.data.Dataset.zip(tuple(batches)).map(
+            lambda own, taught: own | distiller.teacher_inputs(taught)
+        )
+
+
+class DistillationRun(tuning_run.Run):
+    """A `Run` whose model learns from a teacher.
+
+    It runs through `training.loop`; the model that is evaluated, saved and
+    kept is the student.
+
+    Args:
+        config: A `FineTuningConfig`, with `do_train`.
+        task: The `Task`, to which the teacher is tuned.
+        examples, strategy, dtype_policy, dataset: As of `Run`.
+        teaching: The `Teaching`.
+
+    Raises:
+        ValueError: Also if the two models have different tokenizers where a
+            loss needs one, or the teacher has no head for the task.
+    """
+
+    def __init__(
+        self,
+        config: FineTuningConfig,
+        task: Task,
+        examples: Mapping[str, Any],
+        strategy: tf.distribute.Strategy,
+        dtype_policy: str = "float32",
+        dataset: str | None = None,
+        *,
+        teaching: Teaching,
+    ) -> None:
+        exempt: tuple[str, ...] = (lesson_lib.LABELS,)
+        if issubclass(task.source, TextSource):
+            exempt = (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)
+        teaching.check_tokenizers(exempt)
+        self._teaching = teaching
+        super().__init__(
+            config, task, examples, strategy, dtype_policy, dataset
+        )
+        self._settings |= teaching.settings()
+        self._facts |= teaching.facts(self._teacher)
+        # Looks at the length, too.
+        preprocessor = teaching.teacher.preprocessor(config.max_seq_length)
+        if not teaching.has_one_tokenizer:
+            if config.bucket_window_batches:
+                raise ValueError(
+                    "--bucket_window_batches must not be given where teacher "
+                    "and student have different tokenizers: they would sort "
+                    "the examples differently."
+                )
+            source = self.sources[TRAIN]
+            assert isinstance(source, TextSource)
+            self.sources[TRAIN] = TwoTokenizers(
+                student=source,
+                teacher=dataclasses.replace(source, preprocessor=preprocessor),
+            )
+
+    def _find_start(self, folder):
+        del folder
+        start = self._teaching.student
+        encoder_layers.check(
+            start.config.num_blocks,
+            self.config.freeze_lower_layers,
+            self.config.reinit_top_layers,
+        )
+        return start
+
+    def _make_trained(self, dtype_policy):
+        teaching = self._teaching
+        self._teacher = task_folder.tuned_model(
+            teaching.teacher, self.task, teaching.teacher_policy(dtype_policy)
+        )
+        teaching.begin(self._teacher, self.model)
+        return distiller.Distiller(self.model, self._teacher, teaching.lesson)
+
+    def _objective(self) -> Objective:
+        return objective_of(self.task, self._teaching.lesson)
+
+    def _origin(self):
+        return self._teaching.of_origin(super()._origin(), self._teacher)
+
+
+def objective_of(task: Task, lesson: Lesson) -> Objective:
+    """Returns the losses of a lesson on a task's examples.
+
+    Args:
+        task: The `Task`.
+        lesson: The `Lesson`, of the two models. The outputs are those of
+            their `Distiller`.
+    """
+
+    def soft_losses(logits, teacher_logits, batch):
+        each = keras.tree.map_structure(
+            lambda own, taught: task.soft_losses(
+                own, taught, lesson.temperature
+            ),
+            logits,
+            teacher_logits,
+        )
+        weights = task.element_weights(batch)
+        return keras.ops.sum(weights * sum(keras.tree.flatten(each)))
+
+    return distillation.task_objective(lesson, task.objective(), soft_losses)

@@ -1,0 +1,116 @@
+"""Folders of sentence-transformers: what is written is read again."""
+
+import json
+
+import pytest
+
+from bert_tf.checkpoints import sentence_folder
+from bert_tf.checkpoints.sentence_folder import SentenceVectors
+from support import sentence_models
+from support import serving_models
+from support.sentence_models import VECTORS
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sentences") / "model"
+    sentence_models.save(path, VECTORS)
+    return path
+
+
+def values_of(vectors):
+    return vectors.__dict__ | {
+        "dense": [
+            (
+                layer.kernel.tolist(),
+                None if layer.bias is None else layer.bias.tolist(),
+                layer.activation,
+            )
+            for layer in vectors.dense
+        ]
+    }
+
+
+def test_what_is_written_is_read(folder):
+    found = sentence_folder.read(folder)
+    assert values_of(found) == values_of(VECTORS) | {
+        "max_seq_length": serving_models.MAX_SEQ_LENGTH
+    }
+    # The folder stays one of this model, and takes its new weights.
+    sentence_models.save(folder, VECTORS)
+    assert values_of(sentence_folder.read(folder)) == values_of(found)
+
+
+def test_prompts_are_found_by_their_names():
+    assert VECTORS.prompt() == "query: "
+    assert VECTORS.prompt("document") == ""
+    with pytest.raises(ValueError, match="one of query, document.*'passage'"):
+        VECTORS.prompt("passage")
+
+
+@pytest.mark.parametrize(
+    "name, change, message",
+    [
+        (
+            "2_Dense/config.json",
+            {"activation_function": "torch.nn.modules.activation.ReLU"},
+            "`activation_function` must be one of .*Identity.*Tanh.*ReLU",
+        ),
+        (
+            "2_Dense/config.json",
+            {"use_residual": True},
+            "`use_residual` must be False. Received: True",
+        ),
+        (
+            "2_Dense/config.json",
+            {"out_features": 6},
+            r"2_Dense/model.safetensors: the tensors must be .*\(6, 8\)",
+        ),
+        (
+            "3_Dense/config.json",
+            {"bias": True},
+            r"3_Dense/model.safetensors: the tensors must be .*linear.bias",
+        ),
+        (
+            "1_Pooling/config.json",
+            {"include_prompt": "no"},
+            "1_Pooling/config.json: `include_prompt` must be true or false",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"default_prompt_name": "passage"},
+            "transformers.json: The name of a prompt must be one of query, ",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"query": None}},
+            "`prompts` must be texts under names",
+        ),
+        (
+            "modules.json",
+            {1: {"type": "a.Pooling", "path": "../1_Pooling"}},
+            "the path of a module must be in the folder",
+        ),
+    ],
+)
+def test_what_we_do_not_do_is_refused(folder, name, change, message):
+    path = folder / name
+    before = path.read_text()
+    values = json.loads(before)
+    for key, value in change.items():
+        values[key] = value
+    path.write_text(json.dumps(values))
+    try:
+        with pytest.raises(ValueError, match=message):
+            sentence_folder.read(folder)
+    finally:
+        path.write_text(before)
+
+
+def test_other_poolings_are_refused():
+    with pytest.raises(ValueError, match="`pooling` must be one of cls, mean"):
+        SentenceVectors(pooling="last", is_normalized=True)
+    with pytest.raises(ValueError, match="name of a prompt.*(none)"):
+        SentenceVectors(
+            pooling="cls", is_normalized=True, default_prompt_name="query"
+        )

@@ -1,0 +1,193 @@
+"""Pairs, triplets, scored pairs, NLI, SQuAD and texts, good and bad."""
+
+import json
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from bert_tf.tasks.retrieval.task import RetrievalTask
+
+PAIRS = RetrievalTask()
+SCORED = RetrievalTask(loss_name="cosent")
+SIMCSE = RetrievalTask(loss_name="simcse")
+
+
+def texts_of(examples):
+    return [[examples.texts[text] for text in row] for row in examples.rows]
+
+
+GROUPS = {
+    "negative_2": ["d", "h"],
+    "query": ["a", "e"],
+    "negative_10": ["i", "j"],
+    "positive": ["b", "f"],
+}
+ROWS = [["a", "b", "d", "i"], ["e", "f", "h", "j"]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+def test_groups_are_read_from_every_kind_of_file(tmp_path, suffix):
+    path = tmp_path / f"train.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(pyarrow.table(GROUPS), path)
+    else:
+        rows = [*zip(*GROUPS.values())]
+        separator = "," if suffix == "csv" else "\t"
+        lines = (
+            [json.dumps(dict(zip(GROUPS, row))) for row in rows]
+            if suffix == "jsonl"
+            else [separator.join(row) for row in [[*GROUPS], *rows]]
+        )
+        path.write_text("\n".join(lines) + "\n")
+    assert texts_of(PAIRS.read(path, "train")) == ROWS
+    dev = PAIRS.read(str(path), "dev")
+    assert dev.is_ranking
+    assert dev.labels is None
+
+
+def test_names_of_columns_are_given():
+    task = RetrievalTask(text_columns=("negative_2", "query"))
+    examples = task.read(GROUPS, "train")
+    assert texts_of(examples) == [["d", "a"], ["h", "e"]]
+    anchors = {"anchor": ["a"], "positive": ["b"]}
+    assert texts_of(PAIRS.read(anchors, "train")) == [["a", "b"]]
+
+
+def test_scored_pairs():
+    table = {
+        "sentence1": ["a", "b"],
+        "sentence2": ["c", "a"],
+        "score": ["5", 2.5],
+    }
+    task = RetrievalTask(loss_name="cosine", max_score=5)
+    for split in ("train", "dev"):
+        examples = task.read(table, split)
+        assert texts_of(examples) == [["a", "c"], ["b", "a"]]
+        np.testing.assert_allclose(examples.labels, [1, 0.5])
+    assert examples.texts == ("a", "c", "b")
+    del table["score"]
+    assert task.read(table, "test").labels is None
+    with pytest.raises(ValueError, match="must be one of recall@1.*spearman"):
+        task.read(table, "dev")
+
+
+def test_nli_becomes_triplets(tmp_path):
+    path = tmp_path / "snli.tsv"
+    rows = [
+        ("sentence1", "sentence2", "gold_label"),
+        ("p", "e1", "entailment"),
+        ("p", "c1", "contradiction"),
+        ("q", "e9", "entailment"),
+        ("p", "n1", "neutral"),
+        ("p", "e2", "entailment"),
+        ("p", "e3", "entailment"),
+        ("p", "c2", "contradiction"),
+        ("q", "x", "-"),
+    ]
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+    assert texts_of(PAIRS.read(path, "train")) == [
+        ["p", "e1", "c1"],
+        ["p", "e2", "c2"],
+        ["p", "e3", "c1"],
+    ]
+    table = {"premise": ["p", "p"], "hypothesis": ["e", "c"], "label": [0, 2]}
+    assert texts_of(PAIRS.read(table, "train")) == [["p", "e", "c"]]
+    with pytest.raises(ValueError, match="row 2: `label` must be entailment"):
+        PAIRS.read(table | {"label": [0, 3]}, "train")
+    with pytest.raises(ValueError, match="no premise has both"):
+        PAIRS.read(table | {"label": [0, 1]}, "train")
+
+
+def write_squad(path, contexts):
+    paragraphs = [
+        {
+            "context": context,
+            "qas": [
+                {
+                    "id": f"{context}{number}",
+                    "question": question,
+                    "answers": [{"text": context[:1], "answer_start": 0}],
+                }
+                for number, question in enumerate(questions)
+            ],
+        }
+        for context, questions in contexts.items()
+    ]
+    data = {"data": [{"title": "t", "paragraphs": paragraphs}]}
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_questions_of_squad_have_their_paragraphs(tmp_path):
+    path = write_squad(
+        tmp_path / "dev.json", {"alpha": ["q", "r"], "beta": "s"}
+    )
+    (tmp_path / "more.txt").write_text("gamma\n\nalpha\n")
+    task = RetrievalTask(corpus=(str(tmp_path / "more.txt"),))
+    examples = task.read(path, "dev")
+    assert texts_of(examples) == [["q", "alpha"], ["r", "alpha"], ["s", "beta"]]
+    others = {examples.texts[text] for text in examples.others}
+    assert others == {"alpha", "beta", "gamma"}
+    assert texts_of(PAIRS.read(path, "train")) == texts_of(examples)
+
+
+def test_texts_are_their_own_positives(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("a b\n\nc\n")
+    assert texts_of(SIMCSE.read(path, "train")) == [["a b"] * 2, ["c"] * 2]
+    table = {"text": ["a b", "c"]}
+    assert texts_of(SIMCSE.read(table, "train"))[1] == ["c", "c"]
+
+
+@pytest.mark.parametrize(
+    ("task", "data", "message"),
+    [
+        (PAIRS, {"query": ["a"]}, "two columns of texts or more.*Received"),
+        (
+            RetrievalTask(text_columns=("query",)),
+            {"query": ["a"]},
+            r"two columns of texts or more.*Received: \['query'\]",
+        ),
+        (
+            PAIRS,
+            {"query": ["a", "b"], "positive": ["c", " "]},
+            "row 2: `positive` must not be empty",
+        ),
+        (
+            PAIRS,
+            {"query": ["a"], "positive": [None]},
+            "row 1: `positive` must be a string",
+        ),
+        (
+            SCORED,
+            {"sentence1": ["a"], "sentence2": ["b"], "score": ["high"]},
+            "row 1: the score must be a number. Received: 'high'",
+        ),
+        (
+            SCORED,
+            {"sentence1": ["a"], "sentence2": ["b"], "score": [True]},
+            "row 1: the score must be a number",
+        ),
+        (
+            SCORED,
+            {"sentence1": ["a"], "sentence2": ["b"], "score": [None]},
+            "row 1: the score must be a number",
+        ),
+        (
+            SCORED,
+            {"sentence1": ["a"], "sentence2": ["b"]},
+            "must have a column 'score'",
+        ),
+        (SIMCSE, {"text": ["a", ""]}, "row 2: `text` must not be empty"),
+        (
+            RetrievalTask(loss_name="triplet"),
+            {"query": ["a"], "positive": ["b"]},
+            "must have a negative",
+        ),
+    ],
+)
+def test_bad_data_are_told(task, data, message):
+    with pytest.raises(ValueError, match=message):
+        task.read(data, "train")

@@ -1,0 +1,128 @@
+"""Mined negatives: against a loop over every pair, and the files of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.tasks import columns
+from bert_tf.tasks.retrieval import corpora
+from bert_tf.tasks.retrieval import mining
+from bert_tf.tasks.retrieval.search_options import Rules
+from references import retrieval as reference
+
+GENERATOR = np.random.default_rng(11)
+# The texts 3 and 7 read the same.
+CORPUS = corpora.Texts(
+    ids=tuple(f"t{n}" for n in range(12)),
+    texts=tuple("same" if n in (3, 7) else f"text {n}" for n in range(12)),
+)
+QUERIES = corpora.Texts(ids=("a", "b", "c"), texts=("A", "B", "C"))
+# The second query has none.
+RELEVANCE = corpora.Relevance(
+    query_rows=np.array([0, 0, 2]),
+    corpus_rows=np.array([3, 5, 0]),
+    grades=np.ones(3),
+)
+QUERY_VECTORS = GENERATOR.normal(size=(3, 4)).astype("float32")
+CORPUS_VECTORS = GENERATOR.normal(size=(12, 4)).astype("float32")
+
+
+def wanted_of(rules):
+    """Returns the triplets, by the words of `Rules`."""
+    triplets = []
+    for query, positive in zip(RELEVANCE.query_rows, RELEVANCE.corpus_rows):
+        scores = [
+            reference.cosine(QUERY_VECTORS[query], text)
+            for text in CORPUS_VECTORS
+        ]
+        own = {
+            CORPUS.texts[text]
+            for other, text in zip(RELEVANCE.query_rows, RELEVANCE.corpus_rows)
+            if other == query
+        }
+        order = [
+            text
+            for text in reference.ranking(scores)
+            if CORPUS.texts[text] not in own
+        ]
+        found = []
+        for text in order[rules.range_min : rules.range_max]:
+            score, best = scores[text], scores[positive]
+            limits = [rules.max_score]
+            if rules.absolute_margin is not None:
+                limits.append(best - rules.absolute_margin)
+            if rules.relative_margin is not None:
+                limits.append(best - rules.relative_margin * abs(best))
+            if any(limit is not None and score > limit for limit in limits):
+                continue
+            found.append((int(query), int(positive), text))
+        triplets += found[: rules.num_negatives]
+    return triplets
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Rules(),
+        Rules(num_negatives=100),
+        Rules(num_negatives=2, range_min=3),
+        Rules(num_negatives=9, range_min=1, range_max=4),
+        Rules(num_negatives=3, absolute_margin=0.2),
+        Rules(num_negatives=3, relative_margin=0.5),
+        Rules(num_negatives=3, max_score=-0.1),
+    ],
+    ids=str,
+)
+def test_negatives_are_those_of_the_rules(rules):
+    found = mining.mine(
+        QUERIES, CORPUS, RELEVANCE, QUERY_VECTORS, CORPUS_VECTORS, rules
+    )
+    assert found == wanted_of(rules)
+    # Nothing that reads like what is relevant.
+    assert not {(0, text) for text in (3, 5, 7)} & {
+        (query, text) for query, _, text in found
+    }
+    assert {query for query, _, _ in wanted_of(Rules())} == {0, 2}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"num_negatives": 0}, "`num_negatives` must be 1 or more"),
+        ({"range_min": -1}, "`range_min` must be 0 or more"),
+        ({"range_min": 5, "range_max": 5}, "below `range_max`"),
+        ({"absolute_margin": -0.1}, "`absolute_margin` must be 0 or more"),
+        ({"relative_margin": 1.0}, r"`relative_margin` must be in \[0, 1\)"),
+    ],
+)
+def test_wrong_rules(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Rules(**arguments)
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.tsv"])
+def test_files_are_tables_of_three_texts(tmp_path, name):
+    path = tmp_path / name
+    mining.write(path, [(0, 3, 1), (2, 0, 4)], QUERIES, CORPUS)
+    rows = [values for _, values in columns.read(path, mining.COLUMNS)]
+    assert [list(row) for row in rows] == [
+        ["A", "same", "text 1"],
+        ["C", "text 0", "text 4"],
+    ]
+
+
+def test_what_cannot_be_written(tmp_path):
+    texts = corpora.Texts(ids=("0", "1"), texts=("a\tb", "é\n"))
+    with pytest.raises(ValueError, match=r"tabs or line ends.*'a\\tb'"):
+        mining.write(tmp_path / "out.tsv", [(0, 0, 1)], texts, texts)
+    with pytest.raises(ValueError, match=r"end with .jsonl or .tsv"):
+        mining.write(tmp_path / "out.csv", [(0, 0, 1)], texts, texts)
+    with pytest.raises(ValueError, match="No negative was found"):
+        mining.write(tmp_path / "out.jsonl", [], texts, texts)
+    assert list(tmp_path.iterdir()) == []
+    mining.write(tmp_path / "out.jsonl", [(0, 0, 1)], texts, texts)
+    (line,) = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(line) == dict(
+        zip(mining.COLUMNS, ("a\tb", "a\tb", "é\n"))
+    )

@@ -1,0 +1,143 @@
+"""run_retrieval from files to files, as a subprocess; and from Python."""
+
+import json
+
+import numpy as np
+
+import bert_tf
+from bert_tf import tuning
+from bert_tf.checkpoints import sentence_folder
+from bert_tf.tasks.retrieval.task import RetrievalTask
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from support import releases
+
+PROGRAM = "bert_tf.run_retrieval"
+WORDS = "abcdefgh"
+TOKENS = (*SPECIAL_TOKENS, *WORDS)
+
+
+def make_texts(count, seed):
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice([*WORDS], size=6)) for _ in range(count)]
+
+
+def write_pairs(path, count, seed):
+    pairs = zip(make_texts(count, seed), make_texts(count, seed + 1))
+    lines = [json.dumps({"query": q, "positive": p}) for q, p in pairs]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_vectors_are_tuned_scored_and_resumed(tmp_path, run_program):
+    output = tmp_path / "output"
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(make_texts(20, seed=9)) + "\n")
+    test_file = tmp_path / "test.tsv"
+    test_file.write_text("sentence1\tsentence2\na b\ta b\nc\tf g\n")
+    flags = (
+        *releases.write_flags(tmp_path, TOKENS),
+        f"--output_dir={output}",
+        "--max_seq_length=12",
+        f"--train_file={write_pairs(tmp_path / 'train.jsonl', 14, 1)}",
+        f"--eval_file={write_pairs(tmp_path / 'dev.jsonl', 9, 3)}",
+        f"--corpus_file={corpus}",
+        "--do_train",
+        "--do_eval",
+        "--train_batch_size=4",
+        "--iterations_per_loop=1",
+        "--query_prompt=a ",
+        "--head=dense",
+        "--dense_size=6",
+    )
+    done = run_program(
+        PROGRAM,
+        *flags,
+        f"--test_file={test_file}",
+        "--do_predict",
+        "--num_train_epochs=2",
+        "--chunk_size=2",
+    )
+    assert "step 7/7" in done.stderr
+    results = releases.read_results(output)
+    assert {*results} == {
+        *("eval_recall@1", "eval_recall@10", "eval_recall@100"),
+        *("eval_MRR@10", "eval_nDCG@10", "eval_MAP", "global_step"),
+    }
+    assert results["eval_recall@100"] == 1
+    report = (output / "report.md").read_text()
+    assert report.startswith("# retrieval: eval_nDCG@10 ")
+    assert "## Worst queries" in report
+    cosines = (output / "test_results.tsv").read_text().splitlines()
+    assert cosines[0] == "cosine"
+    assert len(cosines) == 3
+    told = sentence_folder.read(output)
+    assert (told.pooling, told.is_normalized) == ("mean", True)
+    assert told.prompts == {"query": "a ", "document": ""}
+    assert told.dense[0].kernel.shape == (8, 6)
+
+    # The same folder from Python, head and all.
+    tuned = tuning.run(
+        RetrievalTask(head="dense", dense_size=6, query_prompt="a "),
+        start=output,
+        output_dir=tmp_path / "again",
+        test={"sentence1": ["a b", "c"], "sentence2": ["a b", "f g"]},
+        max_seq_length=12,
+    )
+    np.testing.assert_allclose(
+        tuned.answers["test"], [float(line) for line in cosines[1:]], atol=1e-5
+    )
+    model, preprocessor, task = bert_tf.load(output)
+    assert task.head == "dense"
+    vectors = model(preprocessor(["a a b", "c"])).numpy()
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+    # What a training was begun with is asked for again.
+    refused = run_program(
+        PROGRAM,
+        *flags,
+        "--num_train_epochs=3",
+        "--chunk_size=4",
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "--chunk_size was 2 and is 4" in refused.stderr
+
+
+def test_simcse_is_trained_from_python_on_a_list_of_texts(tmp_path):
+    release = releases.write(tmp_path, TOKENS)
+    tuned = tuning.run(
+        RetrievalTask(loss_name="simcse", pooling="cls", head="training_dense"),
+        train={"text": make_texts(12, seed=5)},
+        dev={
+            "sentence1": make_texts(6, seed=6),
+            "sentence2": make_texts(6, seed=7),
+            "score": [0, 1, 2, 3, 4, 5],
+        },
+        output_dir=tmp_path / "output",
+        max_seq_length=12,
+        train_batch_size=4,
+        num_train_epochs=2,
+        keep_best=True,
+        **release,
+    )
+    assert -1 <= tuned.results["eval_spearman"] <= 1
+    assert tuned.results["global_step"] in (3, 6)
+    told = sentence_folder.read(tmp_path / "output")
+    assert (told.pooling, told.dense) == ("cls", ())
+
+
+def test_bad_flags_are_told_at_once(tmp_path, run_program):
+    path = tmp_path / "one.tsv"
+    path.write_text("query\na\n")
+    refused = run_program(
+        PROGRAM,
+        *releases.write_flags(tmp_path, TOKENS),
+        f"--train_file={path}",
+        f"--output_dir={tmp_path / 'output'}",
+        "--do_train",
+        check=False,
+    )
+    assert refused.returncode == 1
+    line = refused.stderr.splitlines()[-1]
+    assert "one.tsv: there must be two columns of texts" in line
+    assert not (tmp_path / "output").exists()

@@ -1,0 +1,135 @@
+"""run_search end to end: scores, hits, triplets, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.tasks.features import sentences
+from references import retrieval as reference
+from support import serving_models
+
+PROGRAM = "bert_tf.run_search"
+TEXTS = ["the fox", "quick lorem", "a b c d e f", "é 我 the", "lorem"]
+QUESTIONS = ["a fox", "b c d", "我"]
+# Grades of {query: {text}}.
+RELEVANT = {0: {0: 1}, 1: {2: 2, 4: 1}}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    for name, texts in (("corpus", TEXTS), ("queries", QUESTIONS)):
+        rows = [
+            json.dumps({"_id": f"{name[0]}{n}", "text": text})
+            for n, text in enumerate(texts)
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows))
+    rows = ["query-id\tcorpus-id\tscore"]
+    for query, grades in RELEVANT.items():
+        rows += [f"q{query}\tc{text}\t{grades[text]}" for text in grades]
+    (folder / "qrels.tsv").write_text("\n".join(rows))
+    (folder / "sts.tsv").write_text(
+        "sentence1\tsentence2\tscore\n"
+        + "\n".join(f"{TEXTS[n]}\t{TEXTS[n + 1]}\t{n % 3}" for n in range(4))
+    )
+    return folder
+
+
+def flags(files, *others):
+    return [
+        f"--model_dir={serving_models.model_dir('encoder')}",
+        f"--corpus_file={files}/corpus.jsonl",
+        f"--queries_file={files}/queries.jsonl",
+        f"--relevance_file={files}/qrels.tsv",
+        *others,
+    ]
+
+
+def test_scores_hits_and_triplets(run_program, files, tmp_path):
+    work = tmp_path / "work"
+    command = [
+        *flags(files, f"--work_dir={work}", f"--output_dir={tmp_path}/out"),
+        *("--do_eval", "--do_search", "--do_mine", "--top_k=3"),
+        *(f"--sts_file={files}/sts.tsv", "--num_negatives=2"),
+    ]
+    done = run_program(PROGRAM, *command)
+    embedder = sentences.open_embedder(serving_models.model_dir("encoder"))
+    corpus = embedder(TEXTS).tolist()
+    orders = []
+    for question in embedder(QUESTIONS).tolist():
+        scores = [reference.cosine(question, text) for text in corpus]
+        orders.append((reference.ranking(scores), scores))
+
+    lines = (tmp_path / "out/eval_results.txt").read_text().splitlines()
+    found = {
+        line.split(" = ")[0]: float(line.split(" = ")[1]) for line in lines
+    }
+    assert f"MAP = {found['MAP']:.6g}\n" in done.stdout
+    for name, score in (
+        ("MAP", reference.average_precision),
+        ("nDCG@10", lambda *told: reference.ndcg(*told, 10)),
+        ("MRR@10", lambda *told: reference.reciprocal_rank(*told, 10)),
+        ("recall@1", lambda *told: reference.recall(*told, 1)),
+    ):
+        wanted = [score(orders[row][0], RELEVANT[row]) for row in RELEVANT]
+        assert found[name] == pytest.approx(np.mean(wanted)), name
+    assert (found["queries"], found["texts"], found["sts_pairs"]) == (2, 5, 4)
+    assert -1 <= found["sts_spearman"] <= 1
+
+    rows = (tmp_path / "out/search.jsonl").read_text("utf-8").splitlines()
+    for (order, scores), row, text in zip(orders, rows, QUESTIONS, strict=True):
+        answer = json.loads(row)
+        assert answer["query"] == text
+        assert [hit["text"] for hit in answer["hits"]] == [
+            TEXTS[index] for index in order[:3]
+        ]
+        assert [hit["score"] for hit in answer["hits"]] == pytest.approx(
+            [scores[index] for index in order[:3]], abs=1e-5
+        )
+    rows = (tmp_path / "out/triplets.jsonl").read_text("utf-8").splitlines()
+    found = [tuple(json.loads(row).values()) for row in rows]
+    assert found == [
+        (QUESTIONS[query], TEXTS[text], TEXTS[other])
+        for query, grades in RELEVANT.items()
+        for text in sorted(grades)
+        for other in [n for n in orders[query][0] if n not in grades][:2]
+    ]
+    scores = (tmp_path / "out/query_scores.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in scores] == ["query-id", "q0", "q1"]
+    report = (tmp_path / "out/report.md").read_text("utf-8")
+    assert "## Worst queries" in report and "| pooling | mean |" in report
+
+    # The vectors are there; those of another pooling are refused.
+    kept = (work / "corpus/vectors-00000-of-00001.npy").stat().st_mtime_ns
+    refused = run_program(PROGRAM, *command, "--pooling=cls", check=False)
+    assert refused.returncode == 1
+    (line,) = refused.stderr.strip().splitlines()[-1:]
+    assert "`pooling` must be 'cls'. Received: 'mean'." in line
+    path = work / "corpus/vectors-00000-of-00001.npy"
+    assert path.stat().st_mtime_ns == kept
+
+
+@pytest.mark.parametrize(
+    "others, message",
+    [
+        (["--do_search", "--top_k=6"], "--top_k must be at most 5, the texts"),
+        (["--do_eval", "--squad_files=a"], "--corpus_file must not be given"),
+        (["--do_search", "--sts_file=a"], "--sts_file must be given with"),
+        (["--do_mine", "--triplets_file=a.csv"], "end with .jsonl or .tsv"),
+        ([], "One of --do_eval, --do_search and --do_mine must be given"),
+        (["--do_eval", "--sts_text_columns=a"], "must be two names"),
+        (["--do_eval", "--corpus_file="], "--corpus_file must be given"),
+    ],
+)
+def test_wrong_flags_are_one_line(
+    run_program, files, tmp_path, others, message
+):
+    done = run_program(
+        PROGRAM,
+        *flags(files, f"--work_dir={tmp_path}/work", *others),
+        check=False,
+    )
+    assert done.returncode == 1
+    assert message in done.stderr.strip().splitlines()[-1]
+    assert not (tmp_path / "work").exists()

@@ -1,0 +1,330 @@
+"""A student learns a task: weights, resuming, other tokenizers, refusals."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.models import distiller
+from bert_tf.models import lesson as lesson_lib
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.lesson import Lesson
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import OUTPUTS
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.tasks.tsv import Examples
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import distillation
+from bert_tf.tuning.config import FineTuningConfig
+from bert_tf.tuning.distillation_run import DistillationRun
+from bert_tf.tuning.distillation_run import objective_of
+from references import distillation as oracle
+
+WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
+TOKENIZER = WordpieceSpec(Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS)))
+OTHER = WordpieceSpec(Vocabulary(tokens=(*SPECIAL_TOKENS, "x", *WORDS[::-1])))
+CONFIG = BertConfig(
+    vocab_size=len(TOKENIZER.vocabulary),
+    hidden_size=6,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=7,
+    max_position_embeddings=9,
+)
+TASK = ClassificationTask(
+    name="colour",
+    text_features=("text",),
+    labels=("no", "yes", "perhaps"),
+    metrics=("accuracy",),
+)
+STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("taught") / "teacher")
+    model = BertClassifier(CONFIG, 3)
+    for number, variable in enumerate(model.weights):
+        random = np.random.default_rng(number)
+        value = random.normal(0, 0.5, variable.shape)
+        variable.assign(value + variable.path.endswith("gamma"))
+    checkpoints.save(
+        folder,
+        model,
+        TOKENIZER,
+        9,
+        task=TASK.to_dict(),
+        label_names=TASK.labels,
+    )
+    return folder
+
+
+def make_examples():
+    generator = np.random.default_rng(7)
+    texts = [" ".join(generator.choice(WORDS, size=4)) for _ in range(8)]
+    return Examples(texts=(texts,), labels=np.int32([0, 1, 2, 0, 1, 2, 0, 0]))
+
+
+def make_teaching(folder, losses, tokenizer=None, layers=(1,)):
+    found = distillation.find_teacher(folder)
+    if tokenizer is None:
+        student = distillation.find_student(found, student_layers=layers)
+    else:
+        layers = None
+        config = dataclasses.replace(
+            CONFIG,
+            vocab_size=len(tokenizer.vocabulary),
+            num_hidden_layers=1,
+        )
+        student = dataclasses.replace(
+            found, init_checkpoint=None, config=config, tokenizer=tokenizer
+        )
+    return distillation.Teaching(
+        teacher=found,
+        student=student,
+        lesson=Lesson(losses=losses),
+        student_layers=layers,
+    )
+
+
+def make_run(folder, teaching, task=TASK, **options):
+    options = {"num_train_epochs": 1.0} | options
+    config = FineTuningConfig(
+        output_dir=str(folder),
+        train_batch_size=4,
+        learning_rate=1e-2,
+        max_seq_length=9,
+        warmup_proportion=0.0,
+        do_train=True,
+        do_eval=True,
+        **options,
+    )
+    examples = {TRAIN: make_examples(), DEV: make_examples()}
+    return DistillationRun(config, task, examples, STRATEGY, teaching=teaching)
+
+
+def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path):
+    losses = {"soft_targets": 2.0, "labels": 0.5, "hidden": 1.0}
+    teaching = make_teaching(teacher, losses)
+    run = make_run(tmp_path / "a", teaching)
+    before = {v.path: np.array(v) for v in run.model.weights}
+    taught = [np.array(v) for v in run._teacher.weights]
+    results = run.tune()
+    assert results["global_step"] == 2
+    for variable, value in zip(run._teacher.weights, taught):
+        np.testing.assert_array_equal(variable, value)
+    changed = {
+        v.path
+        for v in run.model.weights
+        if not np.array_equal(v, before[v.path])
+    }
+    assert changed == {v.path for v in run.model.trainable_variables}
+
+    kept = checkpoints.load(str(tmp_path / "a"), BertClassifier)
+    assert kept.config.num_hidden_layers == 1
+    for ours, theirs in zip(kept.get_weights(), run.model.get_weights()):
+        np.testing.assert_array_equal(ours, theirs)
+    card = (tmp_path / "a" / "README.md").read_text()
+    assert "Teacher: teacher." in card
+    assert "soft_targets:2, labels:0.5, hidden:1" in card
+    assert "sha256" not in card
+
+
+@pytest.mark.slow
+def test_a_stopped_training_resumes_to_the_bit(teacher, tmp_path, monkeypatch):
+    teaching = make_teaching(teacher, {"soft_targets": 1.0, "hidden": 1.0})
+    whole = make_run(tmp_path / "a", teaching, num_train_epochs=2.0)
+    whole.tune()
+    half = make_run(tmp_path / "b", teaching, num_train_epochs=2.0)
+    # After the first epoch, whose steps are saved.
+    monkeypatch.setattr(half, "evaluate", _stop)
+    with pytest.raises(KeyboardInterrupt):
+        half.tune()
+    again = make_run(tmp_path / "b", teaching, num_train_epochs=2.0)
+    again.tune()
+    assert again._resumed_at == 2
+    for ours, theirs in zip(
+        again.model.get_weights(), whole.model.get_weights()
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+    other = make_teaching(teacher, {"soft_targets": 2.0, "hidden": 1.0})
+    with pytest.raises(ValueError, match="losses: soft_targets was 1.0 and is"):
+        make_run(tmp_path / "b", other, num_train_epochs=2.0).tune()
+
+
+def _stop():
+    raise KeyboardInterrupt
+
+
+def test_soft_targets_are_of_each_models_own_tokenizer(teacher, tmp_path):
+    teaching = make_teaching(teacher, {"soft_targets": 1.0}, OTHER)
+    run = make_run(tmp_path / "a", teaching)
+    batch = next(iter(run.sources[TRAIN].training_batches(4)))
+    assert not np.array_equal(batch["input_ids"], batch["teacher_input_ids"])
+    outputs = run._trained(batch)
+    # Both have the same texts, in the same order.
+    names = ("input_ids", "input_mask", "segment_ids")
+    np.testing.assert_allclose(
+        outputs["teacher_logits"],
+        run._teacher({name: batch[f"teacher_{name}"] for name in names}),
+        atol=1e-6,
+    )
+    own, taught = (
+        [spec.vocabulary.tokens[i] for i in row if i]
+        for spec, row in (
+            (OTHER, np.array(batch["input_ids"])[0]),
+            (TOKENIZER, np.array(batch["teacher_input_ids"])[0]),
+        )
+    )
+    assert own == taught
+    objective = run._objective()
+    total = objective.losses(outputs, batch)["soft_targets_loss"]
+    wanted = sum(
+        oracle.soft_target(a, b, 2.0)
+        for a, b in zip(
+            np.array(outputs["logits"]), np.array(outputs["teacher_logits"])
+        )
+    )
+    assert float(total) == pytest.approx(wanted, rel=1e-4)
+    assert float(objective.weights(batch)["soft_targets_loss"]) == 4
+
+    with pytest.raises(ValueError, match="do not|must not be given") as error:
+        make_run(tmp_path / "b", teaching, bucket_window_batches=4)
+    assert "\n" not in str(error.value)
+    teaching = make_teaching(teacher, {"labels": 1.0, "hidden": 1.0}, OTHER)
+    with pytest.raises(ValueError) as error:
+        make_run(tmp_path / "b", teaching)
+    assert str(error.value).startswith(
+        "Teacher and student must have one tokenizer for the loss hidden; "
+        "soft_targets and labels can do without."
+    )
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_teacher_without_the_tasks_head_is_refused(teacher, tmp_path):
+    folder = str(tmp_path / "encoder")
+    checkpoints.save(folder, BertEncoder(CONFIG), TOKENIZER, 9)
+    with pytest.raises(ValueError, match="is not tuned to a task") as error:
+        make_run(tmp_path / "a", make_teaching(folder, {"soft_targets": 1.0}))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "a").exists()
+
+
+def test_soft_losses_of_every_family():
+    random = np.random.default_rng(1)
+    own, taught = np.float32(random.normal(0, 2, (2, 3, 4)))
+    softmax = [oracle.soft_target(a, b, 2.0) for a, b in zip(own, taught)]
+
+    def check(task, wanted, own=own, taught=taught):
+        found = task.soft_losses(own, taught, 2.0)
+        np.testing.assert_allclose(found, wanted, 1e-4, 1e-6)
+
+    check(TASK, softmax)
+    check(SquadTask(), [value / 2 for value in softmax])
+    check(
+        TaggingTask(scheme="bio", labels=("O", "B-X", "I-X", "B-Y")),
+        [softmax],
+        own[None],
+        taught[None],
+    )
+    regression = dataclasses.replace(TASK, labels=(), metrics=("pearson",))
+    check(
+        regression,
+        (own[:, 0] - taught[:, 0]) ** 2,
+        own[:, :1],
+        taught[:, :1],
+    )
+    labels = MultiLabelTask(
+        name="a",
+        text_features=("text",),
+        labels=("a", "b", "c", "d"),
+        metrics=("micro_f1",),
+    )
+    check(
+        labels,
+        [
+            [oracle.soft_target([x, 0], [y, 0], 2.0) for x, y in zip(a, b)]
+            for a, b in zip(own, taught)
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "task, rows, labels",
+    [
+        (MultipleChoiceTask(num_choices=3), (2, 3), np.int32([2, 0])),
+        (
+            SquadTask(),
+            (2,),
+            {name: np.int32([3, 0]) for name in OUTPUTS},
+        ),
+        (
+            TaggingTask(scheme="bio", labels=("O", "B-X", "I-X")),
+            (2,),
+            np.int32([[-1, 0, 2, -1, -1], [-1, 1, 2, 0, -1]]),
+        ),
+    ],
+    ids=lambda value: getattr(value, "family", ""),
+)
+def test_a_student_that_is_its_teacher_loses_on_labels_alone(
+    task, rows, labels
+):
+    config = dataclasses.replace(
+        CONFIG, num_hidden_layers=1, hidden_dropout_prob=0.0
+    )
+    models = [task.make_model(config) for _ in range(2)]
+    assert distiller.copy_layers(*models, (0,)) == []
+    lesson = Lesson(losses=dict.fromkeys(lesson_lib.ON_TASKS, 1.0))
+    model = distiller.Distiller(*models, lesson)
+    random = np.random.default_rng(2)
+    lengths = random.integers(2, 6, (*rows, 1))
+    batch = {
+        "input_ids": random.integers(5, 13, (*rows, 5)).astype(np.int32),
+        "input_mask": np.int32(np.arange(5) < lengths),
+        "segment_ids": np.zeros((*rows, 5), np.int32),
+        "labels": labels,
+    }
+    objective = objective_of(task, model.lesson)
+    weights = objective.weights(batch)
+
+    def terms():
+        totals = objective.losses(model(batch), batch)
+        return {
+            name: float(value)
+            for name, value in objective.loss_terms(totals, weights).items()
+        }
+
+    found = terms()
+    own = task.objective()
+    totals = own.losses(models[0](batch), batch)
+    (alone,) = own.loss_terms(totals, own.weights(batch)).values()
+    assert found.pop("labels_loss") == pytest.approx(float(alone), rel=1e-5)
+    assert found == pytest.approx(dict.fromkeys(found, 0.0), abs=1e-6)
+    num_tokens = batch["input_mask"].sum()
+    assert float(weights["hidden_loss"]) == num_tokens
+    assert float(weights["attention_loss"]) == (lengths**2).sum()
+    # Padding tells nothing.
+    models[0].encoder.embeddings.word_embeddings.assign(
+        random.normal(0, 1, (13, 6))
+    )
+    changed = terms()
+    assert min(changed.values()) > 0
+    batch["input_ids"] = np.where(
+        batch["input_mask"], batch["input_ids"], 7
+    ).astype(np.int32)
+    again = terms()
+    for name in lesson_lib.OF_ENCODERS:
+        name = f"{name}_loss"
+        assert again[name] == pytest.approx(changed[name], rel=1e-5)
