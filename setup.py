@@ -72,6 +72,8 @@ setup(
         "beam": ["apache-beam>=2.77"],
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
+        # Models for ONNX Runtime, and the check of them.
+        "onnx": ["onnx>=1.18", "onnxruntime>=1.22"],
         # A training's curves, in a browser.
         "tensorboard": ["tensorboard>=2.20"],
         # The curves of a fine-tuning's report.
@@ -105,6 +107,9 @@ setup(
             "pyyaml>=6.0.1",
             # What reads our tokenizer.json.
             "tokenizers>=0.20",
+            # Models in ONNX.
+            "onnx>=1.18",
+            "onnxruntime>=1.22",
             # What learns ALBERT's, and reads our model files.
             "sentencepiece>=0.2",
             # The oracle of entities' scores.

@@ -29,6 +29,14 @@ _MODEL_DIR = flags.DEFINE_string(
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The servable's folder; versions go into it."
 )
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    "saved_model",
+    ["saved_model", "onnx"],
+    "What is written: a SavedModel; or model.onnx and model_int8.onnx, which "
+    "take ids, with the tokenizer's files beside, for programs outside of "
+    "TensorFlow (needs bert_tf[onnx]).",
+)
 _VERSION = flags.DEFINE_integer(
     "version",
     None,
@@ -86,6 +94,14 @@ _PROMPT = flags.DEFINE_string(
     "With --kind=embedding: what is put before every text, as it stands, e.g. "
     "'query: '. Empty for nothing, whatever the folder says.",
 )
+_COUNT_TOKENS = flags.DEFINE_bool(
+    "count_tokens",
+    None,
+    "Of classifiers, regressions, rerankers and embeddings: also answer to "
+    "strings how many tokens were read, and whether there is text that was "
+    "not. Default: not, as the answer of a regression or an embedding is no "
+    "single output then, which REST's clients see.",
+)
 _TOP_K = flags.DEFINE_integer(
     "top_k",
     None,
@@ -126,7 +142,9 @@ _FREEZE = flags.DEFINE_bool(
     False,
     "Make the weights constants of the graph: small models answer few strings "
     "faster, but take 10 to 25 times the memory of their weights, and cannot "
-    "be trained after tf.saved_model.load.",
+    "be trained after tf.saved_model.load. For processors on which TensorFlow "
+    "runs oneDNN's operations: layer normalisation is written for those, and "
+    "takes several times as long without them.",
 )
 _KEEP_VERSIONS = flags.DEFINE_integer(
     "keep_versions",
@@ -168,7 +186,14 @@ def main(_):
     settings, bounds = (
         {flag.name: flag.value for flag in group if flag.value is not None}
         for group in (
-            (_EMBEDDING, _NORMALIZE, _PROMPT_NAME, _PROMPT, _TOP_K),
+            (
+                _EMBEDDING,
+                _NORMALIZE,
+                _PROMPT_NAME,
+                _PROMPT,
+                _COUNT_TOKENS,
+                _TOP_K,
+            ),
             (_MAX_TEXT_BYTES, _MAX_WINDOWS, _MAX_MASKS),
         )
     )
@@ -188,6 +213,14 @@ def main(_):
         version=_VERSION.value,
         keep_versions=_KEEP_VERSIONS.value,
     )
+
+    if _FORMAT.value == "onnx":
+        from bert_tf.serving import onnx_exporter
+
+        print(
+            onnx_exporter.export(_MODEL_DIR.value, _EXPORT_DIR.value, options)
+        )
+        return
 
     from bert_tf.serving import exporter
 

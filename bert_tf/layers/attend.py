@@ -22,6 +22,7 @@ def attend(
     attention_mask: Tensor,
     dropout: Dropout,
     training: bool | None = False,
+    scale: float | None = None,
 ) -> Tensor:
     """Returns softmax(Q K^T + mask) V of every head, the heads joined.
 
@@ -30,13 +31,15 @@ def attend(
     them again for the gradient, from queries, keys, values and a seed.
 
     Args:
-        query_BNQH: float, already divided by sqrt(H), which is cheaper than
-            dividing the scores.
+        query_BNQH: float; without `scale` already divided by sqrt(H), which
+            is cheaper than dividing the scores.
         key_BNKH, value_BNKH: float, of the same dtype.
         attention_mask: bool `[B, 1 or Q, K]`, True where a query may look at
             a key.
         dropout: The layer that drops attention probabilities.
-        training: Whether it does.
+        training: Whether it does; there is no `scale` then.
+        scale: What scores are multiplied by, or None. In float32 TensorFlow
+            makes one operation of it, the product before and the mask on CPUs.
 
     Returns:
         float `[B, Q, N, H]`, of the same dtype.
@@ -48,7 +51,7 @@ def attend(
         return _attend_twice(
             query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed
         )
-    probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
+    probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK, scale)
     probs_BNQK = ops.cast(probs_BNQK, value_BNKH.dtype)
     probs_BNQK = dropout.drop(probs_BNQK, seed)
     return ops.transpose(ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3))
@@ -65,10 +68,13 @@ def is_long(num_queries: int | None, num_keys: int | None) -> bool:
     return num_queries * num_keys >= _MIN_SCORES
 
 
-def _probs(query_BNQH, key_BNKH, bias_BQK):
+def _probs(query_BNQH, key_BNKH, bias_BQK, scale=None):
     """Returns the probabilities, in float32 under every dtype policy."""
     scores_BNQK = ops.matmul(query_BNQH, _transpose(key_BNKH))
-    return ops.softmax(ops.cast(scores_BNQK, "float32") + bias_BQK[:, None])
+    scores_BNQK = ops.cast(scores_BNQK, "float32")
+    if scale is not None:
+        scores_BNQK *= scale
+    return ops.softmax(scores_BNQK + bias_BQK[:, None])
 
 
 def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):

@@ -37,8 +37,13 @@ def make_attention_mask(
     return mask
 
 
-def gather_queries(attention_mask: Tensor, positions: Tensor) -> Tensor:
-    """Returns the mask of the queries at int32 `[B, P]` alone."""
+def gather_queries(attention_mask: Tensor, positions: Tensor | int) -> Tensor:
+    """Returns the mask of the queries at positions alone.
+
+    Args:
+        attention_mask: What `make_attention_mask` returned.
+        positions: As of `gather_positions`.
+    """
     if attention_mask.shape[1] == 1:
         return attention_mask
     return gather_positions(attention_mask, positions)

@@ -134,6 +134,9 @@ class BertEmbeddings(ConfiguredLayer):
         num_segments = self.config.type_vocab_size
         if num_segments == 1:
             x_BLD += _float32(self.segment_embeddings)
+        elif num_segments and not training:
+            segments = ops.take(self.segment_embeddings, segment_ids, axis=0)
+            x_BLD += _float32(segments)
         elif num_segments:
             # A product with few rows: cheaper than a gather, and its gradient
             # than a scatter with every row hit many times.

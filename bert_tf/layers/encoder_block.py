@@ -24,14 +24,17 @@ class EncoderBlock(ConfiguredLayer):
         config: A `BertConfig`.
 
     Call arguments:
-        inputs: float `[batch, length, hidden]`.
+        inputs: float `[batch, length, hidden]`; outside of training, without
+            `positions`, also the rows of one matrix,
+            `[batch * length, hidden]`.
         attention_mask: bool `[batch, 1 or length, length]`, True where a
             query may look at a key.
-        positions: None, or int32 `[batch, positions]` in `[0, length)`: the
-            only ones at which the block is computed.
+        positions: None, or the only ones at which the block is computed: int32
+            `[batch, positions]` in `[0, length)`, or an int, so many from the
+            first.
 
     Returns:
-        float `[batch, length, hidden]`, or `[batch, positions, hidden]`.
+        float, of the shape of the inputs, or `[batch, positions, hidden]`.
     """
 
     def build(
@@ -76,18 +79,22 @@ class EncoderBlock(ConfiguredLayer):
 
         # Feed-forward. TensorFlow fuses the product of two matrices with the
         # bias, and outside training with the activation.
-        x_TD = ops.reshape(attended_BQD, (-1, self.config.hidden_size))
+        is_matrix = len(attended_BQD.shape) == 2
+        x_TD = attended_BQD
+        if not is_matrix:
+            x_TD = ops.reshape(attended_BQD, (-1, self.config.hidden_size))
         x_TF = self.intermediate(x_TD)
         if training and is_long(attended_BQD.shape[1], inputs.shape[1]):
-            x_TD = self.output_dense.call_activated(
+            x_BQD = self.output_dense.call_activated(
                 self.config.hidden_act, x_TF
             )
         else:
             x_TF = apply_activation(
                 self.config.hidden_act, x_TF, training=training
             )
-            x_TD = self.output_dense(x_TF)
-        x_BQD = ops.reshape(x_TD, ops.shape(attended_BQD))
+            x_BQD = self.output_dense(x_TF)
+        if not is_matrix:
+            x_BQD = ops.reshape(x_BQD, ops.shape(attended_BQD))
         x_BQD = self.output_dropout(x_BQD, training=training)
         return self.output_layer_norm(attended_BQD + x_BQD, training=training)
 

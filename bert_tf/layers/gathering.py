@@ -5,16 +5,18 @@ from keras import ops
 from bert_tf.features import Tensor
 
 
-def gather_positions(sequence: Tensor, positions: Tensor) -> Tensor:
+def gather_positions(sequence: Tensor, positions: Tensor | int) -> Tensor:
     """Picks vectors by position from every row.
 
     Args:
         sequence: float or bool `[B, L, D]`.
-        positions: int32 `[B, P]` in `[0, L)`.
+        positions: int32 `[B, P]` in `[0, L)`, or P itself for the first ones.
 
     Returns:
         As `sequence`: `[B, P, D]`.
     """
+    if isinstance(positions, int):
+        return sequence[:, :positions]
     batch_size, length, size = ops.shape(sequence)
     # Whole rows of one matrix. `take_along_axis` moves single elements.
     first = ops.arange(batch_size, dtype="int32")[:, None] * length

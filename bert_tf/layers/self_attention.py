@@ -24,14 +24,15 @@ class SelfAttention(ConfiguredLayer):
         config: A `BertConfig`.
 
     Call arguments:
-        inputs: float `[batch, length, hidden]`.
+        inputs: float `[batch, length, hidden]`, or as the rows of one matrix
+            `[batch * length, hidden]`.
         attention_mask: bool `[batch, 1 or queries, length]`, True where a
             query may look at a key.
         queries: float `[batch, queries, hidden]`: what looks at `inputs`.
             None for the inputs themselves.
 
     Returns:
-        float `[batch, queries, hidden]`.
+        float, of the shape of the queries, or else of the inputs.
     """
 
     def build(
@@ -53,6 +54,12 @@ class SelfAttention(ConfiguredLayer):
         # many, and then they are what takes the time.
         batch_size, _, length = ops.shape(attention_mask)
         num_queries = length if queries is None else ops.shape(queries)[1]
+        observed = observed_here()
+        scale = None
+        is_float32 = self.compute_dtype == "float32"
+        # What is observed are the queries, divided.
+        if is_float32 and not training and observed is None:
+            scale = self._scale()
         if queries is None and training:
             query_BNQH, key_BNKH, value_BNKH = self._project_at_once(
                 inputs, batch_size, length
@@ -64,12 +71,12 @@ class SelfAttention(ConfiguredLayer):
             queries_TD = x_TD
             if queries is not None:
                 queries_TD = ops.reshape(queries, (-1, hidden_size))
-            query_BNQH = self._split_heads(
-                self.query(queries_TD) * self._scale(), batch_size, num_queries
-            )
+            query_TD = self.query(queries_TD)
+            if scale is None:
+                query_TD *= self._scale()
+            query_BNQH = self._split_heads(query_TD, batch_size, num_queries)
             key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
             value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
-        observed = observed_here()
         if observed is not None:
             observed.heads.append((query_BNQH, key_BNKH, value_BNKH))
         context_BQNH = attend(
@@ -79,10 +86,13 @@ class SelfAttention(ConfiguredLayer):
             attention_mask,
             self.probs_dropout,
             training,
+            scale,
         )
         outputs_TD = self.merge_heads(
             ops.reshape(context_BQNH, (-1, hidden_size))
         )
+        if queries is None and len(inputs.shape) == 2:
+            return outputs_TD
         return ops.reshape(outputs_TD, (batch_size, num_queries, hidden_size))
 
     def compute_output_shape(

@@ -41,9 +41,10 @@ class BertEncoder(Configured, keras.Model):
             hold several sequences also `position_ids`, `sequence_ids`
             `[B, L]` and `first_positions` `[B, S]`.
         positions: None, or int32 `[B, P]` in `[0, L)`: the only ones whose
-            `sequence_output` is wanted. What the last block computes of each
-            position alone is then computed at these and where it is pooled,
-            which in a model of few blocks is a large part of the whole.
+            `sequence_output` is wanted; 0 for none at all. What the last
+            block computes of each position alone is then computed at these
+            and where it is pooled, which in a model of few blocks is a large
+            part of the whole.
 
     Returns:
         A dictionary of float tensors:
@@ -135,12 +136,18 @@ class BertEncoder(Configured, keras.Model):
             self.blocks[index * len(self.blocks) // num_layers]
             for index in range(num_layers)
         )
+        shape = ops.shape(x)
+        if not training:
+            # One matrix from block to block: no block has to find its shape.
+            x = ops.reshape(x, (-1, self.config.hidden_size))
         for block in blocks:
             x = self._call_block(block, x, attention_mask, None, training)
-            encoder_outputs.append(x)
+            encoder_outputs.append(x if training else ops.reshape(x, shape))
         first_positions = inputs.get(features.FIRST_POSITIONS)
         if positions is None or observed is not None:
             x = self._call_block(last, x, attention_mask, None, training)
+            if not training:
+                x = ops.reshape(x, shape)
             encoder_outputs.append(x)
             if observed is not None:
                 observed.states += [embedded, *encoder_outputs]
@@ -152,19 +159,26 @@ class BertEncoder(Configured, keras.Model):
                 "pooled_output": pooled_output,
                 "encoder_outputs": encoder_outputs,
             }
+        if not training:
+            x = ops.reshape(x, shape)
         # The positions that are pooled stand before the others.
-        pooled = first_positions
-        if pooled is None:
-            pooled = ops.zeros((ops.shape(positions)[0], 1), "int32")
-        wanted = ops.concatenate(
-            [ops.cast(pooled, "int32"), ops.cast(positions, "int32")], axis=1
-        )
+        if first_positions is None and isinstance(positions, int):
+            wanted, num_pooled = 1, 1
+        else:
+            pooled = first_positions
+            if pooled is None:
+                pooled = ops.zeros((shape[0], 1), "int32")
+            wanted = ops.cast(pooled, "int32")
+            if not isinstance(positions, int):
+                wanted = ops.concatenate(
+                    [wanted, ops.cast(positions, "int32")], axis=1
+                )
+            num_pooled = ops.shape(pooled)[1]
+            if first_positions is not None:
+                first_positions = ops.broadcast_to(
+                    ops.arange(num_pooled), ops.shape(pooled)
+                )
         x = self._call_block(last, x, attention_mask, wanted, training)
-        num_pooled = ops.shape(pooled)[1]
-        if first_positions is not None:
-            first_positions = ops.broadcast_to(
-                ops.arange(num_pooled), ops.shape(pooled)
-            )
         return {
             "sequence_output": x[:, num_pooled:],
             "pooled_output": self.pooler(x, first_positions),
@@ -175,16 +189,18 @@ class BertEncoder(Configured, keras.Model):
         self, inputs: features.Batch, training: bool | None = None
     ) -> features.Tensor:
         """Returns `pooled_output` alone: the last block makes nothing else."""
-        batch_size = ops.shape(inputs[features.INPUT_IDS])[0]
-        nowhere = ops.zeros((batch_size, 0), "int32")
-        return self(inputs, nowhere, training=training)["pooled_output"]
+        return self(inputs, positions=0, training=training)["pooled_output"]
 
     def _call_block(self, block, x, attention_mask, positions, training):
         if self.rematerialize and training:
             return call_rematerialized(
-                block, x, attention_mask, positions, training=training
+                block,
+                x,
+                attention_mask,
+                positions=positions,
+                training=training,
             )
-        return block(x, attention_mask, positions, training=training)
+        return block(x, attention_mask, positions=positions, training=training)
 
 
 class EncoderModel(Configured, keras.Model):

@@ -136,8 +136,29 @@ def pack(
     }
 
 
+def is_cut(
+    segments: Iterable[tf.RaggedTensor], seq_length: int, vocabulary: Vocabulary
+) -> tf.Tensor:
+    """Returns which rows have more pieces than `pack` leaves: bool `[batch]`.
+
+    Args:
+        segments, seq_length, vocabulary: As of `pack`.
+    """
+    lengths = [_flat(segment).row_lengths() for segment in segments]
+    most = seq_length - vocabulary.special.count(len(lengths))
+    return sum(lengths) > tf.cast(most, lengths[0].dtype)
+
+
 def _flat(segment):
-    return segment.merge_dims(1, 2) if segment.shape.rank == 3 else segment
+    if segment.shape.rank != 3:
+        return segment
+    # `merge_dims` checks what is known to be right, in some 30 operations.
+    words = segment.values
+    return tf.RaggedTensor.from_row_splits(
+        words.values,
+        tf.gather(words.row_splits, segment.row_splits),
+        validate=False,
+    )
 
 
 def _column(vector):

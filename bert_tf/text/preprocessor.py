@@ -1,5 +1,7 @@
 """Strings to model inputs: the one path from text that everything uses."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -96,6 +98,19 @@ class Preprocessor(tf.Module):
             )
 
     def __call__(self, texts):
+        return self.encode_and_tell(texts)[0]
+
+    def encode_and_tell(
+        self, texts: Any
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns what a call does, and whether texts were cut.
+
+        Args:
+            texts: As of a call.
+
+        Returns:
+            A pair: the model inputs, and bool `[batch]`, or a scalar.
+        """
         segments = _to_segments(texts)
         shapes = [segment.shape for segment in segments]
         if shapes[0].rank not in (0, 1) or not all(
@@ -110,16 +125,15 @@ class Preprocessor(tf.Module):
         is_scalar = shapes[0].rank == 0
         if is_scalar:
             segments = [segment[tf.newaxis] for segment in segments]
-        inputs = packing.pack(
-            [self.tokenizer.tokenize(segment) for segment in segments],
-            self.max_seq_length,
-            self.vocabulary,
-        )
+        pieces = [self.tokenizer.tokenize(segment) for segment in segments]
+        inputs = packing.pack(pieces, self.max_seq_length, self.vocabulary)
+        is_cut = packing.is_cut(pieces, self.max_seq_length, self.vocabulary)
         for value in inputs.values():
             value.set_shape([segments[0].shape[0], self.max_seq_length])
         if is_scalar:
             inputs = {name: value[0] for name, value in inputs.items()}
-        return inputs
+            is_cut = is_cut[0]
+        return inputs, is_cut
 
 
 def _num_positions(config_path):

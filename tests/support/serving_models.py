@@ -87,6 +87,7 @@ SQUAD_TASK = SquadTask(
 # Exports that are not what their model folder is by itself: its kind, and
 # other than the default `ExportOptions`.
 EXPORTS = {
+    "counted_pair": ("pair", ExportOptions(settings={"count_tokens": True})),
     "fill_mask": (
         "pretrainer",
         ExportOptions(kind="fill_mask", settings={"top_k": 3}),

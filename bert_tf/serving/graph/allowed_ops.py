@@ -51,6 +51,7 @@ CORE_OPS = frozenset(
         "Fill",
         "FloorDiv",
         "FloorMod",
+        "FusedBatchNormV3",
         "GatherNd",
         "GatherV2",
         "Greater",

@@ -27,12 +27,12 @@ def call_module(
 
     Args:
         module: A `ServingModule` that answers float32 `[B, ...]`.
-        inputs: Its inputs, int32 `[B, L]`, padded at the end.
+        inputs: The model inputs, int32 `[B, L]`, padded at the end.
         answer_shape: Shape of a row's answer.
     """
     return compute_in_chunks(
-        module.to_model_inputs(inputs),
-        lambda rows: module(module.from_model_inputs(rows), training=False),
+        inputs,
+        module.compute,
         CHUNK_SIZE,
         answer_shape,
     )
@@ -84,16 +84,20 @@ def compute_in_chunks(
     """
     lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
     order = tf.argsort(lengths, stable=True)
-    inputs = {
-        name: tf.gather(inputs[name], order) for name in features.MODEL_INPUTS
-    }
+    lengths = tf.gather(lengths, order)
+    # One tensor: what is done to three costs three times as many operations.
+    stacked = tf.stack([inputs[name] for name in features.MODEL_INPUTS], axis=1)
+    stacked = tf.gather(stacked, order)
 
     def compute_chunk(start):
-        rows = {
-            name: value[start : start + chunk_size]
-            for name, value in inputs.items()
-        }
-        return [tf.cast(compute(packing.trim_padding(rows)), tf.float32)]
+        limit = start + chunk_size
+        # Of no rows too; the pooler needs a first position.
+        longest = tf.maximum(tf.reduce_max(lengths[start:limit]), 1)
+        rows = tf.unstack(
+            stacked[start:limit, :, :longest], len(features.MODEL_INPUTS), 1
+        )
+        rows = dict(zip(features.MODEL_INPUTS, rows, strict=True))
+        return [tf.cast(compute(rows), tf.float32)]
 
     (answers,) = concat_chunks(
         compute_chunk,

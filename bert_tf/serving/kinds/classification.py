@@ -15,6 +15,8 @@ from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
@@ -43,7 +45,7 @@ def _has_labels(task):
 class Classification(Servable):
     """Label names and probabilities, or scores, of a `ClassificationTask`."""
 
-    outputs_of_strings = outputs_of_ids = (
+    outputs_of_ids = (
         Output(
             *("labels", "string", "", "the likeliest class"),
             of_task=_has_labels,
@@ -67,6 +69,7 @@ class Classification(Servable):
             heading="scores",
         ),
     )
+    outputs_of_strings = (*outputs_of_ids, *COUNTED)
     outputs_of_methods = {
         signatures.CLASSIFY: (
             Output("classes", "string", "classes", "the names of the classes"),
@@ -77,6 +80,7 @@ class Classification(Servable):
         ),
     }
     MODEL = BertClassifier
+    SETTINGS = {COUNT_TOKENS: False}
     PART = parts.CLASSIFIER
 
     @classmethod

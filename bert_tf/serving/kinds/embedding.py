@@ -14,6 +14,8 @@ from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.serving.kinds.hub import INPUT_NAMES
+from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
@@ -43,24 +45,37 @@ class Embedding(Servable):
         normalize  whether the vector is divided by its length.
         prompt     what is put before every text, or before the first of a
                    pair; `prompt_name` gives that of a folder.
+        count_tokens
+                   whether `num_tokens` and `is_cut` are answered too.
 
     Where a folder of sentence-transformers tells them, and the longest
     sequence, those are the defaults; its layers between the pooling and the
     normalisation are part of the vector. Requests of ids have the prompt in
     them.
+
+    Attributes:
+        dense: The `DenseLayer`s of the folder.
+        num_left_out: How many tokens every sequence begins with that are not
+            pooled.
     """
 
     KIND = "embedding"
-    outputs_of_strings = outputs_of_ids = (
+    outputs_of_ids = (
         Output(
             *(OUTPUT, "float32", "size", "the vector of the text"),
             heading=OUTPUT,
             show=lambda answers: show_vector(answers[OUTPUT]),
         ),
     )
+    outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertEncoder
     TASK_MODEL = BertSentenceEncoder
-    SETTINGS = {"embedding": MEAN, "normalize": False, _PROMPT: ""}
+    SETTINGS = {
+        "embedding": MEAN,
+        "normalize": False,
+        _PROMPT: "",
+        COUNT_TOKENS: False,
+    }
     # The Hub's, so that its preprocessor may stand before.
     input_names = INPUT_NAMES
 
@@ -68,13 +83,13 @@ class Embedding(Servable):
         super().__init__(*arguments, **others)
         # What `load` found in the folder.
         told = getattr(self.model, "sentence_vectors", None)
-        self._dense = told.dense if told else ()
-        self._num_left_out = 0
+        self.dense = told.dense if told else ()
+        self.num_left_out = 0
         number = sentences.num_prompt_tokens(
             self.options.settings[_PROMPT], self.preprocessor
         )
         if told and not told.include_prompt:
-            self._num_left_out = number
+            self.num_left_out = number
 
     @classmethod
     def with_folder(
@@ -150,7 +165,7 @@ class Embedding(Servable):
     ) -> Any:
         model = super().load(checkpoint, task, options)
         if options.settings["embedding"] == LAST_FOUR:
-            _last_four(True).check_layers(model.config.num_hidden_layers)
+            _last_four(False).check_layers(model.config.num_hidden_layers)
         model.sentence_vectors = sentence_folder.read(checkpoint.folder)
         return model
 
@@ -160,36 +175,46 @@ class Embedding(Servable):
         return (self.model.embeddings, *self.model.blocks)
 
     @property
-    def row_shape(self) -> list[int] | None:
-        if self._dense:
-            return [self._dense[-1].kernel.shape[1]]
-        size = self.model.config.hidden_size
+    def layers(self) -> tuple[int, ...]:
+        """The blocks whose vectors are pooled, one after the other."""
         is_last_four = self.options.settings["embedding"] == LAST_FOUR
-        return [size * len(_LAST_FOUR) if is_last_four else size]
+        return _LAST_FOUR if is_last_four else (-1,)
 
-    def preprocess(self, texts: Any) -> dict[str, tf.Tensor]:
+    @property
+    def pooling(self) -> str:
+        """How they are: "cls", "mean" or "max"."""
+        embedding = self.options.settings["embedding"]
+        return MEAN if embedding == LAST_FOUR else embedding
+
+    @property
+    def row_shape(self) -> list[int] | None:
+        if self.dense:
+            return [self.dense[-1].kernel.shape[1]]
+        return [self.model.config.hidden_size * len(self.layers)]
+
+    def complete(self, texts: Any) -> Any:
         prompt = self.options.settings[_PROMPT]
-        if prompt:
-            first, *others = texts if isinstance(texts, list) else [texts]
-            first = tf.strings.join([prompt, first])
-            texts = [first, *others] if others else first
-        return super().preprocess(texts)
+        if not prompt:
+            return texts
+        first, *others = texts if isinstance(texts, list) else [texts]
+        first = tf.strings.join([prompt, first])
+        return [first, *others] if others else first
 
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         outputs = self.model(inputs, training=training)
         # With what is left out goes its place: the first token is another.
-        mask = inputs[features.INPUT_MASK][:, self._num_left_out :]
+        mask = inputs[features.INPUT_MASK][:, self.num_left_out :]
         layers = [
-            layer[:, self._num_left_out :]
+            layer[:, self.num_left_out :]
             for layer in outputs["encoder_outputs"]
         ]
         settings = self.options.settings
         if settings["embedding"] == LAST_FOUR:
             return _last_four(settings["normalize"])(layers, mask)
         vectors = SentenceVectors(
-            pooling=settings["embedding"],
+            pooling=self.pooling,
             is_normalized=settings["normalize"],
-            dense=self._dense,
+            dense=self.dense,
         )
         return sentences.make_vectors(layers, mask, vectors)
 

@@ -10,6 +10,8 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.kinds import classification
+from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import repeat_names
@@ -31,7 +33,7 @@ def _show_labels(answers):
 class MultiLabel(Servable):
     """The probability of each label, of a `MultiLabelTask`."""
 
-    outputs_of_strings = outputs_of_ids = (
+    outputs_of_ids = (
         Output(
             *("is_label", "bool", "classes"),
             "whether the label is likelier than not",
@@ -44,7 +46,9 @@ class MultiLabel(Servable):
         ),
         Output("classes", "string", "classes", "the names of the labels"),
     )
+    outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
+    SETTINGS = {COUNT_TOKENS: False}
     PART = parts.CLASSIFIER
 
     @classmethod

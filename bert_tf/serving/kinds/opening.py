@@ -133,13 +133,13 @@ def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
     kinds = (*KINDS.values(), *(kind for _, kind in FAMILIES.values()))
     declared = {
         kind: {
-            output.name
+            output.name: output.of_setting is None
             for output in kind.outputs_of_strings + kind.outputs_of_ids
         }
         for kind in kinds
     }
-    found = [kind for kind in kinds if {*names} <= declared[kind]]
-    return min(found, key=lambda kind: len(declared[kind]))
+    found = [kind for kind in kinds if {*names} <= declared[kind].keys()]
+    return min(found, key=lambda kind: sum(declared[kind].values()))
 
 
 def _stored_kind(model_dir, options):

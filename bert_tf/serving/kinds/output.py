@@ -30,6 +30,8 @@ class Output:
             no answer.
         of_task: Returns whether a model that was tuned to a task has it; None
             where all have.
+        of_setting: The setting of the kind with which it is there; None where
+            it always is.
         is_of_choice: Whether it is a number that belongs to the strings and
             integers beside it: where another is chosen it is another's.
         heading: Of its column in the printed table; "" for none.
@@ -44,6 +46,7 @@ class Output:
     _: dataclasses.KW_ONLY
     missing: Any = None
     of_task: Callable[[Any], bool] | None = None
+    of_setting: str | None = None
     is_of_choice: bool = False
     heading: str = ""
     show: Callable[[Mapping[str, Any]], str] | None = None
@@ -64,6 +67,27 @@ IS_CUT = Output(
     *("is_cut", "bool", "", "whether part of the answer may be missing"),
     heading="cut",
     show=lambda answers: "cut" if answers["is_cut"] else "",
+)
+
+# A setting of the kinds that read the first tokens of a text, and what they
+# answer with it.
+COUNT_TOKENS = "count_tokens"
+COUNTED = (
+    Output(
+        *("num_tokens", "int32", ""),
+        "with `--count_tokens`: how many tokens were read, [CLS] and [SEP] "
+        "among them",
+        of_setting=COUNT_TOKENS,
+        heading="tokens",
+        show=lambda answers: str(answers["num_tokens"]),
+    ),
+    Output(
+        *("is_cut", "bool", ""),
+        "with `--count_tokens`: whether there is text that was not read",
+        of_setting=COUNT_TOKENS,
+        heading="cut",
+        show=lambda answers: "cut" if answers["is_cut"] else "",
+    ),
 )
 
 

@@ -9,6 +9,8 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
@@ -26,7 +28,7 @@ class Reranker(Servable):
     """
 
     KIND = RERANKER
-    outputs_of_strings = outputs_of_ids = (
+    outputs_of_ids = (
         Output(
             *("scores", "float32", "", "the logit: texts are ordered by it"),
             heading="scores",
@@ -37,7 +39,9 @@ class Reranker(Servable):
             heading="probabilities",
         ),
     )
+    outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
+    SETTINGS = {COUNT_TOKENS: False}
     PART = parts.CLASSIFIER
 
     @classmethod

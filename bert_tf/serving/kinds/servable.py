@@ -23,6 +23,7 @@ from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import ExportOptions
@@ -123,10 +124,17 @@ class Servable:
                     f"`{name}` must be a positive integer less than 2^31 - 1. "
                     f"Received: {name}={value!r}."
                 )
+        settings = {**cls.SETTINGS, **options.settings}
+        if settings.get(COUNT_TOKENS) and options.contents == options_lib.IDS:
+            raise ValueError(
+                f"`{COUNT_TOKENS}` must be False with "
+                f"contents={options_lib.IDS}, which takes no text. "
+                f"Received: {COUNT_TOKENS}={settings[COUNT_TOKENS]!r}."
+            )
         return dataclasses.replace(
             options,
             kind=cls.KIND,
-            settings={**cls.SETTINGS, **options.settings},
+            settings=settings,
             bounds={**cls.BOUNDS, **options.bounds},
             text_features=cls._find_text_features(options.text_features, task),
         )
@@ -252,7 +260,11 @@ class Servable:
             name: tuple(
                 output
                 for output in declared.get(name, declared[form.of])
-                if output.of_task is None or output.of_task(self.task)
+                if (output.of_task is None or output.of_task(self.task))
+                and (
+                    output.of_setting is None
+                    or self.options.settings[output.of_setting]
+                )
             )
             for name, form in self.forms.items()
         }
@@ -265,9 +277,13 @@ class Servable:
         """
         return ServingModule(self, vocab_path)
 
+    def complete(self, texts: Any) -> Any:
+        """Returns string `[B]`, or a list of two, with what is put before."""
+        return texts
+
     def preprocess(self, texts: Any) -> dict[str, tf.Tensor]:
         """Returns the model inputs of string `[B]`, or of a list of two."""
-        return self.preprocessor(texts)
+        return self.preprocessor(self.complete(texts))
 
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         """Returns what the SavedModel computes when it is called with ids.
@@ -303,11 +319,18 @@ class Servable:
             texts: {name of a text feature: string [B]}.
         """
         columns = [texts[name] for name in self.text_features]
-        inputs = module.preprocessor(_one_or_all(columns))
-        inputs = module.from_model_inputs(packing.trim_padding(inputs))
+        counted: dict[str, tf.Tensor] = {}
+        if self.options.settings.get(COUNT_TOKENS):
+            inputs, counted = self._encode_and_count(columns)
+        else:
+            inputs = module.preprocessor(_one_or_all(columns))
         if self.row_shape is None:
-            return self.answer_ids(module, inputs)
-        return self.decode(chunks.call_module(module, inputs, self.row_shape))
+            inputs = packing.trim_padding(inputs)
+            return counted | self.answer_ids(
+                module, module.from_model_inputs(inputs)
+            )
+        outputs = chunks.call_module(module, inputs, self.row_shape)
+        return counted | self.decode(outputs)
 
     def trained_answers(
         self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
@@ -321,8 +344,10 @@ class Servable:
         Returns:
             {name: array}, of all outputs that any signature has.
         """
-        del texts
         answers = self.decode(self.call_model(inputs, training=False))
+        if self.options.settings.get(COUNT_TOKENS):
+            columns = [tf.constant(column) for column in zip(*texts)]
+            answers |= self._encode_and_count(columns)[1]
         return {name: value.numpy() for name, value in answers.items()}
 
     def settle_ties(
@@ -349,6 +374,19 @@ class Servable:
             texts: Rows of one or two strings, bytes.
         """
         return self.preprocess(_one_or_all(self.columns(texts)))
+
+    def _encode_and_count(self, columns):
+        """Returns the model inputs of strings, and the answers `COUNTED`."""
+        kept, are_long = zip(*map(self.cut, columns))
+        inputs, is_cut = self.preprocessor.encode_and_tell(
+            self.complete(_one_or_all(list(kept)))
+        )
+        for is_long in are_long:
+            is_cut |= is_long
+        return inputs, {
+            "num_tokens": tf.reduce_sum(inputs[features.INPUT_MASK], axis=1),
+            "is_cut": is_cut,
+        }
 
     def columns(self, texts: Sequence[Row]) -> list[tf.Tensor]:
         """Returns what is read of rows of strings: a string `[B]` each."""

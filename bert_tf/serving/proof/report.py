@@ -11,9 +11,17 @@ from bert_tf.serving.proof import check
 
 
 def comparisons_table(
-    version: str, comparisons: Sequence[check.Comparison]
+    version: str,
+    comparisons: Sequence[check.Comparison],
+    runtime: str = "TensorFlow",
 ) -> str:
-    """Returns the table of `check.compare`'s results."""
+    """Returns the table of `check.compare`'s results.
+
+    Args:
+        version: The release of what answered.
+        comparisons: The results, of one tolerance.
+        runtime: What answered.
+    """
     tolerance = comparisons[0].tolerance
     is_exact = tolerance == check.TOLERANCE
     rows = [("signature", "texts", "max difference", "", "at")]
@@ -38,7 +46,7 @@ def comparisons_table(
             )
         )
     return (
-        f"Loaded by TensorFlow {version}; tolerance {tolerance:g}.\n"
+        f"Loaded by {runtime} {version}; tolerance {tolerance:g}.\n"
         + _table(rows)
     )
 

@@ -1,0 +1,239 @@
+"""A model as an ONNX graph, written from its layers' weights.
+
+A converter would go through TensorFlow's graph, with what that has for
+TensorFlow's sake; here every operation is one that ONNX Runtime knows to fuse,
+and the graph reads as the model. Of all families: they differ by `BertConfig`.
+
+Inputs, int64 `[batch, length]`, under Hugging Face's names, which other
+programs know: `input_ids`, `attention_mask`, `token_type_ids`.
+
+Letters: B batch, L length, D hidden size, N attention heads, H size of one.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.models.encoder import BertEncoder
+
+# What has LayerNormalization; ONNX Runtime reads it since 1.13.
+OPSET = 17
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_IDS, _MASK, _SEGMENTS = INPUTS
+_BATCH, _LENGTH = "batch", "length"
+_MASKED = -1e9
+
+
+class OnnxGraph:
+    """A graph being written: nodes in their order, and constants.
+
+    Every method returns the name of a tensor.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: list[Any] = []
+        # {name: array}; layers that share weights have one.
+        self._constants: dict[str, np.ndarray] = {}
+
+    def apply(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        """Adds an operation of one output."""
+        from onnx import helper
+
+        name = f"{operation}_{len(self._nodes)}"
+        self._nodes.append(
+            helper.make_node(
+                operation, list(inputs), [name], name=name, **attributes
+            )
+        )
+        return name
+
+    def constant(self, name: str, value: Any, dtype: Any = np.float32) -> str:
+        self._constants[name] = np.asarray(value, dtype)
+        return name
+
+    def integers(self, *values: int) -> str:
+        name = f"integers_{'_'.join(map(str, values))}"
+        return self.constant(name, values, np.int64)
+
+    def weight(self, variable: Any, factor: float = 1.0) -> str:
+        """Adds a variable's value, times a factor, once."""
+        return self.constant(variable.path, variable.numpy() * factor)
+
+    def dense(self, layer: Any, x: str, factor: float = 1.0) -> str:
+        product = self.apply("MatMul", x, self.weight(layer.kernel, factor))
+        return self.apply("Add", product, self.weight(layer.bias, factor))
+
+    def layer_norm(self, layer: Any, x: str) -> str:
+        return self.apply(
+            "LayerNormalization",
+            x,
+            self.weight(layer.gamma),
+            self.weight(layer.beta),
+            axis=-1,
+            epsilon=layer.epsilon,
+        )
+
+    def activation(self, name: str, x: str) -> str:
+        if name == "linear":
+            return x
+        if name in ("relu", "tanh"):
+            return self.apply(name.capitalize(), x)
+        half = self.constant("half", 0.5)
+        if name == "gelu":
+            root = self.constant("root", math.sqrt(2.0))
+            inner = self.apply("Erf", self.apply("Div", x, root))
+        else:
+            assert name == "gelu_new", name
+            cube = self.apply("Mul", self.apply("Mul", x, x), x)
+            cube = self.apply("Mul", cube, self.constant("cube", 0.044715))
+            scale = self.constant("tanh_scale", math.sqrt(2 / math.pi))
+            inner = self.apply(
+                "Tanh", self.apply("Mul", self.apply("Add", x, cube), scale)
+            )
+        inner = self.apply("Add", inner, self.constant("one", 1.0))
+        return self.apply("Mul", self.apply("Mul", x, inner), half)
+
+    def to_model(self, output: str, name: str, axes: Sequence[Any]) -> Any:
+        """Returns the ModelProto.
+
+        Args:
+            output: The tensor that is answered, float32.
+            name: Its name outside.
+            axes: Its axes after the batch's: names, or sizes.
+        """
+        from onnx import TensorProto
+        from onnx import helper
+        from onnx import numpy_helper
+
+        self._nodes.append(
+            helper.make_node("Identity", [output], [name], name=name)
+        )
+        graph = helper.make_graph(
+            self._nodes,
+            "bert_tf",
+            [
+                helper.make_tensor_value_info(
+                    each, TensorProto.INT64, [_BATCH, _LENGTH]
+                )
+                for each in INPUTS
+            ],
+            [
+                helper.make_tensor_value_info(
+                    name, TensorProto.FLOAT, [_BATCH, *axes]
+                )
+            ],
+            [
+                numpy_helper.from_array(value, each)
+                for each, value in self._constants.items()
+            ],
+        )
+        return helper.make_model(
+            graph,
+            producer_name="bert_tf",
+            ir_version=8,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+        )
+
+
+def add_encoder(graph: OnnxGraph, encoder: BertEncoder) -> list[str]:
+    """Adds an encoder without its pooler.
+
+    Returns:
+        Every block's output, float32 `[B, L, D]`.
+    """
+    config = encoder.config
+    x = _add_embeddings(graph, encoder.embeddings)
+    mask = graph.apply("Cast", _MASK, to=1)
+    mask = graph.apply("Sub", graph.constant("one", 1.0), mask)
+    mask = graph.apply("Mul", mask, graph.constant("masked", _MASKED))
+    mask = graph.apply("Unsqueeze", mask, graph.integers(1, 2))
+    outputs = []
+    for index in range(config.num_hidden_layers):
+        # Each block once, but where layers share them (ALBERT).
+        block = encoder.blocks[
+            index * len(encoder.blocks) // config.num_hidden_layers
+        ]
+        x = _add_block(graph, block, x, mask)
+        outputs.append(x)
+    return outputs
+
+
+def add_pooled(graph: OnnxGraph, encoder: BertEncoder, sequence: str) -> str:
+    """Adds the pooler: float32 `[B, D]` of the first token."""
+    first = graph.apply(
+        "Gather", sequence, graph.constant("first", 0, np.int64), axis=1
+    )
+    if not encoder.config.has_pooler:
+        return first
+    return graph.apply("Tanh", graph.dense(encoder.pooler.dense, first))
+
+
+def _add_embeddings(graph, embeddings):
+    config = embeddings.config
+    x = graph.apply("Gather", graph.weight(embeddings.word_embeddings), _IDS)
+    places = graph.weight(embeddings.position_embeddings)
+    if config.padding_idx is None:
+        length = graph.apply("Shape", _IDS, start=1, end=2)
+        places = graph.apply(
+            "Slice", places, graph.integers(0), length, graph.integers(0)
+        )
+    else:
+        padding = graph.constant("padding", config.padding_idx, np.int64)
+        is_token = graph.apply(
+            "Cast",
+            graph.apply("Not", graph.apply("Equal", _IDS, padding)),
+            to=7,
+        )
+        count = graph.apply(
+            "CumSum", is_token, graph.constant("axis", 1, np.int64)
+        )
+        count = graph.apply("Mul", count, is_token)
+        places = graph.apply(
+            "Gather", places, graph.apply("Add", count, padding)
+        )
+    x = graph.apply("Add", x, places)
+    if config.type_vocab_size:
+        segments = graph.weight(embeddings.segment_embeddings)
+        if config.type_vocab_size > 1:
+            segments = graph.apply("Gather", segments, _SEGMENTS)
+        x = graph.apply("Add", x, segments)
+    x = graph.layer_norm(embeddings.layer_norm, x)
+    if config.embedding_size is None:
+        return x
+    return graph.dense(embeddings.projection, x)
+
+
+def _add_block(graph, block, x, mask):
+    config, attention = block.config, block.attention
+    num_heads = config.num_attention_heads
+    head_size = config.hidden_size // num_heads
+    heads = graph.integers(0, 0, num_heads, head_size)
+
+    def project(layer, permutation, factor=1.0):
+        rows = graph.apply("Reshape", graph.dense(layer, x, factor), heads)
+        return graph.apply("Transpose", rows, perm=permutation)
+
+    query = project(attention.query, [0, 2, 1, 3], head_size**-0.5)
+    key = project(attention.key, [0, 2, 3, 1])
+    value = project(attention.value, [0, 2, 1, 3])
+    scores = graph.apply("Add", graph.apply("MatMul", query, key), mask)
+    context = graph.apply(
+        "MatMul", graph.apply("Softmax", scores, axis=-1), value
+    )
+    context = graph.apply("Transpose", context, perm=[0, 2, 1, 3])
+    context = graph.apply(
+        "Reshape", context, graph.integers(0, 0, config.hidden_size)
+    )
+    attended = graph.layer_norm(
+        block.attention_layer_norm,
+        graph.apply("Add", x, graph.dense(attention.merge_heads, context)),
+    )
+    inner = graph.activation(
+        config.hidden_act, graph.dense(block.intermediate, attended)
+    )
+    return graph.layer_norm(
+        block.output_layer_norm,
+        graph.apply("Add", attended, graph.dense(block.output_dense, inner)),
+    )

@@ -1,0 +1,389 @@
+"""Exports for programs outside of TensorFlow: ids in, logits or vectors out.
+
+A version's folder holds model.onnx (float32), model_int8.onnx (weights and,
+as it runs, activations of the matrix products in 8 bits), the tokenizer's
+files, and bert_tf.json with the names of the labels.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf import features
+from bert_tf import files
+from bert_tf import formats
+from bert_tf.checkpoints import model_folder
+from bert_tf.serving import publishing
+from bert_tf.serving import saved_model
+from bert_tf.serving.formats import onnx_graph
+from bert_tf.serving.formats.onnx_graph import OnnxGraph
+from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.classification import Classification
+from bert_tf.serving.kinds.embedding import Embedding
+from bert_tf.serving.kinds.multi_label import MultiLabel
+from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.reranker import Reranker
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import report
+from bert_tf.tasks.features.options import CLS
+from bert_tf.tasks.features.options import MAX
+from bert_tf.text import packing
+from bert_tf.text.tokenizers import files as tokenizer_files
+
+FLOAT_FILE, INT8_FILE = "model.onnx", "model_int8.onnx"
+FILES = (FLOAT_FILE, INT8_FILE)
+# What of the options says anything here.
+_TAKEN = (
+    *("kind", "settings", "max_seq_length", "text_features"),
+    *("is_checked", "check_file", "version"),
+)
+# Of an axis of any length.
+_END = 2**31 - 1
+# A protocol buffer holds no more.
+_MOST_BYTES = 2**31 - 2**20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OnnxExport:
+    """What was exported.
+
+    Args:
+        path: The version's folder.
+        check_table: How the answers of both models differ from the trained
+            model's, to be read; empty where they were not compared.
+        num_bytes: {name of a model: its size}.
+    """
+
+    path: str
+    check_table: str
+    num_bytes: dict[str, int]
+
+    def __str__(self):
+        lines = [f"Exported {self.path}"]
+        lines += [
+            f"  {name:16} {size / 1e6:9.2f} MB"
+            for name, size in self.num_bytes.items()
+        ]
+        return "\n".join([*lines, *filter(None, [self.check_table])])
+
+
+def export(
+    model_dir: files.AnyPath, export_dir: files.AnyPath, options: ExportOptions
+) -> OnnxExport:
+    """Writes `export_dir/version/` with a model in ONNX, from a model folder.
+
+    Args:
+        model_dir: A model folder of a classifier, a regression, a model of
+            several labels, a reranker, or any with `kind="embedding"`.
+        export_dir: A local folder for versions in ONNX.
+        options: The `ExportOptions`; those that say how a SavedModel is made
+            must be the defaults.
+
+    Raises:
+        ValueError: If the model cannot be exported so, the answers in float32
+            differ from the trained model's, or onnx or onnxruntime is not
+            installed; nothing has been written then.
+    """
+    _check_installed()
+    export_dir = os.fspath(export_dir).rstrip("/")
+    _check_options(options, export_dir)
+    servable = opening.open_folder(model_dir, options)
+    model = make_model(servable)
+    if model.ByteSize() > _MOST_BYTES:
+        raise ValueError(
+            f"A model in ONNX must be smaller than {_MOST_BYTES:,} bytes. "
+            f"Received: {model.ByteSize():,} bytes."
+        )
+    texts = servable.hard_texts()
+    if options.check_file is not None:
+        texts = texts + servable.read_texts(options.check_file)
+    with publishing.work_folder(export_dir) as folder:
+        _write(folder, model, servable, model_dir)
+        table = ""
+        if options.is_checked:
+            comparisons = compare(folder, servable, texts)
+            # What int8 costs is shown, no error: float32 stands beside it.
+            table = "\n".join(
+                report.comparisons_table(
+                    _onnxruntime().__version__, [each], "ONNX Runtime"
+                )
+                for each in comparisons
+            )
+            if not comparisons[0].is_equal:
+                raise ValueError(
+                    f"The model in ONNX does not answer as {model_dir} does; "
+                    f"nothing was exported.\n{table}"
+                )
+        sizes = {name: os.path.getsize(f"{folder}/{name}") for name in FILES}
+        version = publishing.publish(folder, export_dir, options.version)
+    return OnnxExport(
+        path=f"{export_dir}/{version}", check_table=table, num_bytes=sizes
+    )
+
+
+def make_model(servable: Servable) -> Any:
+    """Returns the ModelProto of a servable.
+
+    Raises:
+        ValueError: If its kind, or its model, has no form in ONNX here.
+    """
+    make = _MAKERS.get(type(servable))
+    if make is None:
+        raise ValueError(
+            "`format` must be saved_model for this kind: onnx is for "
+            "classifiers, regressions, several labels, rerankers and "
+            "embeddings. "
+            f"Received: format=onnx, a model of {type(servable).__name__}."
+        )
+    if servable.model.config.is_decoder:
+        raise ValueError(
+            "`format` must be saved_model for a model that goes from left to "
+            "right. Received: format=onnx."
+        )
+    return make(servable)
+
+
+def compare(
+    folder: str, servable: Servable, texts: Sequence[Row]
+) -> list[check.Comparison]:
+    """Compares both models with the trained one, through ONNX Runtime.
+
+    Args:
+        folder: A version's folder.
+        servable: The `Servable` that it was made of.
+        texts: Rows of one or two strings, bytes.
+
+    Returns:
+        A `check.Comparison` of each of `FILES`: that of int8 as of bfloat16.
+    """
+    tolerances = (check.TOLERANCE, check.BFLOAT16_TOLERANCE)
+    answers = [load(f"{folder}/{name}") for name in FILES]
+    outputs = servable.outputs[signatures.IDS]
+    found: list[list[Any]] = [[] for _ in FILES]
+    for batch in check.make_batches(texts):
+        inputs = servable.encode(batch)
+        trained = servable.trained_answers(inputs, batch)
+        trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
+        trimmed = packing.trim_padding(inputs)
+        for answer, tolerance, each in zip(answers, tolerances, found):
+            decoded = servable.decode(answer(trimmed))
+            each.append(
+                check._compare_batch(
+                    servable,
+                    batch,
+                    trained,
+                    {
+                        output.name: decoded[output.name].numpy()
+                        for output in outputs
+                    },
+                    outputs,
+                    tolerance,
+                )
+            )
+    return [
+        check._summarize(name, each, len(texts), tolerance)
+        for name, each, tolerance in zip(FILES, found, tolerances)
+    ]
+
+
+def load(path: str) -> Callable[[Any], Any]:
+    """Returns what computes a model's output of the model inputs."""
+    import tensorflow as tf
+
+    session = _onnxruntime().InferenceSession(
+        path, providers=["CPUExecutionProvider"]
+    )
+
+    def answer(inputs):
+        (output,) = session.run(
+            None,
+            {
+                outside: inputs[name].numpy().astype(np.int64)
+                for name, outside in zip(
+                    features.MODEL_INPUTS, _names_of_model_inputs()
+                )
+            },
+        )
+        return tf.constant(output)
+
+    return answer
+
+
+def _names_of_model_inputs():
+    outside = {
+        features.INPUT_IDS: onnx_graph.INPUTS[0],
+        features.INPUT_MASK: onnx_graph.INPUTS[1],
+        features.SEGMENT_IDS: onnx_graph.INPUTS[2],
+    }
+    return [outside[name] for name in features.MODEL_INPUTS]
+
+
+def _make_classifier(servable):
+    graph, model = OnnxGraph(), servable.model
+    encoder = model.encoder
+    *_, sequence = onnx_graph.add_encoder(graph, encoder)
+    x = onnx_graph.add_pooled(graph, encoder, sequence)
+    if model.hidden_layer is not None:
+        x = graph.activation(
+            model.hidden_layer.activation,
+            graph.dense(model.hidden_layer.dense, x),
+        )
+    logits = graph.dense(model.classification_head.dense, x)
+    return graph.to_model(logits, "logits", [model.num_labels])
+
+
+def _make_embedding(servable):
+    graph = OnnxGraph()
+    outputs = onnx_graph.add_encoder(graph, servable.model)
+    layers = [outputs[layer] for layer in servable.layers]
+    x, mask = layers[0], onnx_graph.INPUTS[1]
+    if len(layers) > 1:
+        x = graph.apply("Concat", *layers, axis=-1)
+    if servable.num_left_out:
+        # With what is left out goes its place: the first token is another.
+        x, mask = (
+            graph.apply(
+                "Slice",
+                each,
+                graph.integers(servable.num_left_out),
+                graph.integers(_END),
+                graph.integers(1),
+            )
+            for each in (x, mask)
+        )
+    if servable.pooling == CLS:
+        first = graph.constant("first", 0, np.int64)
+        x = graph.apply("Gather", x, first, axis=1)
+    else:
+        mask = graph.apply("Cast", mask, to=1)
+        mask = graph.apply("Unsqueeze", mask, graph.integers(2))
+        if servable.pooling == MAX:
+            least = graph.constant("least", np.finfo(np.float32).min)
+            is_token = graph.apply("Cast", mask, to=9)
+            x = graph.apply("Where", is_token, x, least)
+            x = graph.apply("ReduceMax", x, axes=[1], keepdims=0)
+        else:
+            one = graph.constant("one", 1.0)
+            axis = graph.integers(1)
+            total = graph.apply("ReduceSum", mask, axis, keepdims=1)
+            weights = graph.apply("Div", mask, graph.apply("Max", total, one))
+            x = graph.apply("Mul", x, weights)
+            x = graph.apply("ReduceSum", x, axis, keepdims=0)
+    for index, layer in enumerate(servable.dense):
+        kernel = graph.constant(f"dense_{index}_kernel", layer.kernel)
+        x = graph.apply("MatMul", x, kernel)
+        if layer.bias is not None:
+            bias = graph.constant(f"dense_{index}_bias", layer.bias)
+            x = graph.apply("Add", x, bias)
+        x = graph.activation(layer.activation, x)
+    if servable.options.settings["normalize"]:
+        norm = graph.apply("ReduceL2", x, axes=[-1], keepdims=1)
+        least = graph.constant("least_norm", 1e-12)
+        x = graph.apply("Div", x, graph.apply("Max", norm, least))
+    return graph.to_model(x, "embeddings", servable.row_shape)
+
+
+_MAKERS = {
+    Classification: _make_classifier,
+    MultiLabel: _make_classifier,
+    Reranker: _make_classifier,
+    Embedding: _make_embedding,
+}
+
+
+def _write(folder, model, servable, model_dir):
+    """Writes the files of a version into a folder that is there."""
+    from onnxruntime import quantization
+
+    path = f"{folder}/{FLOAT_FILE}"
+    files.write_bytes(path, model.SerializeToString())
+    # The tables of embeddings are looked up, not multiplied: they stay.
+    quantization.quantize_dynamic(
+        path,
+        f"{folder}/{INT8_FILE}",
+        op_types_to_quantize=["MatMul"],
+        weight_type=quantization.QuantType.QInt8,
+        per_channel=True,
+    )
+    tokenizer = tokenizer_files.read(str(model_dir))
+    texts = {
+        tokenizer_files.SETTINGS_FILE: model_folder.to_json(
+            tokenizer_files.settings_of(tokenizer)
+            | {"model_max_length": servable.options.max_seq_length}
+        ),
+        **tokenizer.vocabulary_files,
+    }
+    if tokenizer.tokenizer_json is not None:
+        texts[tokenizer_files.TOKENIZER_FILE] = model_folder.to_json(
+            tokenizer.tokenizer_json
+        )
+    settings = dataclasses.asdict(servable.options) | {
+        "format": "onnx",
+        "labels": list(getattr(servable.task, "labels", ())),
+        "weights_sha256": servable.weights_sha256,
+    }
+    texts[saved_model.SETTINGS_FILE] = model_folder.to_json(
+        formats.stamped(settings, formats.EXPORT)
+    )
+    for name, text in texts.items():
+        data = text if isinstance(text, bytes) else text.encode()
+        files.write_bytes(f"{folder}/{name}", data)
+
+
+def _check_options(options, export_dir):
+    for field in dataclasses.fields(ExportOptions):
+        value = getattr(options, field.name)
+        default = getattr(ExportOptions(), field.name)
+        if field.name not in _TAKEN and value != default:
+            raise ValueError(
+                f"`{field.name}` must not be given with format=onnx. "
+                f"Received: {field.name}={value!r}."
+            )
+    if options.settings.get(COUNT_TOKENS):
+        raise ValueError(
+            f"`{COUNT_TOKENS}` must be False with format=onnx, which takes no "
+            f"text. Received: {COUNT_TOKENS}=True."
+        )
+    if files.is_remote(export_dir):
+        raise ValueError(
+            "`export_dir` must be a local folder with format=onnx. "
+            f"Received: export_dir={export_dir}."
+        )
+    for _, name in saved_model.folders(export_dir):
+        if files.exists(f"{export_dir}/{name}/{saved_model.FILE}"):
+            raise ValueError(
+                "`export_dir` must hold no SavedModel with format=onnx: a "
+                "server would take what is written for a version of that. "
+                f"Received: export_dir={export_dir}, with version {name}."
+            )
+    if options.version in saved_model.versions(export_dir):
+        raise ValueError(
+            "`version` must be a number that is not there yet. "
+            f"Received: version={options.version}."
+        )
+
+
+def _check_installed():
+    try:
+        import onnx  # noqa: F401
+
+        _onnxruntime()
+    except ImportError as error:
+        raise ValueError(
+            "format=onnx needs onnx and onnxruntime: pip install "
+            f"'bert_tf[onnx]'. ({error})"
+        ) from error
+
+
+def _onnxruntime():
+    import onnxruntime
+
+    return onnxruntime

@@ -1,0 +1,177 @@
+"""Models in ONNX: the trained model's answers, through ONNX Runtime."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.serving import onnx_exporter
+from bert_tf.serving import options as options_lib
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.classification import Classification
+from bert_tf.serving.kinds.embedding import Embedding
+from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import check
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from support import sentence_models
+from support import serving_models
+
+CONFIG = serving_models.CONFIG
+TEXTS = [(b"the quick",), (b"",), (b"lorem the " * 30,), (b"a b c",)]
+TASK = ClassificationTask(
+    name="one",
+    text_features=("text",),
+    labels=("a", "b"),
+    metrics=("accuracy",),
+)
+# What families differ in: see `BertConfig`.
+FAMILIES = {
+    "bert": {},
+    "roberta": {
+        "padding_idx": 0,
+        "type_vocab_size": 1,
+        "hidden_act": "gelu",
+        "has_pooler": False,
+        "classifier_hidden_act": "tanh",
+    },
+    "albert": {"embedding_size": 6, "num_hidden_groups": 1},
+    "distilbert": {
+        "type_vocab_size": 0,
+        "hidden_act": "relu",
+        "has_pooler": False,
+        "classifier_hidden_act": "relu",
+    },
+}
+
+
+def servable_of(kind, model, task=None, **options):
+    for variable in model.trainable_variables:
+        noise = np.random.default_rng(0).normal(size=variable.shape)
+        variable.assign(variable.value + 0.3 * noise)
+    preprocessor = Preprocessor(
+        WordpieceSpec(serving_models.VOCABULARY),
+        serving_models.MAX_SEQ_LENGTH,
+    )
+    return serving_models.make_servable(
+        kind, model, preprocessor, task, **options
+    )
+
+
+def difference(servable, folder, texts=TEXTS):
+    """Returns how far the model in float32 is from the trained one."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    assert onnxruntime
+    path = folder / "model.onnx"
+    path.write_bytes(onnx_exporter.make_model(servable).SerializeToString())
+    inputs = servable.encode(texts)
+    trained = servable.call_model(inputs, training=False).numpy()
+    found = onnx_exporter.load(str(path))(inputs).numpy()
+    assert found.shape == trained.shape
+    return np.abs(found - trained).max() / max(1.0, np.abs(trained).max())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_of_a_family_are_the_trained_models(family, tmp_path):
+    pytest.importorskip("onnx")
+    config = dataclasses.replace(CONFIG, **FAMILIES[family])
+    servable = servable_of(Classification, BertClassifier(config, 2), TASK)
+    assert difference(servable, tmp_path) < check.TOLERANCE
+
+
+@pytest.mark.parametrize("embedding", options_lib.EMBEDDINGS)
+def test_vectors_are_the_trained_models(embedding, tmp_path):
+    pytest.importorskip("onnx")
+    config = dataclasses.replace(CONFIG, num_hidden_layers=4)
+    servable = servable_of(
+        Embedding,
+        BertEncoder(config),
+        settings={"embedding": embedding, "normalize": embedding == "mean"},
+    )
+    assert difference(servable, tmp_path) < check.TOLERANCE
+
+
+def test_scores_of_a_reranker_are_the_trained_models(tmp_path):
+    pytest.importorskip("onnx")
+    servable = serving_models.servable("reranker")
+    pairs = [(b"the quick", b"a"), (b"", b"lorem " * 30), (b"a", b"")]
+    assert difference(servable, tmp_path, pairs) < check.TOLERANCE
+
+
+def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    vectors = sentence_models.VECTORS
+    options = ExportOptions(kind="embedding")
+    for pooling in ("mean", "max"):
+        folder = tmp_path / pooling
+        sentence_models.save(
+            folder, dataclasses.replace(vectors, pooling=pooling)
+        )
+        servable = opening.open_folder(folder, options)
+        # [CLS], the word in five pieces, and the colon.
+        assert servable.num_left_out == 7
+        assert len(servable.dense) == 2
+        assert difference(servable, folder) < check.TOLERANCE
+    sentence_models.save(tmp_path / "cls", vectors)
+    exported = onnx_exporter.export(
+        tmp_path / "cls", tmp_path / "export", options
+    )
+    assert "equal" in exported.check_table
+    # What whoever makes ids has to put before a text.
+    path = tmp_path / "export" / "1" / "bert_tf.json"
+    settings = json.loads(path.read_text())["settings"]
+    assert settings["prompt"] == "query: "
+
+
+def test_an_export_is_whole_and_checked(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    exported = onnx_exporter.export(
+        serving_models.model_dir("pair"), tmp_path, ExportOptions()
+    )
+    assert exported.path == f"{tmp_path}/1"
+    assert {"model.onnx", "model_int8.onnx", "vocab.txt"} <= set(
+        os.listdir(exported.path)
+    )
+    assert "equal" in exported.check_table
+    settings = json.loads((tmp_path / "1" / "bert_tf.json").read_text())
+    assert settings["labels"] == list(serving_models.PAIR_TASK.labels)
+
+
+def test_a_difference_leaves_nothing(tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(onnx_exporter.onnx_graph, "_MASKED", 0.0)
+    with pytest.raises(ValueError, match="does not answer as"):
+        onnx_exporter.export(
+            serving_models.model_dir("pair"), tmp_path, ExportOptions()
+        )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "kind, options, message",
+    [
+        ("squad", {}, "must be saved_model for this kind"),
+        ("pair", {"precision": "bfloat16"}, "`precision` must not be given"),
+        ("pair", {"is_frozen": True}, "`is_frozen` must not be given"),
+        (
+            "reranker",
+            {"settings": {"count_tokens": True}},
+            "`count_tokens` must be False with format=onnx",
+        ),
+    ],
+)
+def test_what_has_no_form_in_onnx(kind, options, message, tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(ValueError, match=message):
+        onnx_exporter.export(
+            serving_models.model_dir(kind), tmp_path, ExportOptions(**options)
+        )
