@@ -532,6 +532,12 @@ def _check_stored(values, family, keys):
         ValueError: If a key is missing or unknown, or the family another.
     """
     keys = ("family", *keys)
+    # First: another family's keys are others.
+    if isinstance(values, dict) and values.get("family", family) != family:
+        raise ValueError(
+            f"`family` must be {family!r}. "
+            f"Received: family={files.shortened(values['family'])}."
+        )
     if not isinstance(values, dict) or set(values) != set(keys):
         raise ValueError(
             f"A task must have the keys {', '.join(keys)}. "
@@ -544,11 +550,6 @@ def _check_stored(values, family, keys):
                 f"`{key}` must be one value or a list of them. "
                 f"Received: {key}={files.shortened(value)}."
             )
-    if values["family"] != family:
-        raise ValueError(
-            f"`family` must be {family!r}. "
-            f"Received: family={files.shortened(values['family'])}."
-        )
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -258,5 +258,5 @@ def test_folder_of_another_task_is_refused(tmp_path):
         task={"family": "glue"},
     )
 
-    with pytest.raises(ValueError, match=r"other/task.json: A task must have"):
+    with pytest.raises(ValueError, match=r"other/task.json: `family` must be"):
         task_folder.stored_task(tmp_path / "other", SquadTask)

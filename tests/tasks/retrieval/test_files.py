@@ -7,6 +7,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from bert_tf.tasks.reranking.task import RerankingTask
 from bert_tf.tasks.retrieval.task import RetrievalTask
 
 PAIRS = RetrievalTask()
@@ -207,6 +208,11 @@ def test_texts_are_their_own_positives(tmp_path):
 def test_bad_data_are_told(task, data, message):
     with pytest.raises(ValueError, match=message):
         task.read(data, "train")
+
+
+def test_a_task_of_another_family_is_told_by_its_name():
+    with pytest.raises(ValueError, match="`family` must be 'retrieval'. Rec"):
+        RetrievalTask.from_dict(RerankingTask().to_dict())
 
 
 @pytest.mark.parametrize("columns", ["query", ("query", "query"), (3,)])
