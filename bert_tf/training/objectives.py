@@ -16,6 +16,7 @@ from bert_tf.checkpoints import families
 from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import report
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models import objectives
 from bert_tf.models.encoder import BertEncoder
@@ -73,18 +74,24 @@ class Pretraining:
         for model in self.saved.values():
             _encoder_of(model).rematerialize = value
 
-    def load_weights(self, path: str) -> None:
+    def load_weights(self, path: str) -> list[str]:
         """Fills the models with those of a folder.
 
         What is not saved, SpanBERT's head, stays as it is.
+
+        Returns:
+            Of what the objectives are of, the heads (of `parts`) that the
+            folder has nothing of; they are new.
 
         Raises:
             ValueError: As of `checkpoints.load_weights`; or if two models do
                 not have the same embeddings, though they share them.
         """
         loaded: dict[int, np.ndarray] = {}
+        entries: list[report.CoverageEntry] = []
         for folder, model in self.saved.items():
-            checkpoints.load_weights(_inside(path, folder), model)
+            coverage = checkpoints.load_weights(_inside(path, folder), model)
+            entries += coverage.entries
             for weight in _encoder_of(model).embeddings.weights:
                 value = keras.ops.convert_to_numpy(weight)
                 first = loaded.setdefault(id(weight), value)
@@ -95,6 +102,9 @@ class Pretraining:
                         f"their embeddings. Received: other {name} in the "
                         f"folder {GENERATOR_FOLDER}."
                     )
+        new = {each.part for each in entries if each.status == report.NEW}
+        new -= {each.part for each in entries if each.status != report.NEW}
+        return sorted(new & {parts.MASKED_LM, parts.DISCRIMINATOR})
 
     def save(
         self, folder: str, start: StartingPoint, origin: model_card.Origin

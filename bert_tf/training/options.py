@@ -258,6 +258,12 @@ class Options:
                         f"{flag} needs attention in both directions. "
                         "Received: --attention=left_to_right."
                     )
+        if self.span_boundary_objective and not self.do_train:
+            raise ValueError(
+                "--span_boundary_objective needs --do_train: its head is in no "
+                "model folder, to be evaluated alone. Received: "
+                "--do_train=false."
+            )
 
     def _check_optimizer(self):
         for name, is_valid, told in (

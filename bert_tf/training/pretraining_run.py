@@ -131,7 +131,12 @@ def run(
         # Of a model that is in another folder, only the results are here.
         is_here = start.init_checkpoint == options.output_dir.rstrip("/")
         card = model_folder.read_card(options.output_dir) if is_here else None
-        pretraining.load_weights(start.init_checkpoint)
+        new_heads = pretraining.load_weights(start.init_checkpoint)
+        if new_heads:
+            raise ValueError(
+                f"{start.init_checkpoint}: has no head {new_heads[0]} to "
+                "evaluate; --objective must be that of its training."
+            )
         step = checkpointing.trained_steps(start.init_checkpoint)
     if not options.do_eval:
         return None

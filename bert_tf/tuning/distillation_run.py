@@ -134,8 +134,10 @@ class DistillationRun(tuning_run.Run):
         self._teacher = task_folder.tuned_model(
             teaching.teacher, self.task, teaching.teacher_policy(dtype_policy)
         )
-        teaching.begin(self._teacher, self.model)
         return distiller.Distiller(self.model, self._teacher, teaching.lesson)
+
+    def _begin_anew(self):
+        self._teaching.begin(self._teacher, self.model)
 
     def _objective(self) -> Objective:
         return objective_of(

@@ -170,6 +170,9 @@ class Run:
         del dtype_policy
         return self.model
 
+    def _begin_anew(self):
+        """Gives the model what it begins with beside a checkpoint's weights."""
+
     def _objective(self):
         """Returns the `Objective` of what is trained."""
         return self.task.objective()
@@ -475,6 +478,7 @@ class Run:
                 )
         else:
             with self.strategy.scope():
+                self._begin_anew()
                 encoder_layers.reinit_top_layers(
                     self.model.encoder, config.reinit_top_layers
                 )

@@ -22,6 +22,7 @@ from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training import objectives as training_objectives
 from bert_tf.training import options as options_lib
+from bert_tf.training import pretraining_run
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
@@ -215,6 +216,11 @@ ELECTRA = {"objective": "replaced_tokens"}
             {"span_boundary_objective": True, "attention": "left_to_right"},
             "--span_boundary_objective needs attention in both directions.",
         ),
+        (
+            {"span_boundary_objective": True},
+            "--span_boundary_objective needs --do_train: its head is in no "
+            "model folder",
+        ),
         ({"adam_beta_2": 1.0}, "--adam_beta_2 must be in [0, 1). Received: "),
         (
             {"adam_epsilon": 0.0},
@@ -257,7 +263,7 @@ def test_options_that_do_not_fit_together_are_refused(values, message):
         ),
         (
             dataclasses.replace(reference.tiny_config(), is_decoder=True),
-            {"span_boundary_objective": True},
+            {"span_boundary_objective": True, "do_train": True},
             "--span_boundary_objective needs attention in both directions.",
         ),
     ],
@@ -309,6 +315,39 @@ def test_a_checkpoint_needs_both_nets_and_their_one_embedding(tmp_path):
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         training_objectives.make(make_options(**ELECTRA), alone, "float32")
+
+
+def test_a_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
+    start = StartingPoint(
+        init_checkpoint=None,
+        config=CONFIG,
+        tokenizer=WordpieceSpec(reference.vocabulary()),
+    )
+    made = training_objectives.make(make_options(**ELECTRA), start, "float32")
+    for name, model in made.saved.items():
+        checkpoints.save(tmp_path / name, model, start.tokenizer, 16)
+    assert made.load_weights(str(tmp_path)) == []
+    path = str(tmp_path / "a.tfrecord")
+    reference.write_records(path, reference.pretraining_arrays(4))
+    # The objective was forgotten: the folder's own is the discriminator.
+    options = make_options(
+        input_files=(path,),
+        max_predictions_per_seq=reference.PREDICTIONS,
+        output_dir=str(tmp_path),
+        phases=(
+            options_lib.Phase(
+                max_seq_length=reference.LENGTH, num_steps=9, train_batch_size=4
+            ),
+        ),
+    )
+    start = dataclasses.replace(start, init_checkpoint=str(tmp_path))
+    with pytest.raises(ValueError) as error:
+        pretraining_run.run(options, start, make_strategy(), "float32")
+    assert str(error.value) == (
+        f"{tmp_path}: has no head masked_lm to evaluate; --objective must be "
+        "that of its training."
+    )
+    assert not (tmp_path / "eval_results.txt").exists()
 
 
 def test_operations_are_those_of_both_nets():

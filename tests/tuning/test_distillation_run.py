@@ -117,7 +117,8 @@ def make_run(folder, teaching, task=TASK, **options):
     return DistillationRun(config, task, examples, STRATEGY, teaching=teaching)
 
 
-def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path):
+def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path, caplog):
+    caplog.set_level("INFO")
     losses = {"soft_targets": 2.0, "labels": 0.5, "hidden": 1.0}
     teaching = make_teaching(teacher, losses)
     run = make_run(tmp_path / "a", teaching)
@@ -142,6 +143,13 @@ def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path):
     assert "Teacher: teacher." in card
     assert "soft_targets:2, labels:0.5, hidden:1" in card
     assert "sha256" not in card
+
+    begins = "begins with the teacher's layers 1."
+    assert begins in caplog.text
+    caplog.clear()
+    make_run(tmp_path / "a", teaching).tune()
+    assert "Resumed at step 2 of 2." in caplog.text
+    assert begins not in caplog.text
 
 
 @pytest.mark.slow
