@@ -169,6 +169,15 @@ def make_commands(model_dir, data_dir, output_dir):
             f"--output_dir={output_dir}/objectives",
         ]
     )
+    commands.append(
+        [
+            "distillation.py",
+            f"--teacher={model_dir}",
+            f"--input_file={wiki},{data_dir}/books.txt",
+            f"--glue_dir={data_dir}/glue",
+            f"--output_dir={output_dir}/distillation",
+        ]
+    )
     return commands
 
 

@@ -142,9 +142,7 @@ _FREEZE = flags.DEFINE_bool(
     False,
     "Make the weights constants of the graph: small models answer few strings "
     "faster, but take 10 to 25 times the memory of their weights, and cannot "
-    "be trained after tf.saved_model.load. For processors on which TensorFlow "
-    "runs oneDNN's operations: layer normalisation is written for those, and "
-    "takes several times as long without them.",
+    "be trained after tf.saved_model.load.",
 )
 _KEEP_VERSIONS = flags.DEFINE_integer(
     "keep_versions",

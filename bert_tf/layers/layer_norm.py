@@ -6,7 +6,6 @@ Letters in tensor names: T position in the batch, D hidden size.
 import keras
 from keras import ops
 
-from bert_tf.layers import substitutes
 from bert_tf.layers.gradients import with_gradient
 
 
@@ -35,14 +34,9 @@ class LayerNorm(keras.layers.LayerNormalization):
             outputs = ops.reshape(outputs_TD, ops.shape(x))
         else:
             # An export holds no gradient of its own.
-            layer_norm = substitutes.layer_norm() or _layer_norm
-            outputs = layer_norm(x, gamma_D, beta_D, self.epsilon)
+            normal, _ = _normalize(x, self.epsilon)
+            outputs = normal * gamma_D + beta_D
         return ops.cast(outputs, self.compute_dtype)
-
-
-def _layer_norm(x, gamma_D, beta_D, epsilon):
-    normal, _ = _normalize(x, epsilon)
-    return normal * gamma_D + beta_D
 
 
 def _normalize(x, epsilon):

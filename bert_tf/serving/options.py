@@ -54,8 +54,7 @@ class ExportOptions:
             and the form of their weights.
         is_frozen: Whether the SavedModel keeps the weights as constants of the
             graph, with which it answers faster, and not as variables, which
-            can be trained on. Layer normalisation is then written for
-            processors on which TensorFlow runs oneDNN's operations.
+            can be trained on.
         is_checked: Whether the SavedModel is loaded in a process of its own
             before it gets its place, and its answers to the hard texts are
             compared with the trained model's.

@@ -35,7 +35,12 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
     assert "<- text: string [?]" in process.stdout
     assert "-> embeddings: float32 [?, 8]" in process.stdout
     settings = saved_model.read_settings(servable / "3")
-    assert settings["settings"] == {"embedding": "cls", "normalize": True}
+    assert settings["settings"] == {
+        "embedding": "cls",
+        "normalize": True,
+        "prompt": "",
+        "count_tokens": False,
+    }
     assert settings["bounds"] == {"max_text_bytes": 70}
     stored = tf.train.load_checkpoint(f"{servable}/3/variables/variables")
     dtypes = set(stored.get_variable_to_dtype_map().values())

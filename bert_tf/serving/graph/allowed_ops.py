@@ -51,7 +51,6 @@ CORE_OPS = frozenset(
         "Fill",
         "FloorDiv",
         "FloorMod",
-        "FusedBatchNormV3",
         "GatherNd",
         "GatherV2",
         "Greater",

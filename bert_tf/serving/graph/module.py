@@ -9,8 +9,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.layers import substitutes
-from bert_tf.serving.graph import fused
 from bert_tf.serving.graph import inputs as inputs_lib
 
 
@@ -131,13 +129,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
 
         @tf.function(autograph=False)
         def answer(inputs):
-            with (
-                keras.StatelessScope(state_mapping=values),
-                # What is arranged for one processor may be written for one:
-                # without oneDNN's operations this form takes longer than the
-                # layers' own.
-                substitutes.using(fused.layer_norm),
-            ):
+            with keras.StatelessScope(state_mapping=values):
                 return call_model(inputs, training=False)
 
         spec = self.to_model_inputs(self.ids_spec())
