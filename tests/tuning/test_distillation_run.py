@@ -119,6 +119,7 @@ def make_run(folder, teaching, task=TASK, **options):
 
 def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path, caplog):
     caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     losses = {"soft_targets": 2.0, "labels": 0.5, "hidden": 1.0}
     teaching = make_teaching(teacher, losses)
     run = make_run(tmp_path / "a", teaching)
