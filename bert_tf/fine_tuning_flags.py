@@ -56,6 +56,41 @@ def open_data_set(tfds_name, tfds_data_dir, **others):
     return prepared_sets.open_builder(tfds_name, tfds_data_dir)
 
 
+def require_files(config, train_file, eval_file, test_file):
+    """Checks that the file of every set that is asked for is given.
+
+    Args:
+        config: The `FineTuningConfig`.
+        train_file, eval_file, test_file: The flags.
+    """
+    for flag, is_wanted in (
+        (train_file, config.do_train),
+        (eval_file, config.do_eval),
+        (test_file, config.do_predict),
+    ):
+        if is_wanted:
+            program.require(**{flag.name: flag.value})
+
+
+def wanted_files(config, train_file, eval_file, test_file):
+    """Returns {split: path} of the sets that are asked for.
+
+    Args:
+        config, train_file, eval_file, test_file: As of `require_files`.
+    """
+    from bert_tf.tasks import source
+
+    return {
+        split: flag.value
+        for split, flag, is_wanted in (
+            (source.TRAIN, train_file, config.do_train),
+            (source.DEV, eval_file, config.do_eval),
+            (source.TEST, test_file, config.do_predict),
+        )
+        if is_wanted
+    }
+
+
 def execute(
     config, task, examples, strategy, on_predictions=None, dataset=None
 ):

@@ -36,13 +36,15 @@ _EVAL_FILE = flags.DEFINE_string("eval_file", None, "File for --do_eval.")
 _TEST_FILE = flags.DEFINE_string(
     "test_file", None, "File for --do_predict; it needs no labels."
 )
+# Of the training, development and test sets.
+_FILES = (_TRAIN_FILE, _EVAL_FILE, _TEST_FILE)
 
 
 def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
-    _check_flags(config)
+    fine_tuning_flags.require_files(config, *_FILES)
 
     from bert_tf.tasks import task_folder
     from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -59,15 +61,6 @@ def main(argv):
     fine_tuning_flags.execute(config, task, examples, strategy)
 
 
-def _check_flags(config):
-    if config.do_train:
-        program.require(train_file=_TRAIN_FILE.value)
-    if config.do_eval:
-        program.require(eval_file=_EVAL_FILE.value)
-    if config.do_predict:
-        program.require(test_file=_TEST_FILE.value)
-
-
 def _read(config, task):
     """Returns {split: `ChoiceExamples`}, all of as many choices."""
     from bert_tf.tasks import source
@@ -75,16 +68,12 @@ def _read(config, task):
 
     num_choices = task.num_choices if task else None
     examples = {}
-    for split, flag, is_wanted in (
-        (source.TRAIN, _TRAIN_FILE, config.do_train),
-        (source.DEV, _EVAL_FILE, config.do_eval),
-        (source.TEST, _TEST_FILE, config.do_predict),
-    ):
-        if is_wanted:
-            examples[split] = multiple_choice_files.read_choices(
-                flag.value, split != source.TEST, num_choices
-            )
-            num_choices = examples[split].num_choices
+    wanted = fine_tuning_flags.wanted_files(config, *_FILES)
+    for split, path in wanted.items():
+        examples[split] = multiple_choice_files.read_choices(
+            path, split != source.TEST, num_choices
+        )
+        num_choices = examples[split].num_choices
     return examples
 
 

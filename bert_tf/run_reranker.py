@@ -39,6 +39,8 @@ _EVAL_FILE = flags.DEFINE_string("eval_file", None, "File for --do_eval.")
 _TEST_FILE = flags.DEFINE_string(
     "test_file", None, "File for --do_predict; it needs no labels."
 )
+# Of the training, development and test sets.
+_FILES = (_TRAIN_FILE, _EVAL_FILE, _TEST_FILE)
 _LOSS = flags.DEFINE_enum(
     "loss",
     options.POINTWISE,
@@ -62,7 +64,6 @@ def main(argv):
     config = fine_tuning_flags.make_config()
     _check_flags(config)
 
-    from bert_tf.tasks import source
     from bert_tf.tasks import task_folder
     from bert_tf.tasks.reranking.task import RerankingTask
     from bert_tf.tuning import tuning_run
@@ -76,24 +77,16 @@ def main(argv):
             loss_name=_LOSS.value, num_negatives=_NUM_NEGATIVES.value
         )
     examples = {
-        split: task.read(flag.value, split)
-        for split, flag, is_wanted in (
-            (source.TRAIN, _TRAIN_FILE, config.do_train),
-            (source.DEV, _EVAL_FILE, config.do_eval),
-            (source.TEST, _TEST_FILE, config.do_predict),
-        )
-        if is_wanted
+        split: task.read(path, split)
+        for split, path in fine_tuning_flags.wanted_files(
+            config, *_FILES
+        ).items()
     }
     fine_tuning_flags.execute(config, task, examples, strategy)
 
 
 def _check_flags(config):
-    if config.do_train:
-        program.require(train_file=_TRAIN_FILE.value)
-    if config.do_eval:
-        program.require(eval_file=_EVAL_FILE.value)
-    if config.do_predict:
-        program.require(test_file=_TEST_FILE.value)
+    fine_tuning_flags.require_files(config, *_FILES)
     for flag in (_LOSS, _NUM_NEGATIVES):
         if flag.present and not config.do_train:
             raise ValueError(f"--{flag.name} must be given with --do_train.")

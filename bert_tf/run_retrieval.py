@@ -49,6 +49,8 @@ _CORPUS_FILE = flags.DEFINE_list(
 _TEST_FILE = flags.DEFINE_string(
     "test_file", None, "File for --do_predict: pairs of texts."
 )
+# Of the training, development and test sets.
+_FILES = (_TRAIN_FILE, _EVAL_FILE, _TEST_FILE)
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns",
     [],
@@ -174,7 +176,6 @@ def main(argv):
     config = fine_tuning_flags.make_config()
     sizes = _check_flags(config)
 
-    from bert_tf.tasks import source
     from bert_tf.tasks import task_folder
     from bert_tf.tasks.retrieval.task import RetrievalTask
     from bert_tf.tuning import tuning_run
@@ -185,25 +186,17 @@ def main(argv):
         stored = task_folder.stored_task(folder, RetrievalTask)
     task = _make_task(config, folder, stored, sizes)
     examples = {
-        split: task.read(flag.value, split, _SCORE_COLUMN.value)
-        for split, flag, is_wanted in (
-            (source.TRAIN, _TRAIN_FILE, config.do_train),
-            (source.DEV, _EVAL_FILE, config.do_eval),
-            (source.TEST, _TEST_FILE, config.do_predict),
-        )
-        if is_wanted
+        split: task.read(path, split, _SCORE_COLUMN.value)
+        for split, path in fine_tuning_flags.wanted_files(
+            config, *_FILES
+        ).items()
     }
     fine_tuning_flags.execute(config, task, examples, strategy)
 
 
 def _check_flags(config):
     """Checks the flags; returns --matryoshka_sizes as numbers."""
-    if config.do_train:
-        program.require(train_file=_TRAIN_FILE.value)
-    if config.do_eval:
-        program.require(eval_file=_EVAL_FILE.value)
-    if config.do_predict:
-        program.require(test_file=_TEST_FILE.value)
+    fine_tuning_flags.require_files(config, *_FILES)
     if _CORPUS_FILE.value and not config.do_eval:
         raise ValueError("--corpus_file must be given with --do_eval.")
     for flag, losses in _LOSSES:
