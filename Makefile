@@ -18,7 +18,7 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test test-times test-oldest distillation-check parity-check serving-check \
+.PHONY: demo test test-times test-oldest slow-check parity-check serving-check \
 	serving-endurance survival-check beam-check tpu-check gpu-check gpu-found \
 	docs-check release-check bench clean
 
@@ -44,10 +44,11 @@ test-oldest: .venv-oldest/installed
 	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/oldest.txt --editable '.[test]'
 	touch $@
 
-# Distillation on two devices, resumed on a task, and traced for TPUs. Minutes.
-distillation-check: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m slow -p no:xdist tests/training/test_distillation.py \
-		tests/training/test_tpu_tracing.py tests/tuning/test_distillation_run.py
+# The tests that take too long for every change: more devices, steps that XLA
+# compiles, whole data sets. Minutes.
+slow-check: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m slow -n $(TEST_PROCESSES) --dist worksteal \
+		--ignore=tests/serving/test_endurance.py
 
 # Against transformers, in .venv-peers, which the test makes. Minutes.
 parity-check: $(VENV)/installed

@@ -68,6 +68,7 @@ def test_settings_have_equally_many_tokens(benchmark):
     assert long["bert_tf, packed"]["num_sequences"] == 8
 
 
+@pytest.mark.slow
 def test_a_packed_step_is_compiled(benchmark, monkeypatch):
     job = make_jobs(benchmark)["bert_tf, packed, XLA"]
     config = dataclasses.replace(reference.tiny_config(), num_hidden_layers=1)

@@ -224,7 +224,9 @@ def test_fit_makes_the_step_of_the_formula(jit_compile):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("num_devices", [2, 4])
+@pytest.mark.parametrize(
+    "num_devices", [2, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_fit_is_the_same_on_mirrored_devices(num_devices):
     weights, norms = [], []
     for strategy in (tf.distribute.get_strategy(), mirrored(num_devices)):

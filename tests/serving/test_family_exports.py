@@ -69,7 +69,7 @@ KINDS = {
 # Those that do more than tokenize whole texts.
 FEW_KINDS = ("tagger", "squad", "fill_mask")
 # The others with `make serving-check`.
-ALWAYS = {("roberta", "tagger"), ("albert", "squad")}
+ALWAYS = {("albert", "squad")}
 
 
 def export(folder, family, kind, **changes):

@@ -61,9 +61,8 @@ def servable():
     "changes",
     [
         {},
-        {"version_2_with_negative": False, "doc_stride": 90},
+        {"version_2_with_negative": False, "doc_stride": 90, "n_best_size": 1},
         {"null_score_diff_threshold": 3.0, "n_best_size": 40},
-        {"version_2_with_negative": False, "n_best_size": 1},
         {"n_best_size": 1, "max_answer_length": 1, "doc_stride": 2},
     ],
 )

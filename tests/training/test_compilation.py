@@ -93,6 +93,7 @@ def lines_of(caplog):
     ]
 
 
+@pytest.mark.slow
 def test_compiled_steps_are_the_plain_ones_in_float16(source):
     plain, compiled = (
         make_steps(
@@ -110,6 +111,7 @@ def test_compiled_steps_are_the_plain_ones_in_float16(source):
     assert changes[-1] > 0 == max(changes[:-1])
 
 
+@pytest.mark.slow
 def test_compiled_steps_of_two_devices_are_the_plain_ones(source, caplog):
     caplog.set_level("INFO")
     strategy = make_strategy("mirrored", num_cpu_devices=2)

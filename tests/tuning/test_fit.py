@@ -166,6 +166,7 @@ def test_six_lines_of_a_notebook_learn_a_separable_problem(untuned_folder):
     assert loss < 0.2
 
 
+@pytest.mark.slow
 def test_keras_fit_compiles_the_models(untuned_folder):
     generator = np.random.default_rng(2)
     batches = [
