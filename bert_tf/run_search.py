@@ -281,10 +281,19 @@ def _compute(embedder, queries, corpus, is_judged_only):
 
 def _evaluate(queries, corpus, relevance, query_vectors, corpus_vectors):
     """Returns the scores, and the table of the worst queries."""
+    import numpy as np
+
     from bert_tf.tasks.retrieval import evaluation
 
+    own_rows = evaluation.find_own_rows(queries, corpus, relevance)
+    if num_own := np.count_nonzero(own_rows >= 0):
+        logging.info(
+            "%d queries are in the corpus under the same id; these texts are "
+            "not ranked.",
+            num_own,
+        )
     found = evaluation.evaluate(
-        relevance, query_vectors, corpus_vectors, _SIMILARITY.value
+        relevance, query_vectors, corpus_vectors, _SIMILARITY.value, own_rows
     )
     path = f"{_output_dir()}/{evaluation.QUERIES_FILE}"
     evaluation.write_queries(path, found, queries)

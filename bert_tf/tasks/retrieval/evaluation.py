@@ -50,6 +50,7 @@ def evaluate(
     query_vectors: np.ndarray,
     corpus_vectors: search.Rows,
     similarity: str = COSINE,
+    own_rows: np.ndarray | None = None,
 ) -> Evaluation:
     """Scores the search for the queries that have a relevant text.
 
@@ -58,22 +59,35 @@ def evaluate(
         query_vectors: float `[Q, D]`.
         corpus_vectors: float `[N, D]`; they are read a few times, in order.
         similarity: As of `search.top_k`.
+        own_rows: int64 `[Q]`: what `find_own_rows` returned. These texts are
+            ranked nowhere, as in BEIR. None leaves out nothing.
 
     Raises:
         ValueError: If the vectors are not of one size.
     """
     rows = relevance.queries
     judged = query_vectors[rows]
-    pairs = (
-        judged,
-        corpus_vectors,
-        np.searchsorted(rows, relevance.query_rows),
-        relevance.corpus_rows,
-        similarity,
-    )
+    places = np.searchsorted(rows, relevance.query_rows)
+    vectors = judged, corpus_vectors
+    pairs = (*vectors, places, relevance.corpus_rows, similarity)
     scores = search.pair_scores(*pairs)
     ranks = search.ranks(*pairs, scores)
-    similarities, first = search.top_k(judged, corpus_vectors, 1, similarity)
+    own = np.full(len(rows), -1) if own_rows is None else own_rows[rows]
+    (left_out,) = np.nonzero(own >= 0)
+    if len(left_out):
+        own_scores = np.full(len(rows), -np.inf, np.float32)
+        own_scores[left_out] = search.pair_scores(
+            *vectors, left_out, own[left_out], similarity
+        )
+        others, texts = own_scores[places], own[places]
+        is_before = (others == scores) & (texts < relevance.corpus_rows)
+        ranks = ranks - ((others > scores) | is_before)
+    # One more, should the first be left out.
+    k = min(1 + bool(len(left_out)), corpus_vectors.shape[0])
+    similarities, first = search.top_k(*vectors, k, similarity)
+    is_own = first[:, 0] == own
+    similarities[is_own, 0] = similarities[is_own, -1]
+    first[is_own, 0] = first[is_own, -1]
     return Evaluation(
         rows=rows,
         scores=ranking.score_queries(
@@ -84,6 +98,25 @@ def evaluate(
         first=first[:, 0],
         first_similarities=similarities[:, 0],
     )
+
+
+def find_own_rows(
+    queries: Texts, corpus: Texts, relevance: Relevance
+) -> np.ndarray:
+    """Finds the texts that are the queries themselves.
+
+    In some of BEIR's sets the queries stand in the corpus too, under the same
+    ids: what is nearest to a query is itself, and says nothing of the search.
+
+    Returns:
+        int64 `[Q]`: the index of the text that has the query's id, where it is
+        not among the query's relevant texts; or else -1.
+    """
+    places = {name: row for row, name in enumerate(corpus.ids)}
+    own = np.array([places.get(name, -1) for name in queries.ids], np.int64)
+    is_own = relevance.corpus_rows == own[relevance.query_rows]
+    own[relevance.query_rows[is_own]] = -1
+    return own
 
 
 def write_queries(

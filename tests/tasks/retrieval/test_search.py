@@ -90,6 +90,37 @@ def test_the_corpus_is_read_once_in_blocks(small_blocks):
     assert found.similarities.tolist() == told.tolist()
 
 
+def test_a_query_in_the_corpus_is_not_ranked_for_itself(small_blocks):
+    queries, texts = integers(8, 1), integers(25, 2)
+    names = [f"c{n}" for n in range(25)]
+    # Of these, one is not in the corpus and one is its own answer.
+    own = ["c3", "c24", "q", "c8", "c0", "c5", "c17", "c12"]
+    pairs = [(row, text) for row in range(8) for text in (4, 11, 19)]
+    pairs.append((3, 8))
+    query_rows, corpus_rows = np.array(sorted(pairs)).T
+    relevance = corpora.Relevance(
+        query_rows=query_rows,
+        corpus_rows=corpus_rows,
+        grades=np.ones(len(pairs)),
+    )
+    rows = evaluation.find_own_rows(
+        corpora.Texts(ids=tuple(own), texts=("x",) * 8),
+        corpora.Texts(ids=tuple(names), texts=("x",) * 25),
+        relevance,
+    )
+    assert rows.tolist() == [3, 24, -1, -1, 0, 5, 17, 12]
+    found = evaluation.evaluate(relevance, queries, texts, "dot", rows)
+    scores = (queries @ texts.T).astype(float)
+    scores[rows >= 0, rows[rows >= 0]] = -np.inf
+    order = np.argsort(-scores, axis=1, kind="stable")
+    assert found.first.tolist() == order[:, 0].tolist()
+    assert found.first_similarities.tolist() == scores.max(axis=1).tolist()
+    ranks = np.argsort(order, axis=1)[query_rows, corpus_rows] + 1
+    assert found.ranks.tolist() == ranks.tolist()
+    plain = evaluation.evaluate(relevance, queries, texts, "dot")
+    assert plain.ranks.sum() > ranks.sum()
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
