@@ -5,6 +5,7 @@ as it runs, activations of the matrix products in 8 bits), the tokenizer's
 files, and bert_tf.json with the names of the labels.
 """
 
+import copy
 import dataclasses
 import os
 from collections.abc import Callable
@@ -167,6 +168,10 @@ def compare(
     tolerances = (check.TOLERANCE, check.BFLOAT16_TOLERANCE)
     answers = [load(f"{folder}/{name}") for name in FILES]
     outputs = servable.outputs[signatures.IDS]
+    # The models' logits are calibrated already.
+    served = copy.copy(servable)
+    if servable.task is not None and servable.task.temperature != 1:
+        served.task = servable.task.with_temperature(1.0)
     found: list[list[Any]] = [[] for _ in FILES]
     for batch in check.make_batches(texts):
         inputs = servable.encode(batch)
@@ -174,7 +179,7 @@ def compare(
         trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
         trimmed = packing.trim_padding(inputs)
         for answer, tolerance, each in zip(answers, tolerances, found):
-            decoded = servable.decode(answer(trimmed))
+            decoded = served.decode(answer(trimmed))
             each.append(
                 check._compare_batch(
                     servable,
@@ -236,7 +241,10 @@ def _make_classifier(servable):
             model.hidden_layer.activation,
             graph.dense(model.hidden_layer.dense, x),
         )
-    logits = graph.dense(model.classification_head.dense, x)
+    # Their softmax, or their sigmoids, are the calibrated probabilities.
+    logits = graph.dense(
+        model.classification_head.dense, x, 1 / servable.task.temperature
+    )
     return graph.to_model(logits, "logits", [model.num_labels])
 
 
