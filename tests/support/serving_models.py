@@ -100,6 +100,10 @@ EXPORTS = {
         "encoder",
         ExportOptions(kind="embedding", settings={"normalize": True}),
     ),
+    "token_embeddings": (
+        "encoder",
+        ExportOptions(kind="token_embeddings", settings={"layer": 0}),
+    ),
     "preprocessor": ("encoder", ExportOptions(kind="preprocessor")),
     "bfloat16": ("pair", ExportOptions(precision="bfloat16")),
 }
