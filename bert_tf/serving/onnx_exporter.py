@@ -177,7 +177,7 @@ def compare(
     outputs = servable.outputs[signatures.IDS]
     # The models' logits are calibrated already.
     served = copy.copy(servable)
-    if servable.task is not None and servable.task.temperature != 1:
+    if servable.task is not None:
         served.task = servable.task.with_temperature(1.0)
     found: list[list[Any]] = [[] for _ in FILES]
     for batch in check.make_batches(texts):

@@ -165,7 +165,9 @@ class Task(abc.ABC):
         ]
 
     def with_temperature(self, temperature: float) -> Self:
-        """Returns the task with another temperature."""
+        """Returns the task with that temperature."""
+        if temperature == self.temperature:
+            return self
         fields: dict[str, Any] = {"temperature": temperature}
         return dataclasses.replace(self, **fields)
 

@@ -106,7 +106,7 @@ class Run:
                 "labels or a multiple choice. "
                 f"Received: a task of {task.title!r}."
             )
-        if config.do_train and task.temperature != 1:
+        if config.do_train:
             # That of a teacher, or of weights that are there no more.
             task = task.with_temperature(1.0)
         keras.utils.set_random_seed(config.random_seed)
