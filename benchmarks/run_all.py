@@ -88,17 +88,15 @@ def make_commands(model_dir, data_dir, output_dir):
         ],
         ["checkpoints.py"],
     ]
-    for precision in ("float32", "bfloat16"):
-        commands.append(
-            [
-                "serving.py",
-                f"--init_checkpoint={model_dir}",
-                f"--text_file={data_dir}/glue/SST-2/dev.tsv",
-                f"--peer_python={transformers}",
-                f"--onnxruntime_python={environments}/onnxruntime/bin/python",
-                f"--serving_precision={precision}",
-            ]
-        )
+    commands.append(
+        [
+            "serving.py",
+            f"--model_dir={model_dir}",
+            f"--text_file={data_dir}/glue/SST-2/dev.tsv",
+            f"--peer_python={transformers}",
+            f"--onnxruntime_python={environments}/onnxruntime/bin/python",
+        ]
+    )
     commands.append(
         [
             "embedding.py",

@@ -1,24 +1,38 @@
-r"""Times raw strings to labels beside transformers and ONNX Runtime.
+r"""Times raw strings to answers beside transformers and ONNX Runtime.
 
-    python benchmarks/serving.py --init_checkpoint=minilm \
+    python benchmarks/serving.py --model_dir=sst2 \
         --text_file=glue/SST-2/dev.tsv --peer_python=/env/peers/bin/python \
         --onnxruntime_python=/env/onnxruntime/bin/python
 
---init_checkpoint is a model folder; it gets a new classification head of two
-classes, and the one resulting folder is exported for the one side and read by
-transformers on the other, whose Python is --peer_python. With
---onnxruntime_python there is a third: ONNX Runtime and `tokenizers`, with the
-model that torch.onnx makes of transformers'. Each side is a process of its own;
-they take turns of 96 strings, and while one answers the others wait. (Where
-they change after every call, each finds the caches full of the others' weights
-and its own threads asleep, which no server does.) A call holds 1, 8 or 32
-strings, as a server that batches the requests in flight would make it. Prints a
-table in Markdown; the probabilities of all sides are compared on the way.
+--model_dir is a folder that `bert_tf classify`, `squad` or `tag` tuned, and
+--text_file its development set, in the form that the program reads: sentences
+with classes (TSV), SQuAD's questions with their whole contexts (JSON), or
+sentences with entities (columns). A folder that is tuned to nothing gets a new
+head of two classes; then there is no accuracy. Sides, all of one folder:
+
+    float32           our SavedModel, run by TensorFlow
+    bfloat16_frozen   the same with --serving_precision=bfloat16 --freeze
+    onnx, onnx_int8   our ONNX, by ONNX Runtime and `tokenizers`; classes alone
+    transformers      eager, float32: of entities its pipeline, of spans what
+                      its pipeline did, which its fifth release no more has
+    onnxruntime, onnxruntime_int8
+                      what torch.onnx makes of transformers' model, in 8 bits
+                      quantized as ours; classes alone
+
+Each side is a process of its own; they take turns of 96 strings, and while one
+answers the others wait. (Where they change after every call, each finds the
+caches full of the others' weights and its own threads asleep, which no server
+does.) A call holds 1, 8 or 32 strings, as a server that batches the requests in
+flight would make it. Prints tables in Markdown: times with the score of the
+answers beside, and how many times ours are as fast. Of classes the
+probabilities of the sides in float32 are compared on the way.
 """
 
+import dataclasses
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,20 +44,30 @@ from absl import app
 from absl import flags
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import starting_point
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import exporter
-from bert_tf.serving import options
+from bert_tf.serving import onnx_exporter
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import BFLOAT16
 from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks import source
+from bert_tf.tasks import tsv
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.question_answering import scores as squad_scores
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.tagging import entity_tags
+from bert_tf.tasks.tagging.task import TaggingTask
 
-_INIT_CHECKPOINT = flags.DEFINE_string(
-    "init_checkpoint", None, "A model folder.", required=True
+_MODEL_DIR = flags.DEFINE_string(
+    "model_dir", None, "A model folder.", required=True
 )
 _TEXT_FILE = flags.DEFINE_string(
     "text_file",
     None,
-    "TSV with a header, whose first column is the text.",
+    "The development set. Of a folder that is tuned to nothing a TSV with a "
+    "header, whose first column is the text.",
     required=True,
 )
 _PEER_PYTHON = flags.DEFINE_string(
@@ -52,20 +76,20 @@ _PEER_PYTHON = flags.DEFINE_string(
 _ONNXRUNTIME_PYTHON = flags.DEFINE_string(
     "onnxruntime_python",
     None,
-    "A Python with onnxruntime and tokenizers; --peer_python's must have onnx "
-    "and onnxscript then. Default: no such side.",
+    "A Python with onnxruntime and tokenizers; this one must have onnx and "
+    "onnxruntime then. Default: no such sides.",
+)
+_EXPORT_PYTHON = flags.DEFINE_string(
+    "export_python",
+    None,
+    "A Python with transformers, torch, onnx and onnxscript, which makes the "
+    "model of the sides onnxruntime. Default: --peer_python.",
+)
+_SIDES = flags.DEFINE_list(
+    "sides", None, "Names of the sides to time. Default: all that there are."
 )
 _STRINGS = flags.DEFINE_integer(
     "strings", 960, "Strings to answer for each number in flight."
-)
-_PRECISION = flags.DEFINE_enum(
-    "serving_precision",
-    options.FLOAT32,
-    options.PRECISIONS,
-    "Arithmetic of this library's side; the others' is float32.",
-)
-_FREEZE = flags.DEFINE_bool(
-    "freeze", False, "Whether this library's weights are constants."
 )
 _IN_FLIGHT = flags.DEFINE_list("in_flight", ["1", "8", "32"], "Batch sizes.")
 
@@ -77,60 +101,263 @@ _TASK = ClassificationTask(
 )
 _MAX_SEQ_LENGTH = 128
 _STRINGS_A_TURN = 96
-_TOLERANCES = {options.FLOAT32: 1e-4, options.BFLOAT16: 0.1}
+_TOLERANCE = 1e-4
+# What is measured, by the class of the task; see answer_strings.py.
+_KINDS = {
+    ClassificationTask: "classes",
+    SquadTask: "spans",
+    TaggingTask: "entities",
+}
+_OPTIONS = {
+    "float32": ExportOptions(),
+    # What it costs is beside it, in its score.
+    "bfloat16_frozen": ExportOptions(
+        precision=BFLOAT16, is_frozen=True, is_checked=False
+    ),
+}
+_OURS = (*_OPTIONS, "onnx", "onnx_int8")
+_OF_ONNX = {
+    "onnx": onnx_exporter.FLOAT_FILE,
+    "onnx_int8": onnx_exporter.INT8_FILE,
+}
+_OF_PEERS_ONNX = {
+    "onnxruntime": onnx_exporter.FLOAT_FILE,
+    "onnxruntime_int8": onnx_exporter.INT8_FILE,
+}
+_IN_FLOAT32 = ("float32", "onnx", "transformers", "onnxruntime")
 
 
-def start_side(name, python, path):
-    script = pathlib.Path(__file__).with_name("answer_strings.py")
-    return sides_lib.Side(name, [python, str(script), name, path])
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Examples:
+    """What is asked, and what is right.
+
+    Args:
+        rows: Lists of one or two strings.
+        wanted: Of each the right answer; None where it is not known.
+    """
+
+    rows: list
+    wanted: list | None
 
 
-def make_folders(folder):
-    """Makes the model folder, and its export; returns the two paths."""
-    start = starting_point.find(_INIT_CHECKPOINT.value)
+def read_examples(task, path):
+    if isinstance(task, SquadTask):
+        examples = task.read(path, source.DEV)
+        return Examples(
+            rows=[
+                [question, examples.context(index)]
+                for index, question in enumerate(examples.questions)
+            ],
+            wanted=list(examples.answers),
+        )
+    if isinstance(task, TaggingTask):
+        examples = task.read(path, source.DEV)
+        sentences = examples.by_sentence(examples.words)
+        tags = examples.by_sentence(examples.tags)
+        return Examples(
+            rows=[[" ".join(words)] for words in sentences],
+            wanted=[
+                _places(words, entities)
+                for words, entities in zip(
+                    sentences, entity_tags.find_entities(tags)
+                )
+            ],
+        )
+    header = tsv.header(path)
+    names = [name for name in task.text_features if name in header]
+    names = names or header[:1]
+    has_labels = "label" in header and task is not _TASK
+    examples = tsv.read_tsv(
+        path,
+        tsv.TsvFile(
+            name=path,
+            text_columns=tuple(names),
+            label_column="label" if has_labels else None,
+        ),
+        *([task.labels] if has_labels else []),
+    )
+    return Examples(
+        rows=[list(texts) for texts in zip(*examples.texts)],
+        wanted=examples.labels.tolist() if has_labels else None,
+    )
+
+
+def _places(words, entities):
+    """Returns [type, start, limit] of entities, in characters."""
+    limits = np.cumsum([len(word) + 1 for word in words]) - 1
+    return [
+        [
+            entity.type,
+            int(limits[entity.start] - len(words[entity.start])),
+            int(limits[entity.limit - 1]),
+        ]
+        for entity in entities
+    ]
+
+
+def score(kind, answers, wanted):
+    """Returns the score of answers, for a cell of the table."""
+    if wanted is None:
+        return ""
+    if kind == "classes":
+        hits = np.argmax(answers, axis=1) == wanted
+        return f"accuracy {hits.mean():.4f}"
+    if kind == "spans":
+        # Of SQuAD 2.0 the questions that have an answer.
+        pairs = [pair for pair in zip(answers, wanted) if pair[1]]
+        found = squad_scores.scores_1_1(*zip(*pairs))
+        return f"F1 {found['f1']:.2f}"
+    entities = [
+        {(row, *entity) for row, each in enumerate(values) for entity in each}
+        for values in (answers, wanted)
+    ]
+    num_right = len(entities[0] & entities[1])
+    return f"F1 {200 * num_right / max(1, sum(map(len, entities))):.2f}"
+
+
+def make_folder(folder):
+    """Makes the model folder that all sides are of; returns path and task."""
+    path = f"{folder}/model"
+    if model_folder.read_task(_MODEL_DIR.value) is not None:
+        shutil.copytree(
+            _MODEL_DIR.value, path, ignore=shutil.ignore_patterns("train")
+        )
+        # transformers knows of no temperature.
+        task = opening.open_folder(path).task.with_temperature(1.0)
+        model_folder.write_task(path, task.to_dict())
+        return path, task
+    start = starting_point.find(_MODEL_DIR.value)
     model = BertClassifier(start.config, num_labels=2)
-    checkpoints.load_weights(_INIT_CHECKPOINT.value, model.encoder)
-    model_dir = f"{folder}/model"
+    checkpoints.load_weights(_MODEL_DIR.value, model.encoder)
     checkpoints.save(
-        model_dir,
+        path,
         model,
         start.tokenizer,
         _MAX_SEQ_LENGTH,
         task=_TASK.to_dict(),
         label_names=_TASK.labels,
     )
-    exported = exporter.export(
-        model_dir,
-        f"{folder}/servable",
-        ExportOptions(precision=_PRECISION.value, is_frozen=_FREEZE.value),
-    )
-    return model_dir, exported.path
+    return path, _TASK
 
 
-def measure(sides, texts, batch_size):
-    """Returns {side: seconds of each call}; the sides take turns."""
+def start_sides(folder, model_dir, kind, names):
+    """Yields the sides of these names, started."""
+
+    def start(name, python, side, path):
+        script = pathlib.Path(__file__).with_name("answer_strings.py")
+        command = [python, str(script), side, kind, str(path)]
+        return sides_lib.Side(name, command)
+
+    for name, options in _OPTIONS.items():
+        if name in names:
+            exported = exporter.export(model_dir, f"{folder}/{name}", options)
+            yield start(name, sys.executable, "saved_model", exported.path)
+    if names & _OF_ONNX.keys():
+        exported = onnx_exporter.export(
+            model_dir, f"{folder}/onnx", ExportOptions()
+        )
+        print(exported, file=sys.stderr)
+    for name, file in _OF_ONNX.items():
+        if name in names:
+            path = f"{exported.path}/{file}"
+            yield start(name, _ONNXRUNTIME_PYTHON.value, "onnxruntime", path)
+    if "transformers" in names:
+        yield start(
+            "transformers", _PEER_PYTHON.value, "transformers", model_dir
+        )
+    if names & _OF_PEERS_ONNX.keys():
+        script = pathlib.Path(__file__).with_name("export_onnx.py")
+        subprocess.run(
+            [
+                _EXPORT_PYTHON.value or _PEER_PYTHON.value,
+                str(script),
+                model_dir,
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        onnx_exporter.quantize(model_dir)
+    for name, file in _OF_PEERS_ONNX.items():
+        if name in names:
+            path = f"{model_dir}/{file}"
+            yield start(name, _ONNXRUNTIME_PYTHON.value, "onnxruntime", path)
+
+
+def measure(sides, rows, batch_size):
+    """Asks the sides in turns.
+
+    Returns:
+        {side: seconds of each call}, {side: the answers to the rows}.
+    """
     seconds = {side.name: [] for side in sides}
+    answers = {side.name: [] for side in sides}
     batches = [
-        texts[start : start + batch_size]
-        for start in range(0, len(texts) - batch_size + 1, batch_size)
+        rows[start : start + batch_size]
+        for start in range(0, len(rows) - batch_size + 1, batch_size)
     ]
     for side in sides:  # Not counted: the first call of a size.
         for batch in batches[:3]:
             side.ask(json.dumps(batch))
     calls_a_turn = max(1, _STRINGS_A_TURN // batch_size)
     for start in range(0, len(batches), calls_a_turn):
-        answers = []
         for side in sides:
-            answered = []
             for batch in batches[start : start + calls_a_turn]:
-                time, probabilities = json.loads(side.ask(json.dumps(batch)))
+                time, answered = json.loads(side.ask(json.dumps(batch)))
                 seconds[side.name].append(time)
-                answered += probabilities
-            answers.append(answered)
-        difference = np.abs(np.subtract(answers[1:], answers[0])).max()
-        if difference > _TOLERANCES[_PRECISION.value]:
+                answers[side.name] += answered
+    return seconds, answers
+
+
+def check_equal(answers):
+    """Raises `RuntimeError` unless probabilities in float32 are the same."""
+    first, *others = (answers[name] for name in _IN_FLOAT32 if name in answers)
+    for other in others:
+        difference = np.abs(np.subtract(first, other)).max()
+        if difference > _TOLERANCE:
             raise RuntimeError(f"The answers differ by {difference}.")
-    return seconds
+
+
+def print_times(kind, batch_size, seconds, answers, wanted):
+    """Prints a row a side; returns {side: (p50 ms, answers a second)}."""
+    found = {}
+    for name, values in seconds.items():
+        p50, p95, p99 = np.percentile(values, (50, 95, 99)) * 1000
+        rate = batch_size * len(values) / sum(values)
+        found[name] = p50, rate
+        told = wanted and wanted[: len(answers[name])]
+        print(
+            f"| {batch_size} | {name} | {p50:.1f} | {p95:.1f} | {p99:.1f} "
+            f"| {rate:.1f} | {score(kind, answers[name], told)} |",
+            flush=True,
+        )
+    return found
+
+
+def print_ratios(found):
+    """Prints how ours compare, of {in flight: what `print_times` returned}."""
+    print("\n| in flight | | beside | p50 | answers/s |\n|---|---|---|---|---|")
+    for batch_size, times in found.items():
+        for ours in [name for name in times if name in _OURS]:
+            for peer in [name for name in times if name not in _OURS]:
+                p50, rate = np.divide(times[ours], times[peer])
+                print(
+                    f"| {batch_size} | {ours} | {peer} | {p50:.2f} "
+                    f"| {rate:.2f} |"
+                )
+
+
+def wanted_sides(kind):
+    """Returns the names of the sides, a set."""
+    names = {*_OPTIONS, "transformers"}
+    if kind == "classes" and _ONNXRUNTIME_PYTHON.value is not None:
+        names |= _OF_ONNX.keys() | _OF_PEERS_ONNX.keys()
+    chosen = {*(_SIDES.value or names)}
+    if chosen - names:
+        raise ValueError(
+            f"--sides must be of {', '.join(sorted(names))}. Received: "
+            f"--sides={','.join(_SIDES.value)}."
+        )
+    return chosen
 
 
 def main(_):
@@ -138,43 +365,28 @@ def main(_):
     if _ONNXRUNTIME_PYTHON.value is not None:
         pythons["onnxruntime"] = _ONNXRUNTIME_PYTHON.value
     heading.show(**pythons)
-    lines = pathlib.Path(_TEXT_FILE.value).read_text("utf-8").splitlines()[1:]
-    texts = [line.split("\t")[0] for line in lines]
-    random.Random(0).shuffle(texts)
-    texts = (texts * (_STRINGS.value // len(texts) + 1))[: _STRINGS.value]
     with tempfile.TemporaryDirectory() as folder:
-        model_dir, servable = make_folders(folder)
-        sides = [
-            start_side("bert_tf", sys.executable, servable),
-            start_side("transformers", _PEER_PYTHON.value, model_dir),
-        ]
-        if _ONNXRUNTIME_PYTHON.value is not None:
-            script = pathlib.Path(__file__).with_name("export_onnx.py")
-            subprocess.run(
-                [_PEER_PYTHON.value, str(script), model_dir],
-                check=True,
-                capture_output=True,
-            )
-            sides.append(
-                start_side("onnxruntime", _ONNXRUNTIME_PYTHON.value, model_dir)
-            )
-        print("| in flight | | p50 ms | p95 ms | p99 ms | strings/s |")
-        print("|---|---|---|---|---|---|", flush=True)
+        model_dir, task = make_folder(folder)
+        kind = _KINDS[type(task)]
+        examples = read_examples(task, _TEXT_FILE.value)
+        order = list(range(len(examples.rows)))
+        random.Random(0).shuffle(order)
+        order = order * (_STRINGS.value // len(order) + 1)
+        order = order[: _STRINGS.value]
+        rows = [examples.rows[index] for index in order]
+        wanted = examples.wanted and [examples.wanted[index] for index in order]
+        sides = list(start_sides(folder, model_dir, kind, wanted_sides(kind)))
+        print("| in flight | | p50 ms | p95 ms | p99 ms | answers/s | score |")
+        print("|---|---|---|---|---|---|---|", flush=True)
+        found = {}
         for batch_size in map(int, _IN_FLIGHT.value):
-            seconds = measure(sides, texts, batch_size)
-            rows = {}
-            for name, values in seconds.items():
-                p50, p95, p99 = np.percentile(values, (50, 95, 99)) * 1000
-                rate = batch_size * len(values) / sum(values)
-                rows[name] = p50, p95, p99, rate
-                print(
-                    f"| {batch_size} | {name} | {p50:.1f} | {p95:.1f} "
-                    f"| {p99:.1f} | {rate:.0f} |"
-                )
-            ours = rows.pop("bert_tf")
-            for name, row in rows.items():
-                cells = " | ".join(f"{r:.2f}" for r in np.divide(ours, row))
-                print(f"| {batch_size} | bert_tf / {name} | {cells} |")
+            seconds, answers = measure(sides, rows, batch_size)
+            if kind == "classes":
+                check_equal(answers)
+            found[batch_size] = print_times(
+                kind, batch_size, seconds, answers, wanted
+            )
+        print_ratios(found)
         for side in sides:
             side.close()
 

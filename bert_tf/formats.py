@@ -18,7 +18,8 @@ from bert_tf import files
 KEY = "format_version"
 
 # By kind; the records' manifest has a version of its own.
-TASK = 1
+# Version 2 may have a temperature.
+TASK = 2
 # Version 2 describes the tokenizer, of another kind than BERT's; version 3 has
 # a hash of the examples of a fine-tuning.
 TRAINING = 3

@@ -177,6 +177,11 @@ def _find_tasks(config):
                 "--tasks must name each task once. Received: "
                 f"{tasks[key]}, {name}."
             )
+        if config.calibrate and not task_files.task.has_temperature:
+            raise ValueError(
+                "--calibrate must not be given with a regression. "
+                f"Received: --tasks={','.join(_TASKS.value)}."
+            )
         tasks[key] = name
         if _GLUE_DIR.value is not None:
             wanted = (glue_files.TRAIN, glue_files.DEV)

@@ -10,6 +10,8 @@ What is served is --kind:
                   choice or cited answers; the default if it was
     encoder       the TF Hub's encoder: all layers; the default if it was not
     embedding     one vector a text: --embedding, --normalize
+    token_embeddings
+                  one vector a token, and where it stands: --layer
     fill_mask     the likeliest --top_k tokens for each [MASK]
     preprocessor  the TF Hub's preprocessor for an encoder: no model
 
@@ -93,6 +95,12 @@ _PROMPT = flags.DEFINE_string(
     None,
     "With --kind=embedding: what is put before every text, as it stands, e.g. "
     "'query: '. Empty for nothing, whatever the folder says.",
+)
+_LAYER = flags.DEFINE_integer(
+    "layer",
+    None,
+    "With --kind=token_embeddings: the block whose vectors they are, from 0, "
+    "or from the last one on as -1, -2, ...; the last one if not given.",
 )
 _COUNT_TOKENS = flags.DEFINE_bool(
     "count_tokens",
@@ -189,6 +197,7 @@ def main(_):
                 _NORMALIZE,
                 _PROMPT_NAME,
                 _PROMPT,
+                _LAYER,
                 _COUNT_TOKENS,
                 _TOP_K,
             ),

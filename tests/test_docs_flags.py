@@ -22,7 +22,10 @@ STEPS = [
     if step.kind != "python"
 ]
 # Of absl, TensorBoard, pip and TensorFlow Serving.
-OTHERS = {"help", "logdir", "no-deps", "tensorflow_intra_op_parallelism"}
+OTHERS = {
+    *("help", "logdir", "no-deps", "tensorflow_intra_op_parallelism"),
+    "allow_version_labels_for_unavailable_models",
+}
 SERVING = ROOT / "export" / "serving"
 
 
@@ -169,11 +172,21 @@ def test_servers_have_the_ports_and_the_image_of_the_configuration():
 def test_requests_are_of_the_server_of_their_page(step, words):
     compose = (SERVING / "docker-compose.yml").read_text("utf-8")
     (port,) = re.findall(r'"(\d+):\d+" # REST', compose)
-    path = rf"http://localhost:{port}/v1/models/(\w+)(:predict)?"
-    name, is_request = re.fullmatch(path, words[1]).groups()
+    if words[1].endswith("/metrics"):
+        (path,) = re.findall(
+            'path: "(.+)"', read(SERVING / "monitoring.config")
+        )
+        assert words[1] == f"http://localhost:{port}{path}"
+        return
+    path = rf"http://localhost:{port}/v1/models/(\w+)(/labels/\w+)?(:predict)?"
+    name, label, is_request = re.fullmatch(path, words[1]).groups()
+    if label:
+        labels = read(SERVING / "models_two_versions.config")
+        assert f'key: "{label.removeprefix("/labels/")}"' in labels
     configured = (SERVING / "models.config").read_text("utf-8")
     assert f"MODEL_NAME={name}" in read(step.page) or (
-        f'name: "{name}"' in configured and "compose up" in read(step.page)
+        f'name: "{name}"' in configured
+        and re.search(r"compose\b.*?\bup\n", read(step.page), re.DOTALL)
     )
     if is_request:
         (instance,) = json.loads(words[words.index("-d") + 1])["instances"]

@@ -172,7 +172,7 @@ def read_task(folder):
 @pytest.mark.parametrize(
     ("name", "read", "latest"),
     [
-        ("tuned/task.json", read_task, 1),
+        ("tuned/task.json", read_task, 2),
         ("tuned/train/model.json", read_training, 3),
         ("export/1/assets.extra/bert_tf.json", read_export, 2),
     ],

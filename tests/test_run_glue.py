@@ -125,6 +125,10 @@ def test_median_and_best_over_seeds_and_a_failure(tmp_path, flags, run_program):
         (("--seeds=a",), "--seeds must be numbers"),
         (("--tasks=RTE,rte",), "must name each task once. Received: RTE, rte"),
         (("--tfds_data_dir=x",), "One of --glue_dir and --tfds_data_dir"),
+        (
+            ("--calibrate", "--do_eval", "--tasks=STS-B"),
+            "--calibrate must not be given with a regression",
+        ),
         (("--num_train_epochs=0",), "--num_train_epochs must be positive"),
     ],
 )

@@ -78,6 +78,14 @@ def label_names(values: dict[str, Any], folder: str) -> tuple[str, ...] | None:
     return tuple(labels[label_id] for label_id in ids)
 
 
+def name_fields(names: Sequence[str]) -> dict[str, Any]:
+    """Returns what a config.json has of the names of labels, in order."""
+    return {
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
+
+
 # What a classifier's "problem_type" is that no number of outputs tells.
 MULTI_LABEL = "multi_label_classification"
 
@@ -110,8 +118,7 @@ def make(
     values["pad_token_id"] = pad_id
     if num_labels is not None:
         names = labels or [f"LABEL_{index}" for index in range(num_labels)]
-        values["id2label"] = {str(i): name for i, name in enumerate(names)}
-        values["label2id"] = {name: i for i, name in enumerate(names)}
+        values |= name_fields(names)
         its_parts = family.architectures[architecture]
         keys = [family.own_dropouts.get(part) for part in its_parts]
         key = next(filter(None, keys), "classifier_dropout")

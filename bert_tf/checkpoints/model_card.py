@@ -243,9 +243,9 @@ def with_results(
             "value": float(results[key]),
         }
         for key in sorted(results)
-        # A step is no score, some have two names, and the Hub's JSON has no
-        # other numbers.
-        if key != "global_step"
+        # Steps and temperatures are no scores, some have two names, and the
+        # Hub's JSON has no other numbers.
+        if key not in ("global_step", "temperature")
         and f"eval_{key}" not in results
         and math.isfinite(results[key])
     ]

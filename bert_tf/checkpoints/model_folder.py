@@ -341,11 +341,10 @@ def make_texts(
         tokenizer_config["model_input_names"] = [
             *("input_ids", "token_type_ids", "attention_mask")
         ]
-    stamped = None if task is None else formats.stamped(task, formats.TASK)
     tokenizer_json = tokenizer.tokenizer_json
     return {
         # In this order; readers look for the configuration, the last.
-        TASK_FILE: None if stamped is None else to_json(stamped),
+        TASK_FILE: None if task is None else _task_text(task),
         SETTINGS_FILE: to_json(tokenizer_config),
         TOKENIZER_FILE: (
             None if tokenizer_json is None else to_json(tokenizer_json)
@@ -375,6 +374,22 @@ def read_task(folder: str) -> dict[str, Any] | None:
     if not files.exists(path):
         return None
     return formats.unstamped(path, files.read_object(path), formats.TASK)
+
+
+def write_task(folder: str, task: dict[str, Any]) -> None:
+    """Writes task.json, whole or not at all, into a folder that has one.
+
+    Args:
+        folder: A model folder.
+        task: As of `make_texts`: of the model that is there.
+    """
+    files.write_text(f"{folder}/{TASK_FILE}", _task_text(task))
+
+
+def _task_text(task):
+    # In the first version of the format that has all of it.
+    version = formats.TASK if "temperature" in task else 1
+    return to_json(formats.stamped(task, version))
 
 
 def check_vocabulary(

@@ -2,9 +2,10 @@
 
 A version's folder holds model.onnx (float32), model_int8.onnx (weights and,
 as it runs, activations of the matrix products in 8 bits), the tokenizer's
-files, and bert_tf.json with the names of the labels.
+files, config.json, and bert_tf.json. The last two have the names of the labels.
 """
 
+import copy
 import dataclasses
 import os
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import numpy as np
 from bert_tf import features
 from bert_tf import files
 from bert_tf import formats
+from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import model_folder
 from bert_tf.serving import publishing
 from bert_tf.serving import saved_model
@@ -23,18 +25,23 @@ from bert_tf.serving.formats import onnx_graph
 from bert_tf.serving.formats.onnx_graph import OnnxGraph
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds import token_embeddings
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.multi_label import MultiLabel
 from bert_tf.serving.kinds.output import COUNT_TOKENS
+from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import MAX
+from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.text import packing
 from bert_tf.text.tokenizers import files as tokenizer_files
 
@@ -82,7 +89,8 @@ def export(
 
     Args:
         model_dir: A model folder of a classifier, a regression, a model of
-            several labels, a reranker, or any with `kind="embedding"`.
+            several labels, a reranker, a tagger, question answering, or any
+            with the kind "embedding" or "token_embeddings".
         export_dir: A local folder for versions in ONNX.
         options: The `ExportOptions`; those that say how a SavedModel is made
             must be the defaults.
@@ -139,8 +147,8 @@ def make_model(servable: Servable) -> Any:
     if make is None:
         raise ValueError(
             "`format` must be saved_model for this kind: onnx is for "
-            "classifiers, regressions, several labels, rerankers and "
-            "embeddings. "
+            "classifiers, regressions, several labels, rerankers, taggers, "
+            "question answering and embeddings, of tokens too. "
             f"Received: format=onnx, a model of {type(servable).__name__}."
         )
     if servable.model.config.is_decoder:
@@ -167,6 +175,10 @@ def compare(
     tolerances = (check.TOLERANCE, check.BFLOAT16_TOLERANCE)
     answers = [load(f"{folder}/{name}") for name in FILES]
     outputs = servable.outputs[signatures.IDS]
+    # The models' logits are calibrated already.
+    served = copy.copy(servable)
+    if servable.task is not None:
+        served.task = servable.task.with_temperature(1.0)
     found: list[list[Any]] = [[] for _ in FILES]
     for batch in check.make_batches(texts):
         inputs = servable.encode(batch)
@@ -174,7 +186,7 @@ def compare(
         trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
         trimmed = packing.trim_padding(inputs)
         for answer, tolerance, each in zip(answers, tolerances, found):
-            decoded = servable.decode(answer(trimmed))
+            decoded = served.decode_rows(trimmed, answer(trimmed))
             each.append(
                 check._compare_batch(
                     servable,
@@ -195,15 +207,20 @@ def compare(
 
 
 def load(path: str) -> Callable[[Any], Any]:
-    """Returns what computes a model's output of the model inputs."""
+    """Returns what computes a model's output of the model inputs.
+
+    It is a tensor, or {name: tensor} of several.
+    """
     import tensorflow as tf
 
     session = _onnxruntime().InferenceSession(
         path, providers=["CPUExecutionProvider"]
     )
 
+    names = [output.name for output in session.get_outputs()]
+
     def answer(inputs):
-        (output,) = session.run(
+        outputs = session.run(
             None,
             {
                 outside: inputs[name].numpy().astype(np.int64)
@@ -212,7 +229,8 @@ def load(path: str) -> Callable[[Any], Any]:
                 )
             },
         )
-        return tf.constant(output)
+        tensors = dict(zip(names, map(tf.constant, outputs), strict=True))
+        return tensors if len(names) > 1 else tensors[names[0]]
 
     return answer
 
@@ -236,8 +254,51 @@ def _make_classifier(servable):
             model.hidden_layer.activation,
             graph.dense(model.hidden_layer.dense, x),
         )
-    logits = graph.dense(model.classification_head.dense, x)
-    return graph.to_model(logits, "logits", [model.num_labels])
+    # Their softmax, or their sigmoids, are the calibrated probabilities.
+    logits = graph.dense(
+        model.classification_head.dense, x, 1 / servable.task.temperature
+    )
+    return graph.to_model({"logits": (logits, [model.num_labels])})
+
+
+def _make_tagger(servable):
+    graph, model = OnnxGraph(), servable.model
+    *_, sequence = onnx_graph.add_encoder(graph, model.encoder)
+    logits = graph.dense(model.classification_head.dense, sequence)
+    axes = [onnx_graph.LENGTH, model.num_labels]
+    return graph.to_model({"logits": (logits, axes)})
+
+
+def _make_span_predictor(servable):
+    graph, model = OnnxGraph(), servable.model
+    *_, sequence = onnx_graph.add_encoder(graph, model.encoder)
+    logits = graph.dense(model.span_head.dense, sequence)
+    return graph.to_model(
+        {
+            name: (
+                graph.apply(
+                    "Gather",
+                    logits,
+                    graph.constant(f"index_{index}", index, np.int64),
+                    axis=2,
+                ),
+                [onnx_graph.LENGTH],
+            )
+            for index, name in enumerate(OUTPUTS)
+        }
+    )
+
+
+def _make_token_embeddings(servable):
+    graph = OnnxGraph()
+    outputs = onnx_graph.add_encoder(graph, servable.model)
+    x = outputs[servable.options.settings[token_embeddings.LAYER]]
+    mask = graph.apply("Cast", onnx_graph.INPUTS[1], to=1)
+    mask = graph.apply("Unsqueeze", mask, graph.integers(2))
+    axes = [onnx_graph.LENGTH, servable.model.config.hidden_size]
+    return graph.to_model(
+        {token_embeddings.OUTPUT: (graph.apply("Mul", x, mask), axes)}
+    )
 
 
 def _make_embedding(servable):
@@ -288,31 +349,38 @@ def _make_embedding(servable):
         norm = graph.apply("ReduceL2", x, axes=[-1], keepdims=1)
         least = graph.constant("least_norm", 1e-12)
         x = graph.apply("Div", x, graph.apply("Max", norm, least))
-    return graph.to_model(x, "embeddings", servable.row_shape)
+    return graph.to_model({"embeddings": (x, servable.row_shape)})
 
 
 _MAKERS = {
     Classification: _make_classifier,
     MultiLabel: _make_classifier,
     Reranker: _make_classifier,
+    Tagging: _make_tagger,
+    QuestionAnswering: _make_span_predictor,
     Embedding: _make_embedding,
+    TokenEmbeddings: _make_token_embeddings,
 }
 
 
-def _write(folder, model, servable, model_dir):
-    """Writes the files of a version into a folder that is there."""
+def quantize(folder: files.AnyPath) -> None:
+    """Writes a folder's model in 8 bits beside that in float32."""
     from onnxruntime import quantization
 
-    path = f"{folder}/{FLOAT_FILE}"
-    files.write_bytes(path, model.SerializeToString())
     # The tables of embeddings are looked up, not multiplied: they stay.
     quantization.quantize_dynamic(
-        path,
+        f"{folder}/{FLOAT_FILE}",
         f"{folder}/{INT8_FILE}",
         op_types_to_quantize=["MatMul"],
         weight_type=quantization.QuantType.QInt8,
         per_channel=True,
     )
+
+
+def _write(folder, model, servable, model_dir):
+    """Writes the files of a version into a folder that is there."""
+    files.write_bytes(f"{folder}/{FLOAT_FILE}", model.SerializeToString())
+    quantize(folder)
     tokenizer = tokenizer_files.read(str(model_dir))
     texts = {
         tokenizer_files.SETTINGS_FILE: model_folder.to_json(
@@ -325,9 +393,17 @@ def _write(folder, model, servable, model_dir):
         texts[tokenizer_files.TOKENIZER_FILE] = model_folder.to_json(
             tokenizer.tokenizer_json
         )
+    labels = list(getattr(servable.task, "labels", ()))
+    path = f"{model_dir}/{model_folder.CONFIG_FILE}"
+    if files.exists(path):
+        # Those of task.json, which the outputs are of.
+        texts[model_folder.CONFIG_FILE] = model_folder.to_json(
+            files.read_object(path)
+            | (config_json.name_fields(labels) if labels else {})
+        )
     settings = dataclasses.asdict(servable.options) | {
         "format": "onnx",
-        "labels": list(getattr(servable.task, "labels", ())),
+        "labels": labels,
         "weights_sha256": servable.weights_sha256,
     }
     texts[saved_model.SETTINGS_FILE] = model_folder.to_json(

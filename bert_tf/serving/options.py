@@ -17,8 +17,10 @@ CONTENTS = (TEXT, IDS)
 # What is served: what the model was tuned to, or a kind that needs no tuning.
 TASK = "task"
 RERANKER = "reranker"
+TOKEN_EMBEDDINGS = "token_embeddings"
 KINDS = (
-    *(TASK, "encoder", "embedding", RERANKER, "fill_mask", "preprocessor"),
+    *(TASK, "encoder", "embedding", TOKEN_EMBEDDINGS, RERANKER),
+    *("fill_mask", "preprocessor"),
 )
 
 # Of the kind "embedding": what the vector is.

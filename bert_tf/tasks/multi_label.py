@@ -19,11 +19,13 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import distillation
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.tasks import calibration
 from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks import tables
 from bert_tf.tasks.source import TEST
+from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.tsv import Examples
@@ -58,6 +60,8 @@ class MultiLabelTask(Task):
             "subset_accuracy" (the share of examples whose labels are all
             right) and "auc" (the mean of those labels' that some examples
             have and some have not; 0 without any).
+        temperature: What all logits are divided by where they become
+            probabilities; see `calibration`.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -86,6 +90,7 @@ class MultiLabelTask(Task):
     text_features: tuple[str, ...]
     labels: tuple[str, ...] = dataclasses.field()
     metrics: tuple[str, ...] = ("micro_f1", "macro_f1")
+    temperature: float = dataclasses.field(default=1.0, metadata=STORED_IF_SET)
 
     def __post_init__(self):
         check_names(self)
@@ -99,6 +104,11 @@ class MultiLabelTask(Task):
                 f"`metrics` must be of {', '.join(_METRICS)}. "
                 f"Received: metrics={files.shortened(list(self.metrics))}."
             )
+        calibration.check_temperature(self.temperature)
+
+    @property
+    def has_temperature(self) -> bool:
+        return True
 
     @property
     def main_metric(self) -> str:
@@ -135,11 +145,11 @@ class MultiLabelTask(Task):
 
         Returns:
             A dictionary: `is_label` bool `[B, K]`, what is likelier than not,
-            and `probabilities` float32 `[B, K]`.
+            and `probabilities` float32 `[B, K]`, calibrated where the task is.
         """
         return {
             "is_label": logits > 0,
-            "probabilities": tf.nn.sigmoid(logits),
+            "probabilities": tf.nn.sigmoid(self.at_temperature(logits)),
         }
 
     def scores(
@@ -230,7 +240,7 @@ class MultiLabelTask(Task):
     ) -> str:
         """Writes a TSV: the labels, and every example's probabilities."""
         del examples
-        rows = tf.nn.sigmoid(answers).numpy()
+        rows = self.decode(tf.constant(answers))["probabilities"].numpy()
         lines = ["\t".join(map(str, row)) for row in (self.labels, *rows)]
         path = os.path.join(output_dir, f"{split}_results.tsv")
         files.write_text(path, "\n".join(lines) + "\n")

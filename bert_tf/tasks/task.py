@@ -32,14 +32,17 @@ from bert_tf.text.preprocessor import Preprocessor
 
 # Metadata of a field that is of the training alone, and not in task.json.
 NOT_STORED = {"is_stored": False}
+# Of one that is there only where it is not the default.
+STORED_IF_SET = {"is_stored_if_set": True}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task(abc.ABC):
     """What a model is tuned to. A family of tasks is a frozen dataclass of it.
 
-    Its fields are what task.json holds, but for those with `NOT_STORED`. They
-    are checked when a task is made: `ValueError` names the field.
+    Its fields are what task.json holds, but for those with `NOT_STORED`, and
+    those with `STORED_IF_SET` at their defaults. They are checked when a task
+    is made: `ValueError` names the field.
 
     Attributes:
         family: A string, the same for all tasks of the class.
@@ -61,11 +64,15 @@ class Task(abc.ABC):
             tell of the others; None for all.
         source: The class of the sources of its examples.
         is_teachable: Whether a student can learn it from a teacher.
+        temperature: What logits are divided by where they become
+            probabilities; see `calibration`.
+        has_temperature: Whether it may be another than 1.
     """
 
     family: ClassVar[str]
     # In some families it is a field.
     labels = tuple[str, ...]()
+    temperature = 1.0
     label_rank: ClassVar[int] = 1
     outputs: ClassVar[tuple[str, ...]] = ()
     problem_type: ClassVar[str | None] = None
@@ -75,6 +82,10 @@ class Task(abc.ABC):
     @property
     def is_teachable(self) -> bool:
         return True
+
+    @property
+    def has_temperature(self) -> bool:
+        return False
 
     @property
     def main_metric(self) -> str:
@@ -99,7 +110,12 @@ class Task(abc.ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what task.json holds: the family and the fields."""
-        values = {name: getattr(self, name) for name in self._stored_names()}
+        values = {
+            field.name: getattr(self, field.name)
+            for field in self._stored_fields()
+            if not field.metadata.get("is_stored_if_set")
+            or getattr(self, field.name) != field.default
+        }
         return {"family": self.family} | {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
@@ -113,7 +129,7 @@ class Task(abc.ABC):
             ValueError: If it is of another family, a key is missing or
                 unknown, or a value is out of its range.
         """
-        _check_stored(values, cls.family, cls._stored_names())
+        _check_stored(values, cls.family, cls._stored_fields())
         return cls(
             **{
                 field.name: values[field.name]
@@ -141,12 +157,24 @@ class Task(abc.ABC):
         )
 
     @classmethod
-    def _stored_names(cls):
+    def _stored_fields(cls):
         return [
-            field.name
+            field
             for field in dataclasses.fields(cls)
             if field.metadata.get("is_stored", True)
         ]
+
+    def with_temperature(self, temperature: float) -> Self:
+        """Returns the task with that temperature."""
+        if temperature == self.temperature:
+            return self
+        fields: dict[str, Any] = {"temperature": temperature}
+        return dataclasses.replace(self, **fields)
+
+    def at_temperature(self, logits: Tensor) -> Tensor:
+        """Returns the logits of the calibrated probabilities."""
+        # Of 1 none: graphs have no operation more.
+        return logits if self.temperature == 1 else logits / self.temperature
 
     @abc.abstractmethod
     def make_model(self, config: BertConfig, dtype: Any = None) -> keras.Model:
@@ -520,25 +548,29 @@ def check_names(task: Any) -> None:
         )
 
 
-def _check_stored(values, family, keys):
+def _check_stored(values, family, fields):
     """Checks what task.json holds, before a task is made of it.
 
     Args:
         values: Its content.
         family: What `family` must be in it.
-        keys: Names of all other values.
+        fields: Those of all other values.
 
     Raises:
         ValueError: If a key is missing or unknown, or the family another.
     """
-    keys = ("family", *keys)
+    optional = {
+        field.name for field in fields if field.metadata.get("is_stored_if_set")
+    }
+    keys = [field.name for field in fields if field.name not in optional]
+    keys = ["family", *keys]
     # First: another family's keys are others.
     if isinstance(values, dict) and values.get("family", family) != family:
         raise ValueError(
             f"`family` must be {family!r}. "
             f"Received: family={files.shortened(values['family'])}."
         )
-    if not isinstance(values, dict) or set(values) != set(keys):
+    if not isinstance(values, dict) or set(values) - optional != set(keys):
         raise ValueError(
             f"A task must have the keys {', '.join(keys)}. "
             f"Received: {files.shortened(values)}."

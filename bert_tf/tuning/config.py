@@ -208,6 +208,13 @@ class FineTuningConfig:
         _POSITIVE,
         of_training=True,
     )
+    calibrate: bool = _flag(
+        False,
+        "With --do_eval: fit a temperature on the development set, so that "
+        "probabilities are right as often as they say (Guo et al. 2017), and "
+        "keep it with the model: predictions and exports then have it. Of "
+        "classes, several labels and multiple choice.",
+    )
     save_checkpoints_steps: int = _flag(
         1000,
         "Steps between two checkpoints of the training state; the first comes "
@@ -238,6 +245,8 @@ class FineTuningConfig:
             raise ValueError(
                 "--max_position_embeddings must be given with --do_train."
             )
+        if self.calibrate and not self.do_eval:
+            raise ValueError("--calibrate must be given with --do_eval.")
         for name in ("keep_best", "early_stopping_epochs"):
             if getattr(self, name) and not (self.do_train and self.do_eval):
                 raise ValueError(

@@ -28,6 +28,7 @@ from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.tasks import calibration
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
@@ -99,6 +100,15 @@ class Run:
                 "--bucket_window_batches must not be given on a TPU, where all "
                 "batches have one length."
             )
+        if config.calibrate and not task.has_temperature:
+            raise ValueError(
+                "--calibrate must be given with a classification, several "
+                "labels or a multiple choice. "
+                f"Received: a task of {task.title!r}."
+            )
+        if config.do_train:
+            # That of a teacher, or of weights that are there no more.
+            task = task.with_temperature(1.0)
         keras.utils.set_random_seed(config.random_seed)
         strategies.log_devices(strategy)
         self._is_jit_compiled = strategies.is_jit_compiled(
@@ -315,10 +325,20 @@ class Run:
         assert results is not None, "There was no evaluation."
         examples = self.sources[DEV].examples
         task = self.task.calibrate(examples, self.answers[DEV])
+        told = ""
+        if config.calibrate:
+            task, told = self._with_temperature(task)
         if task != self.task:
             self.task = task
             if config.do_train:
                 self.save()
+            elif config.calibrate:
+                self._keep_temperature()
+        sections = task.report_sections(examples, self.answers[DEV], results)
+        if config.calibrate or task.temperature != 1:
+            calibrated, section = self._calibration(told)
+            sections = [*sections, section]
+            self.results = results = results | calibrated
         path = os.path.join(config.output_dir, "eval_results.txt")
         evaluation.write_results(path, results)
         for name in sorted(results):
@@ -333,7 +353,7 @@ class Run:
                 math.inf,
             ),
             dataclasses.asdict(config) | task.to_dict() | self._settings,
-            task.report_sections(examples, self.answers[DEV], results),
+            sections,
             task.report_scores,
         )
         # Of a model that is in another folder, only the results are here.
@@ -351,6 +371,62 @@ class Run:
                 self._dataset or name,
                 report.shown_results(results, task.report_scores),
             )
+
+    def _with_temperature(self, task):
+        """Returns the task with a temperature fitted, and what to say of it."""
+        labels = self.sources[DEV].examples.labels
+        try:
+            temperature = calibration.fit_temperature(self.answers[DEV], labels)
+        except calibration.CalibrationError as error:
+            logging.warning(
+                "The development set tells no temperature: %s. It is %.4g, as "
+                "before.",
+                error,
+                task.temperature,
+            )
+            return task, f"**The set tells no temperature: {error}.**"
+        told = (
+            f"The temperature is fitted on this set ({len(labels):,} "
+            "examples): on others the error will be larger."
+        )
+        return task.with_temperature(temperature), told
+
+    def _keep_temperature(self):
+        """Writes it into the folder of a model that is evaluated alone."""
+        stored = model_folder.read_task(self._folder)
+        # A folder that is read alone is not written.
+        if self._folder == self.config.output_dir and stored is not None:
+            stored["temperature"] = self.task.temperature
+            model_folder.write_task(self._folder, stored)
+            logging.info(
+                "%s: has the temperature %.4g now.",
+                self._folder,
+                self.task.temperature,
+            )
+        else:
+            logging.warning(
+                "The temperature is of these predictions alone, and not kept "
+                "with the model: %s is no folder that this program tuned, or "
+                "not --output_dir.",
+                self._folder,
+            )
+
+    def _calibration(self, told):
+        """Returns a calibration's results and its section of the report."""
+        logits, labels = self.answers[DEV], self.sources[DEV].examples.labels
+        temperature = self.task.temperature
+        before = calibration.measure(logits, labels)
+        after = calibration.measure(logits, labels, temperature)
+        return (
+            calibration.results(before, after, temperature),
+            calibration.section(
+                before,
+                after,
+                temperature,
+                told or "The temperature is as the model's folder has it.",
+                has_sigmoids=labels.ndim == 2,
+            ),
+        )
 
     def predict(self, on_predictions: OnPredictions | None = None) -> None:
         """Writes the answers to all sets that are neither of the others.

@@ -187,6 +187,7 @@ def requests_of(kind, signature):
         ("squad", "serving_default", "varying"),
         ("tagger", "serving_default", "varying"),
         ("fill_mask", "serving_default", "varying"),
+        ("token_embeddings", "examples", "varying"),
     ],
 )
 def test_merged_requests_get_their_own_answers(kind, signature, file):
@@ -250,7 +251,10 @@ def test_split_requests_are_joined(kind):
 def test_answers_of_other_widths_may_not_be_split():
     parameters = read_parameters("varying")
     assert not parameters.enable_large_batch_splitting.value
-    for kind in (*FIXED, "encoder", "tagger", "fill_mask", "squad"):
+    for kind in (
+        *(*FIXED, "encoder", "tagger", "fill_mask", "squad"),
+        "token_embeddings",
+    ):
         described = saved_model.read_signatures(serving_models.exported(kind))
         widths = {
             dimension.size

@@ -266,7 +266,9 @@ def test_what_exports_have_is_what_the_check_wants(kind, contents):
     )
 
 
-@pytest.mark.parametrize("kind", ["fill_mask", "embedding", "preprocessor"])
+@pytest.mark.parametrize(
+    "kind", ["fill_mask", "embedding", "token_embeddings", "preprocessor"]
+)
 def test_what_other_kinds_have_is_what_the_check_wants(kind):
     model, options = serving_models.EXPORTS[kind]
     assert_declared(

@@ -3,6 +3,7 @@
 import concurrent.futures
 import http.server
 import json
+import re
 import socketserver
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
+from google.protobuf import text_format
 
 from support import paths
 from support import serving_models
@@ -195,9 +198,73 @@ def test_rest_client_says_what_is_wrong_in_one_line():
         assert message in line
 
 
-def test_compose_file_mounts_what_is_there():
-    text = (FOLDER / "docker-compose.yml").read_text("utf-8")
-    for name in ("models.config", "batching_parameters_cpu.txt"):
-        assert f"./{name}:/config/{name}:ro" in text
-        assert f"_file=/config/{name}" in text
+def read_yaml(name):
+    return yaml.safe_load((FOLDER / name).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("processor", ["cpu", "gpu"])
+def test_compose_files_mount_what_the_server_is_told_to_read(processor):
+    service = read_yaml("docker-compose.yml")["services"]["serving"]
+    volumes, command = service["volumes"], service["command"]
+    if processor == "gpu":
+        # Lists of volumes are joined, a command takes the place of another.
+        other = read_yaml("docker-compose.gpu.yml")["services"]["serving"]
+        assert other["image"] == f"{service['image']}-gpu"
+        (device,) = other["deploy"]["resources"]["reservations"]["devices"]
+        assert device["capabilities"] == ["gpu"]
+        volumes, command = volumes + other["volumes"], other["command"]
+    assert "./servables:/models:ro" in volumes
+    flags = dict(each.removeprefix("--").split("=") for each in command)
+    assert flags.pop("enable_batching") == "true"
+    assert flags.pop("model_config_file_poll_wait_seconds") == "60"
+    assert {*flags} == {
+        *("model_config_file", "monitoring_config_file"),
+        "batching_parameters_file",
+    }
+    name = f"batching_parameters_{processor}.txt"
+    assert flags["batching_parameters_file"] == f"/config/{name}"
+    for path in flags.values():
+        name = path.removeprefix("/config/")
+        assert f"./{name}:{path}:ro" in volumes
         assert (FOLDER / name).exists()
+
+
+def test_prometheus_reads_the_metrics_of_the_server():
+    service = read_yaml("docker-compose.yml")["services"]
+    added = read_yaml("docker-compose.monitoring.yml")["services"]
+    (volume,) = added["prometheus"]["volumes"]
+    source, target, _ = volume.split(":")
+    assert (FOLDER / source).exists()
+    assert target == "/etc/prometheus/prometheus.yml"
+    (job,) = read_yaml(source)["scrape_configs"]
+    (target,) = job["static_configs"][0]["targets"]
+    name, port = target.split(":")
+    assert any(each.endswith(f":{port}") for each in service[name]["ports"])
+    monitoring = (FOLDER / "monitoring.config").read_text("utf-8")
+    assert (
+        re.search(
+            r'^prometheus_config {\s+enable: true\s+path: "(.+)"\s+}$',
+            monitoring,
+            re.MULTILINE,
+        )[1]
+        == job["metrics_path"]
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["models.config", "models_two_versions.config"]
+)
+def test_models_are_configured_as_the_server_reads_it(name):
+    pytest.importorskip("tensorflow_serving")
+    from tensorflow_serving.config import model_server_config_pb2
+
+    found = text_format.Parse(
+        (FOLDER / name).read_text("utf-8"),
+        model_server_config_pb2.ModelServerConfig(),
+    )
+    (model,) = found.model_config_list.config
+    assert model.base_path == f"/models/{model.name}"
+    # A label is of a version that is loaded.
+    versions = model.model_version_policy.specific.versions
+    assert {*model.version_labels.values()} <= {*versions}
+    assert bool(versions) == ("two_versions" in name)

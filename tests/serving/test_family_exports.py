@@ -63,11 +63,16 @@ KINDS = {
         None,
         ExportOptions(kind="embedding", settings={"normalize": True}),
     ),
+    "token_embeddings": (
+        BertEncoder,
+        None,
+        ExportOptions(kind="token_embeddings"),
+    ),
 }
 
 
 # Those that do more than tokenize whole texts.
-FEW_KINDS = ("tagger", "squad", "fill_mask")
+FEW_KINDS = ("tagger", "squad", "fill_mask", "token_embeddings")
 # The others with `make serving-check`.
 ALWAYS = {("albert", "squad")}
 

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
@@ -14,6 +15,7 @@ from bert_tf.serving import options as options_lib
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
+from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -70,8 +72,16 @@ def difference(servable, folder, texts=TEXTS):
     path = folder / "model.onnx"
     path.write_bytes(onnx_exporter.make_model(servable).SerializeToString())
     inputs = servable.encode(texts)
-    trained = servable.call_model(inputs, training=False).numpy()
-    found = onnx_exporter.load(str(path))(inputs).numpy()
+    trained = servable.call_model(inputs, training=False)
+    found = onnx_exporter.load(str(path))(inputs)
+    # Of several outputs, by their names.
+    tf.nest.assert_same_structure(found, trained)
+    pairs = zip(tf.nest.flatten(found), tf.nest.flatten(trained))
+    return max(distance(*pair) for pair in pairs)
+
+
+def distance(found, trained):
+    found, trained = np.asarray(found), np.asarray(trained)
     assert found.shape == trained.shape
     return np.abs(found - trained).max() / max(1.0, np.abs(trained).max())
 
@@ -101,6 +111,56 @@ def test_scores_of_a_reranker_are_the_trained_models(tmp_path):
     servable = serving_models.servable("reranker")
     pairs = [(b"the quick", b"a"), (b"", b"lorem " * 30), (b"a", b"")]
     assert difference(servable, tmp_path, pairs) < check.TOLERANCE
+
+
+@pytest.mark.parametrize("kind", ["tagger", "squad"])
+def test_logits_of_tokens_are_the_trained_models(kind, tmp_path):
+    """Both models answer, and names and tokenizer stand beside them."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    servable = serving_models.servable(kind)
+    pairs = servable.hard_texts()[:6]
+    assert difference(servable, tmp_path, pairs) < check.TOLERANCE
+    exported = onnx_exporter.export(
+        serving_models.model_dir(kind), tmp_path / "onnx", ExportOptions()
+    )
+    float32, int8 = exported.check_table.split("Loaded by")[1:]
+    assert "equal" in float32 and "model_int8.onnx" in int8
+    folder = tmp_path / "onnx" / "1"
+    assert {"vocab.txt", "tokenizer.json"} <= {*os.listdir(folder)}
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == "bert"
+    if kind == "tagger":
+        labels = serving_models.TAGGING_TASK.labels
+        assert [*config["id2label"].values()] == [*labels]
+        assert config["label2id"]["B-é"] == 1
+
+
+@pytest.mark.parametrize("layer", [-1, 0])
+def test_vectors_of_tokens_are_the_trained_models(layer, tmp_path):
+    pytest.importorskip("onnx")
+    servable = servable_of(
+        TokenEmbeddings, BertEncoder(CONFIG), settings={"layer": layer}
+    )
+    assert difference(servable, tmp_path) < check.TOLERANCE
+
+
+@pytest.mark.parametrize("kind", ["pair", "topics"])
+def test_logits_are_calibrated(kind, tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    servable = serving_models.servable(kind)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx_exporter.make_model(servable).SerializeToString())
+    texts = servable.hard_texts()[:5]
+    inputs = servable.encode(texts)
+    logits = onnx_exporter.load(str(path))(inputs)
+    probabilities = {"pair": tf.nn.softmax, "topics": tf.nn.sigmoid}[kind]
+    np.testing.assert_allclose(
+        probabilities(logits),
+        servable.trained_answers(inputs, texts)["probabilities"],
+        atol=1e-6,
+    )
 
 
 def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
@@ -158,7 +218,7 @@ def test_a_difference_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "kind, options, message",
     [
-        ("squad", {}, "must be saved_model for this kind"),
+        ("choice", {}, "must be saved_model for this kind"),
         ("pair", {"precision": "bfloat16"}, "`precision` must not be given"),
         ("pair", {"is_frozen": True}, "`is_frozen` must not be given"),
         (

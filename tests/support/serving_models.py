@@ -64,12 +64,16 @@ PAIR_TASK = ClassificationTask(
     text_features=("sentence 1", "class"),
     labels=("nein", "ja", "vielleicht¿"),
     metrics=("accuracy",),
+    temperature=1.75,
 )
 REGRESSION_TASK = ClassificationTask(
     name="regression", text_features=("sentence",), metrics=("pearson",)
 )
 TOPICS_TASK = MultiLabelTask(
-    name="topics", text_features=("text",), labels=("a", "é", "c", "d")
+    name="topics",
+    text_features=("text",),
+    labels=("a", "é", "c", "d"),
+    temperature=0.625,
 )
 TAGGING_TASK = TaggingTask(
     scheme="bio", labels=("O", "B-é", "I-é", "B-x", "I-x")
@@ -95,6 +99,10 @@ EXPORTS = {
     "embedding": (
         "encoder",
         ExportOptions(kind="embedding", settings={"normalize": True}),
+    ),
+    "token_embeddings": (
+        "encoder",
+        ExportOptions(kind="token_embeddings", settings={"layer": 0}),
     ),
     "preprocessor": ("encoder", ExportOptions(kind="preprocessor")),
     "bfloat16": ("pair", ExportOptions(precision="bfloat16")),

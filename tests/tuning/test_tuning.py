@@ -409,6 +409,7 @@ def test_class_weights_are_read():
         ({"do_train": False}, "At least one of --do_train, --do_eval"),
         ({"num_train_epochs": 0.0}, "--num_train_epochs must be positive"),
         ({"warmup_proportion": 1.5}, "--warmup_proportion must be from 0 to 1"),
+        ({"calibrate": True}, "--calibrate must be given with --do_eval"),
         ({"keep_best": True}, "--keep_best must be given with --do_train and"),
         ({"early_stopping_epochs": 2}, "--early_stopping_epochs must be given"),
         (

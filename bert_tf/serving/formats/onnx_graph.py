@@ -11,6 +11,7 @@ Letters: B batch, L length, D hidden size, N attention heads, H size of one.
 """
 
 import math
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from bert_tf.models.encoder import BertEncoder
 OPSET = 17
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _IDS, _MASK, _SEGMENTS = INPUTS
-_BATCH, _LENGTH = "batch", "length"
+_BATCH, LENGTH = "batch", "length"
 _MASKED = -1e9
 
 
@@ -95,27 +96,27 @@ class OnnxGraph:
         inner = self.apply("Add", inner, self.constant("one", 1.0))
         return self.apply("Mul", self.apply("Mul", x, inner), half)
 
-    def to_model(self, output: str, name: str, axes: Sequence[Any]) -> Any:
+    def to_model(self, outputs: Mapping[str, tuple[str, Sequence[Any]]]) -> Any:
         """Returns the ModelProto.
 
         Args:
-            output: The tensor that is answered, float32.
-            name: Its name outside.
-            axes: Its axes after the batch's: names, or sizes.
+            outputs: {name outside: (tensor, axes)} of what is answered,
+                float32. The axes are those after the batch's: names, or sizes.
         """
         from onnx import TensorProto
         from onnx import helper
         from onnx import numpy_helper
 
-        self._nodes.append(
-            helper.make_node("Identity", [output], [name], name=name)
-        )
+        self._nodes += [
+            helper.make_node("Identity", [tensor], [name], name=name)
+            for name, (tensor, _) in outputs.items()
+        ]
         graph = helper.make_graph(
             self._nodes,
             "bert_tf",
             [
                 helper.make_tensor_value_info(
-                    each, TensorProto.INT64, [_BATCH, _LENGTH]
+                    each, TensorProto.INT64, [_BATCH, LENGTH]
                 )
                 for each in INPUTS
             ],
@@ -123,6 +124,7 @@ class OnnxGraph:
                 helper.make_tensor_value_info(
                     name, TensorProto.FLOAT, [_BATCH, *axes]
                 )
+                for name, (_, axes) in outputs.items()
             ],
             [
                 numpy_helper.from_array(value, each)

@@ -23,6 +23,7 @@ from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.tagging import Tagging
+from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks import multi_label
 from bert_tf.tasks.classification import task as glue
@@ -41,7 +42,10 @@ MOST_FROZEN_BYTES = 2**28
 # model was tuned to, or else an encoder.
 KINDS: dict[str, type[Servable]] = {
     kind.KIND: kind
-    for kind in (Encoder, Embedding, Reranker, FillMask, Preprocessing)
+    for kind in (
+        *(Encoder, Embedding, TokenEmbeddings, Reranker, FillMask),
+        Preprocessing,
+    )
 }
 
 # Tasks and what serves them, by the family in task.json.

@@ -112,11 +112,6 @@ class QuestionAnswering(Servable):
         """Returns run_squad's own `SquadTask`, which such folders go by."""
         return squad.SquadTask()
 
-    def answer_ids(
-        self, module: Any, inputs: dict[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        return self._of_windows(inputs, module(inputs, training=False))
-
     def answer_texts(
         self, module: Any, texts: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
@@ -152,7 +147,7 @@ class QuestionAnswering(Servable):
         logits = np.concatenate(
             [predict(batch, training=False) for batch in batches]
         )
-        answers = self._of_windows(inputs, self.model(inputs))
+        answers = self.decode_rows(inputs, self.model(inputs))
         answers |= _answers(self.task, windows, logits)
         _, is_cut = self.cut(tf.constant([context for _, context in texts]))
         answers["is_cut"] |= is_cut
@@ -166,8 +161,10 @@ class QuestionAnswering(Servable):
             self.preprocessor, self.task, self.options.bounds["max_windows"]
         )
 
-    def _of_windows(self, inputs, outputs):
-        """Returns the answers to model inputs, one window a row."""
+    def decode_rows(
+        self, inputs: dict[str, tf.Tensor], outputs: Any
+    ) -> dict[str, tf.Tensor]:
+        # One window a row.
         length_B1 = tf.reduce_sum(
             inputs[features.INPUT_MASK], axis=1, keepdims=True
         )

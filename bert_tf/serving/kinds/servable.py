@@ -298,6 +298,18 @@ class Servable:
         """Returns answers, {name: tensor}, of what `call_model` returned."""
         return outputs
 
+    def decode_rows(
+        self, inputs: dict[str, tf.Tensor], outputs: Any
+    ) -> dict[str, tf.Tensor]:
+        """Returns the answers to ids, where what they are tells of them.
+
+        Args:
+            inputs: The model inputs.
+            outputs: What `call_model` returned of them.
+        """
+        del inputs
+        return self.decode(outputs)
+
     def answer_ids(
         self, module: Any, inputs: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
@@ -307,7 +319,9 @@ class Servable:
             module: What `make_module` returned.
             inputs: Its inputs.
         """
-        return self.decode(module(inputs, training=False))
+        return self.decode_rows(
+            module.to_model_inputs(inputs), module(inputs, training=False)
+        )
 
     def answer_texts(
         self, module: Any, texts: dict[str, tf.Tensor]

@@ -21,6 +21,7 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.tasks import calibration
 from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
@@ -29,6 +30,7 @@ from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import report
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.text_source import TextSource
@@ -75,6 +77,8 @@ class ClassificationTask(Task):
         label_synonyms: What others call the classes, in lower case and by
             class id, if anything else. It is not in task.json either, and
             does not tell two tasks apart.
+        temperature: What the logits of classes are divided by where they
+            become probabilities; see `calibration`.
 
     Attributes:
         kind: `CLASSIFICATION` or `REGRESSION`.
@@ -110,6 +114,7 @@ class ClassificationTask(Task):
     label_synonyms: tuple[str, ...] = dataclasses.field(
         default=(), compare=False, metadata=NOT_STORED
     )
+    temperature: float = dataclasses.field(default=1.0, metadata=STORED_IF_SET)
 
     def __post_init__(self):
         check_names(self)
@@ -133,6 +138,12 @@ class ClassificationTask(Task):
                 f"`class_weights` must be {len(self.labels)} numbers. "
                 f"Received: class_weights={self.class_weights}."
             )
+        calibration.check_temperature(self.temperature)
+        if self.temperature != 1 and not self.has_temperature:
+            raise ValueError(
+                "`temperature` must be 1 for a regression. "
+                f"Received: temperature={self.temperature}."
+            )
 
     @property
     def main_metric(self) -> str:
@@ -145,6 +156,10 @@ class ClassificationTask(Task):
     @property
     def title(self) -> str:
         return self.name
+
+    @property
+    def has_temperature(self) -> bool:
+        return bool(self.labels)
 
     @property
     def num_outputs(self) -> int:
@@ -282,7 +297,8 @@ class ClassificationTask(Task):
         Returns:
             A dictionary: of a classification `labels` string `[B]`, the names
             of the likeliest classes, and `probabilities` float32
-            `[B, num_outputs]`; of a regression `scores` float32 `[B]`.
+            `[B, num_outputs]`, calibrated where the task is; of a
+            regression `scores` float32 `[B]`.
         """
         if not self.labels:
             return {"scores": tf.squeeze(logits, axis=-1)}
@@ -290,7 +306,9 @@ class ClassificationTask(Task):
             "labels": tf.gather(
                 tf.constant(self.labels), tf.argmax(logits, axis=-1)
             ),
-            "probabilities": tf.nn.softmax(logits, axis=-1),
+            "probabilities": tf.nn.softmax(
+                self.at_temperature(logits), axis=-1
+            ),
         }
 
     def scores(

@@ -47,7 +47,7 @@ def _worst(task, examples, logits):
         keras.ops.convert_to_numpy(values)
         for values in (
             task.example_losses(logits, examples.labels),
-            keras.ops.softmax(logits, axis=-1),
+            keras.ops.softmax(task.at_temperature(logits), axis=-1),
         )
     )
     is_wrong = np.argmax(logits, axis=-1) != examples.labels

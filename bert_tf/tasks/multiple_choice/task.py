@@ -17,12 +17,14 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.tasks import calibration
 from bert_tf.tasks import columns
 from bert_tf.tasks.multiple_choice import files as choice_files
 from bert_tf.tasks.multiple_choice import report
 from bert_tf.tasks.multiple_choice.files import ChoiceExamples
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
 from bert_tf.tasks.source import TEST
+from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_label_column
 
@@ -38,6 +40,8 @@ class MultipleChoiceTask(Task):
 
     Args:
         num_choices: From 2 to 1,000.
+        temperature: What the logits are divided by where they become
+            probabilities; see `calibration`.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -56,6 +60,7 @@ class MultipleChoiceTask(Task):
     source = ChoiceSource
 
     num_choices: int
+    temperature: float = dataclasses.field(default=1.0, metadata=STORED_IF_SET)
 
     def __post_init__(self):
         if (
@@ -66,6 +71,11 @@ class MultipleChoiceTask(Task):
                 f"`num_choices` must be from 2 to {_MOST_CHOICES:,}. "
                 f"Received: num_choices={files.shortened(self.num_choices)}."
             )
+        calibration.check_temperature(self.temperature)
+
+    @property
+    def has_temperature(self) -> bool:
+        return True
 
     def make_model(
         self, config: BertConfig, dtype: Any = None
@@ -119,9 +129,12 @@ class MultipleChoiceTask(Task):
 
         Returns:
             A dictionary: `choice` int32 `[B]`, the numbers of the likeliest
-            choices from 0, and `probabilities` float32 `[B, C]`.
+            choices from 0, and `probabilities` float32 `[B, C]`, calibrated
+            where the task is.
         """
         return {
             "choice": tf.argmax(logits, axis=-1, output_type=tf.int32),
-            "probabilities": tf.nn.softmax(logits, axis=-1),
+            "probabilities": tf.nn.softmax(
+                self.at_temperature(logits), axis=-1
+            ),
         }

@@ -1,0 +1,228 @@
+"""Vectors of tokens as they are served, and where the tokens stand.
+
+For what is learned or computed from the pieces of a text: the vectors of its
+names, similarities of words, probes of layers.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.serving import options as options_lib
+from bert_tf.serving.graph import chunks
+from bert_tf.serving.kinds.hub import INPUT_NAMES
+from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.output import show_text
+from bert_tf.serving.kinds.output import show_vector
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.options import ExportOptions
+from bert_tf.text import packing
+from bert_tf.text.offsets import Offsets
+
+OUTPUT = "token_embeddings"
+LAYER = "layer"
+_NOWHERE = -1
+
+
+def _show_tokens(answers):
+    return show_text(*answers["tokens"][: answers["num_tokens"]])
+
+
+class TokenEmbeddings(Servable):
+    """A vector for each token of a text, the token, and its characters.
+
+    [CLS] and [SEP] are tokens too, of no characters. A text is read up to
+    `max_seq_length` tokens. Letters: L positions.
+
+    Its setting is `layer`: the number of the block whose vectors they are, from
+    0, or from the last one on as -1, -2, ...
+    """
+
+    KIND = options_lib.TOKEN_EMBEDDINGS
+    outputs_of_ids = (
+        Output(
+            *(OUTPUT, "float32", "length size", "the vectors of the tokens"),
+            missing=0.0,
+            heading="vector of the first token",
+            show=lambda answers: show_vector(answers[OUTPUT][0]),
+        ),
+        Output(
+            *("tokens", "string", "length"),
+            "the tokens, as the vocabulary has them",
+            missing=b"",
+            heading="tokens",
+            show=_show_tokens,
+        ),
+        Output(
+            *("num_tokens", "int32", ""),
+            "how many tokens there are, [CLS] and [SEP] among them",
+        ),
+    )
+    outputs_of_strings = (
+        *outputs_of_ids,
+        # Characters are Unicode code points.
+        Output(
+            *("starts", "int32", "length"),
+            "their places in the text; of [CLS] and [SEP] too -1",
+            missing=_NOWHERE,
+        ),
+        Output(
+            *("limits", "int32", "length", "the places after them"),
+            missing=_NOWHERE,
+        ),
+        Output(
+            *("is_cut", "bool", "", "whether there is text that was not read"),
+            heading="cut",
+            show=lambda answers: "cut" if answers["is_cut"] else "",
+        ),
+    )
+    MODEL = BertEncoder
+    SETTINGS = {LAYER: -1}
+    TAKES_PAIRS = False
+    # The Hub's, so that its preprocessor may stand before.
+    input_names = INPUT_NAMES
+
+    @classmethod
+    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
+        options = super().resolve(options, task)
+        layer = options.settings[LAYER]
+        if type(layer) is not int:
+            raise ValueError(
+                f"`{LAYER}` must be an integer. Received: {LAYER}={layer!r}."
+            )
+        if len(options.text_features) != 1:
+            raise ValueError(
+                f"`text_features` must be one name with the kind {cls.KIND}. "
+                f"Received: text_features={','.join(options.text_features)}."
+            )
+        return options
+
+    @classmethod
+    def load(
+        cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
+    ) -> Any:
+        model = super().load(checkpoint, task, options)
+        layer = options.settings[LAYER]
+        num_layers = model.config.num_hidden_layers
+        if not -num_layers <= layer < num_layers:
+            raise ValueError(
+                f"`{LAYER}` must be from {-num_layers} to {num_layers - 1}, as "
+                f"the model has {num_layers}. Received: {LAYER}={layer}."
+            )
+        return model
+
+    @property
+    def trained_parts(self) -> tuple[Any, ...]:
+        # Neither the pooler nor the blocks above have a part in it; of blocks
+        # that layers share all have.
+        blocks = self.model.blocks
+        num_layers = self.model.config.num_hidden_layers
+        if len(blocks) == num_layers:
+            blocks = blocks[: self.options.settings[LAYER] % num_layers + 1]
+        return (self.model.embeddings, *blocks)
+
+    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
+        outputs = self.model(inputs, training=training)["encoder_outputs"]
+        # Clients get float32 in every precision.
+        vectors_BLD = tf.cast(outputs[self.options.settings[LAYER]], tf.float32)
+        mask_BL = tf.cast(inputs[features.INPUT_MASK], tf.float32)
+        return vectors_BLD * mask_BL[:, :, tf.newaxis]
+
+    def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
+        return {OUTPUT: outputs}
+
+    def decode_rows(
+        self, inputs: dict[str, tf.Tensor], outputs: Any
+    ) -> dict[str, tf.Tensor]:
+        mask = inputs[features.INPUT_MASK]
+        return self.decode(outputs) | {
+            "tokens": self._spell(inputs[features.INPUT_IDS], mask),
+            "num_tokens": tf.reduce_sum(mask, axis=1),
+        }
+
+    def answer_texts(
+        self, module: Any, texts: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        (strings,) = texts.values()
+        strings, is_long = self.cut(strings)
+        preprocessor = self.preprocessor
+        pieces, offsets = preprocessor.tokenizer.tokenize_with_offsets(strings)
+        packed = (
+            [pieces],
+            preprocessor.max_seq_length,
+            preprocessor.vocabulary,
+        )
+        inputs = packing.trim_padding(packing.pack(*packed))
+        length = tf.shape(inputs[features.INPUT_IDS])[1]
+
+        def compute(rows):
+            vectors = module.compute(rows)
+            after = length - tf.shape(vectors)[1]
+            return tf.pad(vectors, [[0, 0], [0, after], [0, 0]])
+
+        outputs = chunks.compute_in_chunks(
+            inputs,
+            compute,
+            chunks.CHUNK_SIZE,
+            [None, self.model.config.hidden_size],
+        )
+        answers = self.decode_rows(inputs, outputs)
+        answers |= self._places(offsets, length)
+        return answers | {"is_cut": is_long | packing.is_cut(*packed)}
+
+    def trained_answers(
+        self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
+    ) -> dict[str, np.ndarray]:
+        strings, is_long = self.cut(tf.constant([text for (text,) in texts]))
+        _, is_cut = self.preprocessor.encode_and_tell(strings)
+        _, offsets = self.preprocessor.tokenizer.tokenize_with_offsets(strings)
+        answers = self.decode_rows(
+            inputs, self.call_model(inputs, training=False)
+        )
+        answers |= self._places(offsets, self.preprocessor.max_seq_length)
+        answers["is_cut"] = is_cut | is_long
+        return {name: value.numpy() for name, value in answers.items()}
+
+    def _places(self, offsets: Offsets, length):
+        """Returns `starts` and `limits`, int32 `[B, L]`.
+
+        Args:
+            offsets: Of all pieces.
+            length: L.
+        """
+        # Between [CLS] and [SEP].
+        most = self.preprocessor.max_seq_length - 2
+        found = {}
+        for name in ("starts", "limits"):
+            places = getattr(offsets, name).merge_dims(1, 2)[:, :most]
+            places = places.to_tensor(_NOWHERE)
+            places = tf.pad(
+                places,
+                # Of no texts L is 1.
+                [[0, 0], [1, tf.maximum(length - 1 - tf.shape(places)[1], 0)]],
+                constant_values=_NOWHERE,
+            )
+            found[name] = places[:, :length]
+        return found
+
+    @functools.cached_property
+    def _spell(self):
+        """A function from ids and mask `[B, L]` to tokens, saved once."""
+        vocabulary = self.preprocessor.vocabulary
+
+        @tf.function(
+            autograph=False,
+            input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
+        )
+        def spell(ids, mask):
+            tokens = tf.gather(tf.constant(vocabulary.tokens), ids)
+            return tf.where(mask > 0, tokens, "")
+
+        return spell

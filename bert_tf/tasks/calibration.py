@@ -1,0 +1,248 @@
+"""Temperatures: probabilities that are right as often as they say.
+
+A tuned model is mostly surer of its answers than it should be. Its logits are
+divided by one number, the temperature, which makes the labels of a development
+set the likeliest; the order of the classes stays. The method, and the expected
+calibration error, are Guo et al. 2017 (arXiv 1706.04599), sections 2 and 4.2.
+
+Labels `[N]` are classes, and the probabilities a softmax; labels `[N, K]` are
+yes or no of each of K, and the probabilities sigmoids.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bert_tf import files
+from bert_tf.tasks import tables
+
+# A temperature beyond these is no calibration: the logits tell all of the
+# development set, or nothing.
+LEAST, MOST = 0.05, 20.0
+# Of fewer the temperature would be a matter of chance.
+LEAST_EXAMPLES = 50
+NUM_BINS = 15
+_MOST_STEPS = 200
+_PRECISION = 1e-10
+
+
+class CalibrationError(ValueError):
+    """Why no temperature is told by a development set."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reliability:
+    """How often answers of about one probability are right.
+
+    The probabilities are the likeliest classes', or of labels `[N, K]` all;
+    and an answer is right where the class is, or the label is there. They are
+    parted into `NUM_BINS` of one width, each without its lower end.
+
+    Args:
+        counts: int `[NUM_BINS]`: how many probabilities are in each.
+        confidences: float64 `[NUM_BINS]`: their mean, 0 of none.
+        shares: Likewise, the share that is right.
+        loss: The mean cross-entropy, in nats.
+    """
+
+    counts: np.ndarray
+    confidences: np.ndarray
+    shares: np.ndarray
+    loss: float
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error, from 0 to 1."""
+        gaps = np.abs(self.confidences - self.shares)
+        return float(np.average(gaps, weights=self.counts))
+
+
+def check_temperature(temperature: Any) -> None:
+    """Raises `ValueError` unless it is a positive, finite number."""
+    if type(temperature) not in (int, float) or not 0 < temperature < math.inf:
+        raise ValueError(
+            "`temperature` must be a positive number. "
+            f"Received: temperature={files.shortened(temperature)}."
+        )
+
+
+def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
+    """Returns the temperature of the least mean cross-entropy.
+
+    That is convex in the temperature's inverse: it is found where the slope is
+    0, by Newton's steps within an interval that holds it.
+
+    Args:
+        logits: float `[N, K]`.
+        labels: int `[N]`, or `[N, K]` of 0 and 1.
+
+    Raises:
+        CalibrationError: If there are too few examples, their labels are all
+            the same, or there is no such temperature from `LEAST` to `MOST`.
+    """
+    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
+    if len(labels) < LEAST_EXAMPLES:
+        raise CalibrationError(
+            f"it has {len(labels)} examples, and fewer than {LEAST_EXAMPLES} "
+            "tell no temperature"
+        )
+    if (labels == labels.flat[0]).all():
+        raise CalibrationError("all of its labels are the same")
+    slope = _binary_slope if labels.ndim == 2 else _slope
+    low, high = 1 / MOST, 1 / LEAST
+    if slope(logits, labels, low)[0] >= 0:
+        raise CalibrationError(
+            "its answers are no better than chance: the likeliest temperature "
+            f"is above {MOST:g}"
+        )
+    if slope(logits, labels, high)[0] <= 0:
+        raise CalibrationError(
+            "its answers are right, all but the least sure ones: the likeliest "
+            f"temperature is below {LEAST:g}"
+        )
+    inverse = 1.0
+    for _ in range(_MOST_STEPS):
+        first, second = slope(logits, labels, inverse)
+        low, high = (low, inverse) if first > 0 else (inverse, high)
+        following = inverse - first / second if second > 0 else 0.0
+        if not low < following < high:
+            following = math.sqrt(low * high)
+        if abs(following - inverse) <= _PRECISION * inverse:
+            break
+        inverse = following
+    return float(1 / following)
+
+
+def measure(
+    logits: ArrayLike, labels: ArrayLike, temperature: float = 1.0
+) -> Reliability:
+    """Returns the `Reliability` of the probabilities at a temperature.
+
+    Args:
+        logits, labels: As of `fit_temperature`; N at least 1.
+        temperature: Of the probabilities.
+    """
+    logits = np.asarray(logits, np.float64) / temperature
+    labels = np.asarray(labels)
+    if labels.ndim == 2:
+        # log(1 + exp(x)) - y x, which no x is too large for.
+        losses = np.logaddexp(0.0, logits) - labels * logits
+        confidences, is_right = _sigmoid(logits).ravel(), labels.ravel() == 1
+    else:
+        log_probs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        losses = -np.take_along_axis(log_probs, labels[:, None], 1)
+        confidences = np.exp(log_probs.max(axis=1))
+        is_right = logits.argmax(axis=1) == labels
+    bins = np.ceil(confidences * NUM_BINS).astype(int) - 1
+    bins = bins.clip(0, NUM_BINS - 1)
+    counts = np.bincount(bins, minlength=NUM_BINS)
+    totals = (
+        np.bincount(bins, values, NUM_BINS)
+        for values in (confidences, is_right)
+    )
+    confidences, shares = (total / np.maximum(counts, 1) for total in totals)
+    return Reliability(
+        counts=counts,
+        confidences=confidences,
+        shares=shares,
+        loss=float(losses.mean()),
+    )
+
+
+def results(
+    before: Reliability, after: Reliability, temperature: float
+) -> dict[str, float]:
+    """Returns what eval_results.txt has of a calibration, {name: float}."""
+    return {
+        "temperature": temperature,
+        "eval_calibration_error": after.error,
+        "eval_calibration_error_uncalibrated": before.error,
+        "eval_loss_calibrated": after.loss,
+    }
+
+
+def section(
+    before: Reliability,
+    after: Reliability,
+    temperature: float,
+    told: str,
+    has_sigmoids: bool,
+) -> tuple[str, str]:
+    """Returns what a report tells of a calibration, (heading, Markdown).
+
+    Args:
+        before: Of the logits as they are.
+        after: Of those at the temperature.
+        temperature: The model's.
+        told: Where the temperature is from, or why there is none.
+        has_sigmoids: Whether the labels are `[N, K]`.
+    """
+    numbers = tables.table(
+        ("", "before", "after"),
+        [
+            ("temperature", 1.0, temperature),
+            ("expected calibration error", before.error, after.error),
+            ("loss", before.loss, after.loss),
+        ],
+    )
+    rows = []
+    for index in range(NUM_BINS):
+        cells = [
+            cell
+            for each in (before, after)
+            for cell in (
+                (
+                    int(each.counts[index]),
+                    float(each.confidences[index]),
+                    float(each.shares[index]),
+                )
+                if each.counts[index]
+                else (0, "-", "-")
+            )
+        ]
+        if before.counts[index] or after.counts[index]:
+            low, high = index / NUM_BINS, (index + 1) / NUM_BINS
+            rows.append((f"{low:.2f} to {high:.2f}", *cells))
+    share = "has the label" if has_sigmoids else "is right"
+    header = (
+        "probability",
+        *("answers before", "their mean", share),
+        *("answers after", "their mean", share),
+    )
+    of_what = (
+        "Each label of each text is an answer."
+        if has_sigmoids
+        else "The probability is that of the likeliest class."
+    )
+    text = (
+        f"{told} Probabilities are calibrated where their mean is the share "
+        f"that {share}. {of_what}"
+    )
+    return "Calibration", "\n\n".join(
+        [text, numbers, tables.table(header, rows)]
+    )
+
+
+def _slope(logits, labels, inverse):
+    """Returns two derivatives of the loss by the temperature's inverse."""
+    # Of a row's differences alone; no power is then too large.
+    logits = logits - logits.max(axis=1, keepdims=True)
+    weights = np.exp(inverse * logits)
+    weights /= weights.sum(axis=1, keepdims=True)
+    means = (weights * logits).sum(axis=1)
+    squares = (weights * logits**2).sum(axis=1)
+    wanted = np.take_along_axis(logits, labels[:, None], 1)[:, 0]
+    return (means - wanted).mean(), (squares - means**2).mean()
+
+
+def _binary_slope(logits, labels, inverse):
+    shares = _sigmoid(inverse * logits)
+    first = (logits * (shares - labels)).mean()
+    return first, (logits**2 * shares * (1 - shares)).mean()
+
+
+def _sigmoid(x):
+    return 0.5 * (1 + np.tanh(0.5 * x))
