@@ -164,6 +164,20 @@ _CHECK_FILE = flags.DEFINE_string(
     "header that has the columns --text_features; or, under another name, a "
     "text a line, the two of a pair separated by a tab.",
 )
+_LABEL_COLUMN = flags.DEFINE_string(
+    "label_column",
+    None,
+    "Name of the column of labels in --check_file, if not the task's own.",
+)
+_MAX_ACCURACY_LOSS = flags.DEFINE_float(
+    "max_accuracy_loss",
+    None,
+    "How much lower the task's score on the labelled texts of --check_file may "
+    "be than the trained model's, e.g. 0.01 for a point of accuracy, F1 or "
+    "correlation; if it is more, nothing is exported.",
+    lower_bound=0.0,
+    upper_bound=1.0,
+)
 _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "timeout_seconds",
     None,
@@ -206,6 +220,8 @@ def main(_):
         is_frozen=_FREEZE.value,
         is_checked=_CHECK.value,
         check_file=_CHECK_FILE.value,
+        label_column=_LABEL_COLUMN.value,
+        max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
         timeout_seconds=_TIMEOUT_SECONDS.value,
         warmup_batch_sizes=[int(size) for size in _WARMUP_BATCH_SIZES.value],
         version=_VERSION.value,

@@ -60,6 +60,11 @@ class ExportOptions:
             compared with the trained model's.
         check_file: None, or a file of texts to compare on as well; see
             `Servable.read_texts`.
+        label_column: Name of the column of labels in a `check_file` that is a
+            table; the one that the family of tasks has if None.
+        max_accuracy_loss: The most, from 0 to 1, that the task's score on the
+            `check_file` may be lower than the trained model's; None for
+            whatever it is.
         timeout_seconds: Of the check, at least 1, as of `caller.calling`;
             `TIMEOUT_SECONDS` if None.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
@@ -92,6 +97,8 @@ class ExportOptions:
     is_frozen: bool = False
     is_checked: bool = True
     check_file: str | os.PathLike[str] | None = None
+    label_column: str | None = None
+    max_accuracy_loss: float | None = None
     timeout_seconds: float | None = None
     warmup_batch_sizes: tuple[int, ...] = ()
     version: int | None = None
@@ -115,12 +122,25 @@ class ExportOptions:
                     f"`{name}` must be at least {least}. "
                     f"Received: {name}={value}."
                 )
-        for name in ("check_file", "timeout_seconds"):
+        for name in ("check_file", "timeout_seconds", "max_accuracy_loss"):
             value = getattr(self, name)
             if value is not None and not self.is_checked:
                 raise ValueError(
                     f"`{name}` must not be given without the check. "
                     f"Received: {name}={value}."
+                )
+        loss = self.max_accuracy_loss
+        if loss is not None and not 0 <= loss <= 1:
+            raise ValueError(
+                "`max_accuracy_loss` must be from 0 to 1. "
+                f"Received: max_accuracy_loss={loss}."
+            )
+        for name in ("label_column", "max_accuracy_loss"):
+            value = getattr(self, name)
+            if value is not None and self.check_file is None:
+                raise ValueError(
+                    f"`{name}` must be given with a `check_file`. "
+                    f"Received: {name}={value!r}, and none."
                 )
         # In the form that JSON has them in.
         for name in ("text_features", "warmup_batch_sizes"):

@@ -23,6 +23,7 @@ from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.texts import Row
@@ -417,6 +418,27 @@ class Servable:
                 and line.
         """
         return texts_lib.read_texts(path, self.text_features)
+
+    def read_dev_set(
+        self, path: files.AnyPath, label_column: str | None = None
+    ) -> DevSet | None:
+        """Reads the labels of the texts that `read_texts` reads.
+
+        Args:
+            path: As of `read_texts`.
+            label_column: Name of the labels' column in a table; the family's
+                own if None.
+
+        Returns:
+            A `DevSet`; None where the kind has no score, or the file no
+            labels.
+
+        Raises:
+            ValueError: If a label is none of the task's; the message names
+                file and line.
+        """
+        del path, label_column
+        return None
 
     def hard_texts(self) -> list[Row]:
         """Returns rows of strings that would show a difference."""
