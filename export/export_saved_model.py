@@ -185,6 +185,28 @@ _TIMEOUT_SECONDS = flags.DEFINE_integer(
     f"answer; {options_lib.TIMEOUT_SECONDS} if not given.",
     lower_bound=1,
 )
+_JIT = flags.DEFINE_bool(
+    "jit",
+    False,
+    "Compile the model with XLA. The server must have been started with "
+    "--xla_cpu_compilation_enabled: without it every request fails. Needs "
+    "tensorflow-serving-api, for requests that compile it before the version "
+    "takes traffic.",
+)
+_JIT_LENGTHS = flags.DEFINE_list(
+    "jit_lengths",
+    [],
+    "With --jit: lengths that sequences are filled up to, comma-separated; "
+    f"{','.join(map(str, options_lib.JIT_LENGTHS))} if not given, and "
+    "--max_seq_length in any case.",
+)
+_JIT_BATCH_SIZES = flags.DEFINE_list(
+    "jit_batch_sizes",
+    [],
+    "With --jit: numbers of texts that batches are filled up to; larger ones "
+    "are cut. "
+    f"{','.join(map(str, options_lib.JIT_BATCH_SIZES))} if not given.",
+)
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(
     "warmup_batch_sizes",
     [],
@@ -224,6 +246,9 @@ def main(_):
         max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
         timeout_seconds=_TIMEOUT_SECONDS.value,
         warmup_batch_sizes=[int(size) for size in _WARMUP_BATCH_SIZES.value],
+        is_jit_compiled=_JIT.value,
+        jit_lengths=[int(length) for length in _JIT_LENGTHS.value],
+        jit_batch_sizes=[int(size) for size in _JIT_BATCH_SIZES.value],
         version=_VERSION.value,
         keep_versions=_KEEP_VERSIONS.value,
     )

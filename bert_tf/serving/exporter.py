@@ -20,6 +20,7 @@ from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import accuracy
 from bert_tf.serving.proof import check
+from bert_tf.serving.proof import compilation
 from bert_tf.serving.proof import report
 from bert_tf.serving.proof.accuracy import Scorer
 
@@ -141,7 +142,7 @@ def export(
         dev_set = accuracy.read_dev_set(servable, options)
     with publishing.work_folder(export_dir) as temporary:
         save(servable, temporary)
-        if options.warmup_batch_sizes:
+        if options.warmup_batch_sizes or options.is_jit_compiled:
             warmup.write_requests(
                 temporary,
                 servable,
@@ -161,6 +162,9 @@ def export(
                     f"The SavedModel {problem} {model_dir} does; nothing was "
                     f"exported.\n{table}"
                 )
+            if options.is_jit_compiled:
+                seconds = compilation.seconds_by_shape(temporary, servable)
+                table = f"{table}\n{report.compilation_table(seconds)}"
         exported = _describe(temporary, table)
         version = publishing.publish(temporary, export_dir, version)
     pruned = ()

@@ -31,6 +31,10 @@ TIMEOUT_SECONDS = 600
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
 
+# Of models compiled by XLA, where none are given.
+JIT_LENGTHS = (16, 32, 64, 128)
+JIT_BATCH_SIZES = (1, 8, 32)
+
 # [CLS], a piece and [SEP]; a second.
 _LEAST = {"max_seq_length": 3, "timeout_seconds": 1, "keep_versions": 1}
 
@@ -69,6 +73,13 @@ class ExportOptions:
             `TIMEOUT_SECONDS` if None.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
             request a signature; needs tensorflow-serving-api.
+        is_jit_compiled: Whether the model is compiled by XLA, which a server
+            must have been started for.
+        jit_lengths: Lengths that rows are filled up to, for which it is
+            compiled then; `max_seq_length` is one in any case. `JIT_LENGTHS`
+            if not given.
+        jit_batch_sizes: Likewise, of numbers of rows; `JIT_BATCH_SIZES` if not
+            given.
         version: A number from 0; the one after the highest there if None.
         keep_versions: How many versions stay, the newest ones by number and
             the one written; None for all.
@@ -101,6 +112,9 @@ class ExportOptions:
     max_accuracy_loss: float | None = None
     timeout_seconds: float | None = None
     warmup_batch_sizes: tuple[int, ...] = ()
+    is_jit_compiled: bool = False
+    jit_lengths: tuple[int, ...] = ()
+    jit_batch_sizes: tuple[int, ...] = ()
     version: int | None = None
     keep_versions: int | None = None
 
@@ -145,6 +159,24 @@ class ExportOptions:
         # In the form that JSON has them in.
         for name in ("text_features", "warmup_batch_sizes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name, sizes in (
+            ("jit_lengths", JIT_LENGTHS),
+            ("jit_batch_sizes", JIT_BATCH_SIZES),
+        ):
+            given = tuple(getattr(self, name))
+            if given and not self.is_jit_compiled:
+                raise ValueError(
+                    f"`{name}` must not be given without `is_jit_compiled`. "
+                    f"Received: {name}={given}."
+                )
+            if any(size < 1 for size in given):
+                raise ValueError(
+                    f"`{name}` must be positive numbers. "
+                    f"Received: {name}={given}."
+                )
+            if self.is_jit_compiled:
+                given = tuple(sorted({*(given or sizes)}))
+            object.__setattr__(self, name, given)
         if self.check_file is not None:
             object.__setattr__(self, "check_file", os.fspath(self.check_file))
 

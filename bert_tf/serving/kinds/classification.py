@@ -83,6 +83,7 @@ class Classification(Servable):
         ),
     }
     MODEL = BertClassifier
+    IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
     PART = parts.CLASSIFIER
 

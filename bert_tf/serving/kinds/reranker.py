@@ -48,6 +48,7 @@ class Reranker(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
+    IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
     PART = parts.CLASSIFIER
 

@@ -48,6 +48,7 @@ class Servable:
             give, with their defaults.
         BOUNDS: {name: value} of the bounds of a request, likewise.
         BOUNDS_OF_IDS: Those of them that bound a request of ids too.
+        IS_COMPILABLE: Whether XLA can compile it: answers have one shape.
         TAKES_PAIRS: Whether the preprocessor in the SavedModel does.
         input_names: What the model inputs are called outside, {name in
             `features.MODEL_INPUTS`: other name}.
@@ -70,6 +71,7 @@ class Servable:
     SETTINGS: dict[str, Any] = {}
     BOUNDS = {"max_text_bytes": 2**20}
     BOUNDS_OF_IDS: tuple[str, ...] = ()
+    IS_COMPILABLE = False
     TAKES_PAIRS = True
     input_names = {name: name for name in features.MODEL_INPUTS}
 
@@ -125,6 +127,12 @@ class Servable:
                     f"`{name}` must be a positive integer less than 2^31 - 1. "
                     f"Received: {name}={value!r}."
                 )
+        if options.is_jit_compiled and not cls.IS_COMPILABLE:
+            raise ValueError(
+                "`is_jit_compiled` must be False for this kind: classifiers, "
+                "regressions, several labels, rerankers and embeddings can be "
+                f"compiled. Received: is_jit_compiled=True, {cls.__name__}."
+            )
         settings = {**cls.SETTINGS, **options.settings}
         if settings.get(COUNT_TOKENS) and options.contents == options_lib.IDS:
             raise ValueError(
