@@ -99,6 +99,7 @@ def make_commands(model_dir, data_dir, output_dir):
                 f"--serving_precision={precision}",
             ]
         )
+    commands.append(["int8.py", f"--init_checkpoint={model_dir}"])
     commands.append(
         [
             "embedding.py",

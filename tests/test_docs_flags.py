@@ -22,7 +22,10 @@ STEPS = [
     if step.kind != "python"
 ]
 # Of absl, TensorBoard, pip and TensorFlow Serving.
-OTHERS = {"help", "logdir", "no-deps", "tensorflow_intra_op_parallelism"}
+OTHERS = {
+    *("help", "logdir", "no-deps", "tensorflow_intra_op_parallelism"),
+    "xla_cpu_compilation_enabled",
+}
 SERVING = ROOT / "export" / "serving"
 
 
