@@ -9,11 +9,11 @@ range" with one that is known before, which is the fewest operations there can
 be. "int8 weights" makes float32 of the weights at every call.
 
 The first table is of one product with its bias, with weights that are
-constants, in the sizes of a string and of 32; the second, with
---init_checkpoint, a model folder, of strings to embeddings, by sessions of
+constants, in the sizes of a string and of 32. The second, with
+--init_checkpoint, a model folder, is of strings to embeddings, by sessions of
 exports with constants as weights: there the ranges are those of 64 of the very
-texts, as favourable as can be. In turns, in two threads; "ratio" is the median of the
-quotients with float32's time of the same turn. Prints a table in Markdown.
+texts, as favourable as can be. In turns, in two threads; "ratio" is the median
+of the quotients with float32's time in the same turn. Prints Markdown.
 """
 
 import contextlib
