@@ -97,6 +97,7 @@ def make_commands(model_dir, data_dir, output_dir):
             f"--onnxruntime_python={environments}/onnxruntime/bin/python",
         ]
     )
+    commands.append(["int8.py", f"--init_checkpoint={model_dir}"])
     commands.append(
         [
             "embedding.py",

@@ -5,9 +5,10 @@ r"""Checks an exported SavedModel, and asks it.
 
 loads the newest version in a new process that imports only tensorflow and
 tensorflow_text, and compares its answers to hard texts (or to --input_file's)
-with those of the trained model; it fails where a signature or an output is
-missing, and on any difference above 1e-5; it says where the model folder has
-other weights than those exported. If it was exported with
+with those of the trained model; where --input_file has labels, also what both
+score. It fails where a signature or an output is missing, and on any difference
+above 1e-5; it says where the model folder has other weights than those
+exported. If it was exported with
 --serving_precision=bfloat16 it fails above 0.1, or if more than one text in ten
 gets an answer that the trained model finds worse by more than 0.1.
 
@@ -22,6 +23,7 @@ from absl import flags
 from bert_tf import program
 from bert_tf.serving.kinds import texts
 from bert_tf.serving.options import TIMEOUT_SECONDS
+from bert_tf.serving.options import ExportOptions
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The servable's folder, or that of one version."
@@ -36,6 +38,19 @@ _INPUT_FILE = flags.DEFINE_string(
     "SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a header that "
     "names the model's strings; or, under another name, a text a line, the two "
     "of a pair separated by a tab. A table of hard strings if not given.",
+)
+_LABEL_COLUMN = flags.DEFINE_string(
+    "label_column",
+    None,
+    "Name of the column of labels in --input_file, if not the task's own.",
+)
+_MAX_ACCURACY_LOSS = flags.DEFINE_float(
+    "max_accuracy_loss",
+    None,
+    "Fail if the task's score on the labelled texts of --input_file is lower "
+    "than the trained model's by more than this, e.g. 0.01.",
+    lower_bound=0.0,
+    upper_bound=1.0,
 )
 _TEXT = flags.DEFINE_multi_string(
     "text", None, "A text to answer; may be given several times."
@@ -62,11 +77,18 @@ def main(_):
     if _INPUT_FILE.value and not _MODEL_DIR.value:
         raise ValueError("--input_file needs --model_dir to compare with.")
 
+    for flag in (_LABEL_COLUMN, _MAX_ACCURACY_LOSS):
+        if flag.value is not None and not _INPUT_FILE.value:
+            raise ValueError(f"--{flag.name} needs --input_file.")
+
     from bert_tf.serving import saved_model
+    from bert_tf.serving.proof import accuracy
     from bert_tf.serving.proof import check
     from bert_tf.serving.proof import report
 
     path = saved_model.newest(_EXPORT_DIR.value)
+    if saved_model.read_options(path).is_jit_compiled:
+        print(report.NEEDS_XLA)
     if _TEXT.value:
         num_strings = check.num_strings(path)
         rows = texts.parse_texts(_TEXT.value, num_strings, "--text")
@@ -75,12 +97,26 @@ def main(_):
         )
         print(report.answers_table(rows, answers))
     if _MODEL_DIR.value:
-        rows = None
+        rows = scorer = None
         servable = check.trained_servable(path, _MODEL_DIR.value)
         if _INPUT_FILE.value:
             rows = servable.read_texts(_INPUT_FILE.value)
+            dev_set = accuracy.read_dev_set(
+                servable,
+                ExportOptions(
+                    check_file=_INPUT_FILE.value,
+                    label_column=_LABEL_COLUMN.value,
+                    max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
+                ),
+            )
+            scorer = dev_set and accuracy.Scorer(dev_set)
         version, comparisons = check.compare(
-            path, servable, rows, _PYTHON.value, _TIMEOUT_SECONDS.value
+            path,
+            servable,
+            rows,
+            _PYTHON.value,
+            _TIMEOUT_SECONDS.value,
+            scorer,
         )
         print(report.comparisons_table(version, comparisons))
         if not all(comparison.is_equal for comparison in comparisons):
@@ -94,6 +130,15 @@ def main(_):
                     else ""
                 )
             )
+        if scorer:
+            found = scorer.accuracy()
+            print(found)
+            if found.exceeds(_MAX_ACCURACY_LOSS.value):
+                raise ValueError(
+                    f"the SavedModel loses {found.loss:.4f} of the trained "
+                    f"model's {found.metric}: more than --max_accuracy_loss="
+                    f"{_MAX_ACCURACY_LOSS.value:g}."
+                )
 
 
 if __name__ == "__main__":

@@ -172,12 +172,48 @@ _CHECK_FILE = flags.DEFINE_string(
     "header that has the columns --text_features; or, under another name, a "
     "text a line, the two of a pair separated by a tab.",
 )
+_LABEL_COLUMN = flags.DEFINE_string(
+    "label_column",
+    None,
+    "Name of the column of labels in --check_file, if not the task's own.",
+)
+_MAX_ACCURACY_LOSS = flags.DEFINE_float(
+    "max_accuracy_loss",
+    None,
+    "How much lower the task's score on the labelled texts of --check_file may "
+    "be than the trained model's, e.g. 0.01 for a point of accuracy, F1 or "
+    "correlation; if it is more, nothing is exported.",
+    lower_bound=0.0,
+    upper_bound=1.0,
+)
 _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "timeout_seconds",
     None,
     "Of the check: longest wait for the SavedModel to be loaded, and for each "
     f"answer; {options_lib.TIMEOUT_SECONDS} if not given.",
     lower_bound=1,
+)
+_JIT = flags.DEFINE_bool(
+    "jit",
+    False,
+    "Compile the model with XLA. The server must have been started with "
+    "--xla_cpu_compilation_enabled: without it every request fails. Needs "
+    "tensorflow-serving-api, for requests that compile it before the version "
+    "takes traffic.",
+)
+_JIT_LENGTHS = flags.DEFINE_list(
+    "jit_lengths",
+    [],
+    "With --jit: lengths that sequences are filled up to, comma-separated; "
+    f"{','.join(map(str, options_lib.JIT_LENGTHS))} if not given, and "
+    "--max_seq_length in any case.",
+)
+_JIT_BATCH_SIZES = flags.DEFINE_list(
+    "jit_batch_sizes",
+    [],
+    "With --jit: numbers of texts that batches are filled up to; larger ones "
+    "are cut. "
+    f"{','.join(map(str, options_lib.JIT_BATCH_SIZES))} if not given.",
 )
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(
     "warmup_batch_sizes",
@@ -215,8 +251,13 @@ def main(_):
         is_frozen=_FREEZE.value,
         is_checked=_CHECK.value,
         check_file=_CHECK_FILE.value,
+        label_column=_LABEL_COLUMN.value,
+        max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
         timeout_seconds=_TIMEOUT_SECONDS.value,
         warmup_batch_sizes=[int(size) for size in _WARMUP_BATCH_SIZES.value],
+        is_jit_compiled=_JIT.value,
+        jit_lengths=[int(length) for length in _JIT_LENGTHS.value],
+        jit_batch_sizes=[int(size) for size in _JIT_BATCH_SIZES.value],
         version=_VERSION.value,
         keep_versions=_KEEP_VERSIONS.value,
     )

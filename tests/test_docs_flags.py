@@ -25,6 +25,7 @@ STEPS = [
 OTHERS = {
     *("help", "logdir", "no-deps", "tensorflow_intra_op_parallelism"),
     "allow_version_labels_for_unavailable_models",
+    "xla_cpu_compilation_enabled",
 }
 SERVING = ROOT / "export" / "serving"
 

@@ -18,8 +18,11 @@ from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import IDS
 from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import accuracy
 from bert_tf.serving.proof import check
+from bert_tf.serving.proof import compilation
 from bert_tf.serving.proof import report
+from bert_tf.serving.proof.accuracy import Scorer
 
 _DEFAULT = ExportOptions()
 
@@ -134,9 +137,12 @@ def export(
     texts = servable.hard_texts()
     if options.check_file is not None:
         texts = texts + servable.read_texts(options.check_file)
+    dev_set = None
+    if options.precision != FLOAT32 or options.max_accuracy_loss is not None:
+        dev_set = accuracy.read_dev_set(servable, options)
     with publishing.work_folder(export_dir) as temporary:
         save(servable, temporary)
-        if options.warmup_batch_sizes:
+        if options.warmup_batch_sizes or options.is_jit_compiled:
             warmup.write_requests(
                 temporary,
                 servable,
@@ -148,12 +154,17 @@ def export(
             trained = servable
             if options.precision != FLOAT32:
                 trained = check.trained_servable(temporary, model_dir)
-            table, is_equal = _check(trained, temporary, texts)
-            if not is_equal:
+            table, problem = _check(
+                trained, temporary, texts, dev_set, options.max_accuracy_loss
+            )
+            if problem:
                 raise ValueError(
-                    f"The SavedModel does not answer as {model_dir} does; "
-                    f"nothing was exported.\n{table}"
+                    f"The SavedModel {problem} {model_dir} does; nothing was "
+                    f"exported.\n{table}"
                 )
+            if options.is_jit_compiled:
+                seconds = compilation.seconds_by_shape(temporary, servable)
+                table = f"{table}\n{report.compilation_table(seconds)}"
         exported = _describe(temporary, table)
         version = publishing.publish(temporary, export_dir, version)
     pruned = ()
@@ -168,25 +179,33 @@ def export(
     )
 
 
-def _check(trained, folder, texts):
+def _check(trained, folder, texts, dev_set, max_accuracy_loss):
     """Compares a SavedModel with the trained model, and writes how into it.
 
     Returns:
-        The table of the comparison, and whether the answers are equal.
+        The table of the comparison, and what is wrong, "" if nothing is.
     """
+    scorer = dev_set and Scorer(dev_set)
     release, comparisons = check.compare(
         folder,
         trained,
         texts,
         timeout_seconds=trained.options.timeout_seconds or TIMEOUT_SECONDS,
+        scorer=scorer,
     )
     settings = saved_model.read_settings(folder)
     settings["check"] = list(map(dataclasses.asdict, comparisons))
+    table, problem = report.comparisons_table(release, comparisons), ""
+    if not all(comparison.is_equal for comparison in comparisons):
+        problem = "does not answer as"
+    elif scorer:
+        found = scorer.accuracy()
+        settings["accuracy"] = dataclasses.asdict(found)
+        table = f"{table}\n{found}"
+        if found.exceeds(max_accuracy_loss):
+            problem = "scores too much less than"
     saved_model.write_settings(folder, settings)
-    return (
-        report.comparisons_table(release, comparisons),
-        all(comparison.is_equal for comparison in comparisons),
-    )
+    return table, problem
 
 
 def _check_bounds_of_ids(bounds, servable):

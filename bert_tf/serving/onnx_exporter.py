@@ -37,8 +37,10 @@ from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import accuracy
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
+from bert_tf.serving.proof.accuracy import Scorer
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.question_answering.task import OUTPUTS
@@ -51,6 +53,7 @@ FILES = (FLOAT_FILE, INT8_FILE)
 _TAKEN = (
     *("kind", "settings", "max_seq_length", "text_features"),
     *("is_checked", "check_file", "version"),
+    *("label_column", "max_accuracy_loss"),
 )
 # Of an axis of any length.
 _END = 2**31 - 1
@@ -113,11 +116,13 @@ def export(
     texts = servable.hard_texts()
     if options.check_file is not None:
         texts = texts + servable.read_texts(options.check_file)
+    dev_set = accuracy.read_dev_set(servable, options, signatures.IDS)
     with publishing.work_folder(export_dir) as folder:
         _write(folder, model, servable, model_dir)
         table = ""
         if options.is_checked:
-            comparisons = compare(folder, servable, texts)
+            scorers = [Scorer(dev_set) for _ in FILES if dev_set]
+            comparisons = compare(folder, servable, texts, scorers)
             # What int8 costs is shown, no error: float32 stands beside it.
             table = "\n".join(
                 report.comparisons_table(
@@ -130,6 +135,14 @@ def export(
                     f"The model in ONNX does not answer as {model_dir} does; "
                     f"nothing was exported.\n{table}"
                 )
+            for name, scorer in zip(FILES, scorers):
+                found = scorer.accuracy()
+                table = f"{table}\n{name}: {found}"
+                if found.exceeds(options.max_accuracy_loss):
+                    raise ValueError(
+                        f"{name} scores too much less than {model_dir} does; "
+                        f"nothing was exported.\n{table}"
+                    )
         sizes = {name: os.path.getsize(f"{folder}/{name}") for name in FILES}
         version = publishing.publish(folder, export_dir, options.version)
     return OnnxExport(
@@ -160,7 +173,10 @@ def make_model(servable: Servable) -> Any:
 
 
 def compare(
-    folder: str, servable: Servable, texts: Sequence[Row]
+    folder: str,
+    servable: Servable,
+    texts: Sequence[Row],
+    scorers: Sequence[Scorer] = (),
 ) -> list[check.Comparison]:
     """Compares both models with the trained one, through ONNX Runtime.
 
@@ -168,6 +184,7 @@ def compare(
         folder: A version's folder.
         servable: The `Servable` that it was made of.
         texts: Rows of one or two strings, bytes.
+        scorers: Those that the answers of each of `FILES` are given, if any.
 
     Returns:
         A `check.Comparison` of each of `FILES`: that of int8 as of bfloat16.
@@ -176,28 +193,25 @@ def compare(
     answers = [load(f"{folder}/{name}") for name in FILES]
     outputs = servable.outputs[signatures.IDS]
     # The models' logits are calibrated already.
-    served = copy.copy(servable)
+    uncalibrated = copy.copy(servable)
     if servable.task is not None:
-        served.task = servable.task.with_temperature(1.0)
+        uncalibrated.task = servable.task.with_temperature(1.0)
     found: list[list[Any]] = [[] for _ in FILES]
     for batch in check.make_batches(texts):
         inputs = servable.encode(batch)
         trained = servable.trained_answers(inputs, batch)
         trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
         trimmed = packing.trim_padding(inputs)
-        for answer, tolerance, each in zip(answers, tolerances, found):
-            decoded = served.decode_rows(trimmed, answer(trimmed))
-            each.append(
+        for index, (answer, tolerance) in enumerate(zip(answers, tolerances)):
+            decoded = uncalibrated.decode_rows(trimmed, answer(trimmed))
+            served = {
+                output.name: decoded[output.name].numpy() for output in outputs
+            }
+            if scorers:
+                scorers[index].add(trained, served)
+            found[index].append(
                 check._compare_batch(
-                    servable,
-                    batch,
-                    trained,
-                    {
-                        output.name: decoded[output.name].numpy()
-                        for output in outputs
-                    },
-                    outputs,
-                    tolerance,
+                    servable, batch, trained, served, outputs, tolerance
                 )
             )
     return [

@@ -33,6 +33,10 @@ TIMEOUT_SECONDS = 600
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
 
+# Of models compiled by XLA, where none are given.
+JIT_LENGTHS = (16, 32, 64, 128)
+JIT_BATCH_SIZES = (1, 8, 32)
+
 # [CLS], a piece and [SEP]; a second.
 _LEAST = {"max_seq_length": 3, "timeout_seconds": 1, "keep_versions": 1}
 
@@ -62,10 +66,22 @@ class ExportOptions:
             compared with the trained model's.
         check_file: None, or a file of texts to compare on as well; see
             `Servable.read_texts`.
+        label_column: Name of the column of labels in a `check_file` that is a
+            table; the one that the family of tasks has if None.
+        max_accuracy_loss: The most, from 0 to 1, that the task's score on the
+            `check_file` may be lower than the trained model's; None for
+            whatever it is.
         timeout_seconds: Of the check, at least 1, as of `caller.calling`;
             `TIMEOUT_SECONDS` if None.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
             request a signature; needs tensorflow-serving-api.
+        is_jit_compiled: Whether the model is compiled by XLA, which a server
+            must have been started for.
+        jit_lengths: Lengths that rows are filled up to, for which it is
+            compiled then; `max_seq_length` is one in any case. `JIT_LENGTHS`
+            if not given.
+        jit_batch_sizes: Likewise, of numbers of rows; `JIT_BATCH_SIZES` if not
+            given.
         version: A number from 0; the one after the highest there if None.
         keep_versions: How many versions stay, the newest ones by number and
             the one written; None for all.
@@ -94,8 +110,13 @@ class ExportOptions:
     is_frozen: bool = False
     is_checked: bool = True
     check_file: str | os.PathLike[str] | None = None
+    label_column: str | None = None
+    max_accuracy_loss: float | None = None
     timeout_seconds: float | None = None
     warmup_batch_sizes: tuple[int, ...] = ()
+    is_jit_compiled: bool = False
+    jit_lengths: tuple[int, ...] = ()
+    jit_batch_sizes: tuple[int, ...] = ()
     version: int | None = None
     keep_versions: int | None = None
 
@@ -117,16 +138,47 @@ class ExportOptions:
                     f"`{name}` must be at least {least}. "
                     f"Received: {name}={value}."
                 )
-        for name in ("check_file", "timeout_seconds"):
+        for name in ("check_file", "timeout_seconds", "max_accuracy_loss"):
             value = getattr(self, name)
             if value is not None and not self.is_checked:
                 raise ValueError(
                     f"`{name}` must not be given without the check. "
                     f"Received: {name}={value}."
                 )
+        loss = self.max_accuracy_loss
+        if loss is not None and not 0 <= loss <= 1:
+            raise ValueError(
+                "`max_accuracy_loss` must be from 0 to 1. "
+                f"Received: max_accuracy_loss={loss}."
+            )
+        for name in ("label_column", "max_accuracy_loss"):
+            value = getattr(self, name)
+            if value is not None and self.check_file is None:
+                raise ValueError(
+                    f"`{name}` must be given with a `check_file`. "
+                    f"Received: {name}={value!r}, and none."
+                )
         # In the form that JSON has them in.
         for name in ("text_features", "warmup_batch_sizes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name, sizes in (
+            ("jit_lengths", JIT_LENGTHS),
+            ("jit_batch_sizes", JIT_BATCH_SIZES),
+        ):
+            given = tuple(getattr(self, name))
+            if given and not self.is_jit_compiled:
+                raise ValueError(
+                    f"`{name}` must not be given without `is_jit_compiled`. "
+                    f"Received: {name}={given}."
+                )
+            if any(size < 1 for size in given):
+                raise ValueError(
+                    f"`{name}` must be positive numbers. "
+                    f"Received: {name}={given}."
+                )
+            if self.is_jit_compiled:
+                given = tuple(sorted({*(given or sizes)}))
+            object.__setattr__(self, name, given)
         if self.check_file is not None:
             object.__setattr__(self, "check_file", os.fspath(self.check_file))
 

@@ -11,7 +11,11 @@ PROGRAM = "bert_tf.export.check_saved_model"
 
 
 def test_equal_answers_are_reported_and_texts_answered(run_program, tmp_path):
-    questions = [{"id": name, "question": name} for name in ("the", "wo é?")]
+    answers = [{"text": "quick", "answer_start": 4}]
+    questions = [
+        {"id": name, "question": name, "answers": answers}
+        for name in ("the", "wo é?")
+    ]
     paragraph = {"context": "the quick, lorem" * 3, "qas": questions}
     dev = tmp_path / "dev.json"
     dev.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
@@ -41,6 +45,8 @@ def test_equal_answers_are_reported_and_texts_answered(run_program, tmp_path):
     for num_texts, difference, _ in checked.values():
         assert num_texts == "2"
         assert float(difference) <= 1e-5
+    assert lines[-1][:5] == ["f1", "on", "2", "labelled", "texts:"]
+    assert lines[-1][-2:] == ["lost", "0.0000"]
 
 
 def test_a_difference_fails(run_program, tmp_path):

@@ -7,12 +7,15 @@ optimised and memory is got. TensorFlow Serving replays what it finds in
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
+from bert_tf import features
 from bert_tf import files
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.proof import requests
 
 FILE = "tf_serving_warmup_requests"
@@ -28,12 +31,14 @@ def write_requests(
 ) -> int:
     """Writes one request a signature and batch size into a SavedModel.
 
-    The texts are as long as the model takes them: others are shorter.
+    The texts are as long as the model takes them: others are shorter. For a
+    model that is compiled by XLA there is also one of each of its shapes.
 
     Args:
         folder: A local SavedModel of this library.
         servable: The `Servable` that it was exported from.
-        batch_sizes: The server's `allowed_batch_sizes`.
+        batch_sizes: The server's `allowed_batch_sizes`; of a compiled model
+            there may be none.
         model_name: The server's name for the model.
 
     Returns:
@@ -43,36 +48,64 @@ def write_requests(
         ValueError: If a batch size is not positive, there are too many
             requests, or tensorflow-serving-api is not installed.
     """
-    if not batch_sizes or any(size < 1 for size in batch_sizes):
+    shapes = compiled_shapes(servable)
+    if not (batch_sizes or shapes) or any(size < 1 for size in batch_sizes):
         raise ValueError(
             "`batch_sizes` must be positive numbers. "
             f"Received: batch_sizes={list(batch_sizes)}."
         )
     described = saved_model.read_signatures(folder)
-    num_requests = len(described) * len(batch_sizes)
+    batches = [
+        *([row] * size for (size, _), row in shapes.items()),
+        *(
+            [_row(servable, servable.preprocessor.max_seq_length)] * size
+            for size in batch_sizes
+        ),
+    ]
+    num_requests = len(described) * len(batches)
     if num_requests > MAX_REQUESTS:
         raise ValueError(
             f"Warm-up requests must be at most {MAX_REQUESTS}. Received: "
-            f"{len(described)} signatures, {len(batch_sizes)} batch sizes."
+            f"{len(described)} signatures, {len(batches)} batches."
         )
     prediction_log = _messages()
-    word = b"the "
-    text = word * servable.preprocessor.max_seq_length
-    row = (text,) * len(servable.text_features)
     path = f"{folder}/{saved_model.EXTRA_FOLDER}/{FILE}"
     files.make_folder(f"{folder}/{saved_model.EXTRA_FOLDER}")
     with tf.io.TFRecordWriter(path) as writer:
         for name, signature in sorted(described.items()):
-            for batch_size in batch_sizes:
-                inputs = requests.make_inputs(
-                    name, servable, [row] * batch_size
-                )
+            for batch in batches:
+                inputs = requests.make_inputs(name, servable, batch)
                 log = prediction_log()
                 request = _request(log, signature.method_name, inputs)
                 request.model_spec.name = model_name
                 request.model_spec.signature_name = name
                 writer.write(log.SerializeToString())
     return num_requests
+
+
+def compiled_shapes(servable: Servable) -> dict[tuple[int, int], Row]:
+    """Returns {(rows, length): a row of strings} of a compiled model's shapes.
+
+    None of a model that is not compiled. A length that no text has, of a pair
+    an even one, gets the longest that is less.
+    """
+    options = servable.options
+    if not options.is_jit_compiled:
+        return {}
+    longest = servable.preprocessor.max_seq_length
+    rows = [_row(servable, count) for count in range(1, longest + 1)]
+    mask = servable.encode(rows)[features.INPUT_MASK].numpy()
+    found = {}
+    for length in options.jit_lengths:
+        (fitting,) = np.nonzero(mask.sum(axis=1) <= length)
+        if len(fitting):
+            for size in options.jit_batch_sizes:
+                found[size, length] = rows[fitting[-1]]
+    return found
+
+
+def _row(servable, num_words):
+    return (b"the " * num_words,) * len(servable.text_features)
 
 
 def _request(log, method_name, inputs):

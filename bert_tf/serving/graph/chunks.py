@@ -33,7 +33,7 @@ def call_module(
     return compute_in_chunks(
         inputs,
         module.compute,
-        CHUNK_SIZE,
+        module.chunk_size,
         answer_shape,
     )
 

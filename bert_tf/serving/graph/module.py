@@ -9,7 +9,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import inputs as inputs_lib
+from bert_tf.serving.graph.compiled import CompiledModel
 
 
 class ServingModule(tf.__internal__.tracking.AutoTrackable):
@@ -55,6 +57,18 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
             ]
         self._weights = lambda: model.weights
         self.max_length = model.config.max_position_embeddings
+        self._shapes = (
+            servable.row_shape,
+            servable.options.jit_lengths,
+            servable.options.jit_batch_sizes,
+        )
+        # RoBERTa's begin after that of the padding.
+        first = model.config.padding_idx
+        self._most_positions = self.max_length - (
+            0 if first is None else first + 1
+        )
+        self._padding_id = model.config.padding_idx or 0
+        self._compiled: CompiledModel | None = None
         self.regularization_losses: list[Any] = []
         self._call_model = lambda inputs, training: servable.call_model(
             inputs, training
@@ -101,6 +115,17 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         if self._is_frozen:
             answer = self._trace_with_constants()
             self._call_model = lambda inputs, training: answer(inputs)
+        row_shape, lengths, batch_sizes = self._shapes
+        if batch_sizes:
+            # Requests of ids may be longer than texts are read.
+            self._compiled = CompiledModel(
+                lambda inputs: self._call_model(inputs, False),
+                self.to_model_inputs(self.ids_spec()),
+                row_shape,
+                sorted({*lengths, self._most_positions}),
+                batch_sizes,
+                self._padding_id,
+            )
         self.__call__.get_concrete_function(self.ids_spec(), training=False)
         if not self._is_frozen:
             self.__call__.get_concrete_function(self.ids_spec(), training=True)
@@ -108,12 +133,24 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
 
     def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
         """Returns what a call does of model inputs known to be right."""
+        if self._compiled is not None:
+            return self._compiled.compute(inputs)
         return self._call_model(inputs, False)
+
+    @property
+    def chunk_size(self) -> int:
+        """The most rows that are computed at once."""
+        if self._compiled is not None:
+            return self._compiled.chunk_size
+        return chunks.CHUNK_SIZE
 
     @tf.function(autograph=False)
     def __call__(self, inputs, training=False):
         inputs = inputs_lib.check_shapes(inputs, self.ids_spec())
-        return self._call_model(self.to_model_inputs(inputs), training)
+        inputs = self.to_model_inputs(inputs)
+        if self._compiled is not None and not training:
+            return self._compiled(inputs)
+        return self._call_model(inputs, training)
 
     @tf.function(autograph=False)
     def training_call(self, inputs: dict[str, tf.Tensor]) -> Any:

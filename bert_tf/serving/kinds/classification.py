@@ -14,7 +14,9 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds import dev_set as dev_set_lib
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
@@ -22,6 +24,7 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
 from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.serving.kinds.texts import Row
+from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
 
@@ -80,6 +83,7 @@ class Classification(Servable):
         ),
     }
     MODEL = BertClassifier
+    IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
     PART = parts.CLASSIFIER
 
@@ -170,15 +174,51 @@ class Classification(Servable):
         }
 
     def read_texts(self, path: files.AnyPath) -> list[Row]:
-        if self.task.name not in glue_files.GLUE_TASKS:
-            return super().read_texts(path)
-        dev = glue_files.glue_task(self.task.name).splits[glue_files.DEV]
-        return texts_lib.read_texts(
-            path,
-            self.text_features,
-            dev,
-            may_be_unnamed=self.task.name in _UNNAMED,
+        return texts_lib.read_texts(path, self.text_features, **self._form)
+
+    def read_dev_set(
+        self, path: files.AnyPath, label_column: str | None = None
+    ) -> DevSet | None:
+        task = self.task
+        tsv_file = texts_lib.find_table(
+            path, self.text_features, label_column=label_column, **self._form
         )
+        if tsv_file is None or tsv_file.label_column is None:
+            return None
+        synonyms = ()
+        if task.name in glue_files.GLUE_TASKS:
+            synonyms = glue_files.glue_task(task.name).task.label_synonyms
+        labels = tsv.read_tsv(path, tsv_file, task.labels, synonyms).labels
+        assert labels is not None
+        output = "probabilities" if task.labels else "scores"
+        metric = task.metrics[0]
+
+        def score(answers):
+            values = np.asarray(answers[output])
+            logits = (
+                dev_set_lib.log_probabilities(values)
+                if task.labels
+                else values[:, np.newaxis]
+            )
+            return task.scores(logits, labels)[metric]
+
+        return DevSet(
+            metric=metric,
+            num_texts=len(labels),
+            outputs=(output,),
+            score=score,
+        )
+
+    @property
+    def _form(self):
+        """The form of the task's own files, as `texts.read_texts` takes it."""
+        name = self.task.name
+        if name not in glue_files.GLUE_TASKS:
+            return {}
+        return {
+            "dev": glue_files.glue_task(name).splits[glue_files.DEV],
+            "may_be_unnamed": name in _UNNAMED,
+        }
 
 
 def is_multi_label(checkpoint: Checkpoint) -> bool:

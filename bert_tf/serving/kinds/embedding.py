@@ -69,6 +69,7 @@ class Embedding(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertEncoder
+    IS_COMPILABLE = True
     TASK_MODEL = BertSentenceEncoder
     SETTINGS = {
         "embedding": MEAN,

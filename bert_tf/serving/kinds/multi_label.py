@@ -6,17 +6,26 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.kinds import classification
+from bert_tf.serving.kinds import dev_set as dev_set_lib
+from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.serving.kinds.texts import Row
+from bert_tf.tasks import tsv
 from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.source import DEV
+
+# The column of a table that `MultiLabelTask.read` reads.
+_LABELS = "labels"
 
 
 def _show_labels(answers):
@@ -48,6 +57,7 @@ class MultiLabel(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
+    IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
     PART = parts.CLASSIFIER
 
@@ -100,3 +110,23 @@ class MultiLabel(Servable):
         return trained | {
             "is_label": np.where(is_even, is_label, trained["is_label"])
         }
+
+    def read_dev_set(
+        self, path: files.AnyPath, label_column: str | None = None
+    ) -> DevSet | None:
+        task = self.task
+        tsv_file = texts_lib.find_table(path, self.text_features)
+        if tsv_file is None:
+            return None
+        if label_column is None and _LABELS not in tsv.header(path):
+            return None
+        labels = task.read(str(path), DEV, label_column or _LABELS).labels
+        metric = task.metrics[0]
+        return DevSet(
+            metric=metric,
+            num_texts=len(labels),
+            outputs=("probabilities",),
+            score=lambda answers: task.scores(
+                dev_set_lib.log_odds(answers["probabilities"]), labels
+            )[metric],
+        )

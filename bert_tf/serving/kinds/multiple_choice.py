@@ -9,10 +9,12 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
 from bert_tf.serving.kinds.texts import Row
+from bert_tf.tasks import metrics
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.multiple_choice import source as multiple_choice_source
 from bert_tf.text import packing
@@ -78,6 +80,24 @@ class MultipleChoice(Servable):
             tuple(text.encode() for text in (context, *choices))
             for context, choices in zip(examples.contexts, examples.choices)
         ]
+
+    def read_dev_set(
+        self, path: files.AnyPath, label_column: str | None = None
+    ) -> DevSet | None:
+        if not multiple_choice_files.is_file_of_choices(path):
+            return None
+        labels = multiple_choice_files.read_choices(
+            str(path),
+            num_choices=self.num_choices,
+            label_column=label_column or "label",
+        ).labels
+        assert labels is not None
+        return DevSet(
+            metric="accuracy",
+            num_texts=len(labels),
+            outputs=("choice",),
+            score=lambda answers: metrics.accuracy(answers["choice"], labels),
+        )
 
     def settle_ties(
         self,

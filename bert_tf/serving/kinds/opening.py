@@ -102,9 +102,12 @@ def open_folder(
         check_length(model, preprocessor)
         if options.is_frozen:
             _check_size(model)
-    options = dataclasses.replace(
-        options, max_seq_length=preprocessor.max_seq_length
-    )
+    longest = preprocessor.max_seq_length
+    options = dataclasses.replace(options, max_seq_length=longest)
+    if options.is_jit_compiled:
+        # What is longer would be compiled for nothing.
+        lengths = (min(length, longest) for length in options.jit_lengths)
+        options = dataclasses.replace(options, jit_lengths=(*lengths, longest))
     return kind(model, preprocessor, task, options, weight_files)
 
 

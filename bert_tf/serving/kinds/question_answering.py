@@ -17,7 +17,9 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving.graph import chunks
+from bert_tf.serving.kinds import dev_set
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import IS_CUT
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_span
@@ -26,6 +28,7 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
+from bert_tf.tasks.question_answering import scores as squad_scores
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering import windows as squad_windows
 from bert_tf.tasks.question_answering.windows import WindowMaker
@@ -133,6 +136,35 @@ class QuestionAnswering(Servable):
             (question.encode(), examples.context(index).encode())
             for index, question in enumerate(examples.questions)
         ]
+
+    def read_dev_set(
+        self, path: files.AnyPath, label_column: str | None = None
+    ) -> DevSet | None:
+        dev_set.check_no_column(label_column)
+        examples = squad_files.read_squad(
+            path, self.task.version_2_with_negative, is_training=False
+        )
+        if examples.answers is None:
+            return None
+        examples.check_scorable(str(path), self.task.version_2_with_negative)
+        wanted = examples.answers
+        official = (
+            squad_scores.scores_2_0
+            if self.task.version_2_with_negative
+            else squad_scores.scores_1_1
+        )
+
+        def score(answers):
+            texts = [text.decode() for text in answers["answers"]]
+            # They are in percent.
+            return official(texts, wanted)["f1"] / 100
+
+        return DevSet(
+            metric="f1",
+            num_texts=len(examples),
+            outputs=("answers",),
+            score=score,
+        )
 
     def trained_answers(
         self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
@@ -9,6 +10,7 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
@@ -17,7 +19,12 @@ from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import RERANKER
 from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.reranking import files as group_files
+from bert_tf.tasks.reranking import report as rank_report
 from bert_tf.tasks.reranking.task import RerankingTask
+from bert_tf.tasks.retrieval import ranking
+
+# Files of queries with their texts.
+_TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 
 
 class Reranker(Servable):
@@ -41,6 +48,7 @@ class Reranker(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
+    IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
     PART = parts.CLASSIFIER
 
@@ -97,17 +105,37 @@ class Reranker(Servable):
         return [1]
 
     def read_texts(self, path: files.AnyPath) -> list[Row]:
-        if (
-            not str(path)
-            .lower()
-            .endswith((".tsv", ".csv", ".jsonl", ".parquet"))
-        ):
+        if not str(path).lower().endswith(_TABLES):
             return super().read_texts(path)
         groups = group_files.read_groups(str(path), has_labels=False)
         return [
             (groups.queries[group].encode(), text.encode())
             for group, text in zip(groups.group_ids, groups.texts)
         ]
+
+    def read_dev_set(
+        self, path: files.AnyPath, label_column: str | None = None
+    ) -> DevSet | None:
+        if not str(path).lower().endswith(_TABLES):
+            return None
+        groups = group_files.read_groups(
+            str(path),
+            label_column=label_column or group_files.LABEL,
+            needs_positives=True,
+        )
+        metric = (self.task or RerankingTask()).main_metric
+
+        def score(answers):
+            scores = np.asarray(answers["scores"])
+            ranks = ranking.score_queries(rank_report.ranks_of(groups, scores))
+            return ranking.means(ranks)[metric.removeprefix("eval_")]
+
+        return DevSet(
+            metric=metric.removeprefix("eval_"),
+            num_texts=len(groups),
+            outputs=("scores",),
+            score=score,
+        )
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return (self.task or RerankingTask()).decode(outputs)

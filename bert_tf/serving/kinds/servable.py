@@ -23,6 +23,7 @@ from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.texts import Row
@@ -47,6 +48,7 @@ class Servable:
             give, with their defaults.
         BOUNDS: {name: value} of the bounds of a request, likewise.
         BOUNDS_OF_IDS: Those of them that bound a request of ids too.
+        IS_COMPILABLE: Whether XLA can compile it: answers have one shape.
         TAKES_PAIRS: Whether the preprocessor in the SavedModel does.
         input_names: What the model inputs are called outside, {name in
             `features.MODEL_INPUTS`: other name}.
@@ -69,6 +71,7 @@ class Servable:
     SETTINGS: dict[str, Any] = {}
     BOUNDS = {"max_text_bytes": 2**20}
     BOUNDS_OF_IDS: tuple[str, ...] = ()
+    IS_COMPILABLE = False
     TAKES_PAIRS = True
     input_names = {name: name for name in features.MODEL_INPUTS}
 
@@ -124,6 +127,12 @@ class Servable:
                     f"`{name}` must be a positive integer less than 2^31 - 1. "
                     f"Received: {name}={value!r}."
                 )
+        if options.is_jit_compiled and not cls.IS_COMPILABLE:
+            raise ValueError(
+                "`is_jit_compiled` must be False for this kind: classifiers, "
+                "regressions, several labels, rerankers and embeddings can be "
+                f"compiled. Received: is_jit_compiled=True, {cls.__name__}."
+            )
         settings = {**cls.SETTINGS, **options.settings}
         if settings.get(COUNT_TOKENS) and options.contents == options_lib.IDS:
             raise ValueError(
@@ -431,6 +440,27 @@ class Servable:
                 and line.
         """
         return texts_lib.read_texts(path, self.text_features)
+
+    def read_dev_set(
+        self, path: files.AnyPath, label_column: str | None = None
+    ) -> DevSet | None:
+        """Reads the labels of the texts that `read_texts` reads.
+
+        Args:
+            path: As of `read_texts`.
+            label_column: Name of the labels' column in a table; the family's
+                own if None.
+
+        Returns:
+            A `DevSet`; None where the kind has no score, or the file no
+            labels.
+
+        Raises:
+            ValueError: If a label is none of the task's; the message names
+                file and line.
+        """
+        del path, label_column
+        return None
 
     def hard_texts(self) -> list[Row]:
         """Returns rows of strings that would show a difference."""

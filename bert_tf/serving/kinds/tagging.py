@@ -17,7 +17,9 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.graph import chunks
+from bert_tf.serving.kinds import dev_set
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import IS_CUT
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_span
@@ -71,6 +73,10 @@ _OF_ENTITIES = (
         is_of_choice=True,
     ),
 )
+
+
+# What an entity is where a client is answered.
+_PLACES = ("labels", "starts", "limits")
 
 
 class Tagging(Servable):
@@ -143,6 +149,42 @@ class Tagging(Servable):
             (" ".join(words).encode(),)
             for words in examples.by_sentence(examples.words)
         ]
+
+    def read_dev_set(
+        self, path: files.AnyPath, label_column: str | None = None
+    ) -> DevSet | None:
+        if not tagging_files.is_column_file(path):
+            return None
+        dev_set.check_no_column(label_column)
+        examples = tagging_files.read_columns(path)
+        wanted = [
+            _places(words, entities)
+            for words, entities in zip(
+                examples.by_sentence(examples.words),
+                entity_tags.find_entities(examples.by_sentence(examples.tags)),
+            )
+        ]
+
+        def score(answers):
+            found = [
+                {
+                    (label.decode(), int(start), int(limit))
+                    for label, start, limit in zip(*columns)
+                    if start >= 0
+                }
+                for columns in zip(*(answers[name] for name in _PLACES))
+            ]
+            num_right = sum(len(a & b) for a, b in zip(found, wanted))
+            total = sum(map(len, found)) + sum(map(len, wanted))
+            return 2 * num_right / total if total else 0.0
+
+        # By their characters: clients know nothing of the file's words.
+        return DevSet(
+            metric="f1 of entities",
+            num_texts=len(wanted),
+            outputs=_PLACES,
+            score=score,
+        )
 
     def trained_answers(
         self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
@@ -311,3 +353,19 @@ def _look_up(values, words_before, words):
     return tf.gather(
         values, tf.where(words >= 0, words_before + words, nowhere)
     )
+
+
+def _places(words, entities):
+    """Returns {(type, start, limit)} in the sentence of these words.
+
+    Args:
+        words: Strings, joined by a blank each.
+        entities: Their `Entity`s.
+    """
+    lengths = [len(word) for word in words]
+    limits = np.cumsum(lengths) + np.arange(len(words))
+    starts = limits - lengths
+    return {
+        (type_, int(starts[first]), int(limits[limit - 1]))
+        for type_, first, limit in entities
+    }

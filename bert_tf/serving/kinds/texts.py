@@ -8,6 +8,7 @@ from bert_tf import files
 from bert_tf.tasks import tsv
 
 DEFAULT_FEATURES = ("text",)
+_LABEL = "label"
 # The strings of one text to a model, bytes.
 Row = tuple[bytes, ...]
 
@@ -120,33 +121,55 @@ def read_texts(
             its name it is a TSV or CSV whose columns of texts are not known;
             or there is no such file.
     """
+    tsv_file = find_table(path, text_features, dev, may_be_unnamed)
+    if tsv_file is None:
+        return read_lines(path, len(text_features))
+    tsv_file = dataclasses.replace(tsv_file, label_column=None)
+    columns = tsv.read_tsv(path, tsv_file).texts
+    return [tuple(text.encode() for text in row) for row in zip(*columns)]
+
+
+def find_table(
+    path: files.AnyPath,
+    text_features: Sequence[str],
+    dev: tsv.TsvFile | None = None,
+    may_be_unnamed: bool = False,
+    label_column: str | None = None,
+) -> tsv.TsvFile | None:
+    """Returns where a file has the texts, None if it is a text a line.
+
+    Args:
+        path, text_features, dev, may_be_unnamed: As of `read_texts`.
+        label_column: Name of the labels' column, if not that of `dev`, or
+            else "label".
+
+    Returns:
+        A `TsvFile`, of a file without labels without their column.
+
+    Raises:
+        ValueError: As of `read_texts`, of a table.
+    """
     path = str(path)
     is_table = path.lower().endswith((".tsv", ".csv"))
-    if is_table or dev is not None:
-        tsv_file = _table(path, is_table, text_features, dev, may_be_unnamed)
-        if tsv_file is not None:
-            columns = tsv.read_tsv(path, tsv_file).texts
-            return [
-                tuple(text.encode() for text in row) for row in zip(*columns)
-            ]
-    return read_lines(path, len(text_features))
-
-
-def _table(path, is_table, text_features, dev, may_be_unnamed):
-    """Returns where the file has the texts, None if it is a text a line."""
+    if not is_table and dev is None:
+        return None
     names = _first_row(path)
     if {*text_features} <= {*names} and (is_table or len(names) > 1):
         return tsv.TsvFile(
             name=path,
-            text_columns=text_features,
+            text_columns=tuple(text_features),
+            label_column=label_column
+            or _label_column(names, text_features, dev),
             skip_bad_rows=dev is not None and dev.skip_bad_rows,
         )
     if dev is not None and (
         len(names) == dev.num_columns
         if dev.num_columns
-        else may_be_unnamed and len(names) > max(dev.text_columns)
+        else may_be_unnamed and len(names) > _last_column(dev)
     ):
-        return dataclasses.replace(dev, label_column=None)
+        if label_column is None:
+            return dev
+        return dataclasses.replace(dev, label_column=label_column)
     if is_table:
         columns = ", ".join(dict.fromkeys(text_features))
         raise ValueError(
@@ -157,6 +180,21 @@ def _table(path, is_table, text_features, dev, may_be_unnamed):
             f"Received: {', '.join(names)[:100]}."
         )
     return None
+
+
+def _label_column(names, text_features, dev):
+    """Returns the name of the labels' column, None if there is none."""
+    found = {*text_features}
+    if dev is not None and len(names) > _last_column(dev):
+        found = {names[column] for column in dev.text_columns}
+        if found == {*text_features} and dev.label_column is not None:
+            return names[dev.label_column]
+    return _LABEL if _LABEL in names else None
+
+
+def _last_column(dev):
+    """Returns the last column of texts; those of GLUE's files are numbers."""
+    return max(dev.text_columns)
 
 
 def _first_row(path):

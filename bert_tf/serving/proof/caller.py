@@ -23,6 +23,7 @@ from bert_tf.serving.proof.progress import Progress
 # The script's file, not the module: see there.
 _SCRIPT = pathlib.Path(__file__).with_name("standalone.py")
 _SIGNATURE = "signature"
+_SECONDS = "seconds of the call"
 _POLL_SECONDS = 1.0
 
 
@@ -33,6 +34,7 @@ def calling(
     python: str | None = None,
     with_text: bool = True,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    times: list[float] | None = None,
 ) -> Iterator[tuple[str, Iterator[dict[str, np.ndarray]]]]:
     """Calls signatures, one request after the other.
 
@@ -46,6 +48,8 @@ def calling(
         with_text: Whether tensorflow_text is imported.
         timeout_seconds: The longest wait for the next answer, or for the
             first, until which the SavedModel is loaded.
+        times: A list that the seconds of each call are added to as its answer
+            is taken; or None.
 
     Yields:
         A pair: the version of TensorFlow that answered, and an iterator over
@@ -71,7 +75,7 @@ def calling(
             timeout_seconds,
         )
         records = tf.data.TFRecordDataset(answers_path)
-        yield version, (_decode(record.numpy()) for record in records)
+        yield version, _answers(records, [] if times is None else times)
 
 
 def _run(command, folder, timeout_seconds):
@@ -140,6 +144,13 @@ def _wait(process, path, answers_path, timeout_seconds):
         )
         if now - since >= timeout_seconds:
             return
+
+
+def _answers(records, times):
+    for record in records:
+        answer = _decode(record.numpy())
+        times.append(float(answer.pop(_SECONDS)))
+        yield answer
 
 
 def _encode(tensors):

@@ -29,6 +29,7 @@ from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import progress as progress_lib
 from bert_tf.serving.proof import requests
+from bert_tf.serving.proof.accuracy import Scorer
 
 TOLERANCE = 1e-5
 # An arithmetic of 8 bits has its price; a wrong input would cost more.
@@ -98,6 +99,7 @@ def compare(
     texts: Sequence[Row] | None = None,
     python: str | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    scorer: Scorer | None = None,
 ) -> tuple[str, list[Comparison]]:
     """Compares every signature with the trained model on the same texts.
 
@@ -109,6 +111,8 @@ def compare(
         servable: What `trained_servable` returns.
         texts: Rows of one or two strings, bytes; the hard ones if None.
         python, timeout_seconds: As of `caller.calling`.
+        scorer: A `Scorer`, which is given the answers of `serving_default`,
+            or None.
 
     Returns:
         A pair: the version of TensorFlow that answered, and a list of
@@ -142,6 +146,8 @@ def compare(
             trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
             for name in names:
                 answer = next(answers)
+                if scorer is not None and name == signatures.DEFAULT:
+                    scorer.add(trained, answer)
                 found[name].append(
                     _compare_batch(
                         servable,

@@ -7,16 +7,19 @@ releases, as the proof that a SavedModel needs nothing of this library.
 
 REQUESTS and ANSWERS are TFRecords of tf.train.Examples whose features are
 serialized TensorProtos: a request has the string `signature` and a feature
-for each input, an answer one for each output. The version of TensorFlow is
-printed at the end. `--without_text` leaves tensorflow_text out.
+for each input, an answer one for each output, and the seconds that it took. The
+version of TensorFlow is printed at the end. `--without_text` leaves
+tensorflow_text out.
 """
 
 import importlib
 import sys
+import time
 
 import tensorflow as tf
 
 SIGNATURE = "signature"
+SECONDS = "seconds of the call"
 
 
 def main() -> None:
@@ -35,7 +38,10 @@ def main() -> None:
         for record in tf.data.TFRecordDataset(requests_path):
             request = _decode(record.numpy())
             signature = request.pop(SIGNATURE).numpy().decode("utf-8")
-            writer.write(_encode(signatures[signature](**request)))
+            start = time.perf_counter()
+            answer = signatures[signature](**request)
+            seconds = tf.constant(time.perf_counter() - start)
+            writer.write(_encode({**answer, SECONDS: seconds}))
             # Who waits sees that answers come.
             writer.flush()
 

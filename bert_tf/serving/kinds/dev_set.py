@@ -1,0 +1,52 @@
+"""What answers to a development set are worth: the score of its task."""
+
+import dataclasses
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DevSet:
+    """The labels of a file of texts, as far as they score answers.
+
+    Args:
+        metric: The score's name, e.g. "accuracy". More is better.
+        num_texts: How many texts the file has, N.
+        outputs: The outputs that the score is made of.
+        score: Returns it, of {output: N values of rows}; at most 1.
+    """
+
+    metric: str
+    num_texts: int
+    outputs: tuple[str, ...]
+    score: Callable[[Mapping[str, Sequence[Any]]], float]
+
+
+def check_no_column(label_column: str | None) -> None:
+    """Raises `ValueError` if a column is named where files have no names."""
+    if label_column is not None:
+        raise ValueError(
+            "`label_column` must not be given for this kind, whose files have "
+            f"a form of their own. Received: label_column={label_column!r}."
+        )
+
+
+def log_odds(probabilities: ArrayLike) -> np.ndarray:
+    """Returns logits of probabilities of labels that exclude no other."""
+    values = np.asarray(probabilities, np.float64)
+    return _log(values) - _log(1.0 - values)
+
+
+def log_probabilities(probabilities: ArrayLike) -> np.ndarray:
+    """Returns logits of probabilities of classes: float64 `[N, K]`."""
+    return _log(np.asarray(probabilities, np.float64))
+
+
+def _log(values):
+    # Of a probability that is 0 in float32.
+    return np.log(np.maximum(values, 1e-45))

@@ -1,0 +1,134 @@
+"""What an export costs in the score of a development set."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bert_tf.serving.graph.signatures import DEFAULT
+from bert_tf.serving.kinds.dev_set import DevSet
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.options import ExportOptions
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """The score of the trained model, and that of its export.
+
+    Args:
+        metric: The score's name.
+        num_texts: How many texts it is of.
+        trained: The trained model's, at most 1.
+        served: The export's.
+    """
+
+    metric: str
+    num_texts: int
+    trained: float
+    served: float
+
+    @property
+    def loss(self) -> float:
+        """By how much the export's is less; negative if it is more."""
+        return self.trained - self.served
+
+    def __str__(self):
+        return (
+            f"{self.metric} on {self.num_texts} labelled texts: trained "
+            f"{self.trained:.4f}, served {self.served:.4f}, lost "
+            f"{self.loss:.4f}"
+        )
+
+    def exceeds(self, most: float | None) -> bool:
+        """Returns whether more is lost than `most`; None is no limit."""
+        # What is just as much is not more, whatever the subtraction rounds.
+        return most is not None and self.loss > most + 1e-9
+
+
+class Scorer:
+    """Keeps of the answers to texts what a `DevSet` makes a score of.
+
+    Its texts are the last ones of those that are compared.
+
+    Args:
+        dev_set: The `DevSet`.
+    """
+
+    def __init__(self, dev_set: DevSet) -> None:
+        self._dev_set = dev_set
+        self._trained: dict[str, list[Any]] = {}
+        self._served: dict[str, list[Any]] = {}
+
+    def add(
+        self,
+        trained: Mapping[str, np.ndarray],
+        served: Mapping[str, np.ndarray],
+    ) -> None:
+        """Keeps the answers to a batch, {output: array [B, ...]}.
+
+        Of an export that lacks one of the outputs there is no score.
+        """
+        for kept, answers in (
+            (self._trained, trained),
+            (self._served, served),
+        ):
+            for name in self._dev_set.outputs:
+                kept.setdefault(name, []).extend(answers.get(name, ()))
+
+    def accuracy(self) -> Accuracy:
+        """Returns the `Accuracy` of all that was kept."""
+        scores = [
+            self._dev_set.score(
+                {
+                    name: rows[-self._dev_set.num_texts :]
+                    for name, rows in kept.items()
+                }
+            )
+            for kept in (self._trained, self._served)
+        ]
+        return Accuracy(
+            metric=self._dev_set.metric,
+            num_texts=self._dev_set.num_texts,
+            trained=scores[0],
+            served=scores[1],
+        )
+
+
+def read_dev_set(
+    servable: Servable, options: ExportOptions, signature: str = DEFAULT
+) -> DevSet | None:
+    """Returns the `DevSet` of the file to check on, None if it is none.
+
+    Args:
+        servable: What is exported.
+        options: Its `check_file`, `label_column` and `max_accuracy_loss`.
+            Without the last two the score is only shown, and labels that
+            cannot be read are logged.
+        signature: Whose answers are scored.
+
+    Raises:
+        ValueError: If there is no score, and it is needed.
+    """
+    path = options.check_file
+    if path is None:
+        return None
+    is_needed = options.max_accuracy_loss is not None or options.label_column
+    try:
+        dev_set = servable.read_dev_set(path, options.label_column)
+    except ValueError as error:
+        if is_needed:
+            raise
+        logging.warning("No score is computed: %s", error)
+        return None
+    names = {output.name for output in servable.outputs[signature]}
+    if dev_set is not None and names.issuperset(dev_set.outputs):
+        return dev_set
+    if is_needed:
+        raise ValueError(
+            "`max_accuracy_loss` and `label_column` must be given with a file "
+            "of texts with labels, and for answers that have a score by them. "
+            f"Received: {path}, for {', '.join(sorted(names))}."
+        )
+    return None

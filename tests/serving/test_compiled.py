@@ -1,0 +1,197 @@
+"""SavedModels that XLA compiles for a few shapes."""
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.serving import options as options_lib
+from bert_tf.serving import saved_model
+from bert_tf.serving.formats import warmup
+from bert_tf.serving.graph.compiled import CompiledModel
+from bert_tf.serving.kinds import opening
+from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import check
+from bert_tf.serving.proof import report
+from support import serving_models
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def calls():
+    """A list of the shapes that the model of `make_compiled` is called with."""
+    return []
+
+
+def make_compiled(calls, lengths, batch_sizes):
+    def call_model(inputs):
+        ids = inputs["input_ids"]
+        # Once a shape: XLA's shapes are those of the run.
+        tf.py_function(lambda ids: calls.append(tuple(ids.shape)), [ids], [])
+        return tf.cast(
+            tf.reduce_sum(ids * inputs["input_mask"], axis=1), tf.float32
+        )
+
+    specs = {
+        name: tf.TensorSpec([None, None], tf.int32)
+        for name in ("input_ids", "input_mask")
+    }
+    return CompiledModel(call_model, specs, [], lengths, batch_sizes, 7)
+
+
+@pytest.fixture
+def not_compiled(monkeypatch):
+    """Lets Python see what is called: XLA has no operation for that."""
+    function = tf.function
+    monkeypatch.setattr(
+        tf,
+        "function",
+        lambda call, autograph, jit_compile: function(
+            call, autograph=autograph
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "num_rows, length, shapes",
+    [
+        (1, 1, [(1, 4)]),
+        (1, 4, [(1, 4)]),
+        (2, 5, [(3, 9)]),
+        (3, 9, [(3, 9)]),
+        # Chunks of the largest size, and what is left.
+        (7, 2, [(3, 4), (3, 4), (1, 4)]),
+        (0, 3, [(1, 4)]),
+    ],
+)
+def test_rows_are_filled_up_and_cut_back(
+    calls, not_compiled, num_rows, length, shapes
+):
+    compiled = make_compiled(calls, (4, 9), (1, 3))
+    ids = tf.reshape(tf.range(num_rows * length), [num_rows, length])
+    mask = tf.ones_like(ids)
+    found = compiled({"input_ids": ids, "input_mask": mask})
+    assert calls == shapes
+    tf.debugging.assert_equal(
+        found, tf.cast(tf.reduce_sum(ids, axis=1), tf.float32)
+    )
+
+
+def test_what_is_too_long_is_an_error(calls, not_compiled):
+    compiled = make_compiled(calls, (4, 9), (1, 3))
+    ids = tf.ones([1, 10], tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 9 in a"):
+        compiled({"input_ids": ids, "input_mask": ids})
+    assert calls == []
+
+
+def test_answers_are_those_of_the_trained_model():
+    path = serving_models.exported("compiled_pair")
+    servable = check.trained_servable(path, serving_models.model_dir("pair"))
+    assert servable.options.jit_lengths == (8, 19)
+    # Short and long ones, and more than a batch.
+    texts = [(b"a", b"b c"), (b"", b""), (b"lorem " * 30, b"the quick")]
+    inputs = servable.encode(texts)
+    trained = servable.trained_answers(inputs, texts)["probabilities"]
+    # As a server runs it: in a session.
+    with v1.Session(graph=tf.Graph()) as session:
+        loaded = v1.saved_model.load(session, ["serve"], path)
+        signature = loaded.signature_def["serving_default"]
+        (found,) = session.run(
+            [signature.outputs["probabilities"].name],
+            {
+                signature.inputs[name].name: column
+                for name, column in zip(
+                    ("sentence_1", "class_"), zip(*texts), strict=True
+                )
+            },
+        )
+    assert abs(found - trained).max() < check.TOLERANCE
+
+
+def test_ids_may_be_longer_than_texts_are_read():
+    signature = serving_models.loaded("compiled_pair").signatures["ids"]
+    model = serving_models.servable("pair").model
+    longest = serving_models.CONFIG.max_position_embeddings
+    ids = tf.constant([[2, *range(5, 4 + longest)]], tf.int32)
+    inputs = {
+        "input_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "segment_ids": tf.zeros_like(ids),
+    }
+    found = signature(**inputs)["probabilities"]
+    wanted = tf.nn.softmax(model(inputs))
+    assert abs(found - wanted).numpy().max() < check.TOLERANCE
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 23 in"):
+        signature(
+            **{name: tf.pad(x, [[0, 0], [0, 1]]) for name, x in inputs.items()}
+        )
+
+
+def must_compile(path):
+    """Returns how many calls of functions XLA must compile."""
+    library = saved_model._read(path).meta_graphs[0].graph_def.library
+    return sum(
+        node.attr["_XlaMustCompile"].b
+        for function in library.function
+        for node in function.node_def
+    )
+
+
+def test_the_default_export_is_never_compiled():
+    assert must_compile(serving_models.exported("compiled_pair")) > 0
+    assert must_compile(serving_models.exported("pair")) == 0
+
+
+def test_requests_before_traffic_have_every_shape():
+    options = {
+        "is_jit_compiled": True,
+        "jit_lengths": (9, 40),
+        "jit_batch_sizes": (4, 1),
+    }
+    servable = serving_models.servable("pair", **options)
+    # The longest sequence is one, and a longer one is none.
+    assert servable.options.jit_lengths == (9, 19)
+    shapes = warmup.compiled_shapes(servable)
+    assert [*shapes] == [(1, 9), (4, 9), (1, 19), (4, 19)]
+    for (_, length), row in shapes.items():
+        (mask,) = servable.encode([row])["input_mask"].numpy()
+        assert length - 1 <= mask.sum() <= length
+    assert warmup.compiled_shapes(serving_models.servable("pair")) == {}
+
+
+def test_times_are_shown_with_what_the_server_needs():
+    table = report.compilation_table({(1, 16): (1.234, 0.0045)})
+    assert "--xla_cpu_compilation_enabled" in table
+    assert table.splitlines()[-1].split() == [
+        "1",
+        "16",
+        "1.23",
+        "s",
+        "4.5",
+        "ms",
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind, values, message",
+    [
+        ("squad", {"is_jit_compiled": True}, "must be False for this kind"),
+        ("pair", {"jit_lengths": (8,)}, "not be given without `is_jit_co"),
+        (
+            "pair",
+            {"is_jit_compiled": True, "jit_batch_sizes": (0,)},
+            "`jit_batch_sizes` must be positive",
+        ),
+    ],
+)
+def test_wrong_options(kind, values, message):
+    with pytest.raises(ValueError, match=message):
+        opening.open_folder(
+            serving_models.model_dir(kind), ExportOptions(**values)
+        )
+
+
+def test_defaults_are_kept_to_what_can_be_read():
+    servable = serving_models.servable("pair", is_jit_compiled=True)
+    assert servable.options.jit_lengths == (16, 19)
+    assert servable.options.jit_batch_sizes == options_lib.JIT_BATCH_SIZES
