@@ -1,0 +1,77 @@
+"""Runs the notebooks of examples/, as a reader would.
+
+    python tests/support/notebooks.py examples/*.ipynb
+
+stores their outputs in them: `make notebooks`.
+"""
+
+import os
+import pathlib
+import re
+import sys
+import tempfile
+
+import nbclient
+import nbformat
+
+# A cell of a training takes minutes.
+_TIMEOUT_SECONDS = 1200
+
+
+def run(path, folder):
+    """Returns a notebook as it is after all of its cells.
+
+    Args:
+        path: The notebook's.
+        folder: Where its cells write.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: If a cell fails.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    bin_folder = pathlib.Path(sys.executable).parent
+    environment = os.environ | {
+        "PATH": f"{bin_folder}:{os.environ['PATH']}",
+        "PYTHONWARNINGS": "ignore",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=_TIMEOUT_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        # Times and the like.
+        record_timing=False,
+    )
+    client.execute(env=environment)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [each for each in map(_cleaned, cell.outputs) if each]
+    notebook.metadata = {
+        "kernelspec": notebook.metadata["kernelspec"],
+        "language_info": {"name": "python"},
+    }
+    return notebook
+
+
+def _cleaned(output):
+    """Returns an output as it is stored, or None for what only a log holds."""
+    if output.output_type == "stream":
+        if output.name == "stderr" and not re.search("Error", output.text):
+            return None
+        # Lines that were written again and again: the last of each.
+        text = re.sub(r"^.*\r(?!\n)", "", output.text.replace("\r\n", "\n"), flags=re.M)
+        output.text = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
+    return output
+
+
+def main():
+    for name in sys.argv[1:]:
+        with tempfile.TemporaryDirectory() as folder:
+            notebook = run(name, folder)
+        nbformat.write(notebook, name)
+        print(name)
+
+
+if __name__ == "__main__":
+    main()
