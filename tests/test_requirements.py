@@ -30,7 +30,7 @@ def test_a_tpu_vm_gets_every_other_requirement():
 
 
 def test_every_tool_has_one_version():
-    (ruff,) = re.findall('"ruff==(.+)"', read("setup.py"))
+    (ruff,) = {*re.findall('"ruff==(.+)"', read("setup.py"))}
     hooks = read(".pre-commit-config.yaml")
     assert re.findall("rev: (.+)", hooks) == [f"v{ruff}"]
 

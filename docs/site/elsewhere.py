@@ -12,7 +12,7 @@ _PICTURES = (".png", ".svg", ".jpg", ".gif", ".webp")
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 # Fences and code in a line hold no links.
 _CODE = re.compile(
-    r"^(?P<ends> *(?:````+|```))[^\n]*\n.*?^(?P=ends)$|(?P<ticks>`+).+?(?P=ticks)",
+    r"^(?P<fence> *```+)[^\n]*\n.*?^(?P=fence)$|(?P<ticks>`+).+?(?P=ticks)",
     re.MULTILINE | re.DOTALL,
 )
 

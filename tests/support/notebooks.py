@@ -46,7 +46,7 @@ def run(path, folder):
     client.execute(env=environment)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [each for each in map(_cleaned, cell.outputs) if each]
+            cell.outputs = [*filter(None, map(_cleaned, cell.outputs))]
     notebook.metadata = {
         "kernelspec": notebook.metadata["kernelspec"],
         "language_info": {"name": "python"},
@@ -55,12 +55,13 @@ def run(path, folder):
 
 
 def _cleaned(output):
-    """Returns an output as it is stored, or None for what only a log holds."""
+    """Returns an output as it is stored; None for a log."""
     if output.output_type == "stream":
-        if output.name == "stderr" and not re.search("Error", output.text):
+        if output.name == "stderr":
             return None
-        # Lines that were written again and again: the last of each.
-        text = re.sub(r"^.*\r(?!\n)", "", output.text.replace("\r\n", "\n"), flags=re.M)
+        text = output.text.replace("\r\n", "\n")
+        # Of a line that was written again and again, its end.
+        text = re.sub(r"^.*\r", "", text, flags=re.MULTILINE)
         output.text = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
     return output
 
