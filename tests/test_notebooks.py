@@ -101,13 +101,18 @@ def test_a_faulty_notebook_is_found():
     ]
 
 
-def test_lines_that_were_written_again_are_stored_once():
-    output = nbformat.v4.new_output(
-        "stream", text="1%\r50%\r\x1b[1m100%\x1b[0m\r\nend\r\n"
-    )
-    assert notebooks._cleaned(output).text == "100%\nend\n"
-    log = nbformat.v4.new_output("stream", name="stderr", text="log")
-    assert notebooks._cleaned(log) is None
+def test_logs_are_not_stored_and_lines_once():
+    outputs = [
+        nbformat.v4.new_output("stream", name=name, text=text)
+        for name, text in (
+            ("stdout", "1%\r50%\r\x1b[1m100%\x1b[0m\r\n"),
+            ("stderr", "a log\n"),
+            ("stdout", "INFO:tensorflow:Assets\nend\r\n"),
+        )
+    ]
+    (stored,) = notebooks._cleaned(outputs)
+    assert stored.text == "100%\nend\n"
+    assert notebooks._cleaned(outputs[1:2]) == []
 
 
 @pytest.mark.docs

@@ -46,7 +46,7 @@ def run(path, folder):
     client.execute(env=environment)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [*filter(None, map(_cleaned, cell.outputs))]
+            cell.outputs = _cleaned(cell.outputs)
     notebook.metadata = {
         "kernelspec": notebook.metadata["kernelspec"],
         "language_info": {"name": "python"},
@@ -54,16 +54,22 @@ def run(path, folder):
     return notebook
 
 
-def _cleaned(output):
-    """Returns an output as it is stored; None for a log."""
-    if output.output_type == "stream":
-        if output.name == "stderr":
-            return None
-        text = output.text.replace("\r\n", "\n")
-        # Of a line that was written again and again, its end.
-        text = re.sub(r"^.*\r", "", text, flags=re.MULTILINE)
-        output.text = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
-    return output
+def _cleaned(outputs):
+    """Returns outputs as they are stored: without logs, lines as they ended."""
+    found = []
+    for output in outputs:
+        if output.output_type == "stream":
+            if output.name == "stderr":
+                continue
+            text = output.text.replace("\r\n", "\n")
+            # Of a line that was written again and again, the end.
+            text = re.sub(r"^.*\r|^INFO:.*\n", "", text, flags=re.MULTILINE)
+            output.text = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
+            if found and found[-1].output_type == "stream":
+                found[-1].text += output.text
+                continue
+        found.append(output)
+    return [each for each in found if each.get("text") != ""]
 
 
 def main():
