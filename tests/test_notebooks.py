@@ -108,10 +108,11 @@ def test_logs_are_not_stored_and_lines_once():
             ("stdout", "1%\r50%\r\x1b[1m100%\x1b[0m\r\n"),
             ("stderr", "a log\n"),
             ("stdout", "INFO:tensorflow:Assets\nend\r\n"),
+            ("stdout", "WARNING:x\nInstructions for updating:\nUse\nlast\n"),
         )
     ]
     (stored,) = notebooks._cleaned(outputs)
-    assert stored.text == "100%\nend\n"
+    assert stored.text == "100%\nend\nlast\n"
     assert notebooks._cleaned(outputs[1:2]) == []
 
 

@@ -137,6 +137,11 @@ def test_shared_flags_stand_apart(site):
     assert "helpfull" not in names
 
 
+def test_prose_of_a_docstring_stays_as_it_is(site):
+    escaped = site.reference._escaped("a_b `c_d --e` *f* <g> [h]")
+    assert escaped == r"a\_b `c_d --e` \*f\* \<g\> \[h\]"
+
+
 def test_every_public_name_has_a_page(site):
     pages = site.reference.python_pages()
     assert len(pages) == len(bert_tf.__all__)
@@ -169,4 +174,5 @@ def test_a_notebook_becomes_a_page_with_its_pictures(site):
 def test_nothing_is_fetched():
     assert CONFIG["theme"]["font"] is False
     text = (ROOT / "mkdocs.yml").read_text("utf-8")
-    assert not re.search(r"https?://|extra_(css|javascript)|inventories", text)
+    assert not re.search(r"https?://|inventories", text)
+    assert "http" not in (ROOT / "docs/site.css").read_text("utf-8")

@@ -6,9 +6,12 @@
 - The reference is generated: a page for each command with its flags, and one
   for each public name, which mkdocstrings fills.
 - An entry of the navigation that ends with / is filled with the pages there.
+- Pages that are opened from a disk are searched too.
 """
 
 import functools
+import json
+import pathlib
 import posixpath
 import re
 
@@ -53,6 +56,29 @@ def on_page_markdown(markdown, page, config, files):
     if source is None:
         return markdown
     return elsewhere.replace_links(markdown, link)
+
+
+def on_post_build(config):
+    """Writes what lets a page from a disk search: it may start no worker file.
+
+    The worker is started from its text instead.
+    """
+    assets = pathlib.Path(config.site_dir) / "assets"
+    (worker,) = (assets / "javascripts" / "workers").glob("search.*.js")
+    text = json.dumps(worker.read_text("utf-8"))
+    (assets / "iframe-worker.js").write_text(_SEARCH % text, "utf-8")
+
+
+_SEARCH = """if (location.protocol === "file:") {
+  const text = %s;
+  const Built = window.Worker;
+  window.Worker = class extends Built {
+    constructor() {
+      super(URL.createObjectURL(new Blob([text])));
+    }
+  };
+}
+"""
 
 
 @functools.cache

@@ -108,5 +108,9 @@ def _paragraphs(text):
 
 
 def _escaped(text):
-    """Returns text of which Markdown makes nothing else."""
-    return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text)
+    """Returns text of which Markdown makes only code, between backticks."""
+    parts = re.split(r"(`[^`\n]+`)", text)
+    parts[::2] = [
+        re.sub(r"([\\`*_<>\[\]])", r"\\\1", each) for each in parts[::2]
+    ]
+    return "".join(parts)

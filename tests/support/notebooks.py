@@ -16,6 +16,10 @@ import nbformat
 
 # A cell of a training takes minutes.
 _TIMEOUT_SECONDS = 1200
+# TensorFlow's, which it writes to a notebook's stdout.
+_LOG = re.compile(
+    r"^(?:INFO|WARNING):.*\n(?:Instructions for updating:\n.*\n)?", re.MULTILINE
+)
 
 
 def run(path, folder):
@@ -63,7 +67,8 @@ def _cleaned(outputs):
                 continue
             text = output.text.replace("\r\n", "\n")
             # Of a line that was written again and again, the end.
-            text = re.sub(r"^.*\r|^INFO:.*\n", "", text, flags=re.MULTILINE)
+            text = re.sub(r"^.*\r", "", text, flags=re.MULTILINE)
+            text = _LOG.sub("", text)
             output.text = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
             if found and found[-1].output_type == "stream":
                 found[-1].text += output.text
