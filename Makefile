@@ -20,7 +20,7 @@ space := $(empty) $(empty)
 
 .PHONY: demo test test-times test-oldest slow-check parity-check serving-check \
 	serving-endurance survival-check beam-check tpu-check gpu-check gpu-found \
-	docs-check release-check bench clean
+	docs docs-check notebooks release-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -113,9 +113,24 @@ gpu-found:
 	.venv-gpu/bin/python -m pip install --quiet --editable '.[gpu,test]'
 	touch $@
 
-# All commands and snippets of README.md and docs/, at small sizes. Minutes.
+# The documentation as a site, in build/site. Nothing is fetched to read it.
+docs: .venv-docs/installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict
+
+.venv-docs/installed: setup.py
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+# All commands and snippets of README.md and docs/, at small sizes, and the
+# notebooks. Minutes.
 docs-check: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m docs -p no:xdist tests/test_docs_commands.py
+	$(VENV)/bin/python -m pytest -m docs -p no:xdist tests/test_docs_commands.py \
+		tests/test_notebooks.py
+
+# The notebooks once more, with the outputs that are stored in them. Minutes.
+notebooks: $(VENV)/installed
+	$(VENV)/bin/python tests/support/notebooks.py examples/*.ipynb
 
 # Sdist and wheel, and README's quickstarts from the wheel alone. Minutes.
 release-check: $(VENV)/installed .venv-release/installed

@@ -84,6 +84,14 @@ setup(
         "parquet": ["pyarrow>=17"],
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
+        # The documentation as a site.
+        "docs": [
+            "mkdocs>=1.6,<2",
+            "mkdocs-material>=9.6,<10",
+            "mkdocstrings[python]>=0.30,<2",
+            # Formats signatures.
+            "ruff==0.17.5",
+        ],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
@@ -114,6 +122,10 @@ setup(
             "sentencepiece>=0.2",
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
+            # The notebooks.
+            "nbclient>=0.10",
+            "nbformat>=5.10",
+            "ipykernel>=6.29",
         ],
     },
 )

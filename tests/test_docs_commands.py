@@ -19,6 +19,7 @@ PAGES = [
     for page in pages.PAGES
     if any(step.is_run for step in pages.steps(page))
 ]
+GUIDES = [page for page in PAGES if page not in pages.TUTORIALS]
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,22 @@ def files(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def tutorials(tmp_path_factory):
+    """A function that runs a tutorial, and before it those that it needs."""
+    folder = tmp_path_factory.mktemp("tutorials") / "folder"
+    folder.mkdir()
+    left = [page for page in pages.TUTORIALS if page in PAGES]
+
+    def run(page):
+        while page in left:
+            page_runs.run_page(left.pop(0), folder)
+
+    return run
+
+
 @pytest.mark.docs
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+@pytest.mark.parametrize("page", GUIDES, ids=[page.stem for page in GUIDES])
 def test_page_runs_from_top_to_bottom(page, files, tmp_path):
     folder = tmp_path / "folder"
     if page == ROOT / "README.md":
@@ -38,6 +53,16 @@ def test_page_runs_from_top_to_bottom(page, files, tmp_path):
     else:
         shutil.copytree(files, folder)
     page_runs.run_page(page, folder)
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page in pages.TUTORIALS],
+    ids=lambda page: page.stem,
+)
+def test_tutorials_run_one_after_the_other(page, tutorials):
+    tutorials(page)
 
 
 def failure_of(run, line, kind, text):

@@ -30,7 +30,7 @@ def test_a_tpu_vm_gets_every_other_requirement():
 
 
 def test_every_tool_has_one_version():
-    (ruff,) = re.findall('"ruff==(.+)"', read("setup.py"))
+    (ruff,) = {*re.findall('"ruff==(.+)"', read("setup.py"))}
     hooks = read(".pre-commit-config.yaml")
     assert re.findall("rev: (.+)", hooks) == [f"v{ruff}"]
 
@@ -78,3 +78,52 @@ def test_the_oldest_releases_are_those_of_setup():
     assert "keras>=3.12" in oldest and "pytest>=8" in oldest
     names = re.findall(r'"([a-z-]+)>=', read("setup.py"))
     assert {each.partition(">")[0] for each in oldest} == {*names}
+
+
+def test_the_page_of_versions_is_that_of_setup():
+    page = read("docs/versions.md")
+    listed = {
+        node.arg: ast.literal_eval(node.value)
+        for node in ast.walk(ast.parse(read("setup.py")))
+        if isinstance(node, ast.keyword)
+        and node.arg in ("install_requires", "extras_require")
+    }
+    rows = dict(re.findall(r"^\| ([\w-]+) \| (`[<>=].+?`|any) \|", page, re.M))
+    needed = {
+        re.match(r"[\w-]+", each)[0]: each
+        for each in listed["install_requires"]
+    }
+    assert rows == {
+        name: f"`{each[len(name) :]}`" if each != name else "any"
+        for name, each in needed.items()
+    }
+    extras = re.findall(r"^\| `(\w+)` \| .*? \| (.+) \|$", page, re.MULTILINE)
+    assert [name for name, _ in extras] == [*listed["extras_require"]]
+    for name, told in extras:
+        if name not in ("docs", "test"):
+            assert re.findall("`(.+?)`", told) == listed["extras_require"][name]
+
+
+def test_the_page_of_versions_is_that_of_the_other_files():
+    page = " ".join(read("docs/versions.md").split())
+    for line in ("tensorflow-tpu", "libtpu"):
+        (version,) = re.findall(
+            f"^{line}==(.+)$", read("requirements-tpu.txt"), re.M
+        )
+        assert f"| {line} | {version} |" in page
+    (text,) = {*re.findall(r"tensorflow-text==(\S+)", read("docs/tpu.md"))}
+    assert f"| tensorflow-text | {text} |" in page
+    makefile = read("Makefile")
+    releases = re.search(r"SERVING_RELEASES \?= (.*)", makefile)[1]
+    assert f"| {releases.replace(' ', ', ')} |" in page
+    tools = dict(re.findall(r"(jax|jaxlib|libtpu)==(\S+)", makefile))
+    told = "jax {jax}, jaxlib {jaxlib} and libtpu {libtpu}"
+    assert told.format(**tools) in page
+    image = re.search(
+        r"image: (\S+)", read("export/serving/docker-compose.yml")
+    )[1]
+    assert f"`{image}`" in page
+    # The oldest: what `make test-oldest` installs.
+    for name in ("tensorflow", "keras"):
+        bound = re.search(rf'"{name}>=([\d.]+)', read("setup.py"))[1]
+        assert re.search(rf"\| {name} \| {bound}\.0 \|", page, re.IGNORECASE)

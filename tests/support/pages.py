@@ -1,4 +1,4 @@
-"""The commands and snippets of README.md, docs/*.md and other pages.
+"""The commands and snippets of README.md, docs/ and other pages.
 
 A ```bash fence holds commands, a ```python fence a snippet; both run in their
 order on the page, in one folder, all snippets of a page in one process. A
@@ -20,9 +20,19 @@ import sys
 from bert_tf.__main__ import COMMANDS
 from support.paths import ROOT
 
+# In the order of the site: each works in the folder that those before it left.
+TUTORIALS = [
+    ROOT / "docs" / name
+    for name in re.findall(
+        r": (tutorials/\w+\.md)$",
+        (ROOT / "mkdocs.yml").read_text("utf-8"),
+        re.MULTILINE,
+    )
+]
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *TUTORIALS,
     # References, all of whose fences are ```sh.
     ROOT / "export" / "serving" / "README.md",
     ROOT / "CONTRIBUTING.md",
