@@ -47,6 +47,7 @@ setup(
         # Type checkers read the hints of a package that has it.
         "bert_tf": ["py.typed"],
         "bert_tf.export": ["serving/*"],
+        "bert_tf.playground": ["*.css", "*.html", "*.js"],
         "bert_tf.pretraining.records": ["*.html"],
     },
     install_requires=[
@@ -84,6 +85,8 @@ setup(
         "parquet": ["pyarrow>=17"],
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
+        # A model in a browser of this machine.
+        "playground": ["starlette>=0.46", "uvicorn>=0.34"],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
@@ -114,6 +117,10 @@ setup(
             "sentencepiece>=0.2",
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
+            # The playground, and what asks it.
+            "starlette>=0.46",
+            "uvicorn>=0.34",
+            "httpx>=0.28",
         ],
     },
 )
