@@ -112,9 +112,11 @@ gpu-found:
 	.venv-gpu/bin/python -m pip install --quiet --editable '.[gpu,test]'
 	touch $@
 
-# All commands and snippets of README.md and docs/, at small sizes. Minutes.
+# All commands and snippets of README.md and docs/, at small sizes, and the
+# playground in a browser (Debian's chromium and chromium-driver). Minutes.
 docs-check: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m docs -p no:xdist tests/test_docs_commands.py
+	$(VENV)/bin/python -m pytest -m browser -p no:xdist tests/playground
 
 # Sdist and wheel, and README's quickstarts from the wheel alone. Minutes.
 release-check: $(VENV)/installed .venv-release/installed

@@ -121,6 +121,8 @@ setup(
             "starlette>=0.46",
             "uvicorn>=0.34",
             "httpx>=0.28",
+            # A browser at its page.
+            "selenium>=4.27",
         ],
     },
 )

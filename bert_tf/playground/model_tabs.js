@@ -91,7 +91,8 @@ function modelTabs(addTab) {
         if (asked !== number) return;
         output.replaceChildren();
         show(answer, output);
-        panel.dataset.state = "answered";
+        // Unless what is shown has asked for more.
+        if (asked === number) panel.dataset.state = "answered";
       } catch (error) {
         if (asked !== number) return;
         output.replaceChildren();
@@ -100,6 +101,8 @@ function modelTabs(addTab) {
       }
     }
     function soon() {
+      // What is being answered is of another text.
+      number += 1;
       panel.dataset.state = "asking";
       clearTimeout(timer);
       timer = setTimeout(now, PAUSE);
@@ -321,7 +324,8 @@ function modelTabs(addTab) {
         const given = mask.given;
         output.append(make("h3", { dir: "auto",
           text: "Position " + mask.position + (given === null ? "" :
-            ", in the place of " + visible(given.token)) }));
+            ", in the place of \u2068\u201c" + visible(given.token) +
+            "\u201d\u2069") }));
         if (given !== null) {
           output.append(make("p", { text: "It has rank " + given.rank +
             " of " + model.vocab_size + ", " + percent(given.probability) +
@@ -383,7 +387,7 @@ function modelTabs(addTab) {
       const grid = make("div", { class: "m-heads", role: "group",
         "aria-label": "Layers and heads" });
       grid.style.gridTemplateColumns =
-        "auto repeat(" + numHeads + ", minmax(1.5rem, 3.5rem))";
+        "auto repeat(" + numHeads + ", minmax(1.1rem, 3.5rem))";
       grid.append(make("span"));
       for (let number = 0; number < numHeads; number += 1) {
         grid.append(make("span", { class: "m-axis", text: number + 1 }));
@@ -438,6 +442,10 @@ function modelTabs(addTab) {
           "see what it looks at: of each token the probability." }),
         chips, told, large);
 
+      function quoted(place) {
+        return "\u2068\u201c" + names[place] + "\u201d\u2069";
+      }
+
       function of(place, from, to) {
         return values[place * size + from * length + to];
       }
@@ -453,8 +461,8 @@ function modelTabs(addTab) {
           chip.style.setProperty("--m-share", Math.sqrt(share).toFixed(3));
           chip.setAttribute("aria-pressed", String(to === from));
         });
-        told.textContent = names[from] + " looks most at " + names[most] +
-          ": " + of(head, from, most).toFixed(3) + ".";
+        told.textContent = quoted(from) + " looks most at " +
+          quoted(most) + ": " + of(head, from, most).toFixed(3) + ".";
       }
 
       function choose(place) {
@@ -486,7 +494,7 @@ function modelTabs(addTab) {
         const to = Math.floor((event.clientX - box.left) / box.width * length);
         if (from < 0 || to < 0 || from >= length || to >= length) return;
         look(from);
-        told.textContent = names[from] + " looks at " + names[to] + ": " +
+        told.textContent = quoted(from) + " looks at " + quoted(to) + ": " +
           of(head, from, to).toFixed(3) + ".";
       });
       pictures.forEach(({ canvas }, place) => draw(canvas,
@@ -543,8 +551,8 @@ function modelTabs(addTab) {
           percent(each.score), each.start === best.start &&
             each.limit === best.limit))));
         if (answer.null_odds !== undefined) {
-          output.append(make("p", { text: "No answer scores by " +
-            answer.null_odds.toFixed(3) + " more than the best one." }));
+          output.append(make("p", { text: "Odds of no answer, its score less " +
+            "the best one's: " + answer.null_odds.toFixed(3) + "." }));
         }
       },
     },
