@@ -47,8 +47,8 @@ setup(
         # Type checkers read the hints of a package that has it.
         "bert_tf": ["py.typed"],
         "bert_tf.export": ["serving/*"],
-        "bert_tf.playground": ["*.css", "*.html", "*.js"],
-        "bert_tf.pretraining.records": ["*.html"],
+        # The parts of the page.
+        "bert_tf.playground": ["page/*"],
     },
     install_requires=[
         # tensorflow-text is built against one minor version of TensorFlow
@@ -115,14 +115,14 @@ setup(
             "onnxruntime>=1.22",
             # What learns ALBERT's, and reads our model files.
             "sentencepiece>=0.2",
+            # The page in a browser.
+            "selenium>=4.20",
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
             # The playground, and what asks it.
             "starlette>=0.46",
             "uvicorn>=0.34",
             "httpx>=0.28",
-            # A browser at its page.
-            "selenium>=4.27",
         ],
     },
 )

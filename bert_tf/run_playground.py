@@ -61,7 +61,7 @@ def _serve(listening):
     model.warm_up()
     _, port = listening.getsockname()
     token = server.new_token()
-    shown = app.make(model, page.make(), token, port)
+    shown = app.make(model, page.make(model.describe({})), token, port)
     print(
         f"Open {server.url(port, token)} in a browser of this machine.\n"
         "Whoever has this URL can ask the model. Ctrl-C ends it.",

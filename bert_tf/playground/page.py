@@ -3,9 +3,13 @@
 import base64
 import dataclasses
 import hashlib
-import pathlib
 import re
 
+from typing import Any
+
+from bert_tf.playground import build_page
+
+# What is data has attributes, and is not run.
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
@@ -46,11 +50,22 @@ class Page:
         )
 
 
-def make() -> Page:
-    """Returns the page with the tabs of a model."""
-    folder = pathlib.Path(__file__).parent
-    page, script, style = (
-        (folder / name).read_text("utf-8")
-        for name in ("page.html", "model_tabs.js", "model_tabs.css")
+def make(description: dict[str, Any]) -> Page:
+    """Returns the page with the tabs of a model.
+
+    Args:
+        description: What `PlaygroundModel.describe` returned.
+    """
+    tabs = ["tokens", "fill_mask", "attention", "task"]
+    if not description["fills_masks"]:
+        tabs.remove("fill_mask")
+    if description["task"] is None:
+        tabs.remove("task")
+    return Page(
+        build_page.build(
+            {"model": description},
+            tabs,
+            title=description["name"],
+            asks_server=True,
+        )
     )
-    return Page(page.replace("@TABS_CSS@", style).replace("@TABS_JS@", script))

@@ -9,6 +9,7 @@ import pytest
 
 from bert_tf.playground import page
 from bert_tf.playground.model import PlaygroundModel
+from support import browser
 from support import playground_server
 from support import serving_models
 
@@ -17,12 +18,13 @@ ARABIC = "الكتاب the quick"
 
 
 def test_scripts_and_styles_are_the_pages_own():
-    made = page.make()
+    made = page.make(model("pretrainer").describe({}))
     assert "@" not in made.policy
     # What the policy's hashes are of, and nothing from elsewhere.
-    assert made.text.count("<script") == made.text.count("<script>") == 1
+    assert made.text.count("<script>") == 1
+    # The other one is data.
+    assert made.text.count("<script") == 2
     assert made.text.count("<style") == made.text.count("<style>") == 1
-    assert "http://" not in made.text
     assert "https://" not in made.text
     assert "innerHTML" not in made.text
     assert " style=" not in made.text
@@ -31,9 +33,7 @@ def test_scripts_and_styles_are_the_pages_own():
 
 @functools.cache
 def model(kind):
-    made = PlaygroundModel(serving_models.model_dir(kind))
-    made.warm_up()
-    return made
+    return PlaygroundModel(serving_models.model_dir(kind))
 
 
 class Tab:
@@ -79,23 +79,24 @@ class Tab:
 
 
 @contextlib.contextmanager
-def looking(kind, *arguments):
+def looking(folder, kind, width=1000, scheme="light"):
     """Yields a browser at the page of a model; at last it has no error."""
     with (
         playground_server.serving(model(kind)) as url,
-        playground_server.browser(*arguments) as driver,
+        browser.opened(folder / kind) as driver,
     ):
+        browser.set_size(driver, width, 900, scheme)
         driver.get(url)
         yield driver
-        assert driver.get_log("browser") == []
+        assert browser.complaints(driver) == []
         assert driver.execute_script("return window.harmed") is None
         width = "document.documentElement.scrollWidth <= innerWidth"
         assert driver.execute_script(f"return {width}")
 
 
 @pytest.mark.browser
-def test_tokens():
-    with looking("pretrainer") as driver:
+def test_tokens(tmp_path):
+    with looking(tmp_path, "pretrainer") as driver:
         tab = Tab(driver, "tokens")
         tab.write(0, "Thé  quick ﬁ\u200b")
         wanted = model("pretrainer").read_tokens(
@@ -134,14 +135,14 @@ def test_tokens():
         )
         tab.answered("refused")
         assert "at most 10,000 characters" in tab.texts(".m-status")[0]
-        logged = driver.get_log("browser")
+        logged = browser.complaints(driver)
         # The one that Chromium itself tells: the answer's status is 400.
-        assert [each["message"].count("400") for each in logged] == [1]
+        assert [each.count("400") for each in logged] == [1]
 
 
 @pytest.mark.browser
-def test_masks():
-    with looking("pretrainer") as driver:
+def test_masks(tmp_path):
+    with looking(tmp_path, "pretrainer") as driver:
         tab = Tab(driver, "fill_mask")
         tab.write(0, "The quick lorem.")
         tab.find("[data-position='2']")[0].click()
@@ -154,7 +155,7 @@ def test_masks():
         assert tab.texts(".m-name") == [
             each["token"] for each in mask["answers"]
         ]
-        shown = [float(text.split()[0]) for text in tab.texts(".m-number")]
+        shown = [float(text.rstrip("%")) for text in tab.texts(".m-number")]
         wanted = [100 * each["probability"] for each in mask["answers"]]
         assert shown == pytest.approx(wanted, abs=0.06)
         (told,) = tab.texts(".m-output p")
@@ -169,8 +170,8 @@ def test_masks():
 
 
 @pytest.mark.browser
-def test_attention():
-    with looking("pretrainer", 390, 800, "dark") as driver:
+def test_attention(tmp_path):
+    with looking(tmp_path, "pretrainer", 390, "dark") as driver:
         tab = Tab(driver, "attention")
         tab.write(0, "The quick lorem.")
         told = model("pretrainer").attention({"texts": ["The quick lorem."]})
@@ -210,13 +211,13 @@ def decoded(told):
 
 
 def percents(tab):
-    return [float(text.split()[0]) for text in tab.texts(".m-number")]
+    return [float(text.rstrip("%")) for text in tab.texts(".m-number")]
 
 
 @pytest.mark.browser
-def test_classes_and_labels():
+def test_classes_and_labels(tmp_path):
     for kind in ("pair", "topics"):
-        with looking(kind, 390) as driver:
+        with looking(tmp_path, kind, 390) as driver:
             tab = Tab(driver, "task")
             texts = ["the quick", "a lorem"][: 2 if kind == "pair" else 1]
             for number, text in enumerate(texts):
@@ -233,14 +234,14 @@ def test_classes_and_labels():
 
 
 @pytest.mark.browser
-def test_number_and_choices():
-    with looking("regression") as driver:
+def test_number_and_choices(tmp_path):
+    with looking(tmp_path, "regression") as driver:
         tab = Tab(driver, "task")
         tab.write(0, "the quick")
         wanted = model("regression").predict({"texts": ["the quick"]})["score"]
         shown = tab.find(".m-big")[0].get_attribute("data-value")
         assert float(shown) == pytest.approx(wanted, abs=1e-6)
-    with looking("choice") as driver:
+    with looking(tmp_path, "choice") as driver:
         tab = Tab(driver, "task")
         texts = ["the quick", "a", "lorem", "x y"]
         for number, text in enumerate(texts):
@@ -253,8 +254,8 @@ def test_number_and_choices():
 
 
 @pytest.mark.browser
-def test_entities_and_answers():
-    with looking("tagger", 390, 800, "dark") as driver:
+def test_entities_and_answers(tmp_path):
+    with looking(tmp_path, "tagger", 390, "dark") as driver:
         tab = Tab(driver, "task")
         text = "The 😀 quick, the 我 a lorem x"
         tab.write(0, text)
@@ -264,10 +265,10 @@ def test_entities_and_answers():
             entities, tab.texts("mark.m-entity"), strict=True
         ):
             cited = text[each["start"] : each["limit"]]
-            share = f"{100 * each['score']:.1f} %"
+            share = f"{100 * each['score']:.1f}%"
             assert shown == f"{cited} {each['label']} {share}"
         assert tab.texts(".m-status") == [""]
-    with looking("squad") as driver:
+    with looking(tmp_path, "squad") as driver:
         tab = Tab(driver, "task")
         texts = ["the quick?", "😀 A 我 lorem b the quick x. Lorem a b c"]
         for number, text in enumerate(texts):
@@ -283,8 +284,8 @@ def test_entities_and_answers():
 
 
 @pytest.mark.browser
-def test_sentences_and_ranks():
-    with looking("encoder") as driver:
+def test_sentences_and_ranks(tmp_path):
+    with looking(tmp_path, "encoder") as driver:
         tab = Tab(driver, "task")
         texts = ["the quick", HARMFUL, "x the quick"]
         tab.write(0, "\n".join(texts) + "\n\n")
@@ -298,7 +299,7 @@ def test_sentences_and_ranks():
         assert tab.texts("h3") == ["Nearest to: x the quick"]
         order = sorted((0, 1), key=lambda place: -wanted[2][place])
         assert tab.texts(".m-name") == [texts[place] for place in order]
-    with looking("reranker") as driver:
+    with looking(tmp_path, "reranker") as driver:
         tab = Tab(driver, "task")
         texts = ["the quick", "a", "lorem b"]
         tab.write(0, texts[0])
@@ -310,8 +311,8 @@ def test_sentences_and_ranks():
 
 
 @pytest.mark.browser
-def test_a_server_that_has_ended_is_told():
-    with playground_server.browser() as driver:
+def test_a_server_that_has_ended_is_told(tmp_path):
+    with browser.opened(tmp_path) as driver:
         with playground_server.serving(model("pretrainer")) as url:
             driver.get(url)
             tab = Tab(driver, "tokens")
