@@ -86,7 +86,7 @@ setup(
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
         # A model in a browser of this machine.
-        "playground": ["starlette>=0.46", "uvicorn>=0.34"],
+        "playground": ["starlette>=1.0", "uvicorn>=0.34"],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
@@ -120,7 +120,7 @@ setup(
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
             # The playground, and what asks it.
-            "starlette>=0.46",
+            "starlette>=1.0",
             "uvicorn>=0.34",
             "httpx>=0.28",
         ],

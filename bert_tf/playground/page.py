@@ -4,7 +4,6 @@ import base64
 import dataclasses
 import hashlib
 import re
-
 from typing import Any
 
 from bert_tf.playground import build_page

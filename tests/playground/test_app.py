@@ -11,7 +11,7 @@ from bert_tf.playground import requests
 from bert_tf.playground import server
 
 PORT = 8123
-TOKEN = server.new_token()
+TOKEN = "Vb1nM2hT5yQ8sZ0aK3dF6gJ9lP4oR7uWxEcYiNvBtXs"
 ORIGIN = f"http://127.0.0.1:{PORT}"
 HARMFUL = "</script><img src=x onerror=alert(1)>"
 SHOWN = page.Page("<style>p{}</style><p>Hello</p><script>1 < 2</script>")

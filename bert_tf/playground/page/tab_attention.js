@@ -158,8 +158,9 @@
 
       large.addEventListener("pointermove", (event) => {
         const box = large.getBoundingClientRect();
-        const from = Math.floor((event.clientY - box.top) / box.height * length);
-        const to = Math.floor((event.clientX - box.left) / box.width * length);
+        const scale = length / box.width;
+        const from = Math.floor((event.clientY - box.top) * scale);
+        const to = Math.floor((event.clientX - box.left) * scale);
         if (from < 0 || to < 0 || from >= length || to >= length) return;
         look(from);
         told.textContent = quoted(from) + " looks at " + quoted(to) + ": " +

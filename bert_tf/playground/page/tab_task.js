@@ -1,8 +1,8 @@
 // Your task: what the model was tuned to answer.
 
 (() => {
-  const {SAMPLES, area, asking, bar, cutNote, make, marked, shareBars, shareOf} =
-    modelPage;
+  const {SAMPLES, area, asking, bar, cutNote, make, marked, shareBars,
+    shareOf} = modelPage;
 
   // By the kind of the task: samples of its texts, and how an answer is shown.
   const TASKS = {
