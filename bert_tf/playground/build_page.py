@@ -23,7 +23,7 @@ _PAGE = pathlib.Path(__file__).parent / "page"
 _SHARED = ("core.js", "philox.js", "masks.js", "tokens.js")
 _START = "start.js"
 # The tabs that records alone suffice for.
-RECORD_TABS = ("records",)
+RECORD_TABS = ("masking", "input", "sentence", "records")
 # Of what JSON leaves as it is: what could end or open an element, and what
 # older JavaScript takes for the end of a line.
 _ESCAPED = {
