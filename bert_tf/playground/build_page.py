@@ -25,7 +25,7 @@ _START = "start.js"
 # What the tabs share that ask the server.
 _OF_SERVER = "model"
 # The tabs that records alone suffice for.
-RECORD_TABS = ("records",)
+RECORD_TABS = ("masking", "input", "sentence", "records")
 # Of what JSON leaves as it is: what could end or open an element, and what
 # older JavaScript takes for the end of a line.
 _ESCAPED = {
