@@ -1,5 +1,7 @@
 """What the page tells of tokens, for every kind of tokenizer."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -38,13 +40,17 @@ def test_changes_are_told_by_their_fewest_steps(was, now, changes):
     assert tokens.find_changes(was, now) == changes
 
 
+@functools.cache
+def reader(kind):
+    return tokens.Reader(SPECS[kind].make(), 40)
+
+
 @pytest.fixture(scope="module", params=SPECS)
 def read(request):
     """What is read of the two texts, its spec, and what the model would get."""
     spec = SPECS[request.param]
-    tokenizer = spec.make()
-    reader = tokens.Reader(tokenizer, 40)
-    return spec, reader.read(TEXTS), Preprocessor(spec, 40)(tuple(TEXTS))
+    found = reader(request.param).read(TEXTS)
+    return spec, found, Preprocessor(spec, 40)(tuple(TEXTS))
 
 
 def test_inputs_are_those_of_the_model(read):
@@ -86,9 +92,7 @@ def test_pieces_are_cited_and_found_in_the_sequence(read):
 
 
 def test_what_wordpiece_changes_is_told():
-    # Sure to be the first kind's.
-    reader = tokens.Reader(SPECS["wordpiece"].make(), 40)
-    first, second = reader.read(TEXTS).texts
+    first, second = reader("wordpiece").read(TEXTS).texts
     told = {
         (piece["token"], first["text"][piece["start"] : piece["limit"]]): piece
         for piece in first["pieces"]
@@ -105,8 +109,7 @@ def test_what_wordpiece_changes_is_told():
 
 
 def test_a_character_of_several_bytes_is_one():
-    reader = tokens.Reader(SPECS["bpe"].make(), 40)
-    (told,) = reader.read(["日"]).texts
+    (told,) = reader("bpe").read(["日"]).texts
     assert [piece["start"] for piece in told["pieces"]] == [0, 0, 0]
     assert [piece["limit"] for piece in told["pieces"]] == [1, 1, 1]
     assert [piece["changes"] for piece in told["pieces"]] == [[], [], []]
@@ -114,8 +117,9 @@ def test_a_character_of_several_bytes_is_one():
 
 
 def test_what_is_cut_is_told():
-    reader = tokens.Reader(SPECS["wordpiece"].make(), 40)
-    found = reader.read(["the quick lorem", "lorem the quick the"], 7)
+    found = reader("wordpiece").read(
+        ["the quick lorem", "lorem the quick the"], 7
+    )
     assert found.is_cut
     kept = [[p["is_read"] for p in text["pieces"]] for text in found.texts]
     # Seven places: three are special, and of the two the longer one is cut.

@@ -37,7 +37,7 @@ def serving(model):
             thread.join()
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=120):
     """Returns what a condition returns as soon as it is true."""
     end = time.monotonic() + seconds
     while True:
