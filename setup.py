@@ -85,6 +85,8 @@ setup(
         "parquet": ["pyarrow>=17"],
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
+        # The playground's tests, in a browser.
+        "browser": ["selenium>=4.20"],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
@@ -113,8 +115,6 @@ setup(
             "onnxruntime>=1.22",
             # What learns ALBERT's, and reads our model files.
             "sentencepiece>=0.2",
-            # The page in a browser.
-            "selenium>=4.20",
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
         ],
