@@ -20,7 +20,7 @@ space := $(empty) $(empty)
 
 .PHONY: demo test test-times test-oldest distillation-check parity-check serving-check \
 	serving-endurance survival-check beam-check tpu-check gpu-check gpu-found \
-	docs-check release-check bench clean
+	docs-check chromium-found release-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -112,11 +112,18 @@ gpu-found:
 	.venv-gpu/bin/python -m pip install --quiet --editable '.[gpu,test]'
 	touch $@
 
-# All commands and snippets of README.md and docs/, at small sizes, and the
-# playground in a browser (Debian's chromium and chromium-driver). Minutes.
-docs-check: $(VENV)/installed
+# All commands and snippets of README.md and docs/, at small sizes; and the
+# playground in a browser. Minutes.
+docs-check: $(VENV)/browser | chromium-found
 	$(VENV)/bin/python -m pytest -m docs -p no:xdist tests/test_docs_commands.py
 	$(VENV)/bin/python -m pytest -m browser -p no:xdist tests/playground
+
+$(VENV)/browser: $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --editable '.[browser]'
+	touch $@
+
+chromium-found:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { echo "make docs-check: no browser was found: apt-get install chromium chromium-driver."; exit 1; }
 
 # Sdist and wheel, and README's quickstarts from the wheel alone. Minutes.
 release-check: $(VENV)/installed .venv-release/installed

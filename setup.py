@@ -87,6 +87,8 @@ setup(
         "hub": ["huggingface-hub>=0.26"],
         # A model in a browser of this machine.
         "playground": ["starlette>=1.0", "uvicorn>=0.34"],
+        # The playground's tests, in a browser.
+        "browser": ["selenium>=4.20"],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
@@ -115,8 +117,6 @@ setup(
             "onnxruntime>=1.22",
             # What learns ALBERT's, and reads our model files.
             "sentencepiece>=0.2",
-            # The page in a browser.
-            "selenium>=4.20",
             # The oracle of entities' scores.
             "seqeval>=1.2.2",
             # The playground, and what asks it.

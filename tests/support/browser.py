@@ -3,11 +3,12 @@
     apt-get install chromium chromium-driver
 
 `with browser.opened(folder) as driver` gives selenium's driver; `folder` is
-empty, and the browser's own. `shown(driver, path)` opens a file.
+empty, and the browser's own.
 """
 
 import contextlib
 import shutil
+import time
 
 import pytest
 
@@ -24,6 +25,10 @@ _ARGUMENTS = (
     # /dev/shm is small in a container.
     "--disable-dev-shm-usage",
 )
+# As selenium names them, which is not installed where no browser is wanted.
+CSS = "css selector"
+END = "\ue010"
+ARROW_LEFT = "\ue012"
 WHAT_IS_MISSING = (
     "The browser's tests need chromium and its driver: "
     "apt-get install chromium chromium-driver"
@@ -39,8 +44,9 @@ def opened(folder, width=1200, height=900):
     """Gives a driver of a new browser; skips the test without chromium."""
     if not is_installed():
         pytest.skip(WHAT_IS_MISSING)
-    from selenium import webdriver
-
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="selenium is not installed"
+    )
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for argument in (
@@ -76,6 +82,14 @@ def set_size(driver, width, height, scheme="light"):
         "Emulation.setEmulatedMedia",
         {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
     )
+
+
+def wait_until(holds, seconds=120):
+    """Waits until a function returns true."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"{seconds} s have not been enough."
+        time.sleep(0.05)
 
 
 def complaints(driver):

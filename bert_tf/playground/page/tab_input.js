@@ -213,6 +213,7 @@ function truncationElements(record, vocabulary, data) {
     seedField.hidden = way !== "builder";
     show();
   }});
+  ways.classList.add("wide");
   show();
   return [...made,
     element("p", {}, "The longer segment loses a token, B where they are " +
