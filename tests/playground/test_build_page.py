@@ -85,7 +85,7 @@ def test_tabs_are_those_asked_for():
     assert 'name: "records"' in text
     assert 'name: "masking"' not in text
     assert "connect-src 'self'" in text
-    with pytest.raises(ValueError, match="`tabs` must be some of input, "):
+    with pytest.raises(ValueError, match="`tabs` must be some of .*, input, "):
         build_page.build({}, ["records", "recordz"], title="x")
     with pytest.raises(ValueError, match=r"Received: tabs=\[\]"):
         build_page.build({}, [], title="x")
