@@ -20,7 +20,7 @@ space := $(empty) $(empty)
 
 .PHONY: demo test test-times test-oldest slow-check parity-check serving-check \
 	serving-endurance survival-check beam-check tpu-check gpu-check gpu-found \
-	docs docs-check notebooks release-check bench clean
+	docs docs-check chromium-found notebooks release-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -122,15 +122,23 @@ docs: .venv-docs/installed
 	.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
 	touch $@
 
-# All commands and snippets of README.md and docs/, at small sizes, and the
-# notebooks. Minutes.
-docs-check: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m docs -p no:xdist tests/test_docs_commands.py \
-		tests/test_notebooks.py
-
 # The notebooks once more, with the outputs that are stored in them. Minutes.
 notebooks: $(VENV)/installed
 	$(VENV)/bin/python tests/support/notebooks.py examples/*.ipynb
+
+# All commands and snippets of README.md and docs/, at small sizes; the
+# notebooks; and the playground in a browser. Minutes.
+docs-check: $(VENV)/browser | chromium-found
+	$(VENV)/bin/python -m pytest -m docs -p no:xdist tests/test_docs_commands.py \
+		tests/test_notebooks.py
+	$(VENV)/bin/python -m pytest -m browser -p no:xdist tests/playground
+
+$(VENV)/browser: $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --editable '.[browser]'
+	touch $@
+
+chromium-found:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { echo "make docs-check: no browser was found: apt-get install chromium chromium-driver."; exit 1; }
 
 # Sdist and wheel, and README's quickstarts from the wheel alone. Minutes.
 release-check: $(VENV)/installed .venv-release/installed

@@ -254,7 +254,7 @@ def report(out, text, stages):
         sys.exit("The classifier has learned nothing.")
     print("\nWhat you can look at:")
     for title, path in (
-        ("the records, page by page", out / "records.html"),
+        ("the playground, in a browser", out / "records.html"),
         ("the report of the fine-tuning", out / "classifier" / "report.md"),
         ("the model card", out / "classifier" / "README.md"),
     ):

@@ -47,7 +47,8 @@ setup(
         # Type checkers read the hints of a package that has it.
         "bert_tf": ["py.typed"],
         "bert_tf.export": ["serving/*"],
-        "bert_tf.pretraining.records": ["*.html"],
+        # The parts of the page.
+        "bert_tf.playground": ["page/*"],
     },
     install_requires=[
         # tensorflow-text is built against one minor version of TensorFlow
@@ -92,6 +93,10 @@ setup(
             # Formats signatures.
             "ruff==0.17.5",
         ],
+        # A model in a browser of this machine.
+        "playground": ["starlette>=1.0", "uvicorn>=0.34"],
+        # The playground's tests, in a browser.
+        "browser": ["selenium>=4.20"],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
@@ -126,6 +131,10 @@ setup(
             "nbclient>=0.10",
             "nbformat>=5.10",
             "ipykernel>=6.29",
+            # The playground, and what asks it.
+            "starlette>=1.0",
+            "uvicorn>=0.34",
+            "httpx>=0.28",
         ],
     },
 )

@@ -33,6 +33,7 @@ COMMANDS = {
     "rerank": "bert_tf.run_reranker",
     "retrieval": "bert_tf.run_retrieval",
     "fill-mask": "bert_tf.run_fill_mask",
+    "playground": "bert_tf.run_playground",
     "search": "bert_tf.run_search",
     "extract-features": "bert_tf.extract_features",
     "convert": "bert_tf.export.convert_checkpoint",

@@ -4,10 +4,12 @@ r"""Shows pre-training records: examples as tables, totals, checked rules.
         --input_file='/data/wiki.tfrecord-*' --vocab_file=vocab.txt
 
 A row that holds several sequences is shown as one, its sequences numbered.
-With --html=page.html it also writes a page to step through the first hundred
-examples. Ends with exit code 1 if an example breaks a rule. Reads what
-google-research/bert's program writes too; where our own manifest lies beside
-the records, the vocabulary and the number of predictions are also checked.
+With --html=page.html it also writes the playground: one page on which you look
+through a sample of all records, move the rate of masks, see the three rows of
+the input added up, and guess the label. Ends with exit code 1 if an example
+breaks a rule. Reads what google-research/bert's program writes too; where our
+own manifest lies beside the records, the vocabulary and the number of
+predictions are also checked.
 """
 
 import collections
@@ -17,6 +19,7 @@ from absl import flags
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf import program
+from bert_tf.playground import build_page
 from bert_tf.text import vocabulary as vocabulary_lib
 
 _INPUT_FILE = flags.DEFINE_string(
@@ -32,27 +35,37 @@ _NUM_EXAMPLES = flags.DEFINE_integer(
     "num_examples", 2, "How many examples are shown.", lower_bound=0
 )
 _HTML = flags.DEFINE_string(
-    "html", None, "Write a page to step through the first examples."
+    "html", None, "Write a page to look through records and play with masks."
 )
-
-# Examples of the page.
-_PAGE_EXAMPLES = 100
+_HTML_RECORDS = flags.DEFINE_integer(
+    "html_records",
+    200,
+    "Most records of the page, a sample over all files.",
+    lower_bound=1,
+    upper_bound=2000,
+)
+_HTML_SEED = flags.DEFINE_integer(
+    "html_seed",
+    0,
+    "Seed of that sample.",
+    lower_bound=0,
+    upper_bound=2**32 - 1,
+)
 
 
 def main(argv):
     del argv
     program.require(input_file=_INPUT_FILE.value, vocab_file=_VOCAB_FILE.value)
     vocabulary = _read_vocabulary(_VOCAB_FILE.value)
+    page_data = _page_data(vocabulary) if _HTML.value else None
     paths = manifests.find_records(_INPUT_FILE.value, "input_file")
     told = manifests.find(paths)
 
     from bert_tf.pretraining.records import inspection
-    from bert_tf.pretraining.records import inspection_page
     from bert_tf.pretraining.records import record_rules
 
     totals = collections.Counter()
     broken = collections.Counter()
-    described = []
     for path in paths:
         rules = None
         meanings = inspection.label_meanings(told.get(path))
@@ -67,11 +80,8 @@ def main(argv):
                 print(f"Example {shown + row}")
                 print(inspection.table(examples, row, vocabulary, meanings))
                 print()
-            left = _PAGE_EXAMPLES - len(described) if _HTML.value else 0
-            described += [
-                inspection_page.describe(examples, row, vocabulary, meanings)
-                for row in range(min(left, len(examples["input_ids"])))
-            ]
+            if page_data is not None:
+                page_data.add(examples)
             totals += inspection.count(examples, vocabulary)
             checks = record_rules.check(examples, vocabulary, rules)
             for rule, holds in checks.items():
@@ -80,14 +90,9 @@ def main(argv):
     rows = _totals(totals, len(paths), meanings, vocabulary.special)
     for name, value in rows:
         print(f"{name:20}{value:>12}")
-    if _HTML.value:
-        page = inspection_page.page(
-            described,
-            rows,
-            list(broken.items()),
-            _INPUT_FILE.value,
-            vocabulary.special,
-        )
+    if page_data is not None:
+        data = page_data.data(told.get(path), rows, list(broken.items()))
+        page = build_page.build(data, title=_INPUT_FILE.value)
         files.write_text(_HTML.value, page)
     print()
     for rule, num_broken in broken.items():
@@ -110,6 +115,17 @@ def _read_vocabulary(path):
             f"Received: vocab_file={path}."
         )
     return vocabulary
+
+
+def _page_data(vocabulary):
+    from bert_tf.playground.record_data import RecordData
+    from bert_tf.text.tokenizers import files as tokenizer_files
+
+    path = _VOCAB_FILE.value
+    # Of a file alone: what its entries were made with. A folder tells.
+    case = None if files.is_folder(path) else not vocabulary.is_cased
+    tokenizer = tokenizer_files.from_vocabulary_file(path, case)
+    return RecordData(tokenizer, _HTML_RECORDS.value, _HTML_SEED.value)
 
 
 def _totals(totals, num_files, meanings, special):

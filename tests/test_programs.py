@@ -94,6 +94,7 @@ REFUSALS = {
         "--output_dir=no/where",
         "--do_train",
     ),
+    "run_playground": ("--model_dir must be given.", "--port=0"),
     "run_pretraining": (
         "flag --learning_rate=-1: -1.0 is not a non-negative number.",
         "--input_file=a",

@@ -130,12 +130,15 @@ def test_the_wheel_holds_files_that_are_no_modules(releases):
         names = set(wheel.namelist())
     assert {
         "bert_tf/py.typed",
-        "bert_tf/pretraining/records/inspection_page.html",
         f"{NAME}.dist-info/licenses/LICENSE",
         *(
             f"bert_tf/export/serving/{path.name}"
             for path in (ROOT / "export" / "serving").iterdir()
             if path.is_file()
+        ),
+        *(
+            f"bert_tf/playground/page/{path.name}"
+            for path in (ROOT / "bert_tf/playground/page").iterdir()
         ),
     } <= names
     assert {name.partition("/")[0] for name in names} == {

@@ -57,6 +57,22 @@ def attend(
     return ops.transpose(ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3))
 
 
+def attention_probs(
+    query_BNQH: Tensor, key_BNKH: Tensor, attention_mask: Tensor
+) -> Tensor:
+    """Returns what `attend` weighs the values with, where nothing is dropped.
+
+    Args:
+        query_BNQH: float, already divided by sqrt(H).
+        key_BNKH, attention_mask: As of `attend`.
+
+    Returns:
+        float32 `[B, N, Q, K]`: of each query they add up to 1.
+    """
+    bias_BQK = ops.where(attention_mask, 0.0, -1e9)
+    return _probs(query_BNQH, key_BNKH, bias_BQK)
+
+
 def is_long(num_queries: int | None, num_keys: int | None) -> bool:
     """Returns whether a block's training keeps little and computes it again.
 

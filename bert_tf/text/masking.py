@@ -21,6 +21,7 @@ from bert_tf.text.masking_rules import MASKING_RULES
 from bert_tf.text.masking_rules import Rules
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import Vocabulary
 
 # Of the chosen tokens some become [MASK], some stay and others become a random
 # entry: thresholds on 32 random bits, by the masking rule.
@@ -120,7 +121,7 @@ def mask_tokens(
             [places[:, 0], tf.gather_nd(runs, places)], axis=-1
         )
     actions = tf.gather_nd(action_bits, action_slots)
-    first = _first_entry(vocabulary)
+    first = first_entry(vocabulary)
     if rules.chooses_all:
         first = max(first, _NUM_ROBERTA_SPECIAL)
     entries = first + _scaled(
@@ -376,7 +377,7 @@ def _scaled(bits, limit):
     )
 
 
-def _first_entry(vocabulary):
+def first_entry(vocabulary: Vocabulary) -> int:
     """Returns the id from which on random entries are drawn.
 
     RoBERTa counts positions by ids: a <pad> in a text would move what is

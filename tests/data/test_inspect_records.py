@@ -1,5 +1,7 @@
 """The program that shows records, on records that break a rule."""
 
+import json
+
 import numpy as np
 
 from bert_tf.pretraining.records import tfrecord
@@ -42,5 +44,10 @@ def test_broken_records_are_told(tmp_path, run_program):
     assert broken[0].startswith("[CLS] and [SEP] are never masked")
     assert broken[0].endswith("broken by 1")
     page = (tmp_path / "page.html").read_text()
-    assert '<li class="broken">[CLS] and [SEP] are never masked' in page
-    assert page.count('"labels": ') == 3
+    begin = page.index('id="data">') + len('id="data">')
+    data = json.loads(page[begin : page.index("</script>", begin)])
+    assert [(rule, number) for rule, number in data["checks"] if number] == [
+        ("[CLS] and [SEP] are never masked", 1)
+    ]
+    assert [record["number"] for record in data["records"]] == [0, 1, 2]
+    assert ["random next", "66.7%"] in data["totals"]

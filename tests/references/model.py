@@ -54,14 +54,16 @@ def softmax(x):
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
-def self_attention(weights, x_LD, mask_LL, num_heads):
-    """`mask_LL[query, key]` is true where the query may look at the key."""
+def attention_probs(weights, x_LD, mask_LL, num_heads):
+    """Returns what every query of every head looks at, [heads, L, L].
+
+    `mask_LL[query, key]` is true where the query may look at the key.
+    """
     query_LD = dense(scope(weights, "query"), x_LD)
     key_LD = dense(scope(weights, "key"), x_LD)
-    value_LD = dense(scope(weights, "value"), x_LD)
     length, hidden_size = x_LD.shape
     head_size = hidden_size // num_heads
-    context_LD = np.zeros_like(x_LD)
+    probs = np.zeros((num_heads, length, length))
     for head in range(num_heads):
         columns = slice(head * head_size, (head + 1) * head_size)
         for query in range(length):
@@ -70,7 +72,19 @@ def self_attention(weights, x_LD, mask_LL, num_heads):
                 if mask_LL[query, key]:
                     product = query_LD[query, columns] @ key_LD[key, columns]
                     scores[key] = product / math.sqrt(head_size)
-            context_LD[query, columns] = softmax(scores) @ value_LD[:, columns]
+            probs[head, query] = softmax(scores)
+    return probs
+
+
+def self_attention(weights, x_LD, mask_LL, num_heads):
+    """`mask_LL` is that of `attention_probs`."""
+    probs = attention_probs(weights, x_LD, mask_LL, num_heads)
+    value_LD = dense(scope(weights, "value"), x_LD)
+    head_size = x_LD.shape[1] // num_heads
+    context_LD = np.zeros_like(x_LD)
+    for head in range(num_heads):
+        columns = slice(head * head_size, (head + 1) * head_size)
+        context_LD[:, columns] = probs[head] @ value_LD[:, columns]
     return dense(scope(weights, "merge_heads"), context_LD)
 
 

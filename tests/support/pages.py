@@ -47,7 +47,7 @@ _ELSEWHERE = re.compile(
 )
 _NOT_RUN = {
     *("cd", "curl", "docker", "gcloud", "git", "kubectl", "make", "pip"),
-    "tensorboard",
+    *("ssh", "tensorboard"),
 }
 
 # A snippet that imports one of these is not run: no extra installs them.
@@ -119,7 +119,7 @@ class Step:
                 words[0].rpartition("/")[2] not in _NOT_RUN
                 # Programs of hours, servers and their clients.
                 and not (program_of(words)[0] or "").endswith(
-                    (".py", ".serve_input")
+                    (".py", ".serve_input", ".run_playground")
                 )
                 for words in self.commands
             )

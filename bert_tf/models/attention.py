@@ -1,0 +1,46 @@
+"""Where an encoder looks: the attention probabilities of all layers.
+
+Letters in tensor names: B batch, L position, Q query, K key, N attention
+heads, T layers.
+"""
+
+from keras import ops
+
+from bert_tf import features
+from bert_tf.features import Batch
+from bert_tf.features import Tensor
+from bert_tf.layers import attend
+from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.observing import observing
+from bert_tf.models.encoder import BertEncoder
+
+
+def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
+    """Returns the attention probabilities of every layer and head.
+
+    They are made of the queries and keys that the layers themselves compute in
+    this call, by the function that `attend` makes them with. Layers that share
+    their weights (ALBERT) have probabilities of their own.
+
+    Args:
+        encoder: A `BertEncoder` of any family.
+        inputs: Its inputs, int32 `[B, L]`.
+
+    Returns:
+        float32 `[B, T, N, Q, K]`, what each query looks at; 0 at keys that it
+        may not look at. A query of padding looks at all tokens.
+    """
+    with observing() as observed:
+        encoder(inputs, training=False)
+    mask = make_attention_mask(
+        inputs[features.INPUT_MASK],
+        inputs.get(features.SEQUENCE_IDS),
+        left_to_right=encoder.config.is_decoder,
+    )
+    return ops.stack(
+        [
+            attend.attention_probs(query_BNQH, key_BNKH, mask)
+            for query_BNQH, key_BNKH, _ in observed.heads
+        ],
+        axis=1,
+    )

@@ -1,0 +1,301 @@
+"""What a tuned model answers, as the page shows it: the answers of its kind.
+
+The answers are those of `bert_tf.serving.kinds`, computed in this process. A
+class for each way to show them: how many texts it takes, and the JSON.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.playground import requests
+from bert_tf.serving.graph import signatures
+from bert_tf.serving.kinds.classification import Classification
+from bert_tf.serving.kinds.embedding import OUTPUT
+from bert_tf.serving.kinds.embedding import Embedding
+from bert_tf.serving.kinds.multi_label import MultiLabel
+from bert_tf.serving.kinds.multiple_choice import MultipleChoice
+from bert_tf.serving.kinds.question_answering import QuestionAnswering
+from bert_tf.serving.kinds.reranker import Reranker
+from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.tagging import Tagging
+from bert_tf.tasks.retrieval import ranking
+
+
+class _Module:
+    """A servable's model as its answers call it; an export's without a file."""
+
+    def __init__(self, servable: Servable) -> None:
+        self.preprocessor = servable.preprocess
+        self._servable = servable
+        self._names = servable.input_names
+
+    def from_model_inputs(self, inputs):
+        return {outside: inputs[name] for name, outside in self._names.items()}
+
+    def __call__(self, inputs, training=False):
+        inputs = {name: inputs[told] for name, told in self._names.items()}
+        return self._servable.call_model(inputs, training)
+
+    def compute(self, inputs):
+        return self._servable.call_model(inputs, False)
+
+
+class Shown(abc.ABC):
+    """The answers of a servable.
+
+    Attributes:
+        KIND: What the page calls the way to show them.
+
+    Args:
+        servable: The `Servable`.
+    """
+
+    KIND = ""
+
+    def __init__(self, servable: Servable) -> None:
+        self.servable = servable
+        self.task = servable.task
+        module = _Module(servable)
+
+        @tf.function(
+            autograph=False,
+            input_signature=[signatures.strings_spec(servable.text_features)],
+        )
+        def answer(texts):
+            return servable.answer_texts(module, texts)
+
+        self._answer = answer
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its texts are called, in order; the last one if it repeats."""
+        return self.servable.text_features
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """How many texts there must be, at least and at most."""
+        return len(self.names), len(self.names)
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the page has to know, as JSON has it."""
+        least, most = self.bounds
+        return {
+            "kind": self.KIND,
+            "title": self.task.title if self.task else "",
+            "text_names": list(self.names),
+            "least_texts": least,
+            "most_texts": most,
+        }
+
+    @abc.abstractmethod
+    def answer(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Returns the answer to texts, as JSON has it."""
+
+    def answers_to(
+        self, rows: Sequence[Sequence[str]]
+    ) -> dict[str, np.ndarray]:
+        """Returns what the servable answers: {name: array `[N, ...]`}.
+
+        Args:
+            rows: N rows of as many texts as it has names.
+        """
+        columns: dict[str, list[tuple[str, ...]]] = {}
+        for name, column in zip(self.servable.text_features, zip(*rows)):
+            columns.setdefault(name, []).append(column)
+        texts = {
+            # Of choices, which have one name, the axis behind.
+            name: tf.constant(own[0] if len(own) == 1 else list(zip(*own)))
+            for name, own in columns.items()
+        }
+        return {
+            name: value.numpy() for name, value in self._answer(texts).items()
+        }
+
+
+def _numbers(values):
+    return [float(value) for value in values]
+
+
+class Classes(Shown):
+    """Probabilities of classes, or of labels that may each be there."""
+
+    KIND = "classes"
+
+    def answer(self, texts: Sequence[str]) -> dict[str, Any]:
+        found = self.answers_to([texts])
+        classes = zip(self.task.labels, _numbers(found["probabilities"][0]))
+        chosen = found.get("is_label")
+        if chosen is None:
+            label = found["labels"][0].decode()
+            chosen = [[name == label for name in self.task.labels]]
+        return {
+            "classes": [
+                {"name": name, "probability": share, "is_chosen": bool(is_it)}
+                for (name, share), is_it in zip(classes, chosen[0])
+            ],
+            "is_cut": bool(found["is_cut"][0]),
+        }
+
+
+class Number(Shown):
+    """The number of a regression."""
+
+    KIND = "number"
+
+    def answer(self, texts: Sequence[str]) -> dict[str, Any]:
+        found = self.answers_to([texts])
+        return {
+            "score": float(found["scores"][0]),
+            "is_cut": bool(found["is_cut"][0]),
+        }
+
+
+class Entities(Shown):
+    """The entities of a text."""
+
+    KIND = "entities"
+
+    def answer(self, texts: Sequence[str]) -> dict[str, Any]:
+        found = self.answers_to([texts])
+        columns = [
+            found[name][0].tolist()
+            for name in ("labels", "starts", "limits", "scores")
+        ]
+        count = int(found["num_entities"][0])
+        return {
+            "text": texts[0],
+            "entities": [
+                {
+                    "label": label.decode(),
+                    "start": start,
+                    "limit": limit,
+                    "score": score,
+                }
+                for label, start, limit, score in list(zip(*columns))[:count]
+            ],
+            "is_cut": bool(found["is_cut"][0]),
+        }
+
+
+class Answers(Shown):
+    """The answers to a question, cited in their context."""
+
+    KIND = "answers"
+
+    def answer(self, texts: Sequence[str]) -> dict[str, Any]:
+        found = self.answers_to([texts])
+        columns = [
+            found[f"nbest_{name}"][0].tolist()
+            for name in ("answers", "starts", "limits", "scores")
+        ]
+
+        def entry(text, start, limit, score):
+            return {
+                "text": text.decode(),
+                "start": start,
+                "limit": limit,
+                "score": score,
+            }
+
+        best = [
+            found[name][0] for name in ("answers", "starts", "limits", "scores")
+        ]
+        text, *numbers = best
+        told = {
+            "context": texts[1],
+            "best": entry(text, *(number.item() for number in numbers)),
+            # What is missing has no probability.
+            "answers": [entry(*each) for each in zip(*columns) if each[3] > 0],
+            "is_cut": bool(found["is_cut"][0]),
+        }
+        if "null_odds" in found:
+            told["null_odds"] = float(found["null_odds"][0])
+        return told
+
+
+class Choices(Shown):
+    """The probabilities of choices."""
+
+    KIND = "choices"
+
+    def answer(self, texts: Sequence[str]) -> dict[str, Any]:
+        found = self.answers_to([texts])
+        return {
+            "choice": int(found["choice"][0]),
+            "probabilities": _numbers(found["probabilities"][0]),
+        }
+
+
+class Ranked(Shown):
+    """Texts in the order in which they answer a query."""
+
+    KIND = "ranked"
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 2, 1 + requests.MAX_TEXTS
+
+    def answer(self, texts: Sequence[str]) -> dict[str, Any]:
+        query, *others = texts
+        found = self.answers_to([(query, text) for text in others])
+        scores = _numbers(found["scores"])
+        return {
+            "scores": scores,
+            "probabilities": _numbers(found["probabilities"]),
+            "order": np.argsort(-found["scores"], kind="stable").tolist(),
+            "is_cut": bool(found["is_cut"].any()),
+        }
+
+
+class Sentences(Shown):
+    """The cosines of sentences' vectors."""
+
+    KIND = "sentences"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("sentence",)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 2, requests.MAX_TEXTS
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {
+            "prompt": self.servable.options.settings["prompt"],
+        }
+
+    def answer(self, texts: Sequence[str]) -> dict[str, Any]:
+        found = self.answers_to([(text,) for text in texts])
+        vectors, number = found[OUTPUT], len(texts)
+        return {
+            "cosines": [
+                _numbers(ranking.cosines(vectors, np.tile(vector, (number, 1))))
+                for vector in vectors
+            ],
+            "is_cut": bool(found["is_cut"].any()),
+        }
+
+
+# Whatever is not here has no answers to show.
+_SHOWN: dict[type[Servable], type[Shown]] = {
+    Classification: Classes,
+    MultiLabel: Classes,
+    Tagging: Entities,
+    QuestionAnswering: Answers,
+    MultipleChoice: Choices,
+    Reranker: Ranked,
+    Embedding: Sentences,
+}
+
+
+def find(servable: Servable) -> Shown | None:
+    """Returns how the answers of a servable are shown; None if it has none."""
+    shown = _SHOWN.get(type(servable))
+    if shown is Classes and not servable.task.labels:
+        shown = Number
+    return shown(servable) if shown is not None else None

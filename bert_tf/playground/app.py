@@ -1,0 +1,118 @@
+"""The playground as a web application: its page, and five questions.
+
+    GET  /               the page
+    POST /api/model      what the model is
+    POST /api/tokens     the pieces of texts
+    POST /api/fill_mask  the likeliest tokens in the place of masks
+    POST /api/attention  the attention probabilities
+    POST /api/predict    the answer of the model's task
+
+Questions and answers are JSON objects, as the methods of `PlaygroundModel` have
+them; of what is wrong with a question, {"error": ...} tells. No file is served.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from absl import logging
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bert_tf.playground import guard
+from bert_tf.playground import requests
+from bert_tf.playground.model import PlaygroundModel
+from bert_tf.playground.page import Page
+
+
+def make(model: PlaygroundModel, page: Page, token: str, port: int) -> Any:
+    """Returns the ASGI application.
+
+    Args:
+        model: What is asked; one question at a time.
+        page: What is shown.
+        token: As of `guard.Guard`.
+        port: That of the server.
+    """
+    lock = threading.Lock()
+    headers = {"content-security-policy": page.policy}
+
+    async def show(request):
+        return Response(page.text, media_type="text/html", headers=headers)
+
+    def question(name, function):
+        async def answer(request):
+            return await _answer(request, name, function, lock)
+
+        return Route(f"/api/{name}", answer, methods=["POST"])
+
+    app = Starlette(
+        routes=[
+            Route("/", show, methods=["GET"]),
+            question("model", model.describe),
+            question("tokens", model.read_tokens),
+            question("fill_mask", model.fill_mask),
+            question("attention", model.attention),
+            question("predict", model.predict),
+        ]
+    )
+    return guard.Guard(app, token, port)
+
+
+async def _answer(
+    request: Request,
+    name: str,
+    function: Callable[[Any], dict[str, Any]],
+    lock: threading.Lock,
+) -> Response:
+    """Returns the response to a question."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if kind != "application/json":
+        return _error(415, "A request must be application/json.")
+    try:
+        body = await _read(request)
+    except ClientDisconnect:
+        return _error(400, "The request is not whole.")
+    if body is None:
+        return _error(
+            413, f"A request must have at most {requests.MAX_BODY_BYTES} bytes."
+        )
+    try:
+        values = json.loads(body)
+    # One that is nested too deeply, too.
+    except (ValueError, RecursionError):
+        return _error(400, "A request must be JSON.")
+
+    def locked():
+        with lock:
+            return function(values)
+
+    try:
+        return JSONResponse(await run_in_threadpool(locked))
+    except ValueError as error:
+        return _error(400, str(error))
+    # Whatever it is, no word of a text may get into a log.
+    except Exception as error:
+        kind = type(error).__name__
+        logging.error("/api/%s failed: %s", name, kind)
+        return _error(500, f"The model could not answer: {kind}.")
+
+
+async def _read(request):
+    """Returns a request's body, None of one that is too large."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > requests.MAX_BODY_BYTES:
+            return None
+    return bytes(body)
+
+
+def _error(status, message):
+    return JSONResponse({"error": message}, status_code=status)

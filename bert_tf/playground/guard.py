@@ -1,0 +1,111 @@
+"""Who may ask the playground: whoever has its URL, from its own page.
+
+Any page that a browser shows can send requests to a port of this machine, and
+any user of it too. So a request must have
+
+- the token as the first part of its path, which is drawn anew at every start;
+- a Host that is this server: a name that was made to lead here (DNS rebinding)
+  is another;
+- if it changes or asks for anything, i.e. of any method but GET, an Origin
+  that is this server's.
+
+Everything else is answered 403, and nothing tells what was wrong.
+"""
+
+import hmac
+from collections.abc import Awaitable
+from collections.abc import Callable
+from typing import Any
+
+HOST = "127.0.0.1"
+_NAMES = (HOST, "localhost")
+_READS = ("GET", "HEAD")
+_FORBIDDEN = b"403 Forbidden"
+# Of all answers. The page's own Content-Security-Policy tells more.
+HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+_App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Guard:
+    """An ASGI application that lets only such requests through to another.
+
+    That one sees the path behind the token.
+
+    Args:
+        app: The other application.
+        token: A string that nobody can guess.
+        port: That of the server.
+    """
+
+    def __init__(self, app: _App, token: str, port: int) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._hosts = {f"{name}:{port}".encode() for name in _NAMES}
+        if port == 80:
+            self._hosts |= {name.encode() for name in _NAMES}
+        self._origins = {b"http://" + host for host in self._hosts}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            raise ValueError(f"No such requests: {scope['type']}.")
+        _, token, rest = [*scope["path"].split("/", 2), "", ""][:3]
+        if self._is_good(scope, token):
+            await self._app(
+                scope | {"path": f"/{rest}", "raw_path": None, "root_path": ""},
+                receive,
+                _with_headers(send),
+            )
+            return
+        send = _with_headers(send)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 403,
+                "headers": [
+                    (b"content-type", b"text/plain"),
+                    (b"content-length", str(len(_FORBIDDEN)).encode()),
+                ],
+            }
+        )
+        await send({"type": "http.response.body", "body": _FORBIDDEN})
+
+    def _is_good(self, scope, token):
+        # In the time of a whole comparison, whatever is wrong.
+        is_good = hmac.compare_digest(token.encode(), self._token)
+        is_good &= _all_of(scope, b"host") <= self._hosts
+        is_good &= len(_all_of(scope, b"host")) == 1
+        origins = _all_of(scope, b"origin")
+        is_good &= origins <= self._origins
+        return is_good and (scope["method"] in _READS or len(origins) == 1)
+
+
+def _all_of(scope, wanted):
+    """Returns the values of all headers of a name."""
+    return {value for name, value in scope["headers"] if name == wanted}
+
+
+def _with_headers(send):
+    """Returns a `send` that adds `HEADERS` where a response has none such."""
+
+    async def send_with_headers(message):
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ())]
+            there = {name.lower() for name, _ in headers}
+            headers += [
+                (name.encode(), value.encode())
+                for name, value in HEADERS.items()
+                if name.encode() not in there
+            ]
+            message = message | {"headers": headers}
+        await send(message)
+
+    return send_with_headers

@@ -1,0 +1,70 @@
+"""The page that the server shows, and what it may do in a browser."""
+
+import base64
+import dataclasses
+import hashlib
+import re
+from typing import Any
+
+from bert_tf.playground import build_page
+
+# What is data has attributes, and is not run.
+_INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A page of HTML with its scripts and styles inside.
+
+    Attributes:
+        text: The page. Its scripts and styles are `<script>` and `<style>`
+            without any attribute.
+        policy: Its Content-Security-Policy: these scripts and styles, by their
+            hashes, and requests to the server; nothing else.
+    """
+
+    text: str
+
+    @property
+    def policy(self) -> str:
+        sources: dict[str, list[str]] = {"script": [], "style": []}
+        for kind, text in _INLINE.findall(self.text):
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest())
+            sources[kind].append(f"'sha256-{digest.decode()}'")
+        return "; ".join(
+            (
+                "default-src 'none'",
+                *(
+                    f"{kind}-src {' '.join(hashes)}"
+                    for kind, hashes in sources.items()
+                    if hashes
+                ),
+                "connect-src 'self'",
+                # The icon, which else the browser asks the server for.
+                "img-src data:",
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+            )
+        )
+
+
+def make(description: dict[str, Any]) -> Page:
+    """Returns the page with the tabs of a model.
+
+    Args:
+        description: What `PlaygroundModel.describe` returned.
+    """
+    tabs = ["tokens", "fill_mask", "attention", "task"]
+    if not description["fills_masks"]:
+        tabs.remove("fill_mask")
+    if description["task"] is None:
+        tabs.remove("task")
+    return Page(
+        build_page.build(
+            {"model": description},
+            tabs,
+            title=description["name"],
+            asks_server=True,
+        )
+    )

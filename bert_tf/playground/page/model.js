@@ -1,0 +1,169 @@
+// What the tabs of a model share: questions to the server, texts, bars.
+
+const modelPage = (() => {
+  const PAUSE = 250;
+  const SERVING = "This page is for looking: one question at a time, from " +
+    "this machine. To serve the model, export it (bert_tf export) to " +
+    "TensorFlow Serving.";
+  const SAMPLES = {
+    text: "The quick brown fox jumps over the lazy dog in Zürich.",
+    question: "Where does the river rise?",
+    context: "The river rises in the mountains of the north and flows " +
+      "through three lakes before it reaches the sea.",
+    query: "how to reset a password",
+    lines: ["To reset your password, open the settings.",
+      "The river rises in the north.", "Passwords are kept as hashes."],
+    choice: ["It rises in the north.", "It sings.", "It is a lake.",
+      "Nobody knows."],
+    sentences: ["A man is eating food.", "A man eats a piece of bread.",
+      "The girl carries a baby.", "Someone is having a meal."],
+  };
+
+  // An element with a text, which goes in as text.
+  function make(kind, {text = null, ...attributes} = {}, ...children) {
+    return element(kind, attributes, text, children);
+  }
+
+  // Of a small share, more digits.
+  function shareOf(share) {
+    return percent(share, share < 0.001 ? 3 : share < 0.1 ? 2 : 1);
+  }
+
+  // White space, and nothing, as something to be seen.
+  function visible(text) {
+    return text.replace(/\s/g, "\u2423") || "\u2205";
+  }
+
+  async function ask(name, values) {
+    let response;
+    try {
+      response = await fetch("api/" + name, {
+        method: "POST",
+        headers: {"Content-Type": "application/json"},
+        body: JSON.stringify(values || {}),
+      });
+    } catch (error) {
+      throw new Error("The server does not answer. Is it still running?");
+    }
+    let answer;
+    try {
+      answer = await response.json();
+    } catch (error) {
+      throw new Error("The server refused the request (" + response.status +
+        "). Open the URL that it printed.");
+    }
+    if (!response.ok) throw new Error(answer.error);
+    return answer;
+  }
+
+  // A panel that asks again when its texts have changed, and shows the last
+  // answer, or what is wrong with the question.
+  function asking(panel, name, values, show) {
+    const status = make("p", {class: "m-status", role: "status"});
+    const output = make("div", {class: "m-output"});
+    let number = 0;
+    let timer = 0;
+    async function now() {
+      clearTimeout(timer);
+      const asked = ++number;
+      const question = values();
+      status.textContent = "";
+      if (question === null) {
+        output.replaceChildren();
+        panel.dataset.state = "empty";
+        return;
+      }
+      panel.dataset.state = "asking";
+      try {
+        const answer = await ask(name, question);
+        if (asked !== number) return;
+        output.replaceChildren();
+        show(answer, output);
+        // Unless what is shown has asked for more.
+        if (asked === number) panel.dataset.state = "answered";
+      } catch (error) {
+        if (asked !== number) return;
+        output.replaceChildren();
+        status.textContent = error.message;
+        panel.dataset.state = "refused";
+      }
+    }
+    function soon() {
+      // What is being answered is of another text.
+      number += 1;
+      panel.dataset.state = "asking";
+      clearTimeout(timer);
+      timer = setTimeout(now, PAUSE);
+    }
+    panel.append(status, output,
+      make("p", {class: "note m-note", text: SERVING}));
+    return {now, soon};
+  }
+
+  function area(label, value, rows, oninput) {
+    const input = make("textarea", {rows, dir: "auto", spellcheck: "false",
+      oninput, value});
+    return {area: input, box: field(label, input)};
+  }
+
+  function bar(name, share, told, isChosen) {
+    const fill = make("span", {class: "m-fill"});
+    setStyle(fill, {"--share": Math.max(0, Math.min(1, share))});
+    return make("li", {class: isChosen ? "m-bar m-chosen" : "m-bar"},
+      make("span", {class: "m-name", dir: "auto", text: name}),
+      make("span", {class: "m-track", "aria-hidden": "true"}, fill),
+      make("span", {class: "m-number", text: told}));
+  }
+
+  function shareBars(rows) {
+    return make("ol", {class: "m-bars"}, ...rows);
+  }
+
+  function cutNote(answer) {
+    return answer.is_cut ? make("p", {class: "m-warning",
+      text: "The end of the text was not read: it is too long."}) : null;
+  }
+
+  // The text, with marks round ranges of its characters, which are code points.
+  function marked(text, ranges) {
+    const characters = Array.from(text);
+    const shown = make("p", {class: "m-text", dir: "auto"});
+    let place = 0;
+    for (const range of ranges) {
+      shown.append(characters.slice(place, range.start).join(""),
+        range.element(characters.slice(range.start, range.limit).join("")));
+      place = range.limit;
+    }
+    shown.append(characters.slice(place).join(""));
+    return shown;
+  }
+
+  // One text for the three tabs of any model.
+  const texts = {first: SAMPLES.text, second: ""};
+
+  function twoTexts(panel, changed) {
+    const one = area("Text", texts.first, 3, () => {
+      texts.first = one.area.value;
+      changed();
+    });
+    const two = area("Second text, or none", texts.second, 1, () => {
+      texts.second = two.area.value;
+      changed();
+    });
+    panel.append(one.box, two.box);
+    return {
+      fetch: () => {
+        one.area.value = texts.first;
+        two.area.value = texts.second;
+      },
+      values: () => {
+        const {first, second} = texts;
+        if (!first && !second) return null;
+        return {texts: second ? [first, second] : [first]};
+      },
+    };
+  }
+
+  return {SAMPLES, area, asking, bar, cutNote, make, marked, shareBars, shareOf,
+    texts, twoTexts, visible};
+})();

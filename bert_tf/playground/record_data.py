@@ -1,0 +1,287 @@
+"""What the playground's page shows of pre-training records.
+
+A sample over all of them, by a seed; counts of all of them; and of their
+vocabulary and rules what masks are drawn from.
+"""
+
+import collections
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import features
+from bert_tf import manifest as manifests
+from bert_tf.philox import philox
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.settings import Settings
+from bert_tf.text import masking
+from bert_tf.text.tokenizers.tokenizer import Spec
+from bert_tf.text.vocabulary import Vocabulary
+
+# Beside the seed, the key of the sample: it shares no bits with other draws.
+_SAMPLE_KEY = 0x5A3B1E
+# What keeps a page below a few MB: tokens of the sample, and the vocabularies
+# that are there whole.
+_MAX_TOKENS = 150_000
+_MAX_ENTRIES = 60_000
+_TOGETHER = {
+    "do_whole_word_mask": "words",
+    "do_span_mask": "spans",
+    "do_ngram_mask": "ngrams",
+}
+
+
+class RecordData:
+    """Gathers what the page shows, batch by batch.
+
+    Args:
+        tokenizer: The `Spec` of the records' tokenizer.
+        num_records: The most records of the sample; fewer where rows are
+            long, so that the page stays small.
+        seed: Of the sample, in [0, 2**32).
+    """
+
+    def __init__(self, tokenizer: Spec, num_records: int, seed: int) -> None:
+        self._tokenizer = tokenizer
+        self._num_records = num_records
+        self._seed = seed
+        self._num_seen = 0
+        # The largest of the draws that are in comes first: (-draw, number,
+        # record).
+        self._sample: list[tuple[int, int, dict[str, Any]]] = []
+        self._counts: dict[str, collections.Counter] = collections.defaultdict(
+            collections.Counter
+        )
+
+    def add(self, examples: dict) -> None:
+        """Takes a batch as `inspection.read` yields it."""
+        vocabulary = self._tokenizer.vocabulary
+        numbers = self._num_seen + np.arange(len(examples[features.INPUT_IDS]))
+        self._num_seen += len(numbers)
+        words = numbers.astype(np.uint64)
+        zero = np.uint64(0)
+        draws = philox(
+            (words & np.uint64(0xFFFFFFFF), words >> np.uint64(32), zero, zero),
+            (np.uint64(self._seed), np.uint64(_SAMPLE_KEY)),
+        )[0].astype(np.int64)
+        length = examples[features.INPUT_IDS].shape[1]
+        most = max(1, min(self._num_records, _MAX_TOKENS // length))
+        for row, (draw, number) in enumerate(
+            zip(draws.tolist(), numbers.tolist())
+        ):
+            if len(self._sample) < most:
+                record = describe(examples, row, number, vocabulary)
+                heapq.heappush(self._sample, (-draw, number, record))
+            elif -draw > self._sample[0][0]:
+                record = describe(examples, row, number, vocabulary)
+                heapq.heapreplace(self._sample, (-draw, number, record))
+        self._count(examples, vocabulary)
+
+    def _count(self, examples, vocabulary):
+        if features.SEQUENCE_IDS in examples:
+            examples, _ = inspection.unpack(examples, vocabulary)
+        is_unknown = inspection.restored(examples) == vocabulary.unk_id
+        counted = {
+            "length": examples[features.INPUT_MASK].sum(axis=1),
+            "unknown": is_unknown.sum(axis=1),
+        }
+        if features.MASKED_LM_WEIGHTS in examples:
+            counted["predictions"] = (
+                examples[features.MASKED_LM_WEIGHTS] > 0
+            ).sum(axis=1)
+        if features.NEXT_SENTENCE_LABELS in examples:
+            counted["label"] = examples[features.NEXT_SENTENCE_LABELS][:, 0]
+        for name, values in counted.items():
+            self._counts[name].update(values.tolist())
+
+    def data(
+        self,
+        manifest: manifests.Manifest | None,
+        totals: Sequence[tuple[str, str]],
+        checks: Sequence[tuple[str, int]],
+    ) -> dict[str, Any]:
+        """Returns the data of `build_page.build`: JSON-able.
+
+        Args:
+            manifest: The `Manifest` that tells of the records, if any does.
+            totals: (name, value) pairs, text both.
+            checks: (rule, number of examples that break it) pairs.
+        """
+        records = [
+            record
+            for _, _, record in sorted(self._sample, key=lambda each: each[1])
+        ]
+        used = {
+            index
+            for record in records
+            for sequence in record["sequences"]
+            for index in (
+                *sequence["ids"],
+                *(now for _, now in sequence["masks"] or ()),
+            )
+        }
+        return {
+            "vocabulary": describe_vocabulary(self._tokenizer, used),
+            "rules": describe_rules(manifest),
+            "builder": _describe_builder(manifest),
+            "meanings": list(inspection.label_meanings(manifest)),
+            "records": records,
+            "numRecords": self._num_seen,
+            "sampleSeed": self._seed,
+            "counts": {
+                name: sorted(counter.items())
+                for name, counter in self._counts.items()
+            },
+            "totals": [list(row) for row in totals],
+            "checks": [list(row) for row in checks],
+        }
+
+
+def describe(
+    examples: dict, row: int, number: int, vocabulary: Vocabulary
+) -> dict[str, Any]:
+    """Returns one record as the page has it: JSON-able.
+
+    Args:
+        examples: A batch as `inspection.read` yields it.
+        row: Of the record in it.
+        number: Of the record among all.
+        vocabulary: A `Vocabulary`.
+
+    Returns:
+        `{"number", "columns", "isPacked", "sequences"}`. A sequence, of which
+        a packed row has several, is `{"ids", "segments", "masks", "label"}`:
+        ids before masking, without padding; masks [position, id that stands
+        there now], None where records have no masks; label 0, 1 or None.
+    """
+    one = {name: values[row : row + 1] for name, values in examples.items()}
+    columns = one[features.INPUT_IDS].shape[1]
+    is_packed = features.SEQUENCE_IDS in one
+    if is_packed:
+        one, _ = inspection.unpack(one, vocabulary)
+    was = inspection.restored(one)
+    is_masked = features.MASKED_LM_WEIGHTS in one
+    labels = one.get(features.NEXT_SENTENCE_LABELS)
+    sequences = []
+    for place in range(len(was)):
+        length = int(one[features.INPUT_MASK][place].sum())
+        masks = None
+        if is_masked:
+            is_prediction = one[features.MASKED_LM_WEIGHTS][place] > 0
+            positions = one[features.MASKED_LM_POSITIONS][place][is_prediction]
+            # What another program wrote may point anywhere.
+            positions = positions[(positions >= 0) & (positions < length)]
+            now = one[features.INPUT_IDS][place][positions]
+            masks = np.stack([positions, now], axis=1).tolist()
+        sequences.append(
+            {
+                "ids": was[place, :length].tolist(),
+                "segments": one[features.SEGMENT_IDS][place, :length].tolist(),
+                "masks": masks,
+                "label": None if labels is None else int(labels[place, 0]),
+            }
+        )
+    return {
+        "number": number,
+        "columns": columns,
+        "isPacked": is_packed,
+        "sequences": sequences,
+    }
+
+
+def describe_vocabulary(
+    tokenizer: Spec, used: set[int] | None = None
+) -> dict[str, Any]:
+    """Returns a vocabulary as the page has it: JSON-able.
+
+    Args:
+        tokenizer: The `Spec`.
+        used: The ids that a page shows, which are all that it gets of a large
+            vocabulary; None for all whatever their number.
+
+    Returns:
+        `{"size", "ids", "names", "spelled", "starts", "special",
+        "firstEntry"}`: ids of the entries, None where they are all there;
+        what they are called, and what they add to a text; "1" of those that
+        begin a word and "0" of others; `{name: id}` of the special tokens;
+        and the first id that masking may put in.
+    """
+    vocabulary = tokenizer.vocabulary
+    ids = list(range(len(vocabulary)))
+    is_whole = used is None or len(ids) <= _MAX_ENTRIES
+    if not is_whole:
+        special = map(vocabulary.index, vocabulary.special.names)
+        ids = sorted({*used, *special} & {*ids})
+    names = [vocabulary.tokens[index] for index in ids]
+    starts = tokenizer.starts_word(tf.constant([ids], tf.int32)).numpy()[0]
+    return {
+        "size": len(vocabulary),
+        "ids": None if is_whole else ids,
+        "names": names,
+        "spelled": [
+            text.decode("utf-8", "replace")
+            for text in tokenizer.spell(tf.constant(names)).numpy()
+        ],
+        "starts": "".join("01"[bool(each)] for each in starts),
+        "special": {
+            name: getattr(vocabulary, f"{name}_id")
+            for name in ("pad", "unk", "cls", "sep", "mask")
+        },
+        "firstEntry": masking.first_entry(vocabulary),
+        "numBetween": vocabulary.special.num_between,
+        "secondSegment": vocabulary.special.second_segment,
+    }
+
+
+def describe_rules(manifest: manifests.Manifest | None) -> dict[str, Any]:
+    """Returns the rules of masking as the page has them: JSON-able.
+
+    Those of the manifest; without one, the builder's defaults.
+    """
+    told = {} if manifest is None else manifest.settings
+    if manifest is not None:
+        told = told | {
+            "max_predictions_per_seq": manifest.max_predictions_per_seq
+        }
+    names = vars(Settings())
+    settings = Settings(
+        **{name: value for name, value in told.items() if name in names}
+    )
+    rules = settings.masking
+    masked, kept = masking.MASKING_RULES[rules.masking_rule]
+    together = [_TOGETHER[name] for name in _TOGETHER if getattr(rules, name)]
+    return {
+        "isTold": manifest is not None,
+        "maskedLmProb": rules.masked_lm_prob,
+        "maxPredictions": rules.max_predictions_per_seq,
+        "together": together[0] if together else "tokens",
+        "rule": rules.masking_rule,
+        "masked": masked,
+        "kept": kept,
+    }
+
+
+def _describe_builder(manifest):
+    """Returns what the builder's seeds are a function of, or None."""
+    if manifest is None:
+        return None
+    settings = manifest.settings
+    return {
+        "seed": settings.get("random_seed"),
+        "passes": settings.get("dupe_factor"),
+        "objective": settings.get("objective"),
+        "isDynamic": settings.get("masking_mode") == "dynamic",
+        "isText": settings.get("input_format") != "tfds",
+        "isCompressed": any(
+            each["name"].endswith((".gz", ".bz2", ".xz"))
+            for each in manifest.inputs
+        ),
+        "inputs": [
+            [each["name"], each.get("bytes", 0)] for each in manifest.inputs
+        ],
+        "examples": manifest.counts.get("examples"),
+        "documents": manifest.counts.get("documents"),
+    }

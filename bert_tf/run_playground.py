@@ -1,0 +1,74 @@
+r"""Shows a model in a browser: its tokens, masks, attention and answers.
+
+    python -m bert_tf.run_playground --model_dir=tickets
+
+loads the folder and prints a URL of this machine, to be opened in a browser.
+The page shows the pieces that texts become; what a pre-trained model puts in
+the place of a token; where each head looks; and what a fine-tuned model
+answers. Ctrl-C ends it.
+
+It is for looking: only the browsers of this machine are answered, one question
+at a time. TensorFlow Serving is for serving: see export/export_saved_model.py.
+"""
+
+from absl import flags
+from absl import logging
+
+from bert_tf import program
+
+_MODEL_DIR = flags.DEFINE_string(
+    "model_dir",
+    None,
+    "A model folder (of bert_tf or Hugging Face), pre-trained or fine-tuned, "
+    "or a model of the Hub as hf:organisation/name@revision.",
+)
+_PORT = flags.DEFINE_integer(
+    "port",
+    0,
+    "The port at 127.0.0.1; 0 for any that is free.",
+    lower_bound=0,
+    upper_bound=65535,
+)
+_MAX_SEQ_LENGTH = flags.DEFINE_integer(
+    "max_seq_length",
+    None,
+    "Longest sequence, in word pieces; the folder's if not given.",
+    lower_bound=3,
+)
+
+
+def main(_):
+    logging.set_verbosity(logging.WARNING)
+    program.require(model_dir=_MODEL_DIR.value)
+
+    from bert_tf.playground import server
+
+    server.check_installed()
+    with server.bound(_PORT.value) as listening:
+        _serve(listening)
+
+
+def _serve(listening):
+    print(f"Loading {_MODEL_DIR.value}", flush=True)
+
+    from bert_tf.playground import app
+    from bert_tf.playground import page
+    from bert_tf.playground import server
+    from bert_tf.playground.model import PlaygroundModel
+
+    model = PlaygroundModel(_MODEL_DIR.value, _MAX_SEQ_LENGTH.value)
+    print("Warming up", flush=True)
+    model.warm_up()
+    _, port = listening.getsockname()
+    token = server.new_token()
+    shown = app.make(model, page.make(model.describe({})), token, port)
+    print(
+        f"Open {server.url(port, token)} in a browser of this machine.\n"
+        "Whoever has this URL can ask the model. Ctrl-C ends it.",
+        flush=True,
+    )
+    server.run(shown, listening)
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,323 @@
+"""The page in a browser: every tab's main path, its numbers, no error."""
+
+import base64
+import contextlib
+import functools
+
+import numpy as np
+import pytest
+
+from bert_tf.playground import page
+from bert_tf.playground.model import PlaygroundModel
+from support import browser
+from support import playground_server
+from support import serving_models
+
+HARMFUL = "</script><img src=x onerror=window.harmed=1><b>x</b>"
+ARABIC = "الكتاب the quick"
+
+
+def test_scripts_and_styles_are_the_pages_own():
+    made = page.make(model("pretrainer").describe({}))
+    assert "@" not in made.policy
+    # What the policy's hashes are of, and nothing from elsewhere.
+    assert made.text.count("<script>") == 1
+    # The other one is data.
+    assert made.text.count("<script") == 2
+    assert made.text.count("<style") == made.text.count("<style>") == 1
+    assert "https://" not in made.text
+    assert "innerHTML" not in made.text
+    assert " style=" not in made.text
+    assert " onclick=" not in made.text
+
+
+@functools.cache
+def model(kind):
+    return PlaygroundModel(serving_models.model_dir(kind))
+
+
+class Tab:
+    """A tab of the page in a browser."""
+
+    def __init__(self, driver, name):
+        self._driver = driver
+        self._path = f"#panel-{name}"
+        playground_server.wait_for(lambda: self.all(f"#tab-{name}"))
+        self.all(f"#tab-{name}")[0].click()
+
+    def all(self, path):
+        return self._driver.find_elements("css selector", path)
+
+    def find(self, path):
+        """Returns the elements of the panel."""
+        return self.all(f"{self._path} {path}")
+
+    def texts(self, path):
+        # All at once: they may be gone when they are asked one by one.
+        return self._driver.execute_script(
+            "return [...document.querySelectorAll(arguments[0])]"
+            ".map((each) => each.innerText);",
+            f"{self._path} {path}",
+        )
+
+    def write(self, number, text):
+        """Writes into one of its boxes, and waits for the answer."""
+        box = self.find("textarea")[number]
+        self._driver.execute_script(
+            "arguments[0].value = arguments[1];"
+            "arguments[0].dispatchEvent(new Event('input'));",
+            box,
+            text,
+        )
+        self.answered()
+
+    def answered(self, state="answered"):
+        (panel,) = self.all(self._path)
+        playground_server.wait_for(
+            lambda: panel.get_attribute("data-state") == state
+        )
+
+
+@contextlib.contextmanager
+def looking(folder, kind, width=1000, scheme="light"):
+    """Yields a browser at the page of a model; at last it has no error."""
+    with (
+        playground_server.serving(model(kind)) as url,
+        browser.opened(folder / kind) as driver,
+    ):
+        browser.set_size(driver, width, 900, scheme)
+        driver.get(url)
+        yield driver
+        assert browser.complaints(driver) == []
+        assert driver.execute_script("return window.harmed") is None
+        width = "document.documentElement.scrollWidth <= innerWidth"
+        assert driver.execute_script(f"return {width}")
+
+
+@pytest.mark.browser
+def test_tokens(tmp_path):
+    with looking(tmp_path, "pretrainer") as driver:
+        tab = Tab(driver, "tokens")
+        tab.write(0, "Thé  quick ﬁ\u200b")
+        wanted = model("pretrainer").read_tokens(
+            {"texts": ["Thé  quick ﬁ\u200b"]}
+        )
+        assert tab.texts(".m-text .m-piece") == ["Thé", "quick", "ﬁ"]
+        assert tab.texts(".m-text .m-unknown") == ["ﬁ"]
+        assert tab.texts(".m-text .m-changed") == ["Thé"]
+        assert tab.texts(".m-warning") == ["Dropped: U+200B ZERO WIDTH SPACE."]
+        rows = [row.text.split() for row in tab.find("tbody tr")]
+        assert [int(row[2]) for row in rows] == (
+            [each["id"] for each in wanted["sequence"]]
+        )
+        assert rows[1][4:] == ["Thé", "accents", "dropped,", "lower", "case"]
+
+        tab.write(1, "the lorem")
+        assert len(tab.find("tbody tr")) == len(rows) + 3
+        tab.write(0, HARMFUL)
+        assert "".join(tab.texts(".m-text")[0].split()) == (
+            "".join(HARMFUL.split())
+        )
+        assert tab.find("img") == tab.find("b") == []
+        tab.write(0, ARABIC)
+        first = tab.find(".m-text")[0]
+        assert first.text == ARABIC
+        direction = "return getComputedStyle(arguments[0]).direction"
+        assert driver.execute_script(direction, first) == "rtl"
+        # Half of a character, and what is too long.
+        tab.write(0, "the \ud83d\ude00 quick")
+        assert "quick" in tab.texts(".m-text .m-piece")
+        box = tab.find("textarea")[0]
+        driver.execute_script(
+            "arguments[0].value = 'a'.repeat(10001);"
+            "arguments[0].dispatchEvent(new Event('input'));",
+            box,
+        )
+        tab.answered("refused")
+        assert "at most 10,000 characters" in tab.texts(".m-status")[0]
+        logged = browser.complaints(driver)
+        # The one that Chromium itself tells: the answer's status is 400.
+        assert [each.count("400") for each in logged] == [1]
+
+
+@pytest.mark.browser
+def test_masks(tmp_path):
+    with looking(tmp_path, "pretrainer") as driver:
+        tab = Tab(driver, "fill_mask")
+        tab.write(0, "The quick lorem.")
+        tab.find("[data-position='2']")[0].click()
+        playground_server.wait_for(
+            lambda: "Position 2" in "".join(tab.texts("h3"))
+        )
+        (mask,) = model("pretrainer").fill_mask(
+            {"texts": ["The quick lorem."], "position": 2}
+        )["masks"]
+        assert tab.texts(".m-name") == [
+            each["token"] for each in mask["answers"]
+        ]
+        shown = [float(text.rstrip("%")) for text in tab.texts(".m-number")]
+        wanted = [100 * each["probability"] for each in mask["answers"]]
+        assert shown == pytest.approx(wanted, abs=0.06)
+        (told,) = tab.texts(".m-output p")
+        assert f"rank {mask['given']['rank']} of 94" in told
+        # With the keyboard: the next token.
+        driver.switch_to.active_element.send_keys("\ue004\n")
+        playground_server.wait_for(
+            lambda: "Position 3" in "".join(tab.texts("h3"))
+        )
+        tab.write(0, "The [MASK] [MASK].")
+        assert len(tab.find("h3")) == 2
+
+
+@pytest.mark.browser
+def test_attention(tmp_path):
+    with looking(tmp_path, "pretrainer", 390, "dark") as driver:
+        tab = Tab(driver, "attention")
+        tab.write(0, "The quick lorem.")
+        told = model("pretrainer").attention({"texts": ["The quick lorem."]})
+        probs = decoded(told)
+        assert len(tab.find(".m-head canvas")) == 4
+
+        def shown():
+            values = [
+                each.get_attribute("data-value")
+                for each in tab.find(".m-key-of small")
+            ]
+            return list(map(float, values))
+
+        for layer, head, query in ((0, 1, 2), (1, 0, 3)):
+            tab.find(f"[data-head='{2 * layer + head}']")[0].click()
+            tab.find(f"[data-position='{query}']")[0].click()
+            wanted = probs[layer, head, query].tolist()
+            assert shown() == pytest.approx(wanted, abs=1e-7)
+            assert tab.texts("h3") == [f"Layer {layer + 1}, head {head + 1}"]
+        # With the keyboard: the token before, the head above.
+        driver.switch_to.active_element.send_keys("\ue012")
+        assert shown() == pytest.approx(probs[1, 0, 2].tolist(), abs=1e-7)
+        tab.find("[data-head='2']")[0].send_keys("\ue013")
+        assert shown() == pytest.approx(probs[0, 0, 2].tolist(), abs=1e-7)
+        # The picture: the shade of a pixel is the root of its probability.
+        pixel = driver.execute_script(
+            "return [...arguments[0].getContext('2d')"
+            ".getImageData(1, 2, 1, 1).data]",
+            tab.find(".m-large")[0],
+        )
+        assert pixel[3] == pytest.approx(255 * probs[0, 0, 2, 1] ** 0.5, abs=1)
+
+
+def decoded(told):
+    values = np.frombuffer(base64.b64decode(told["probabilities"]), "<f4")
+    return values.reshape(told["shape"])
+
+
+def percents(tab):
+    return [float(text.rstrip("%")) for text in tab.texts(".m-number")]
+
+
+@pytest.mark.browser
+def test_classes_and_labels(tmp_path):
+    for kind in ("pair", "topics"):
+        with looking(tmp_path, kind, 390) as driver:
+            tab = Tab(driver, "task")
+            texts = ["the quick", "a lorem"][: 2 if kind == "pair" else 1]
+            for number, text in enumerate(texts):
+                tab.write(number, text)
+            classes = model(kind).predict({"texts": texts})["classes"]
+            classes.sort(key=lambda each: -each["probability"])
+            assert tab.texts(".m-name") == [each["name"] for each in classes]
+            assert percents(tab) == pytest.approx(
+                [100 * each["probability"] for each in classes], abs=0.06
+            )
+            assert tab.texts(".m-chosen .m-name") == [
+                each["name"] for each in classes if each["is_chosen"]
+            ]
+
+
+@pytest.mark.browser
+def test_number_and_choices(tmp_path):
+    with looking(tmp_path, "regression") as driver:
+        tab = Tab(driver, "task")
+        tab.write(0, "the quick")
+        wanted = model("regression").predict({"texts": ["the quick"]})["score"]
+        shown = tab.find(".m-big")[0].get_attribute("data-value")
+        assert float(shown) == pytest.approx(wanted, abs=1e-6)
+    with looking(tmp_path, "choice") as driver:
+        tab = Tab(driver, "task")
+        texts = ["the quick", "a", "lorem", "x y"]
+        for number, text in enumerate(texts):
+            tab.write(number, text)
+        told = model("choice").predict({"texts": texts})
+        assert percents(tab) == pytest.approx(
+            [100 * each for each in told["probabilities"]], abs=0.06
+        )
+        assert tab.texts(".m-chosen .m-name") == [texts[told["choice"] + 1]]
+
+
+@pytest.mark.browser
+def test_entities_and_answers(tmp_path):
+    with looking(tmp_path, "tagger", 390, "dark") as driver:
+        tab = Tab(driver, "task")
+        text = "The 😀 quick, the 我 a lorem x"
+        tab.write(0, text)
+        entities = model("tagger").predict({"texts": [text]})["entities"]
+        assert entities
+        for each, shown in zip(
+            entities, tab.texts("mark.m-entity"), strict=True
+        ):
+            cited = text[each["start"] : each["limit"]]
+            share = f"{100 * each['score']:.1f}%"
+            assert shown == f"{cited} {each['label']} {share}"
+        assert tab.texts(".m-status") == [""]
+    with looking(tmp_path, "squad") as driver:
+        tab = Tab(driver, "task")
+        texts = ["the quick?", "😀 A 我 lorem b the quick x. Lorem a b c"]
+        for number, text in enumerate(texts):
+            tab.write(number, text)
+        told = model("squad").predict({"texts": texts})
+        best = told["best"]
+        has = best["start"] >= 0
+        assert tab.texts(".m-big") == [best["text"] if has else "No answer"]
+        assert tab.texts("mark") == ([best["text"]] if has else [])
+        assert percents(tab) == pytest.approx(
+            [100 * each["score"] for each in told["answers"]], abs=0.06
+        )
+
+
+@pytest.mark.browser
+def test_sentences_and_ranks(tmp_path):
+    with looking(tmp_path, "encoder") as driver:
+        tab = Tab(driver, "task")
+        texts = ["the quick", HARMFUL, "x the quick"]
+        tab.write(0, "\n".join(texts) + "\n\n")
+        wanted = model("encoder").predict({"texts": texts})["cosines"]
+        cells = [
+            float(each.get_attribute("data-value"))
+            for each in tab.find("td[data-value]")
+        ]
+        assert cells == pytest.approx(sum(wanted, []), abs=1e-9)
+        tab.find("th button")[2].click()
+        assert tab.texts("h3") == ["Nearest to: x the quick"]
+        order = sorted((0, 1), key=lambda place: -wanted[2][place])
+        assert tab.texts(".m-name") == [texts[place] for place in order]
+    with looking(tmp_path, "reranker") as driver:
+        tab = Tab(driver, "task")
+        texts = ["the quick", "a", "lorem b"]
+        tab.write(0, texts[0])
+        tab.write(1, "\n".join(texts[1:]))
+        told = model("reranker").predict({"texts": texts})
+        assert tab.texts(".m-name") == [
+            texts[place + 1] for place in told["order"]
+        ]
+
+
+@pytest.mark.browser
+def test_a_server_that_has_ended_is_told(tmp_path):
+    with browser.opened(tmp_path) as driver:
+        with playground_server.serving(model("pretrainer")) as url:
+            driver.get(url)
+            tab = Tab(driver, "tokens")
+            tab.answered()
+        box = tab.find("textarea")[0]
+        box.send_keys("x")
+        tab.answered("refused")
+        assert "Is it still running?" in tab.texts(".m-status")[0]
