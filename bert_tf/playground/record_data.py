@@ -213,8 +213,8 @@ def describe_vocabulary(
     ids = list(range(len(vocabulary)))
     is_whole = used is None or len(ids) <= _MAX_ENTRIES
     if not is_whole:
-        special = map(vocabulary.index, vocabulary.special.names)
-        ids = sorted({*used, *special} & {*ids})
+        special = {*map(vocabulary.index, vocabulary.special.names)}
+        ids = sorted((special | (used or set())) & {*ids})
     names = [vocabulary.tokens[index] for index in ids]
     starts = tokenizer.starts_word(tf.constant([ids], tf.int32)).numpy()[0]
     return {

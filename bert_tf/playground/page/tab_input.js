@@ -17,14 +17,18 @@ registerTab({
     container.append(element("p", {class: "lead"},
       "Of each token the encoder gets one vector: the sum of three that it has ",
       "learned, of the token, of its segment and of its position."));
-    let record = records[0];
+    // A short one has padding to see; packed rows have their blocks.
+    const lengthOf = ({sequences}) => sequences[0].ids.length;
+    let record = records[0].isPacked ? records[0] :
+      records.reduce((short, each) =>
+        (lengthOf(each) < lengthOf(short) ? each : short));
     let hasMasks = true;
     const rows = element("div", {});
     const truncation = element("div", {});
     const attention = element("div", {});
 
     const picker = select({
-      label: "Record", value: "0",
+      label: "Record", value: String(records.indexOf(record)),
       options: records.map(({number, sequences}, place) => [String(place),
         `${number}: ${joined(sequences[0].ids, vocabulary).slice(0, 60)}`]),
       onchange: (value) => {
