@@ -85,6 +85,10 @@ setup(
         "parquet": ["pyarrow>=17"],
         # Models by their names of the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
+        # A model in a browser of this machine.
+        "playground": ["starlette>=1.0", "uvicorn>=0.34"],
+        # The playground's tests, in a browser.
+        "browser": ["selenium>=4.20"],
         # The documentation as a site.
         "docs": [
             "mkdocs>=1.6,<2",
@@ -93,10 +97,6 @@ setup(
             # Formats signatures.
             "ruff==0.17.5",
         ],
-        # A model in a browser of this machine.
-        "playground": ["starlette>=1.0", "uvicorn>=0.34"],
-        # The playground's tests, in a browser.
-        "browser": ["selenium>=4.20"],
         "test": [
             "matplotlib>=3.8",
             "tensorflow-serving-api>=2.20,<2.22",
