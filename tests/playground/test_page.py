@@ -137,7 +137,7 @@ def test_tokens(tmp_path):
         assert "at most 10,000 characters" in tab.texts(".m-status")[0]
         logged = browser.complaints(driver)
         # The one that Chromium itself tells: the answer's status is 400.
-        assert [each.count("400") for each in logged] == [1]
+        assert [each.count("status of 400") for each in logged] == [1]
 
 
 @pytest.mark.browser
