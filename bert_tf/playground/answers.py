@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.playground import requests
+from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import OUTPUT
@@ -28,6 +29,8 @@ from bert_tf.tasks.retrieval import ranking
 class _Module:
     """A servable's model as its answers call it; an export's without a file."""
 
+    chunk_size = chunks.CHUNK_SIZE
+
     def __init__(self, servable: Servable) -> None:
         self.preprocessor = servable.preprocess
         self._servable = servable
@@ -36,9 +39,11 @@ class _Module:
     def from_model_inputs(self, inputs):
         return {outside: inputs[name] for name, outside in self._names.items()}
 
+    def to_model_inputs(self, inputs):
+        return {name: inputs[outside] for name, outside in self._names.items()}
+
     def __call__(self, inputs, training=False):
-        inputs = {name: inputs[told] for name, told in self._names.items()}
-        return self._servable.call_model(inputs, training)
+        return self._servable.call_model(self.to_model_inputs(inputs), training)
 
     def compute(self, inputs):
         return self._servable.call_model(inputs, False)

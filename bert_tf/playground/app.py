@@ -94,9 +94,12 @@ async def _answer(
             return function(values)
 
     try:
-        return JSONResponse(await run_in_threadpool(locked))
-    except ValueError as error:
-        return _error(400, str(error))
+        try:
+            told = await run_in_threadpool(locked)
+        except ValueError as error:
+            return _error(400, str(error))
+        # Numbers that are not finite are no JSON: not the question's fault.
+        return JSONResponse(told)
     # Whatever it is, no word of a text may get into a log.
     except Exception as error:
         kind = type(error).__name__

@@ -90,7 +90,7 @@ def build(
         policy += "; connect-src 'self'"
     parts = {
         "POLICY": policy,
-        "TITLE": html.escape(title),
+        "TITLE": html.escape(_valid(title)),
         "STYLE": "\n".join(map(_read, styles)),
         "DATA": to_json(data),
         "SCRIPT": script,
@@ -104,9 +104,15 @@ def build(
 def to_json(data: Any) -> str:
     """Returns JSON that is safe inside an element of a page."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    # A lone surrogate, which UTF-8 has not, would keep the page from disk.
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return text.translate(_ESCAPED)
+    return _valid(text).translate(_ESCAPED)
+
+
+def _valid(text):
+    """Returns text without lone surrogates, which UTF-8 does not have.
+
+    One, of a file's name, too, would keep the page from disk.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _read(name):

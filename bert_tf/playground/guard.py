@@ -57,26 +57,20 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             raise ValueError(f"No such requests: {scope['type']}.")
-        _, token, rest = [*scope["path"].split("/", 2), "", ""][:3]
-        if self._is_good(scope, token):
+        _, token, *rest = scope["path"].split("/", 2)
+        if not self._is_good(scope, token):
+            await _respond(_with_headers(send), 403, _FORBIDDEN)
+        elif not rest:
+            # The page's questions are asked below the folder of its URL.
+            folder = (b"location", b"/%s/" % self._token)
+            await _respond(_with_headers(send), 307, b"", folder)
+        else:
             await self._app(
-                scope | {"path": f"/{rest}", "raw_path": None, "root_path": ""},
+                scope
+                | {"path": f"/{rest[0]}", "raw_path": None, "root_path": ""},
                 receive,
                 _with_headers(send),
             )
-            return
-        send = _with_headers(send)
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 403,
-                "headers": [
-                    (b"content-type", b"text/plain"),
-                    (b"content-length", str(len(_FORBIDDEN)).encode()),
-                ],
-            }
-        )
-        await send({"type": "http.response.body", "body": _FORBIDDEN})
 
     def _is_good(self, scope, token):
         # In the time of a whole comparison, whatever is wrong.
@@ -91,6 +85,22 @@ class Guard:
 def _all_of(scope, wanted):
     """Returns the values of all headers of a name."""
     return {value for name, value in scope["headers"] if name == wanted}
+
+
+async def _respond(send, status, body, *headers):
+    """Sends an answer of a few words, with more headers if any are given."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"text/plain"),
+                (b"content-length", str(len(body)).encode()),
+                *headers,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
 
 
 def _with_headers(send):

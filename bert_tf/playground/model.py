@@ -113,7 +113,8 @@ class PlaygroundModel:
             lambda: self.attention({"texts": [text]}),
         ]
         if self.fills_masks:
-            masked = f"{text} {self.mask_token}"
+            # First, so that it stays where sequences are short.
+            masked = f"{self.mask_token} {text}"
             steps.append(lambda: self.fill_mask({"texts": [masked]}))
         if self._shown is not None:
             least, _ = self._shown.bounds

@@ -60,15 +60,18 @@ def test_page_stands_alone():
 
 
 def test_text_injects_nothing():
-    page = Page(build_page.build({"text": HOSTILE}, title=f"a{HOSTILE}"))
+    text = build_page.build({"text": HOSTILE}, title=f"a{HOSTILE}")
+    assert text.encode("utf-8").decode("utf-8") == text
+    page = Page(text)
     kinds = [tag for tag, _ in page.found]
     assert "img" not in kinds
     assert kinds.count("script") == 2
     data, script = page.texts["script"]
     assert not re.search("[<>&\u2028\u2029]", data)
     # A lone surrogate is no text; the rest is what it was.
-    assert json.loads(data) == {"text": HOSTILE.replace("\ud800", "?")}
-    assert page.texts["title"] == ["a" + HOSTILE]
+    valid = HOSTILE.replace("\ud800", "?")
+    assert json.loads(data) == {"text": valid}
+    assert page.texts["title"] == ["a" + valid]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = next(
         attrs["content"]

@@ -31,6 +31,14 @@ ASKED = {
 }
 
 
+@pytest.fixture(params=["eager", pytest.param("graph", marks=pytest.mark.slow)])
+def way(request):
+    """How functions are computed: traces take most of the time of a test."""
+    tf.config.run_functions_eagerly(request.param == "eager")
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @functools.cache
 def model(kind):
     return PlaygroundModel(serving_models.model_dir(kind))
@@ -60,6 +68,7 @@ def test_description():
     assert told["task"] is None
 
 
+@pytest.mark.usefixtures("way")
 def test_masks_are_filled_as_by_the_program():
     told = model("pretrainer").fill_mask(
         {"texts": ["The [MASK] lorem."], "position": None}
@@ -140,6 +149,7 @@ def test_halves_of_characters_are_replaced():
     assert text == "a\U0001f600\ufffd"
 
 
+@pytest.mark.usefixtures("way")
 def test_attention_is_the_encoders_own():
     asked = model("pretrainer")
     told = asked.attention({"texts": [TEXT, "a lorem"]})
@@ -192,6 +202,7 @@ def test_classes():
     )
 
 
+@pytest.mark.usefixtures("way")
 def test_labels():
     wanted = trained("topics", [ASKED["topics"]])
     classes = ask("topics")["classes"]
@@ -205,6 +216,7 @@ def test_labels():
     )
 
 
+@pytest.mark.usefixtures("way")
 def test_number():
     wanted = trained("regression", [ASKED["regression"]])
     assert ask("regression")["score"] == pytest.approx(
@@ -212,6 +224,7 @@ def test_number():
     )
 
 
+@pytest.mark.slow
 def test_entities():
     wanted = trained("tagger", [ASKED["tagger"]])
     told = ask("tagger")
@@ -231,6 +244,7 @@ def test_entities():
     )
 
 
+@pytest.mark.usefixtures("way")
 def test_answers_are_cited():
     wanted = trained("squad", [ASKED["squad"]])
     told = ask("squad")
@@ -245,6 +259,7 @@ def test_answers_are_cited():
             assert entry["text"] == context[entry["start"] : entry["limit"]]
 
 
+@pytest.mark.usefixtures("way")
 def test_choices():
     wanted = trained("choice", [ASKED["choice"]])
     told = ask("choice")
@@ -254,6 +269,7 @@ def test_choices():
     assert told["choice"] == wanted["choice"][0]
 
 
+@pytest.mark.usefixtures("way")
 def test_texts_are_ranked():
     query, *texts = ASKED["reranker"]
     wanted = trained("reranker", [(query, text) for text in texts])
@@ -262,6 +278,7 @@ def test_texts_are_ranked():
     assert told["order"] == np.argsort(-wanted["scores"]).tolist()
 
 
+@pytest.mark.usefixtures("way")
 def test_sentences():
     texts = ["the quick", "a lorem 我", "x the quick"]
     told = model("encoder").predict({"texts": texts})

@@ -137,7 +137,7 @@ def test_tokens(tmp_path):
         assert "at most 10,000 characters" in tab.texts(".m-status")[0]
         logged = browser.complaints(driver)
         # The one that Chromium itself tells: the answer's status is 400.
-        assert [each.count("400") for each in logged] == [1]
+        assert [each.count("status of 400") for each in logged] == [1]
 
 
 @pytest.mark.browser
@@ -196,6 +196,14 @@ def test_attention(tmp_path):
         assert shown() == pytest.approx(probs[1, 0, 2].tolist(), abs=1e-7)
         tab.find("[data-head='2']")[0].send_keys("\ue013")
         assert shown() == pytest.approx(probs[0, 0, 2].tolist(), abs=1e-7)
+        # The tab key stops once at all heads, and once at all tokens.
+        for group in (".m-heads", ".m-chips"):
+            stops = [
+                each.get_attribute("aria-pressed")
+                for each in tab.find(f"{group} button")
+                if each.get_property("tabIndex") == 0
+            ]
+            assert stops == ["true"]
         # The picture: the shade of a pixel is the root of its probability.
         pixel = driver.execute_script(
             "return [...arguments[0].getContext('2d')"

@@ -266,6 +266,8 @@ def test_masking_can_be_played_with(shown, records):
     assert len(
         driver.find_elements(browser.CSS, panel + ".tokens .piece")
     ) - specials == int(row("tokens chosen")[1])
+    # More there is not, at a rate of 100% either.
+    assert row("tokens chosen")[0] == row("tokens chosen")[1]
     sliders[2].send_keys(browser.END)
     assert row("kept") == ["100.0%"] * 3
     # One's own words, in pieces of the vocabulary.

@@ -76,6 +76,7 @@ def test_it_serves_until_ctrl_c_and_logs_nothing():
     assert stderr == "-c: stopped by Ctrl-C\n"
 
 
+@pytest.mark.slow
 def test_what_is_no_model_is_one_line(run_program):
     done = run_program(
         "bert_tf.run_playground", "--model_dir=no/where", check=False

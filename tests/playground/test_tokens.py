@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.playground import tokens
 from bert_tf.text.preprocessor import Preprocessor
@@ -45,8 +46,20 @@ def reader(kind):
     return tokens.Reader(SPECS[kind].make(), 40)
 
 
+@pytest.fixture(
+    scope="module",
+    autouse=True,
+    params=["eager", pytest.param("graph", marks=pytest.mark.slow)],
+)
+def way(request):
+    """How functions are computed: traces take most of the time of a test."""
+    tf.config.run_functions_eagerly(request.param == "eager")
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="module", params=SPECS)
-def read(request):
+def read(request, way):
     """What is read of the two texts, its spec, and what the model would get."""
     spec = SPECS[request.param]
     found = reader(request.param).read(TEXTS)

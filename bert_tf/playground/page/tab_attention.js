@@ -128,6 +128,8 @@
           number.dataset.value = share;
           chip.style.setProperty("--m-share", Math.sqrt(share).toFixed(3));
           chip.setAttribute("aria-pressed", String(to === from));
+          // One stop of the tab key; arrows move to the others.
+          chip.tabIndex = to === from ? 0 : -1;
         });
         told.textContent = quoted(from) + " looks most at " +
           quoted(most) + ": " + of(head, from, most).toFixed(3) + ".";
@@ -137,6 +139,7 @@
         head = place;
         pictures.forEach(({button}, other) => {
           button.setAttribute("aria-pressed", String(other === place));
+          button.tabIndex = other === place ? 0 : -1;
         });
         const name = pictures[place].button.getAttribute("aria-label");
         title.textContent = name;

@@ -242,7 +242,8 @@ registerTab({
       for (let place = 0; place < MANY_DRAWS; place += 1) {
         many.push(maskTokens(ids, vocabulary, seedsOf(place), state.rules));
       }
-      shares.replaceChildren(sharesTable(ids, masks, many, state.rules));
+      shares.replaceChildren(sharesTable(ids, vocabulary, masks, many,
+        state.rules));
     }
 
     container.append(
@@ -279,10 +280,12 @@ function cleaned(share) {
   return Math.round(share * 100) / 100;
 }
 
-function sharesTable(ids, masks, many, rules) {
+function sharesTable(ids, vocabulary, masks, many, rules) {
   const limit = numPredictions(ids.length, rules);
+  // BERT's never chooses [CLS] and [SEP], whatever the rate.
   const expected = rules.rule === "roberta" ?
-    Math.min(ids.length * rules.maskedLmProb, limit) : limit;
+    Math.min(ids.length * rules.maskedLmProb, limit) :
+    Math.min(limit, ids.filter((id) => !vocabulary.isFrame(id)).length);
   const mean = many.reduce((sum, each) => sum + each.length, 0) / many.length;
   const shareOf = (some, action) => {
     const all = some.flat();

@@ -116,8 +116,8 @@
           answer.cosines[row][place], answer.cosines[row][place].toFixed(3),
           rank === 0))));
     }
-    output.append(nearest, make("div", {class: "m-scroll", tabindex: "0"},
-      table));
+    output.append(nearest, make("div", {class: "m-scroll", tabindex: "0",
+      role: "region", "aria-label": "Cosines"}, table));
     choose(0);
   }
 

@@ -98,7 +98,8 @@
           make("td", {text: piece === null ? "special token" :
             piece.is_unknown ? "unknown" : piece.changes.join(", ")})));
       });
-      output.append(make("div", {class: "m-scroll", tabindex: "0"},
+      output.append(make("div", {class: "m-scroll", tabindex: "0",
+        role: "region", "aria-label": "What the model reads"},
         make("table", {class: "m-table"},
           make("caption", {text: "What the model reads"}),
           make("thead", {}, make("tr", {},
