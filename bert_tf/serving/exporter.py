@@ -138,7 +138,11 @@ def export(
     if options.check_file is not None:
         texts = texts + servable.read_texts(options.check_file)
     dev_set = None
-    if options.precision != FLOAT32 or options.max_accuracy_loss is not None:
+    if (
+        options.precision != FLOAT32
+        or options.max_accuracy_loss is not None
+        or options.label_column is not None
+    ):
         dev_set = accuracy.read_dev_set(servable, options)
     with publishing.work_folder(export_dir) as temporary:
         save(servable, temporary)

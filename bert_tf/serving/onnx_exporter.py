@@ -269,9 +269,9 @@ def _make_classifier(servable):
             graph.dense(model.hidden_layer.dense, x),
         )
     # Their softmax, or their sigmoids, are the calibrated probabilities.
-    logits = graph.dense(
-        model.classification_head.dense, x, 1 / servable.task.temperature
-    )
+    # A reranker may have been tuned elsewhere, to no task of ours.
+    temperature = servable.task.temperature if servable.task else 1.0
+    logits = graph.dense(model.classification_head.dense, x, 1 / temperature)
     return graph.to_model({"logits": (logits, [model.num_labels])})
 
 

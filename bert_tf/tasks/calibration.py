@@ -80,8 +80,9 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
         labels: int `[N]`, or `[N, K]` of 0 and 1.
 
     Raises:
-        CalibrationError: If there are too few examples, their labels are all
-            the same, or there is no such temperature from `LEAST` to `MOST`.
+        CalibrationError: If there are too few examples, a logit is no number,
+            the labels are all the same, or there is no such temperature from
+            `LEAST` to `MOST`.
     """
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
     if len(labels) < LEAST_EXAMPLES:
@@ -89,6 +90,8 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
             f"it has {len(labels)} examples, and fewer than {LEAST_EXAMPLES} "
             "tell no temperature"
         )
+    if not np.isfinite(logits).all():
+        raise CalibrationError("some of its answers are no numbers")
     if (labels == labels.flat[0]).all():
         raise CalibrationError("all of its labels are the same")
     slope = _binary_slope if labels.ndim == 2 else _slope

@@ -240,6 +240,7 @@ class Run:
         )
         state = self._begin(ends[-1])
         first_step = state.step
+        old_temperature = self._stored_temperature()
         with state.hold(self.is_chief):
             record = EpochRecord(state.folder, task.main_metric, state.step)
             train_to = self._make_trainer(ends[-1], state, record)
@@ -278,6 +279,7 @@ class Run:
             if not config.keep_best:
                 self._step = state.step
                 self.save()
+                self._take_temperature(old_temperature)
                 self.results = record.results_at(state.step)
                 return self.results
         best = record.best
@@ -287,6 +289,7 @@ class Run:
             checkpoints.load_weights(config.output_dir, self.model)
             task.load_elsewhere(self.model, config.output_dir, may_be_new=False)
             self.evaluate()
+        self._take_temperature(old_temperature)
         _log_results(f"best by {task.main_metric}", best)
         self.results = best
         return best
@@ -390,6 +393,28 @@ class Run:
             "examples): on others the error will be larger."
         )
         return task.with_temperature(temperature), told
+
+    def _stored_temperature(self):
+        """Returns that of the model in the output folder, 1 without any."""
+        if not self.task.has_temperature:
+            return 1.0
+        stored = model_folder.read_task(self.config.output_dir) or {}
+        return stored.get("temperature", 1.0)
+
+    def _take_temperature(self, old):
+        """Takes that of the weights that a training ended with.
+
+        They have one where no epoch was better than before; and otherwise
+        whoever had calibrated those of before, `old`, is told.
+        """
+        self.task = self.task.with_temperature(self._stored_temperature())
+        if self.task.temperature != old and not self.config.calibrate:
+            logging.warning(
+                "%s: the model there had the temperature %.4g, which is not "
+                "kept. --calibrate fits it again.",
+                self.config.output_dir,
+                old,
+            )
 
     def _keep_temperature(self):
         """Writes it into the folder of a model that is evaluated alone."""

@@ -181,6 +181,27 @@ def test_labels_of_glue_are_found(tmp_path, task, header, label_column):
     assert found.label_column in (label_column, names[label_column])
 
 
+@pytest.mark.parametrize(
+    "task, header",
+    [
+        ("STS-B", "i\tg\tf\ty\to\ts1\ts2\tsentence1\tsentence2"),
+        ("QNLI", "index\tquestion\tsentence"),
+        ("RTE", "index\tsentence1\tsentence2"),
+    ],
+)
+def test_glues_test_sets_are_texts_to_compare(tmp_path, task, header):
+    path = tmp_path / "test.tsv"
+    path.write_text(f"{header}\n{'x' + header[1:]}\n")
+    files_of_task = glue_files.glue_task(task)
+    form = (
+        *(path, files_of_task.task.text_features),
+        files_of_task.splits[glue_files.DEV],
+    )
+    assert texts_lib.find_table(*form).label_column is None
+    ((*texts,),) = texts_lib.read_texts(*form)
+    assert texts == [name.encode() for name in header.split("\t")[-2:]]
+
+
 def test_a_file_without_labels_has_no_score(tmp_path):
     servable = serving_models.servable("pair")
     lines, table = tmp_path / "texts.txt", tmp_path / "dev.tsv"
@@ -285,6 +306,23 @@ def test_the_limit_itself_is_allowed(most, exceeds):
     found = accuracy.Accuracy(metric="f1", num_texts=9, trained=0.9, served=0.7)
     assert found.loss > 0.2
     assert found.exceeds(most) is exceeds
+
+
+@pytest.mark.parametrize("name", ["trained", "served"])
+def test_a_score_that_is_no_number_is_not_let_pass(name):
+    scores = {"trained": 0.9, "served": 0.9} | {name: np.nan}
+    found = accuracy.Accuracy(metric="pearson", num_texts=9, **scores)
+    assert found.exceeds(1.0) and not found.exceeds(None)
+
+
+def test_labels_of_a_named_column_are_read_of_a_float32_export(tmp_path):
+    dev = write_dev(tmp_path / "dev.tsv", trained_labels())
+    with pytest.raises(ValueError, match="must have a column 'wrong', once"):
+        exporter.export(
+            serving_models.model_dir("pair"),
+            tmp_path / "name",
+            ExportOptions(check_file=dev, label_column="wrong"),
+        )
 
 
 def test_8_bits_of_onnx_are_bounded(tmp_path, monkeypatch):

@@ -1,13 +1,17 @@
 """SavedModels that XLA compiles for a few shapes."""
 
+import dataclasses
+
 import pytest
 import tensorflow as tf
 
+from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving import options as options_lib
 from bert_tf.serving import saved_model
 from bert_tf.serving.formats import warmup
 from bert_tf.serving.graph.compiled import CompiledModel
 from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
@@ -35,7 +39,8 @@ def make_compiled(calls, lengths, batch_sizes):
         name: tf.TensorSpec([None, None], tf.int32)
         for name in ("input_ids", "input_mask")
     }
-    return CompiledModel(call_model, specs, [], lengths, batch_sizes, 7)
+    sizes = {"input_ids": 30}
+    return CompiledModel(call_model, specs, [], lengths, batch_sizes, 7, sizes)
 
 
 @pytest.fixture
@@ -84,6 +89,22 @@ def test_what_is_too_long_is_an_error(calls, not_compiled):
     assert calls == []
 
 
+@pytest.mark.parametrize(
+    "ids, message",
+    [
+        ([[1, 30]], "`input_ids` must be from 0 to 29"),
+        ([[1, -1]], "`input_ids` must be from 0 to 29"),
+        ([[]], "There must be ids"),
+    ],
+)
+def test_what_is_in_no_table_is_an_error(calls, not_compiled, ids, message):
+    compiled = make_compiled(calls, (4, 9), (1, 3))
+    ids = tf.constant(ids, tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        compiled({"input_ids": ids, "input_mask": tf.ones_like(ids)})
+    assert calls == []
+
+
 def test_answers_are_those_of_the_trained_model():
     path = serving_models.exported("compiled_pair")
     servable = check.trained_servable(path, serving_models.model_dir("pair"))
@@ -126,6 +147,47 @@ def test_ids_may_be_longer_than_texts_are_read():
         signature(
             **{name: tf.pad(x, [[0, 0], [0, 1]]) for name, x in inputs.items()}
         )
+    # XLA would take the last row of the table.
+    for name in ("input_ids", "segment_ids"):
+        wrong = inputs | {name: inputs[name] + len(serving_models.VOCABULARY)}
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=f"`{name}` must be from 0 to"
+        ):
+            signature(**wrong)
+
+
+def test_robertas_positions_are_as_many_as_its_configuration_says():
+    # Its table has more: those of the padding, and before.
+    config = dataclasses.replace(
+        serving_models.CONFIG,
+        padding_idx=0,
+        type_vocab_size=1,
+        num_hidden_layers=1,
+    )
+    servable = serving_models.make_servable(
+        Classification,
+        BertClassifier(config, 3),
+        serving_models.servable("pair").preprocessor,
+        serving_models.PAIR_TASK,
+        is_jit_compiled=True,
+        is_frozen=True,
+        jit_lengths=(8,),
+        jit_batch_sizes=(1,),
+    )
+    module = servable.make_module(
+        f"{serving_models.model_dir('pair')}/vocab.txt"
+    )
+    module.trace()
+    ids = tf.range(5, 5 + config.max_position_embeddings)[tf.newaxis]
+    inputs = {
+        "input_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        # Of one segment its number is of no account.
+        "segment_ids": tf.ones_like(ids),
+    }
+    wanted = servable.model(inputs)
+    found = module(inputs)
+    assert abs(found - wanted).numpy().max() < check.TOLERANCE
 
 
 def must_compile(path):

@@ -106,9 +106,12 @@ def test_vectors_are_the_trained_models(embedding, tmp_path):
     assert difference(servable, tmp_path) < check.TOLERANCE
 
 
-def test_scores_of_a_reranker_are_the_trained_models(tmp_path):
+@pytest.mark.parametrize("options", [{}, {"kind": "reranker"}])
+def test_scores_of_a_reranker_are_the_trained_models(tmp_path, options):
     pytest.importorskip("onnx")
-    servable = serving_models.servable("reranker")
+    servable = serving_models.servable("reranker", **options)
+    # Of the kind, whatever it was tuned to, the task is not asked for.
+    assert (servable.task is None) == bool(options)
     pairs = [(b"the quick", b"a"), (b"", b"lorem " * 30), (b"a", b"")]
     assert difference(servable, tmp_path, pairs) < check.TOLERANCE
 

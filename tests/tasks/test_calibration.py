@@ -128,6 +128,7 @@ def test_bins_are_without_their_lower_ends():
         ("right", "its answers are right, .* is below 0.05"),
         ("wrong", "no better than chance: .* is above 20"),
         ("flat", "no better than chance: .* is above 20"),
+        ("nan", "some of its answers are no numbers"),
     ],
 )
 @pytest.mark.parametrize("is_binary", [False, True])
@@ -139,6 +140,8 @@ def test_what_tells_no_temperature(change, message, is_binary):
         labels = np.ones_like(labels)
     elif change == "flat":
         logits = np.zeros_like(logits)
+    elif change == "nan":
+        logits[7, 1] = np.nan
     elif is_binary:
         labels = np.int32((logits > 0) == (change == "right"))
     else:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf import SquadTask
 from bert_tf import checkpoints
 from bert_tf import tuning
+from bert_tf.checkpoints import model_folder
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.kinds import opening
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -173,6 +174,43 @@ def test_a_tuned_model_is_calibrated_without_a_training(
     report = (tmp_path / "again" / "report.md").read_text()
     assert "**The set tells no temperature: it has 40 examples" in report
     assert not (tmp_path / "again" / "task.json").exists()
+
+
+def test_a_training_that_had_ended_does_not_lose_it_silently(
+    untuned, tmp_path, caplog
+):
+    folder, table, _, _ = untuned
+
+    def run(calibrate):
+        return tuning.run(
+            TASK,
+            train={name: values[:8] for name, values in table.items()},
+            dev=table,
+            start=folder,
+            output_dir=tmp_path,
+            learning_rate=0.0,
+            num_train_epochs=2.0,
+            train_batch_size=8,
+            max_seq_length=12,
+            keep_best=True,
+            calibrate=calibrate,
+        )
+
+    def stored():
+        values = json.loads((tmp_path / "task.json").read_text())
+        return values.get("temperature", 1.0)
+
+    temperature = run(calibrate=True).task.temperature
+    assert temperature == stored() > 1.3
+    # The second epoch is as good: the first one's weights stay.
+    again = run(calibrate=False)
+    assert again.task.temperature == temperature == stored()
+    assert "which is not kept" not in caplog.text
+    # As where others are written.
+    model_folder.write_task(str(tmp_path), TASK.to_dict())
+    again._take_temperature(temperature)
+    assert again.task.temperature == 1.0
+    assert "which is not kept. --calibrate fits it again" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf import features
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph.compiled import CompiledModel
@@ -62,11 +63,11 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
             servable.options.jit_lengths,
             servable.options.jit_batch_sizes,
         )
-        # RoBERTa's begin after that of the padding.
-        first = model.config.padding_idx
-        self._most_positions = self.max_length - (
-            0 if first is None else first + 1
-        )
+        sizes = {features.INPUT_IDS: model.config.vocab_size}
+        # Fewer segments are of no account.
+        if model.config.type_vocab_size > 1:
+            sizes[features.SEGMENT_IDS] = model.config.type_vocab_size
+        self._sizes = sizes
         self._padding_id = model.config.padding_idx or 0
         self._compiled: CompiledModel | None = None
         self.regularization_losses: list[Any] = []
@@ -122,9 +123,10 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
                 lambda inputs: self._call_model(inputs, False),
                 self.to_model_inputs(self.ids_spec()),
                 row_shape,
-                sorted({*lengths, self._most_positions}),
+                sorted({*lengths, self.max_length}),
                 batch_sizes,
                 self._padding_id,
+                self._sizes,
             )
         self.__call__.get_concrete_function(self.ids_spec(), training=False)
         if not self._is_frozen:

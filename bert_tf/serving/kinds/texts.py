@@ -187,8 +187,10 @@ def _label_column(names, text_features, dev):
     found = {*text_features}
     if dev is not None and len(names) > _last_column(dev):
         found = {names[column] for column in dev.text_columns}
-        if found == {*text_features} and dev.label_column is not None:
-            return names[dev.label_column]
+        column = dev.label_column
+        if found == {*text_features} and column is not None:
+            # A test set's file may end before.
+            return names[column] if column < len(names) else None
     return _LABEL if _LABEL in names else None
 
 

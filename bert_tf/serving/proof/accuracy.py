@@ -42,9 +42,10 @@ class Accuracy:
         )
 
     def exceeds(self, most: float | None) -> bool:
-        """Returns whether more is lost than `most`; None is no limit."""
-        # What is just as much is not more, whatever the subtraction rounds.
-        return most is not None and self.loss > most + 1e-9
+        """Returns whether more may be lost than `most`; None: no limit."""
+        # What is just as much is not more, whatever the subtraction rounds;
+        # and of scores that are no numbers nobody knows.
+        return most is not None and not self.loss <= most + 1e-9
 
 
 class Scorer:
