@@ -176,6 +176,7 @@ def test_a_tuned_model_is_calibrated_without_a_training(
     assert not (tmp_path / "again" / "task.json").exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_had_ended_does_not_lose_it_silently(
     untuned, tmp_path, caplog
 ):
