@@ -19,11 +19,6 @@ const modelPage = (() => {
       "The girl carries a baby.", "Someone is having a meal."],
   };
 
-  // An element with a text, which goes in as text.
-  function make(kind, {text = null, ...attributes} = {}, ...children) {
-    return element(kind, attributes, text, children);
-  }
-
   // Of a small share, more digits.
   function shareOf(share) {
     return percent(share, share < 0.001 ? 3 : share < 0.1 ? 2 : 1);
@@ -59,8 +54,8 @@ const modelPage = (() => {
   // A panel that asks again when its texts have changed, and shows the last
   // answer, or what is wrong with the question.
   function asking(panel, name, values, show) {
-    const status = make("p", {class: "m-status", role: "status"});
-    const output = make("div", {class: "m-output"});
+    const status = element("p", {class: "m-status", role: "status"});
+    const output = element("div", {class: "m-output"});
     let number = 0;
     let timer = 0;
     async function now() {
@@ -96,38 +91,38 @@ const modelPage = (() => {
       timer = setTimeout(now, PAUSE);
     }
     panel.append(status, output,
-      make("p", {class: "note m-note", text: SERVING}));
+      element("p", {class: "note m-note"}, SERVING));
     return {now, soon};
   }
 
   function area(label, value, rows, oninput) {
-    const input = make("textarea", {rows, dir: "auto", spellcheck: "false",
+    const input = element("textarea", {rows, dir: "auto", spellcheck: "false",
       oninput, value});
     return {area: input, box: field(label, input)};
   }
 
   function bar(name, share, told, isChosen) {
-    const fill = make("span", {class: "m-fill"});
-    setStyle(fill, {"--share": Math.max(0, Math.min(1, share))});
-    return make("li", {class: isChosen ? "m-bar m-chosen" : "m-bar"},
-      make("span", {class: "m-name", dir: "auto", text: name}),
-      make("span", {class: "m-track", "aria-hidden": "true"}, fill),
-      make("span", {class: "m-number", text: told}));
+    const fill = element("span", {class: "m-fill",
+      style: {"--share": Math.max(0, Math.min(1, share))}});
+    return element("li", {class: isChosen ? "m-bar m-chosen" : "m-bar"},
+      element("span", {class: "m-name", dir: "auto"}, name),
+      element("span", {class: "m-track", "aria-hidden": "true"}, fill),
+      element("span", {class: "m-number"}, told));
   }
 
   function shareBars(rows) {
-    return make("ol", {class: "m-bars"}, ...rows);
+    return element("ol", {class: "m-bars"}, rows);
   }
 
   function cutNote(answer) {
-    return answer.is_cut ? make("p", {class: "m-warning",
-      text: "The end of the text was not read: it is too long."}) : null;
+    return answer.is_cut ? element("p", {class: "m-warning"},
+      "The end of the text was not read: it is too long.") : null;
   }
 
   // The text, with marks round ranges of its characters, which are code points.
   function marked(text, ranges) {
     const characters = Array.from(text);
-    const shown = make("p", {class: "m-text", dir: "auto"});
+    const shown = element("p", {class: "m-text", dir: "auto"});
     let place = 0;
     for (const range of ranges) {
       shown.append(characters.slice(place, range.start).join(""),
@@ -164,6 +159,6 @@ const modelPage = (() => {
     };
   }
 
-  return {SAMPLES, area, asking, bar, cutNote, make, marked, shareBars, shareOf,
+  return {SAMPLES, area, asking, bar, cutNote, marked, shareBars, shareOf,
     texts, twoTexts, visible};
 })();

@@ -1,7 +1,7 @@
 // Attention: where every head of every layer looks.
 
 (() => {
-  const {asking, cutNote, make, twoTexts, visible} = modelPage;
+  const {asking, cutNote, twoTexts, visible} = modelPage;
 
   function decoded(answer) {
     const bytes = Uint8Array.from(atob(answer.probabilities),
@@ -52,21 +52,21 @@
       const names = answer.sequence.map((token) => visible(token.token));
       head = Math.min(head, numLayers * numHeads - 1);
       query = Math.min(query, length - 1);
-      const grid = make("div", {class: "m-heads", role: "group",
+      const grid = element("div", {class: "m-heads", role: "group",
         "aria-label": "Layers and heads"});
       grid.style.gridTemplateColumns =
         "auto repeat(" + numHeads + ", minmax(1.1rem, 3.5rem))";
-      grid.append(make("span"));
+      grid.append(element("span", {}));
       for (let number = 0; number < numHeads; number += 1) {
-        grid.append(make("span", {class: "m-axis", text: number + 1}));
+        grid.append(element("span", {class: "m-axis"}, number + 1));
       }
       const pictures = [];
       for (let layer = 0; layer < numLayers; layer += 1) {
-        grid.append(make("span", {class: "m-axis", text: layer + 1}));
+        grid.append(element("span", {class: "m-axis"}, layer + 1));
         for (let number = 0; number < numHeads; number += 1) {
           const place = layer * numHeads + number;
-          const canvas = make("canvas");
-          const button = make("button", {type: "button", class: "m-head",
+          const canvas = element("canvas", {});
+          const button = element("button", {type: "button", class: "m-head",
             "aria-label": "Layer " + (layer + 1) + ", head " + (number + 1),
             "data-head": place, onclick: () => choose(place),
             onkeydown: (event) => move(event, place)}, canvas);
@@ -74,16 +74,16 @@
           grid.append(button);
         }
       }
-      const title = make("h3");
-      const large = make("canvas", {class: "m-large", role: "img"});
-      const told = make("p", {class: "m-told", "aria-live": "polite"});
-      const chips = make("div", {class: "m-chips", role: "group",
+      const title = element("h3", {});
+      const large = element("canvas", {class: "m-large", role: "img"});
+      const told = element("p", {class: "m-told", "aria-live": "polite"});
+      const chips = element("div", {class: "m-chips", role: "group",
         "aria-label": "Tokens"});
       const shown = names.map((name, place) => {
-        const number = make("small");
-        const chip = make("button", {type: "button", class: "m-chip m-key-of",
-          "data-position": place, onclick: () => look(place),
-          onpointerenter: () => look(place), onfocus: () => look(place),
+        const number = element("small", {});
+        const chip = element("button", {type: "button",
+          class: "m-chip m-key-of", "data-position": place,
+          onclick: () => look(place), onpointerenter: () => look(place), onfocus: () => look(place),
           onkeydown: (event) => {
             const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
             const next = by === undefined ? null : chips.children[place + by];
@@ -91,7 +91,7 @@
               event.preventDefault();
               next.focus();
             }
-          } }, make("span", {dir: "auto", text: name}), number);
+          } }, element("span", {dir: "auto"}, name), number);
         chips.append(chip);
         return {chip, number};
       });
@@ -102,12 +102,12 @@
         output.append(cut);
       }
       output.append(
-        make("p", {text: "A row of each layer, a column of each head. In a " +
+        element("p", {}, "A row of each layer, a column of each head. In a " +
           "picture, a row of each token that looks, a column of each that is " +
-          "looked at; the shade is the square root of the probability."}),
-        make("div", {class: "m-scroll"}, grid), title,
-        make("p", {text: "Point at a token, or move with the arrow keys, to " +
-          "see what it looks at: of each token the probability."}),
+          "looked at; the shade is the square root of the probability."),
+        element("div", {class: "m-scroll"}, grid), title,
+        element("p", {}, "Point at a token, or move with the arrow keys, to " +
+          "see what it looks at: of each token the probability."),
         chips, told, large);
 
       function quoted(place) {

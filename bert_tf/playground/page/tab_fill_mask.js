@@ -1,8 +1,7 @@
 // Fill the mask: the likeliest tokens in the place of one.
 
 (() => {
-  const {area, asking, bar, make, shareBars, shareOf, texts, visible} =
-    modelPage;
+  const {area, asking, bar, shareBars, shareOf, texts, visible} = modelPage;
 
   function render(panel, {model}) {
     let position = null;
@@ -12,7 +11,7 @@
         position = null;
         asked.soon();
       });
-    panel.append(one.box, make("p", {text: "Choose a token to mask it."}));
+    panel.append(one.box, element("p", {}, "Choose a token to mask it."));
     const asked = asking(panel, "fill_mask",
       () => (texts.first ? {texts: [texts.first], position} : null), show);
 
@@ -28,15 +27,14 @@
         position = Math.max(1, Math.floor(last / 2));
         asked.now();
       }
-      const chips = make("div", {class: "m-chips", role: "group",
+      const chips = element("div", {class: "m-chips", role: "group",
         "aria-label": "Tokens"});
       answer.sequence.forEach((token, place) => {
         const isEdge = place === 0 || place === last;
-        chips.append(make("button", {type: "button", class: "m-chip",
+        chips.append(element("button", {type: "button", class: "m-chip",
           dir: "auto", disabled: isEdge, "data-position": place,
           "aria-pressed": String(answer.masks.some(
             (mask) => mask.position === place)),
-          text: visible(token.token),
           onclick: () => {
             position = place;
             asked.now().then(() => {
@@ -44,19 +42,19 @@
                 "[data-position='" + place + "']");
               if (chosen) chosen.focus();
             });
-          } }));
+          } }, visible(token.token)));
       });
       output.append(chips);
       for (const mask of answer.masks) {
         const given = mask.given;
-        output.append(make("h3", {dir: "auto",
-          text: "Position " + mask.position + (given === null ? "" :
+        output.append(element("h3", {dir: "auto"},
+          "Position " + mask.position + (given === null ? "" :
             ", in the place of \u2068\u201c" + visible(given.token) +
-            "\u201d\u2069")}));
+            "\u201d\u2069")));
         if (given !== null) {
-          output.append(make("p", {text: "It has rank " + given.rank +
+          output.append(element("p", {}, "It has rank " + given.rank +
             " of " + model.vocab_size + ", " + shareOf(given.probability) +
-            "."}));
+            "."));
         }
         output.append(shareBars(mask.answers.map((each) => bar(
           visible(each.token), each.probability, shareOf(each.probability),

@@ -1,7 +1,7 @@
 // Your task: what the model was tuned to answer.
 
 (() => {
-  const {SAMPLES, area, asking, bar, cutNote, make, marked, shareBars,
+  const {SAMPLES, area, asking, bar, cutNote, marked, shareBars,
     shareOf} = modelPage;
 
   // By the kind of the task: samples of its texts, and how an answer is shown.
@@ -13,24 +13,23 @@
           shareOf(each.probability), each.is_chosen)))),
     },
     number: {
-      show: (answer, output) => output.append(make("p", {class: "m-big",
-        "data-value": answer.score, text: answer.score.toFixed(4)})),
+      show: (answer, output) => output.append(element("p", {class: "m-big",
+        "data-value": answer.score}, answer.score.toFixed(4))),
     },
     entities: {
       samples: () => [SAMPLES.text],
       show: (answer, output) => {
         const kinds = [...new Set(answer.entities.map((each) => each.label))];
-        output.append(make("p", {class: "m-summary",
-          text: answer.entities.length === 1 ? "1 entity." :
-            answer.entities.length + " entities."}));
+        output.append(element("p", {class: "m-summary"},
+          answer.entities.length === 1 ? "1 entity." :
+            answer.entities.length + " entities."));
         output.append(marked(answer.text, answer.entities.map((each) => ({
           start: each.start,
           limit: each.limit,
-          element: (characters) => make("mark", {
+          element: (characters) => element("mark", {
             class: "m-entity m-kind-" + kinds.indexOf(each.label) % 4,
             title: shareOf(each.score)}, characters,
-          make("small", {text: " " + each.label + " " + shareOf(each.score),
-          })),
+          element("small", {}, " " + each.label + " " + shareOf(each.score))),
         }))));
       },
     },
@@ -39,20 +38,20 @@
       show: (answer, output) => {
         const best = answer.best;
         const has = best.start >= 0;
-        output.append(make("p", {class: "m-big", dir: "auto",
-          text: has ? best.text : "No answer"}));
+        output.append(element("p", {class: "m-big", dir: "auto"},
+          has ? best.text : "No answer"));
         output.append(marked(answer.context, has ? [{
           start: best.start,
           limit: best.limit,
-          element: (characters) => make("mark", {text: characters}),
+          element: (characters) => element("mark", {}, characters),
         }] : []));
         output.append(shareBars(answer.answers.map((each) => bar(
           each.start >= 0 ? each.text : "(no answer)", each.score,
           shareOf(each.score), each.start === best.start &&
             each.limit === best.limit))));
         if (answer.null_odds !== undefined) {
-          output.append(make("p", {text: "Odds of no answer, its score less " +
-            "the best one's: " + answer.null_odds.toFixed(3) + "."}));
+          output.append(element("p", {}, "Odds of no answer, its score less " +
+            "the best one's: " + answer.null_odds.toFixed(3) + "."));
         }
       },
     },
@@ -81,21 +80,19 @@
   };
 
   function showSentences(answer, output, texts) {
-    const nearest = make("div");
-    const table = make("table", {class: "m-table m-cosines"},
-      make("caption", {text: "Cosines; choose a sentence to see its nearest",
-      }));
-    const heading = make("tr", {}, make("td"));
+    const nearest = element("div", {});
+    const table = element("table", {class: "m-table m-cosines"},
+      element("caption", {}, "Cosines; choose a sentence to see its nearest"));
+    const heading = element("tr", {}, element("td", {}));
     texts.forEach((_, place) => heading.append(
-      make("th", {scope: "col", text: place + 1})));
+      element("th", {scope: "col"}, place + 1)));
     table.append(heading);
     const buttons = texts.map((sentence, row) => {
-      const button = make("button", {type: "button", dir: "auto",
-        text: (row + 1) + ". " + sentence, onclick: () => choose(row)});
-      const line = make("tr", {}, make("th", {scope: "row"}, button));
+      const button = element("button", {type: "button", dir: "auto",
+        onclick: () => choose(row)}, (row + 1) + ". " + sentence);
+      const line = element("tr", {}, element("th", {scope: "row"}, button));
       answer.cosines[row].forEach((cosine) => {
-        const cell = make("td", {"data-value": cosine,
-          text: cosine.toFixed(3)});
+        const cell = element("td", {"data-value": cosine}, cosine.toFixed(3));
         cell.style.setProperty("--m-share", Math.max(0, cosine).toFixed(3));
         line.append(cell);
       });
@@ -111,12 +108,12 @@
         .sort((one, other) => answer.cosines[row][other] -
           answer.cosines[row][one]);
       nearest.replaceChildren(
-        make("h3", {dir: "auto", text: "Nearest to: " + texts[row]}),
+        element("h3", {dir: "auto"}, "Nearest to: " + texts[row]),
         shareBars(others.map((place, rank) => bar(texts[place],
           answer.cosines[row][place], answer.cosines[row][place].toFixed(3),
           rank === 0))));
     }
-    output.append(nearest, make("div", {class: "m-scroll", tabindex: "0",
+    output.append(nearest, element("div", {class: "m-scroll", tabindex: "0",
       role: "region", "aria-label": "Cosines"}, table));
     choose(0);
   }
@@ -125,8 +122,8 @@
     const {task} = model;
     const kind = TASKS[task.kind];
     if (task.title) {
-      panel.append(make("p", {class: "m-summary",
-        text: "This model was tuned to: " + task.title + "."}));
+      panel.append(element("p", {class: "m-summary"},
+        "This model was tuned to: " + task.title + "."));
     }
     const samples = kind.samples ? kind.samples(task) :
       task.text_names.map(() => SAMPLES.text);

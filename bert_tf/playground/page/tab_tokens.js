@@ -1,7 +1,7 @@
 // Tokens: the pieces of texts, and what normalisation changed.
 
 (() => {
-  const {asking, make, marked, twoTexts} = modelPage;
+  const {asking, marked, twoTexts} = modelPage;
 
   // Neighbours that were made from the same character are shown as one.
   function groupsOf(pieces) {
@@ -27,7 +27,7 @@
   }
 
   function render(panel, {model}) {
-    panel.append(make("p", {class: "lead", text: describe(model)}));
+    panel.append(element("p", {class: "lead"}, describe(model)));
     const boxes = twoTexts(panel, () => asked.soon());
     const asked = asking(panel, "tokens", boxes.values, show);
 
@@ -50,8 +50,8 @@
           }
           if (!pieces.every((each) => each.is_read)) names.push("m-unread");
           const told = pieces.map((each) => each.token + " " + each.id);
-          return make("span", {class: names.join(" "), text: characters,
-            title: told.concat(pieces[0].changes).join(", ")});
+          return element("span", {class: names.join(" "),
+            title: told.concat(pieces[0].changes).join(", ")}, characters);
         },
       })));
     }
@@ -61,51 +61,50 @@
       const unknown = pieces.filter((each) => each.is_unknown).length;
       const changed = pieces.filter((each) => each.changes.length).length;
       const unread = pieces.filter((each) => !each.is_read).length;
-      output.append(make("p", {class: "m-summary", text: [
+      output.append(element("p", {class: "m-summary"}, [
         count(pieces.length, "piece"), unknown + " unknown",
         changed + " changed by normalisation",
         "a sequence of " + count(answer.sequence.length, "token") +
           " (at most " + answer.max_seq_length + ")",
-      ].concat(unread ? [unread + " not read"] : []).join(", ") + "."}));
+      ].concat(unread ? [unread + " not read"] : []).join(", ") + "."));
       answer.texts.forEach((read) => {
         output.append(showText(read));
         if (read.dropped.length) {
-          output.append(make("p", {class: "m-warning",
-            text: "Dropped: " + read.dropped.map((each) => each.code_point +
-              (each.name ? " " + each.name : "")).join(", ") + "."}));
+          output.append(element("p", {class: "m-warning"},
+            "Dropped: " + read.dropped.map((each) => each.code_point +
+              (each.name ? " " + each.name : "")).join(", ") + "."));
         }
       });
-      output.append(make("p", {class: "m-key"},
-        make("span", {class: "m-piece m-even", text: "a piece"}), " ",
-        make("span", {class: "m-piece m-odd", text: "the next"}), " ",
-        make("span", {class: "m-piece m-even m-changed", text: "changed"}),
-        " ", make("span", {class: "m-piece m-even m-unknown",
-          text: "unknown"}), " ",
-        make("span", {class: "m-piece m-even m-unread", text: "not read"})));
-      const body = make("tbody");
+      output.append(element("p", {class: "m-key"},
+        element("span", {class: "m-piece m-even"}, "a piece"), " ",
+        element("span", {class: "m-piece m-odd"}, "the next"), " ",
+        element("span", {class: "m-piece m-even m-changed"}, "changed"), " ",
+        element("span", {class: "m-piece m-even m-unknown"}, "unknown"), " ",
+        element("span", {class: "m-piece m-even m-unread"}, "not read")));
+      const body = element("tbody", {});
       answer.sequence.forEach((token, position) => {
         const piece = token.piece === null ? null :
           answer.texts[token.text_number].pieces[token.piece];
         const was = piece === null ? "" :
           Array.from(answer.texts[token.text_number].text)
             .slice(piece.start, piece.limit).join("");
-        body.append(make("tr", {},
-          make("td", {text: position}),
-          make("td", {class: "m-token", dir: "auto", text: token.token}),
-          make("td", {text: token.id}),
-          make("td", {text: token.segment}),
-          make("td", {dir: "auto", text: was}),
-          make("td", {text: piece === null ? "special token" :
-            piece.is_unknown ? "unknown" : piece.changes.join(", ")})));
+        body.append(element("tr", {},
+          element("td", {}, position),
+          element("td", {class: "m-token", dir: "auto"}, token.token),
+          element("td", {}, token.id),
+          element("td", {}, token.segment),
+          element("td", {dir: "auto"}, was),
+          element("td", {}, piece === null ? "special token" :
+            piece.is_unknown ? "unknown" : piece.changes.join(", "))));
       });
-      output.append(make("div", {class: "m-scroll", tabindex: "0",
+      output.append(element("div", {class: "m-scroll", tabindex: "0",
         role: "region", "aria-label": "What the model reads"},
-        make("table", {class: "m-table"},
-          make("caption", {text: "What the model reads"}),
-          make("thead", {}, make("tr", {},
+        element("table", {class: "m-table"},
+          element("caption", {}, "What the model reads"),
+          element("thead", {}, element("tr", {},
             ...["Position", "Token", "Id", "Segment", "As typed",
               "Normalisation"].map((name) =>
-              make("th", {scope: "col", text: name})))), body)));
+              element("th", {scope: "col"}, name)))), body)));
     }
     open();
     return open;
