@@ -1,8 +1,6 @@
 """The page that the server shows, and what it may do in a browser."""
 
-import base64
 import dataclasses
-import hashlib
 import re
 from typing import Any
 
@@ -27,26 +25,14 @@ class Page:
 
     @property
     def policy(self) -> str:
-        sources: dict[str, list[str]] = {"script": [], "style": []}
+        found: dict[str, list[str]] = {"script": [], "style": []}
         for kind, text in _INLINE.findall(self.text):
-            digest = base64.b64encode(hashlib.sha256(text.encode()).digest())
-            sources[kind].append(f"'sha256-{digest.decode()}'")
-        return "; ".join(
-            (
-                "default-src 'none'",
-                *(
-                    f"{kind}-src {' '.join(hashes)}"
-                    for kind, hashes in sources.items()
-                    if hashes
-                ),
-                "connect-src 'self'",
-                # The icon, which else the browser asks the server for.
-                "img-src data:",
-                "base-uri 'none'",
-                "form-action 'none'",
-                "frame-ancestors 'none'",
-            )
+            found[kind].append(text)
+        policy = build_page.policy(
+            found["script"], found["style"], asks_server=True
         )
+        # Which a page cannot say of itself.
+        return f"{policy}; frame-ancestors 'none'"
 
 
 def make(description: dict[str, Any]) -> Page:
