@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.playground import requests
-from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import signatures
+from bert_tf.serving.graph.module import ModelCaller
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import OUTPUT
 from bert_tf.serving.kinds.embedding import Embedding
@@ -26,27 +26,12 @@ from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.tasks.retrieval import ranking
 
 
-class _Module:
-    """A servable's model as its answers call it; an export's without a file."""
-
-    chunk_size = chunks.CHUNK_SIZE
+class _Module(ModelCaller):
+    """A servable's model as its answers call it, without a file."""
 
     def __init__(self, servable: Servable) -> None:
+        super().__init__(servable)
         self.preprocessor = servable.preprocess
-        self._servable = servable
-        self._names = servable.input_names
-
-    def from_model_inputs(self, inputs):
-        return {outside: inputs[name] for name, outside in self._names.items()}
-
-    def to_model_inputs(self, inputs):
-        return {name: inputs[outside] for name, outside in self._names.items()}
-
-    def __call__(self, inputs, training=False):
-        return self._servable.call_model(self.to_model_inputs(inputs), training)
-
-    def compute(self, inputs):
-        return self._servable.call_model(inputs, False)
 
 
 class Shown(abc.ABC):

@@ -15,7 +15,50 @@ from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph.compiled import CompiledModel
 
 
-class ServingModule(tf.__internal__.tracking.AutoTrackable):
+class ModelCaller:
+    """A servable's model as the graphs of its answers call it.
+
+    Args:
+        servable: A `Servable`.
+    """
+
+    def __init__(self, servable: Any) -> None:
+        super().__init__()
+        self._input_names = servable.input_names
+        self._call_model = lambda inputs, training: servable.call_model(
+            inputs, training
+        )
+
+    def from_model_inputs(
+        self, inputs: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Returns model inputs under their names outside."""
+        return {
+            outside: inputs[name] for name, outside in self._input_names.items()
+        }
+
+    def to_model_inputs(
+        self, inputs: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Returns inputs from outside under their names in the library."""
+        return {
+            name: inputs[outside] for name, outside in self._input_names.items()
+        }
+
+    @property
+    def chunk_size(self) -> int:
+        """The most rows that are computed at once."""
+        return chunks.CHUNK_SIZE
+
+    def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
+        """Returns what a call does of model inputs known to be right."""
+        return self._call_model(inputs, False)
+
+    def __call__(self, inputs, training=False):
+        return self._call_model(self.to_model_inputs(inputs), training)
+
+
+class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
     """A Keras model as `tf.saved_model.save` keeps it, to be called.
 
     It keeps its weights as variables, which can be trained on, or frozen, as
@@ -41,7 +84,7 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, servable: Any, vocab_path: str) -> None:
-        super().__init__()
+        super().__init__(servable)
         model, preprocessor = servable.kept_model, servable.preprocessor
         self._is_frozen = servable.options.is_frozen
         # tf.saved_model.save knows tf.Variables and would otherwise walk
@@ -71,9 +114,6 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         self._padding_id = model.config.padding_idx or 0
         self._compiled: CompiledModel | None = None
         self.regularization_losses: list[Any] = []
-        self._call_model = lambda inputs, training: servable.call_model(
-            inputs, training
-        )
         self.vocab_file = tf.saved_model.Asset(vocab_path)
         self.do_lower_case = tf.Variable(
             preprocessor.do_lower_case, trainable=False, name="do_lower_case"
@@ -81,7 +121,6 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         self.preprocessor = (
             TextModule(servable) if servable.takes_text else None
         )
-        self._input_names = servable.input_names
         # Of choices there is an axis before that of the positions.
         self._ids_shape = [None, None] + [None] * bool(servable.num_choices)
 
@@ -93,22 +132,6 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
         return {
             name: tf.TensorSpec(self._ids_shape, tf.int32, name=name)
             for name in self._input_names.values()
-        }
-
-    def from_model_inputs(
-        self, inputs: dict[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        """Returns model inputs under their names outside."""
-        return {
-            outside: inputs[name] for name, outside in self._input_names.items()
-        }
-
-    def to_model_inputs(
-        self, inputs: dict[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        """Returns inputs from outside under their names in the library."""
-        return {
-            name: inputs[outside] for name, outside in self._input_names.items()
         }
 
     def trace(self) -> None:
@@ -134,17 +157,15 @@ class ServingModule(tf.__internal__.tracking.AutoTrackable):
             self.training_call.get_concrete_function(self.ids_spec())
 
     def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
-        """Returns what a call does of model inputs known to be right."""
         if self._compiled is not None:
             return self._compiled.compute(inputs)
-        return self._call_model(inputs, False)
+        return super().compute(inputs)
 
     @property
     def chunk_size(self) -> int:
-        """The most rows that are computed at once."""
         if self._compiled is not None:
             return self._compiled.chunk_size
-        return chunks.CHUNK_SIZE
+        return super().chunk_size
 
     @tf.function(autograph=False)
     def __call__(self, inputs, training=False):
