@@ -57,6 +57,7 @@ from bert_tf.tasks import tsv
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.question_answering import scores as squad_scores
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging.task import TaggingTask
 
@@ -157,7 +158,7 @@ def read_examples(task, path):
         return Examples(
             rows=[[" ".join(words)] for words in sentences],
             wanted=[
-                _places(words, entities)
+                entity_tags.in_characters(words, entities)
                 for words, entities in zip(
                     sentences, entity_tags.find_entities(tags)
                 )
@@ -182,19 +183,6 @@ def read_examples(task, path):
     )
 
 
-def _places(words, entities):
-    """Returns [type, start, limit] of entities, in characters."""
-    limits = np.cumsum([len(word) + 1 for word in words]) - 1
-    return [
-        [
-            entity.type,
-            int(limits[entity.start] - len(words[entity.start])),
-            int(limits[entity.limit - 1]),
-        ]
-        for entity in entities
-    ]
-
-
 def score(kind, answers, wanted):
     """Returns the score of answers, for a cell of the table."""
     if wanted is None:
@@ -207,12 +195,11 @@ def score(kind, answers, wanted):
         pairs = [pair for pair in zip(answers, wanted) if pair[1]]
         found = squad_scores.scores_1_1(*zip(*pairs))
         return f"F1 {found['f1']:.2f}"
-    entities = [
-        {(row, *entity) for row, each in enumerate(values) for entity in each}
+    found, right = (
+        [{tuple(entity) for entity in each} for each in values]
         for values in (answers, wanted)
-    ]
-    num_right = len(entities[0] & entities[1])
-    return f"F1 {200 * num_right / max(1, sum(map(len, entities))):.2f}"
+    )
+    return f"F1 {100 * entity_scores.entity_f1(found, right):.2f}"
 
 
 def make_folder(folder):

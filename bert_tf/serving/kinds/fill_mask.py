@@ -84,11 +84,7 @@ class FillMask(Servable):
             raise ValueError(
                 f"`top_k` must be at least 1. Received: top_k={top_k}."
             )
-        if len(options.text_features) != 1:
-            raise ValueError(
-                "`text_features` must be one name with the kind fill_mask. "
-                f"Received: text_features={','.join(options.text_features)}."
-            )
+        cls.check_one_text(options, f"with the kind {cls.KIND}")
         return options
 
     @classmethod

@@ -81,12 +81,11 @@ COUNTED = (
         heading="tokens",
         show=lambda answers: str(answers["num_tokens"]),
     ),
-    Output(
-        *("is_cut", "bool", ""),
-        "with `--count_tokens`: whether there is text that was not read",
+    dataclasses.replace(
+        IS_CUT,
+        meaning="with `--count_tokens`: whether there is text that was not "
+        "read",
         of_setting=COUNT_TOKENS,
-        heading="cut",
-        show=lambda answers: "cut" if answers["is_cut"] else "",
     ),
 )
 

@@ -166,6 +166,20 @@ class Servable:
             )
         return own
 
+    @staticmethod
+    def check_one_text(options: ExportOptions, of: str) -> None:
+        """Raises `ValueError` unless strings come one by one.
+
+        Args:
+            options: As `resolve` returns them.
+            of: What takes no two, for the message.
+        """
+        if len(options.text_features) != 1:
+            raise ValueError(
+                f"`text_features` must be one name {of}. "
+                f"Received: text_features={','.join(options.text_features)}."
+            )
+
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         """Returns the names of the strings that a task has.

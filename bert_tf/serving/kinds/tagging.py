@@ -27,6 +27,7 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging import task as tagging
@@ -106,11 +107,7 @@ class Tagging(Servable):
     @classmethod
     def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         options = super().resolve(options, task)
-        if len(options.text_features) != 1:
-            raise ValueError(
-                "`text_features` must be one name for a tagger. "
-                f"Received: text_features={','.join(options.text_features)}."
-            )
+        cls.check_one_text(options, "for a tagger")
         return options
 
     @classmethod
@@ -158,7 +155,7 @@ class Tagging(Servable):
         dev_set.check_no_column(label_column)
         examples = tagging_files.read_columns(path)
         wanted = [
-            _places(words, entities)
+            {*entity_tags.in_characters(words, entities)}
             for words, entities in zip(
                 examples.by_sentence(examples.words),
                 entity_tags.find_entities(examples.by_sentence(examples.tags)),
@@ -174,9 +171,7 @@ class Tagging(Servable):
                 }
                 for columns in zip(*(answers[name] for name in _PLACES))
             ]
-            num_right = sum(len(a & b) for a, b in zip(found, wanted))
-            total = sum(map(len, found)) + sum(map(len, wanted))
-            return 2 * num_right / total if total else 0.0
+            return entity_scores.entity_f1(found, wanted)
 
         # By their characters: clients know nothing of the file's words.
         return DevSet(
@@ -353,19 +348,3 @@ def _look_up(values, words_before, words):
     return tf.gather(
         values, tf.where(words >= 0, words_before + words, nowhere)
     )
-
-
-def _places(words, entities):
-    """Returns {(type, start, limit)} in the sentence of these words.
-
-    Args:
-        words: Strings, joined by a blank each.
-        entities: Their `Entity`s.
-    """
-    lengths = [len(word) for word in words]
-    limits = np.cumsum(lengths) + np.arange(len(words))
-    starts = limits - lengths
-    return {
-        (type_, int(starts[first]), int(limits[limit - 1]))
-        for type_, first, limit in entities
-    }

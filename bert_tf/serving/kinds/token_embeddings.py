@@ -4,6 +4,7 @@ For what is learned or computed from the pieces of a text: the vectors of its
 names, similarities of words, probes of layers.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds.hub import INPUT_NAMES
+from bert_tf.serving.kinds.output import IS_CUT
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_text
 from bert_tf.serving.kinds.output import show_vector
@@ -77,10 +79,8 @@ class TokenEmbeddings(Servable):
             *("limits", "int32", "length", "the places after them"),
             missing=_NOWHERE,
         ),
-        Output(
-            *("is_cut", "bool", "", "whether there is text that was not read"),
-            heading="cut",
-            show=lambda answers: "cut" if answers["is_cut"] else "",
+        dataclasses.replace(
+            IS_CUT, meaning="whether there is text that was not read"
         ),
     )
     MODEL = BertEncoder
@@ -97,11 +97,7 @@ class TokenEmbeddings(Servable):
             raise ValueError(
                 f"`{LAYER}` must be an integer. Received: {LAYER}={layer!r}."
             )
-        if len(options.text_features) != 1:
-            raise ValueError(
-                f"`text_features` must be one name with the kind {cls.KIND}. "
-                f"Received: text_features={','.join(options.text_features)}."
-            )
+        cls.check_one_text(options, f"with the kind {cls.KIND}")
         return options
 
     @classmethod

@@ -8,6 +8,8 @@ ratios in percent.
 
 import collections
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
 
 from bert_tf.tasks.tagging import entity_tags
 
@@ -58,6 +60,18 @@ def score_tags(
             num_wanted[type_],
         )
     return scores
+
+
+def entity_f1(
+    found: Sequence[AbstractSet[Any]], wanted: Sequence[AbstractSet[Any]]
+) -> float:
+    """Returns the F1 of entities, from 0 to 1; 0 where there are none.
+
+    Args:
+        found, wanted: Of each sentence the entities, whatever they are.
+    """
+    num_right = sum(len(a & b) for a, b in zip(found, wanted))
+    return _ratio(2 * num_right, sum(map(len, (*found, *wanted))))
 
 
 def _ratios(prefix, num_right, num_predicted, num_wanted):

@@ -135,6 +135,28 @@ def find_entities(sentences: Sequence[Sequence[str]]) -> list[list[Entity]]:
     ]
 
 
+def in_characters(
+    words: Sequence[str], entities: Iterable[Entity]
+) -> list[Entity]:
+    """Returns entities of words by their characters.
+
+    Args:
+        words: The words of a sentence.
+        entities: Its entities.
+
+    Returns:
+        The same, with the places of their first character and of the one after
+        their last, in the words joined by a blank each.
+    """
+    lengths = [len(word) for word in words]
+    limits = np.cumsum(lengths) + np.arange(len(words))
+    starts = limits - lengths
+    return [
+        Entity(type_, int(starts[first]), int(limits[limit - 1]))
+        for type_, first, limit in entities
+    ]
+
+
 def make_tags(
     entities: Iterable[Entity], num_words: int, scheme: str
 ) -> list[str]:
