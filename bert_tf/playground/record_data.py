@@ -192,15 +192,13 @@ def describe(
     }
 
 
-def describe_vocabulary(
-    tokenizer: Spec, used: set[int] | None = None
-) -> dict[str, Any]:
+def describe_vocabulary(tokenizer: Spec, used: set[int]) -> dict[str, Any]:
     """Returns a vocabulary as the page has it: JSON-able.
 
     Args:
         tokenizer: The `Spec`.
         used: The ids that a page shows, which are all that it gets of a large
-            vocabulary; None for all whatever their number.
+            vocabulary.
 
     Returns:
         `{"size", "ids", "names", "spelled", "starts", "special",
@@ -211,10 +209,10 @@ def describe_vocabulary(
     """
     vocabulary = tokenizer.vocabulary
     ids = list(range(len(vocabulary)))
-    is_whole = used is None or len(ids) <= _MAX_ENTRIES
+    is_whole = len(ids) <= _MAX_ENTRIES
     if not is_whole:
         special = {*map(vocabulary.index, vocabulary.special.names)}
-        ids = sorted((special | (used or set())) & {*ids})
+        ids = sorted((special | used) & {*ids})
     names = [vocabulary.tokens[index] for index in ids]
     starts = tokenizer.starts_word(tf.constant([ids], tf.int32)).numpy()[0]
     return {

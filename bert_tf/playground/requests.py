@@ -13,8 +13,8 @@ MAX_TEXTS = 32
 MAX_MASKS = 32
 
 
-def check_names(values: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
-    """Returns a request's JSON if it is an object of known names.
+def check_names(values: Any, names: tuple[str, ...]) -> None:
+    """Checks that a request's JSON is an object of known names.
 
     Args:
         values: What the JSON was.
@@ -30,7 +30,6 @@ def check_names(values: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
             raise ValueError(
                 f"A request must have no other values than {', '.join(names)}."
             )
-    return values
 
 
 def texts_of(

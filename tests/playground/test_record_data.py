@@ -122,19 +122,20 @@ def test_a_page_holds_no_more_tokens_than_it_may(monkeypatch):
     monkeypatch.setattr(record_data, "_MAX_TOKENS", 7)
     assert len(gather(100, 0, [EXAMPLES])["records"]) == 1
     # Of a large vocabulary only what is shown, and special tokens.
+    whole = record_data.describe_vocabulary(TOKENIZER, {7})
+    assert whole["ids"] is None
     monkeypatch.setattr(record_data, "_MAX_ENTRIES", 7)
     entries = record_data.describe_vocabulary(TOKENIZER, {7, 900})
     assert entries["ids"] == [0, 1, 2, 3, 4, 7]
     assert entries["names"][-1] == "##c"
     assert entries["spelled"][-1] == "c"
     assert entries["starts"] == "111110"
-    assert record_data.describe_vocabulary(TOKENIZER)["ids"] is None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_pieces_of_other_tokenizers_are_spelled(family):
     tokenizer = FAMILIES[family][1]
-    entries = record_data.describe_vocabulary(tokenizer)
+    entries = record_data.describe_vocabulary(tokenizer, set())
     ids = tokenizer.make().tokenize(["the quick fox"]).flat_values[:].numpy()
     text = "".join(entries["spelled"][index] for index in ids.tolist())
     assert text.strip() == "the quick fox"

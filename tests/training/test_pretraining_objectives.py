@@ -280,7 +280,8 @@ def test_an_objective_that_does_not_suit_the_model_is_refused(
         training_objectives.make(make_options(**values), start, "float32")
 
 
-def test_a_checkpoint_needs_both_nets_and_their_one_embedding(tmp_path):
+def save_electra(folder):
+    """Saves both nets; returns what they began with, and the pre-training."""
     start = StartingPoint(
         init_checkpoint=None,
         config=CONFIG,
@@ -288,7 +289,12 @@ def test_a_checkpoint_needs_both_nets_and_their_one_embedding(tmp_path):
     )
     made = training_objectives.make(make_options(**ELECTRA), start, "float32")
     for name, model in made.saved.items():
-        checkpoints.save(tmp_path / name, model, start.tokenizer, 16)
+        checkpoints.save(folder / name, model, start.tokenizer, 16)
+    return start, made
+
+
+def test_a_checkpoint_needs_both_nets_and_their_one_embedding(tmp_path):
+    start, made = save_electra(tmp_path)
     embeddings = made.model.discriminator.encoder.embeddings
     words = embeddings.word_embeddings
     before = keras.ops.convert_to_numpy(words)
@@ -318,14 +324,7 @@ def test_a_checkpoint_needs_both_nets_and_their_one_embedding(tmp_path):
 
 
 def test_a_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
-    start = StartingPoint(
-        init_checkpoint=None,
-        config=CONFIG,
-        tokenizer=WordpieceSpec(reference.vocabulary()),
-    )
-    made = training_objectives.make(make_options(**ELECTRA), start, "float32")
-    for name, model in made.saved.items():
-        checkpoints.save(tmp_path / name, model, start.tokenizer, 16)
+    start, made = save_electra(tmp_path)
     assert made.load_weights(str(tmp_path)) == []
     path = str(tmp_path / "a.tfrecord")
     reference.write_records(path, reference.pretraining_arrays(4))
