@@ -226,13 +226,14 @@ def main(_):
             vocab_size=_VOCAB_SIZE,
         )
     (folder / "config.json").write_text(json.dumps(_CONFIG, indent=2) + "\n")
-    plans, measured = {}, {}
-    for objective in _OBJECTIVES:
+    plans = {
+        objective: make_plan(objective, folder, train, held_out, vocabulary)
+        for objective in _OBJECTIVES
+    }
+    measured = {}
+    for objective, plan in plans.items():
         (folder / objective).mkdir(exist_ok=True)
-        plans[objective] = make_plan(
-            objective, folder, train, held_out, vocabulary
-        )
-        measured[objective] = measure(folder / objective, plans[objective])
+        measured[objective] = measure(folder / objective, plan)
     print(
         "\nMeasured: from here on, other work on the machine changes nothing."
     )

@@ -75,7 +75,8 @@ _SECONDS = flags.DEFINE_float("seconds", 20.0, "Of one measurement, about.")
 _MINUTES = flags.DEFINE_float("minutes", 20.0, "Of SimCSE's training.")
 
 _FOLDER = pathlib.Path(__file__).parent
-_LEARNING_RATE = 2e-5
+# For an encoder as small as --start_dir may be.
+_LEARNING_RATE = 1e-4
 _SIMCSE_FLAGS = (
     "--loss=simcse",
     # The model's vectors, before and after, are made alike.
@@ -213,8 +214,6 @@ def run_program(output_dir, *options):
                 *(sys.executable, "-m", "bert_tf.run_retrieval"),
                 f"--output_dir={output_dir}",
                 f"--train_batch_size={_BATCH_SIZE.value}",
-                # As transformers has both.
-                *("--bias_correction", "--nolearning_rate_drop"),
                 *options,
             ],
             stdout=stream,
@@ -223,6 +222,19 @@ def run_program(output_dir, *options):
     if process.returncode:
         raise RuntimeError(f"run_retrieval failed; see {log}.")
     return log.read_text()
+
+
+def train(output_dir, train_file, *options):
+    """Trains for an epoch from --start_dir, in bfloat16; returns the log."""
+    return run_program(
+        output_dir,
+        f"--init_checkpoint={start_dir()}",
+        f"--train_file={train_file}",
+        *("--do_train", "--num_train_epochs=1", "--mixed_precision=bfloat16"),
+        # As transformers has both.
+        *("--bias_correction", "--nolearning_rate_drop"),
+        *options,
+    )
 
 
 def evaluate(output_dir, checkpoint):
@@ -249,13 +261,11 @@ def squad(folder):
     """Returns {when: scores}."""
     before = evaluate(folder / "before", start_dir())
     tuned = folder / "squad"
-    run_program(
+    train(
         tuned,
-        f"--init_checkpoint={start_dir()}",
-        f"--train_file={_SQUAD_DIR.value}/train-v1.1.json",
+        f"{_SQUAD_DIR.value}/train-v1.1.json",
         f"--max_seq_length={_MAX_SEQ_LENGTH.value}",
         f"--learning_rate={_LEARNING_RATE}",
-        *("--num_train_epochs=1", "--do_train"),
     )
     return {
         "before": before,
@@ -269,12 +279,8 @@ def simcse(folder):
     calibration, sentences = folder / "speed.txt", folder / "sentences.txt"
     if not sentences.exists():
         write_sentences(calibration, _NUM_CALIBRATION)
-        log = run_program(
-            folder / "speed",
-            *_SIMCSE_FLAGS,
-            f"--init_checkpoint={start_dir()}",
-            f"--train_file={calibration}",
-            *("--num_train_epochs=1", "--do_train"),
+        log = train(
+            *(folder / "speed", calibration, *_SIMCSE_FLAGS),
             "--iterations_per_loop=20",
         )
         speeds = re.findall(r"([\d.]+) examples/s", log)
@@ -282,13 +288,7 @@ def simcse(folder):
         speed = statistics.median(map(float, speeds[2:] or speeds))
         write_sentences(sentences, round(speed * 60 * _MINUTES.value))
     tuned = folder / "simcse"
-    run_program(
-        tuned,
-        *_SIMCSE_FLAGS,
-        f"--init_checkpoint={start_dir()}",
-        f"--train_file={sentences}",
-        *("--num_train_epochs=1", "--do_train"),
-    )
+    train(tuned, sentences, *_SIMCSE_FLAGS)
     count = sentences.read_text("utf-8").count("\n")
     return {
         "before": before,

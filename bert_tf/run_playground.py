@@ -7,6 +7,10 @@ The page shows the pieces that texts become; what a pre-trained model puts in
 the place of a token; where each head looks; and what a fine-tuned model
 answers. Ctrl-C ends it.
 
+With --input_file=records.tfrecord, pre-training records of the model's
+vocabulary, it also has the tabs of `inspect_records --html`: masks, the input,
+the next sentence, a sample of the records.
+
 It is for looking: only the browsers of this machine are answered, one question
 at a time. TensorFlow Serving is for serving: see export/export_saved_model.py.
 """
@@ -14,6 +18,7 @@ at a time. TensorFlow Serving is for serving: see export/export_saved_model.py.
 from absl import flags
 from absl import logging
 
+from bert_tf import manifest as manifests
 from bert_tf import program
 
 _MODEL_DIR = flags.DEFINE_string(
@@ -21,6 +26,11 @@ _MODEL_DIR = flags.DEFINE_string(
     None,
     "A model folder (of bert_tf or Hugging Face), pre-trained or fine-tuned, "
     "or a model of the Hub as hf:organisation/name@revision.",
+)
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file",
+    None,
+    "Pre-training records to show too: globs, comma-separated.",
 )
 _PORT = flags.DEFINE_integer(
     "port",
@@ -40,28 +50,37 @@ _MAX_SEQ_LENGTH = flags.DEFINE_integer(
 def main(_):
     logging.set_verbosity(logging.WARNING)
     program.require(model_dir=_MODEL_DIR.value)
+    paths = []
+    if _INPUT_FILE.value is not None:
+        paths = manifests.find_records(_INPUT_FILE.value, "input_file")
 
     from bert_tf.playground import server
 
     server.check_installed()
     with server.bound(_PORT.value) as listening:
-        _serve(listening)
+        _serve(listening, paths)
 
 
-def _serve(listening):
+def _serve(listening, paths):
     print(f"Loading {_MODEL_DIR.value}", flush=True)
 
     from bert_tf.playground import app
     from bert_tf.playground import page
+    from bert_tf.playground import record_data
     from bert_tf.playground import server
     from bert_tf.playground.model import PlaygroundModel
 
     model = PlaygroundModel(_MODEL_DIR.value, _MAX_SEQ_LENGTH.value)
+    records = None
+    if paths:
+        print(f"Reading {_INPUT_FILE.value}", flush=True)
+        records = record_data.read(paths, model.tokenizer)
     print("Warming up", flush=True)
     model.warm_up()
     _, port = listening.getsockname()
     token = server.new_token()
-    shown = app.make(model, page.make(model.describe({})), token, port)
+    made = page.make(model.describe({}), records)
+    shown = app.make(model, made, token, port)
     print(
         f"Open {server.url(port, token)} in a browser of this machine.\n"
         "Whoever has this URL can ask the model. Ctrl-C ends it.",

@@ -12,10 +12,9 @@ own manifest lies beside the records, the vocabulary and the number of
 predictions are also checked.
 """
 
-import collections
-
 from absl import flags
 
+from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf import program
@@ -39,7 +38,7 @@ _HTML = flags.DEFINE_string(
 )
 _HTML_RECORDS = flags.DEFINE_integer(
     "html_records",
-    200,
+    build_page.NUM_RECORDS,
     "Most records of the page, a sample over all files.",
     lower_bound=1,
     upper_bound=2000,
@@ -59,46 +58,35 @@ def main(argv):
     vocabulary = _read_vocabulary(_VOCAB_FILE.value)
     page_data = _page_data(vocabulary) if _HTML.value else None
     paths = manifests.find_records(_INPUT_FILE.value, "input_file")
-    told = manifests.find(paths)
 
     from bert_tf.pretraining.records import inspection
-    from bert_tf.pretraining.records import record_rules
+    from bert_tf.pretraining.records import survey
 
-    totals = collections.Counter()
-    broken = collections.Counter()
-    for path in paths:
-        rules = None
-        meanings = inspection.label_meanings(told.get(path))
-        if path in told:
-            inspection.check_vocabulary(path, told[path], vocabulary)
-            rules = record_rules.rules_of(told[path])
-        for examples in inspection.read([path]):
-            shown = totals["records"]
-            for row in range(len(examples["input_ids"])):
-                if shown + row >= _NUM_EXAMPLES.value:
-                    break
-                print(f"Example {shown + row}")
-                print(inspection.table(examples, row, vocabulary, meanings))
-                print()
-            if page_data is not None:
-                page_data.add(examples)
-            totals += inspection.count(examples, vocabulary)
-            checks = record_rules.check(examples, vocabulary, rules)
-            for rule, holds in checks.items():
-                broken[rule] += int((~holds).sum())
-    # Those of the last file: as of all, where they are of one set.
-    rows = _totals(totals, len(paths), meanings, vocabulary.special)
-    for name, value in rows:
+    num_shown = 0
+
+    def look(examples, manifest):
+        nonlocal num_shown
+        num_left = _NUM_EXAMPLES.value - num_shown
+        for row in range(min(num_left, len(examples[features.INPUT_IDS]))):
+            meanings = inspection.label_meanings(manifest)
+            print(f"Example {num_shown}")
+            print(inspection.table(examples, row, vocabulary, meanings))
+            print()
+            num_shown += 1
+        if page_data is not None:
+            page_data.add(examples)
+
+    found = survey.make(paths, vocabulary, look)
+    for name, value in found.rows(vocabulary.special):
         print(f"{name:20}{value:>12}")
     if page_data is not None:
-        data = page_data.data(told.get(path), rows, list(broken.items()))
-        page = build_page.build(data, title=_INPUT_FILE.value)
+        page = build_page.build(page_data.data(found), title=_INPUT_FILE.value)
         files.write_text(_HTML.value, page)
     print()
-    for rule, num_broken in broken.items():
+    for rule, num_broken in found.broken.items():
         verdict = f"broken by {num_broken:,}" if num_broken else "holds"
         print(f"{rule:50}{verdict}")
-    return 1 if any(broken.values()) else 0
+    return 1 if any(found.broken.values()) else 0
 
 
 def _read_vocabulary(path):
@@ -126,30 +114,6 @@ def _page_data(vocabulary):
     case = None if files.is_folder(path) else not vocabulary.is_cased
     tokenizer = tokenizer_files.from_vocabulary_file(path, case)
     return RecordData(tokenizer, _HTML_RECORDS.value, _HTML_SEED.value)
-
-
-def _totals(totals, num_files, meanings, special):
-    examples, predictions = totals["examples"], totals["predictions"]
-    *_, label = "labelled", *meanings
-    # Known by its segment, which not every model has.
-    length_of_b = f"{totals['tokens of B'] / examples:.1f}"
-    return [
-        ("files", f"{num_files:,}"),
-        ("records", f"{totals['records']:,}"),
-        ("examples", f"{examples:,}"),
-        ("padding", f"{1 - totals['tokens'] / totals['columns']:.1%}"),
-        ("mean length", f"{totals['tokens'] / examples:.1f}"),
-        *[("mean length of B", length_of_b)][: special.second_segment],
-        (label, f"{totals['random pairs'] / examples:.1%}"),
-        ("predictions/example", f"{predictions / examples:.1f}"),
-        ("predicted tokens", f"{predictions / totals['tokens']:.1%}"),
-        (
-            f"  as {special.mask}",
-            f"{totals['masked'] / max(1, predictions):.1%}",
-        ),
-        ("  kept", f"{totals['kept'] / max(1, predictions):.1%}"),
-        ("  replaced", f"{totals['replaced'] / max(1, predictions):.1%}"),
-    ]
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ _START = "start.js"
 _OF_SERVER = "model"
 # The tabs that records alone suffice for.
 RECORD_TABS = ("masking", "input", "sentence", "records")
+# Most records of a page, where nothing else is asked for.
+NUM_RECORDS = 200
 # Of what JSON leaves as it is: what could end or open an element, and what
 # older JavaScript takes for the end of a line.
 _ESCAPED = {

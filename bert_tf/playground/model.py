@@ -31,6 +31,7 @@ from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
+from bert_tf.text.tokenizers.tokenizer import Spec
 
 # The likeliest tokens of a mask.
 TOP_K = 10
@@ -58,7 +59,7 @@ class PlaygroundModel:
     def __init__(
         self, model_dir: files.AnyPath, max_seq_length: int | None = None
     ) -> None:
-        self.name = os.path.basename(str(model_dir).rstrip("/"))
+        self.name = _name(str(model_dir))
         model_dir = hub.local_path(model_dir)
         servable = _open(model_dir, max_seq_length)
         self._servable = servable
@@ -86,9 +87,10 @@ class PlaygroundModel:
             autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
         )
         def encode_masked(texts):
-            return packing.trim_padding(
-                fill_mask.encode(texts, self._preprocessor)
+            inputs, is_cut = fill_mask.encode_and_tell(
+                texts, self._preprocessor
             )
+            return packing.trim_padding(inputs), is_cut
 
         @tf.function(autograph=False, input_signature=[_MODEL_INPUTS])
         def compute_masks(inputs):
@@ -99,6 +101,11 @@ class PlaygroundModel:
         self._compute_attention = compute_attention
         self._encode_masked = encode_masked
         self._compute_masks = compute_masks
+
+    @property
+    def tokenizer(self) -> Spec:
+        """Of the model's texts."""
+        return self._preprocessor.tokenizer.spec
 
     @property
     def mask_token(self) -> str:
@@ -201,7 +208,7 @@ class PlaygroundModel:
         Returns:
             `sequence`, what stands at each position, and `masks`: of each its
             position, the `TOP_K` likeliest tokens, and what the text has
-            there, with its rank among all.
+            there, with its rank among all; `is_cut`.
         """
         requests.check_names(values, ("texts", "position"))
         if not self.fills_masks:
@@ -213,7 +220,7 @@ class PlaygroundModel:
                 f"A text must have at most {requests.MAX_MASKS} "
                 f"{self.mask_token}."
             )
-        inputs = self._encode_masked(tf.constant([text]))
+        inputs, is_cut = self._encode_masked(tf.constant([text]))
         ids = inputs[features.INPUT_IDS].numpy()
         spelling = self._reader.spelling
         sequence = [spelling.describe(index) for index in ids[0].tolist()]
@@ -237,7 +244,11 @@ class PlaygroundModel:
                 self._mask(place, int(ids[0, place]), shares)
                 for place, shares in zip(positions, probabilities)
             ]
-        return {"sequence": sequence, "masks": masks}
+        return {
+            "sequence": sequence,
+            "masks": masks,
+            "is_cut": bool(is_cut[0]),
+        }
 
     def _mask(self, position, given, probabilities):
         """Returns what there is to say of a mask, as JSON has it."""
@@ -281,6 +292,14 @@ def _check_finite(numbers):
     """Raises `ArithmeticError` of what JSON cannot hold."""
     if not np.isfinite(numbers).all():
         raise ArithmeticError("The model's numbers are not finite.")
+
+
+def _name(model_dir):
+    """Returns what to call a folder, also `.`, or a name of the Hub."""
+    name = os.path.basename(model_dir.rstrip("/"))
+    if name in ("", ".", ".."):
+        name = os.path.basename(os.path.abspath(model_dir))
+    return name
 
 
 def _open(model_dir, max_seq_length):

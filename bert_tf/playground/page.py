@@ -35,20 +35,27 @@ class Page:
         return f"{policy}; frame-ancestors 'none'"
 
 
-def make(description: dict[str, Any]) -> Page:
-    """Returns the page with the tabs of a model.
+def make(
+    description: dict[str, Any], records: dict[str, Any] | None = None
+) -> Page:
+    """Returns the page with the tabs of a model, and of records.
 
     Args:
         description: What `PlaygroundModel.describe` returned.
+        records: What `record_data.read` returned, if there are any.
     """
     tabs = ["tokens", "fill_mask", "attention", "task"]
     if not description["fills_masks"]:
         tabs.remove("fill_mask")
     if description["task"] is None:
         tabs.remove("task")
+    data = {"model": description}
+    if records is not None:
+        data |= records
+        tabs += build_page.RECORD_TABS
     return Page(
         build_page.build(
-            {"model": description},
+            data,
             tabs,
             title=description["name"],
             asks_server=True,

@@ -15,7 +15,9 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import manifest as manifests
 from bert_tf.philox import philox
+from bert_tf.playground import build_page
 from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import survey
 from bert_tf.pretraining.settings import Settings
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.tokenizer import Spec
@@ -97,19 +99,14 @@ class RecordData:
         for name, values in counted.items():
             self._counts[name].update(values.tolist())
 
-    def data(
-        self,
-        manifest: manifests.Manifest | None,
-        totals: Sequence[tuple[str, str]],
-        checks: Sequence[tuple[str, int]],
-    ) -> dict[str, Any]:
+    def data(self, found: survey.Survey) -> dict[str, Any]:
         """Returns the data of `build_page.build`: JSON-able.
 
         Args:
-            manifest: The `Manifest` that tells of the records, if any does.
-            totals: (name, value) pairs, text both.
-            checks: (rule, number of examples that break it) pairs.
+            found: What the survey found, whose batches were all added.
         """
+        manifest = found.manifest
+        rows = found.rows(self._tokenizer.vocabulary.special)
         records = [
             record
             for _, _, record in sorted(self._sample, key=lambda each: each[1])
@@ -135,9 +132,26 @@ class RecordData:
                 name: sorted(counter.items())
                 for name, counter in self._counts.items()
             },
-            "totals": [list(row) for row in totals],
-            "checks": [list(row) for row in checks],
+            "totals": [list(row) for row in rows],
+            "checks": [list(row) for row in found.broken.items()],
         }
+
+
+def read(paths: Sequence[str], tokenizer: Spec) -> dict[str, Any]:
+    """Returns the data of `build_page.build` of record files.
+
+    Args:
+        paths: TFRecord files.
+        tokenizer: The `Spec` of the records' tokenizer.
+
+    Raises:
+        ValueError: As of `survey.make`.
+    """
+    data = RecordData(tokenizer, build_page.NUM_RECORDS, seed=0)
+    found = survey.make(
+        paths, tokenizer.vocabulary, lambda examples, _: data.add(examples)
+    )
+    return data.data(found)
 
 
 def describe(

@@ -73,6 +73,13 @@ def encode(
     Returns:
         Dictionary of int32 `[B, max_seq_length]`.
     """
+    return encode_and_tell(texts, preprocessor)[0]
+
+
+def encode_and_tell(
+    texts: tf.Tensor, preprocessor: Preprocessor
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    """Returns what `encode` does, and which texts were cut: bool `[B]`."""
     parts = tf.strings.split(texts, preprocessor.vocabulary.special.mask)
     # A mask after every part but the text's last one, where this is 0.
     num_following = tf.ragged.range(parts.row_lengths() - 1, -1, -1).flat_values
@@ -89,9 +96,8 @@ def encode(
         validate=False,
     )
     pieces = parts.with_values(tf.concat([pieces, masks], axis=1))
-    return packing.pack(
-        [pieces], preprocessor.max_seq_length, preprocessor.vocabulary
-    )
+    packed = [pieces], preprocessor.max_seq_length, preprocessor.vocabulary
+    return packing.pack(*packed), packing.is_cut(*packed)
 
 
 def check_texts(

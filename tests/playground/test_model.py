@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import pathlib
 import time
 
 import numpy as np
@@ -114,6 +115,23 @@ def test_masks_are_filled_as_by_the_program():
     assert [each["token"] for each in asked["sequence"]] == (
         ["[CLS]", "the", "quick", "lorem", ".", "[SEP]"]
     )
+    assert not asked["is_cut"]
+
+
+def test_what_is_cut_of_a_text_with_masks_is_told():
+    room = serving_models.MAX_SEQ_LENGTH - 2
+    for count, is_cut in ((room, False), (room + 1, True)):
+        text = "[MASK] " + "the " * (count - 1)
+        told = model("pretrainer").fill_mask({"texts": [text]})
+        assert told["is_cut"] == is_cut
+        assert len(told["sequence"]) == serving_models.MAX_SEQ_LENGTH
+
+
+def test_a_folder_is_called_by_its_name(monkeypatch):
+    folder = pathlib.Path(serving_models.model_dir("pair"))
+    monkeypatch.chdir(folder)
+    for path in (".", "./", str(folder), f"{folder}/", "../pair"):
+        assert PlaygroundModel(path).describe({})["name"] == "pair"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_tf.playground import page
+from bert_tf.playground import record_data
 from bert_tf.playground.model import PlaygroundModel
 from support import browser
 from support import playground_server
@@ -79,10 +80,10 @@ class Tab:
 
 
 @contextlib.contextmanager
-def looking(folder, kind, width=1000, scheme="light"):
+def looking(folder, kind, width=1000, scheme="light", records=None):
     """Yields a browser at the page of a model; at last it has no error."""
     with (
-        playground_server.serving(model(kind)) as url,
+        playground_server.serving(model(kind), records) as url,
         browser.opened(folder / kind) as driver,
     ):
         browser.set_size(driver, width, 900, scheme)
@@ -138,6 +139,59 @@ def test_tokens(tmp_path):
         logged = browser.complaints(driver)
         # The one that Chromium itself tells: the answer's status is 400.
         assert [each.count("status of 400") for each in logged] == [1]
+
+
+@pytest.mark.browser
+def test_the_tabs_of_records_stand_beside_the_models(tmp_path, run_program):
+    (tmp_path / "vocab.txt").write_text(serving_models.VOCABULARY.to_text())
+    lines = [f"the quick {word} lorem {word}" for word in "abcdefgh"]
+    (tmp_path / "text.txt").write_text("\n\n".join(["\n".join(lines)] * 4))
+    run_program(
+        "bert_tf.data.create_pretraining_data",
+        f"--input_file={tmp_path}/text.txt",
+        f"--output_file={tmp_path}/text.tfrecord",
+        f"--vocab_file={tmp_path}/vocab.txt",
+        "--max_seq_length=16",
+        "--dupe_factor=2",
+    )
+    asked = model("pretrainer")
+    records = record_data.read([f"{tmp_path}/text.tfrecord"], asked.tokenizer)
+    with looking(tmp_path, "pretrainer", records=records) as driver:
+        tab = Tab(driver, "fill_mask")
+        tab.write(0, "the quick [MASK]")
+        assert len(tab.find(".m-bar")) == 10
+        tab = Tab(driver, "records")
+        told = dict(records["totals"])["examples"]
+        assert f"examples {told}" in " ".join(tab.texts("tr")).replace(
+            "\t", " "
+        )
+        handles = tab.all("[role=tab]")
+        assert [handle.text for handle in handles] == (
+            ["Tokens", "Fill the mask", "Attention", "Masking", "Input"]
+            + ["Next sentence", "Records"]
+        )
+        for handle in handles:
+            handle.click()
+            name = handle.get_attribute("aria-controls")
+            (panel,) = tab.all(f"#{name}")
+            playground_server.wait_for(lambda panel=panel: panel.text)
+
+
+def test_records_of_another_vocabulary_are_refused(tmp_path, run_program):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text(serving_models.VOCABULARY.to_text() + "more\n")
+    (tmp_path / "text.txt").write_text("the quick a\nlorem b\n" * 5)
+    run_program(
+        "bert_tf.data.create_pretraining_data",
+        f"--input_file={tmp_path}/text.txt",
+        f"--output_file={tmp_path}/text.tfrecord",
+        f"--vocab_file={vocabulary}",
+        *("--max_seq_length=16", "--dupe_factor=1"),
+    )
+    with pytest.raises(ValueError, match="with another vocabulary: .*vocab"):
+        record_data.read(
+            [f"{tmp_path}/text.tfrecord"], model("pretrainer").tokenizer
+        )
 
 
 @pytest.mark.browser

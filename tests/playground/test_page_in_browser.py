@@ -9,6 +9,8 @@ from bert_tf.philox import philox
 from bert_tf.playground import build_page
 from bert_tf.playground import record_data
 from bert_tf.pretraining.objectives import sentence_pairs
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import survey
 from bert_tf.pretraining.settings import Settings
 from bert_tf.text import dynamic_masking
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -76,14 +78,15 @@ def made(ids, vocabulary=VOCABULARY):
     """Returns a page of unmasked rows of ids."""
     data = record_data.RecordData(WordpieceSpec(vocabulary), 10, 0)
     ids = np.array(ids)
-    data.add(
-        {
-            "input_ids": ids,
-            "input_mask": (ids > 0).astype(int),
-            "segment_ids": 0 * ids,
-        }
-    )
-    return build_page.build(data.data(None, [], []), title="made")
+    examples = {
+        "input_ids": ids,
+        "input_mask": (ids > 0).astype(int),
+        "segment_ids": 0 * ids,
+    }
+    data.add(examples)
+    totals = inspection.count(examples, vocabulary)
+    found = survey.Survey(1, None, totals, {})
+    return build_page.build(data.data(found), title="made")
 
 
 def of(driver, selector):

@@ -1,5 +1,6 @@
 """What the page gets of records: their sequences, a sample, counts."""
 
+import collections
 import json
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 from bert_tf.manifest import Manifest
 from bert_tf.playground import record_data
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import survey
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 from support.tokenizer_families import FAMILIES
@@ -70,9 +73,11 @@ def test_packed_row_is_described_by_sequences():
 
 def gather(num_records, seed, batches):
     data = record_data.RecordData(TOKENIZER, num_records, seed)
+    totals = collections.Counter()
     for batch in batches:
         data.add(batch)
-    return data.data(None, [("examples", "2")], [("rule", 0)])
+        totals += inspection.count(batch, VOCABULARY)
+    return data.data(survey.Survey(1, None, totals, {"rule": 0}))
 
 
 def test_sample_is_of_all_records_whatever_the_batches():
@@ -115,6 +120,8 @@ def test_counts_are_of_all_sequences():
     assert len(data["records"]) == 1
     assert data["meanings"] == ["follows", "random next"]
     assert data["builder"] is None
+    assert ["examples", "4"] in data["totals"]
+    assert data["checks"] == [["rule", 0]]
     json.dumps(data)
 
 

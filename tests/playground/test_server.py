@@ -88,3 +88,19 @@ def test_what_is_no_model_is_one_line(run_program):
         in (done.stderr.splitlines()[-1])
     )
     assert "Open" not in done.stdout
+
+
+def test_records_that_are_missing_are_told_before_a_model_is_loaded(
+    run_program, tmp_path
+):
+    done = run_program(
+        "bert_tf.run_playground",
+        "--model_dir=no/where",
+        f"--input_file={tmp_path}/none-*",
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "input_file" in done.stderr.splitlines()[-1]
+    assert "none-*" in done.stderr.splitlines()[-1]
+    assert done.stdout == ""

@@ -12,16 +12,18 @@ from bert_tf.playground import server
 
 
 @contextlib.contextmanager
-def serving(model):
+def serving(model, records=None):
     """Yields the URL of a model's page, served by a thread.
 
     Args:
         model: A `PlaygroundModel`.
+        records: As of `page.make`.
     """
     with server.bound(0) as listening:
         _, port = listening.getsockname()
         token = server.new_token()
-        shown = app.make(model, page.make(model.describe({})), token, port)
+        made = page.make(model.describe({}), records)
+        shown = app.make(model, made, token, port)
         config = uvicorn.Config(
             shown, log_level="critical", lifespan="off", ws="none"
         )

@@ -1,7 +1,7 @@
 // Fill the mask: the likeliest tokens in the place of one.
 
 (() => {
-  const {area, asking, bar, shareBars, shareOf, texts, visible} = modelPage;
+  const {area, asking, bar, cutNote, shareBars, shareOf, texts, visible} = modelPage;
 
   function render(panel, {model}) {
     let position = null;
@@ -45,6 +45,8 @@
           } }, visible(token.token)));
       });
       output.append(chips);
+      const cut = cutNote(answer);
+      if (cut) output.append(cut);
       for (const mask of answer.masks) {
         const given = mask.given;
         output.append(element("h3", {dir: "auto"},

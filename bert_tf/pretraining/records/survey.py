@@ -1,0 +1,98 @@
+"""Goes through record files once: totals, and rules that examples break."""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from bert_tf import manifest as manifests
+from bert_tf import progress_bar
+from bert_tf.pretraining.records import inspection
+from bert_tf.pretraining.records import record_rules
+from bert_tf.text.vocabulary import SpecialTokens
+from bert_tf.text.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """What there is to tell of records.
+
+    Attributes:
+        num_files: How many files they are in.
+        manifest: The `Manifest` that tells of the last file, if any does: as
+            of all, where they are of one set.
+        totals: As `inspection.count` counts them.
+        broken: {rule: number of examples that break it}.
+    """
+
+    num_files: int
+    manifest: manifests.Manifest | None
+    totals: collections.Counter
+    broken: dict[str, int]
+
+    def rows(self, special: SpecialTokens) -> list[tuple[str, str]]:
+        """Returns the totals as a table, (name, value) pairs.
+
+        Args:
+            special: The special tokens of the records' vocabulary.
+        """
+        totals = self.totals
+        examples, predictions = totals["examples"], totals["predictions"]
+        *_, label = "labelled", *inspection.label_meanings(self.manifest)
+        # Known by its segment, which not every model has.
+        length_of_b = f"{totals['tokens of B'] / examples:.1f}"
+        return [
+            ("files", f"{self.num_files:,}"),
+            ("records", f"{totals['records']:,}"),
+            ("examples", f"{examples:,}"),
+            ("padding", f"{1 - totals['tokens'] / totals['columns']:.1%}"),
+            ("mean length", f"{totals['tokens'] / examples:.1f}"),
+            *[("mean length of B", length_of_b)][: special.second_segment],
+            (label, f"{totals['random pairs'] / examples:.1%}"),
+            ("predictions/example", f"{predictions / examples:.1f}"),
+            ("predicted tokens", f"{predictions / totals['tokens']:.1%}"),
+            (
+                f"  as {special.mask}",
+                f"{totals['masked'] / max(1, predictions):.1%}",
+            ),
+            ("  kept", f"{totals['kept'] / max(1, predictions):.1%}"),
+            ("  replaced", f"{totals['replaced'] / max(1, predictions):.1%}"),
+        ]
+
+
+def make(
+    paths: Sequence[str],
+    vocabulary: Vocabulary,
+    look: Callable[[dict, manifests.Manifest | None], None],
+) -> Survey:
+    """Returns what there is to tell of record files.
+
+    Args:
+        paths: TFRecord files.
+        vocabulary: The `Vocabulary` that they were made with.
+        look: Called with each batch, as `inspection.read` yields it, and the
+            `Manifest` that tells of its file, or None.
+
+    Raises:
+        ValueError: As of `inspection.read`, or if a manifest tells of another
+            vocabulary.
+    """
+    told = manifests.find(paths)
+    totals: collections.Counter = collections.Counter()
+    broken: collections.Counter = collections.Counter()
+    for path in paths:
+        manifest = told.get(path)
+        rules = None
+        if manifest is not None:
+            inspection.check_vocabulary(path, manifest, vocabulary)
+            rules = record_rules.rules_of(manifest)
+        with progress_bar.track(
+            inspection.read([path]), f"read {path}"
+        ) as batches:
+            for examples in batches:
+                look(examples, manifest)
+                totals += inspection.count(examples, vocabulary)
+                checks = record_rules.check(examples, vocabulary, rules)
+                for rule, holds in checks.items():
+                    broken[rule] += int((~holds).sum())
+    return Survey(len(paths), manifest, totals, dict(broken))
