@@ -135,7 +135,7 @@ def run(
         if new_heads:
             raise ValueError(
                 f"{start.init_checkpoint}: has no head {new_heads[0]} to "
-                "evaluate; --objective must be that of its training."
+                "evaluate. It needs the heads of --objective, trained."
             )
         step = checkpointing.trained_steps(start.init_checkpoint)
     if not options.do_eval:

@@ -343,8 +343,8 @@ def test_a_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
     with pytest.raises(ValueError) as error:
         pretraining_run.run(options, start, make_strategy(), "float32")
     assert str(error.value) == (
-        f"{tmp_path}: has no head masked_lm to evaluate; --objective must be "
-        "that of its training."
+        f"{tmp_path}: has no head masked_lm to evaluate. It needs the heads of "
+        "--objective, trained."
     )
     assert not (tmp_path / "eval_results.txt").exists()
 
