@@ -12,6 +12,7 @@ head of two classes; then there is no accuracy. Sides, all of one folder:
 
     float32           our SavedModel, run by TensorFlow
     bfloat16_frozen   the same with --serving_precision=bfloat16 --freeze
+    float32_jit       the same with --freeze --jit, once compiled
     onnx, onnx_int8   our ONNX, by ONNX Runtime and `tokenizers`; classes alone
     transformers      eager, float32: of entities its pipeline, of spans what
                       its pipeline did, which its fifth release no more has
@@ -109,11 +110,15 @@ _KINDS = {
     SquadTask: "spans",
     TaggingTask: "entities",
 }
+_PLAIN = ExportOptions()
 _OPTIONS = {
-    "float32": ExportOptions(),
+    "float32": _PLAIN,
     # What it costs is beside it, in its score.
     "bfloat16_frozen": ExportOptions(
         precision=BFLOAT16, is_frozen=True, is_checked=False
+    ),
+    "float32_jit": ExportOptions(
+        is_frozen=True, is_jit_compiled=True, is_checked=False
     ),
 }
 _OURS = (*_OPTIONS, "onnx", "onnx_int8")
@@ -125,7 +130,13 @@ _OF_PEERS_ONNX = {
     "onnxruntime": onnx_exporter.FLOAT_FILE,
     "onnxruntime_int8": onnx_exporter.INT8_FILE,
 }
-_IN_FLOAT32 = ("float32", "onnx", "transformers", "onnxruntime")
+_IN_FLOAT32 = (
+    "float32",
+    "float32_jit",
+    "onnx",
+    "transformers",
+    "onnxruntime",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -241,7 +252,7 @@ def start_sides(folder, model_dir, kind, names):
             yield start(name, sys.executable, "saved_model", exported.path)
     if names & _OF_ONNX.keys():
         exported = onnx_exporter.export(
-            model_dir, f"{folder}/onnx", ExportOptions()
+            model_dir, f"{folder}/onnx", _PLAIN
         )
         print(exported, file=sys.stderr)
     for name, file in _OF_ONNX.items():
@@ -283,7 +294,9 @@ def measure(sides, rows, batch_size):
         for start in range(0, len(rows) - batch_size + 1, batch_size)
     ]
     for side in sides:  # Not counted: the first call of a size.
-        for batch in batches[:3]:
+        is_compiled = _OPTIONS.get(side.name, _PLAIN).is_jit_compiled
+        # Compiled are as many sizes as there are lengths.
+        for batch in batches if is_compiled else batches[:3]:
             side.ask(json.dumps(batch))
     calls_a_turn = max(1, _STRINGS_A_TURN // batch_size)
     for start in range(0, len(batches), calls_a_turn):
