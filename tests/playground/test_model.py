@@ -57,14 +57,14 @@ def ask(kind):
 
 
 def test_description():
-    told = model("pair").describe({})
+    told = model("pair").describe()
     assert told["name"] == "pair"
     assert (told["num_layers"], told["num_heads"]) == (2, 2)
     assert told["max_seq_length"] == serving_models.MAX_SEQ_LENGTH
     assert not told["fills_masks"]
     assert told["task"]["kind"] == "classes"
     assert told["task"]["text_names"] == ["sentence 1", "class"]
-    told = model("pretrainer").describe({})
+    told = model("pretrainer").describe()
     assert told["fills_masks"]
     assert told["task"] is None
 
@@ -131,7 +131,7 @@ def test_a_folder_is_called_by_its_name(monkeypatch):
     folder = pathlib.Path(serving_models.model_dir("pair"))
     monkeypatch.chdir(folder)
     for path in (".", "./", str(folder), f"{folder}/", "../pair"):
-        assert PlaygroundModel(path).describe({})["name"] == "pair"
+        assert PlaygroundModel(path).describe()["name"] == "pair"
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_sentences():
     vectors = embedder(texts).astype("float64")
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(told["cosines"], vectors @ vectors.T, atol=1e-5)
-    assert model("encoder").describe({})["task"]["kind"] == "sentences"
+    assert model("encoder").describe()["task"]["kind"] == "sentences"
     with pytest.raises(ValueError, match="2 to 32"):
         model("encoder").predict({"texts": texts[:1]})
 

@@ -19,7 +19,7 @@ ARABIC = "الكتاب the quick"
 
 
 def test_scripts_and_styles_are_the_pages_own():
-    made = page.make(model("pretrainer").describe({}))
+    made = page.make(model("pretrainer").describe())
     assert "@" not in made.policy
     # What the policy's hashes are of, and nothing from elsewhere.
     assert made.text.count("<script>") == 1
