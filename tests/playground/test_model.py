@@ -287,6 +287,23 @@ def test_choices():
     assert told["choice"] == wanted["choice"][0]
 
 
+def test_what_is_cut_of_choices_is_told():
+    assert not ask("choice")["is_cut"]
+    # Three are special: what a pair has room for, and one more.
+    room = serving_models.MAX_SEQ_LENGTH - 3
+    for length in (room - 1, room):
+        texts = ["the " * length, "", "", "a"]
+        told = model("choice").predict({"texts": texts})
+        assert told["is_cut"] == (length == room)
+
+
+def test_what_is_cut_of_a_question_is_told():
+    most = serving_models.SQUAD_TASK.max_query_length
+    for length in (most, most + 1):
+        told = model("squad").predict({"texts": ["the " * length, "a lorem"]})
+        assert told["is_cut"] == (length > most)
+
+
 @pytest.mark.usefixtures("way")
 def test_texts_are_ranked():
     query, *texts = ASKED["reranker"]
