@@ -74,13 +74,12 @@ class Shown(abc.ABC):
 
     def describe(self) -> dict[str, Any]:
         """Returns what the page has to know, as JSON has it."""
-        least, most = self.bounds
+        least, _ = self.bounds
         return {
             "kind": self.KIND,
             "title": self.task.title if self.task else "",
             "text_names": list(self.names),
             "least_texts": least,
-            "most_texts": most,
         }
 
     @abc.abstractmethod

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import functools
+import re
 import threading
 import time
 
@@ -12,6 +13,7 @@ import pytest
 from bert_tf import checkpoints
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.playground import app
+from bert_tf.playground import build_page
 from bert_tf.playground import page
 from bert_tf.playground import record_data
 from bert_tf.playground.model import PlaygroundModel
@@ -38,6 +40,19 @@ def test_scripts_and_styles_are_the_pages_own():
     assert "innerHTML" not in made.text
     assert " style=" not in made.text
     assert " onclick=" not in made.text
+
+
+@pytest.mark.parametrize("kind", ["pretrainer", "encoder"])
+def test_what_the_page_is_told_is_read(kind):
+    told = model(kind).describe()
+    script = build_page.build(
+        {}, build_page.tab_names(), title="all", asks_server=True
+    )
+    # What is read by Python, and by nobody else.
+    names = told.keys() - {"name", "fills_masks"} | (told["task"] or {}).keys()
+    assert names
+    unread = [name for name in names if not re.search(rf"\b{name}\b", script)]
+    assert unread == []
 
 
 @functools.cache

@@ -150,7 +150,9 @@ def test_a_question_that_nobody_waits_for_is_not_answered(slow, port):
         for number, connection in ((1, one), (3, three)):
             response = connection.getresponse()
             assert json.loads(response.read()) == {"number": number}
-    assert slow.asked == [1, 3]
+        ask(one, 4)
+        assert one.getresponse().status == 200
+    assert slow.asked == [1, 3, 4]
 
 
 def test_too_many_questions_are_told_so(slow, port, monkeypatch):
