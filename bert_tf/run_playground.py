@@ -79,7 +79,7 @@ def _serve(listening, paths):
     model.warm_up()
     _, port = listening.getsockname()
     token = server.new_token()
-    made = page.make(model.describe({}), records)
+    made = page.make(model.describe(), records)
     shown = app.make(model, made, token, port)
     print(
         f"Open {server.url(port, token)} in a browser of this machine.\n"

@@ -25,6 +25,8 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.tasks.retrieval import ranking
 
+_STRINGS = tf.TensorSpec([None], tf.string)
+
 
 class _Module(ModelCaller):
     """A servable's model as its answers call it, without a file."""
@@ -72,13 +74,12 @@ class Shown(abc.ABC):
 
     def describe(self) -> dict[str, Any]:
         """Returns what the page has to know, as JSON has it."""
-        least, most = self.bounds
+        least, _ = self.bounds
         return {
             "kind": self.KIND,
             "title": self.task.title if self.task else "",
             "text_names": list(self.names),
             "least_texts": least,
-            "most_texts": most,
         }
 
     @abc.abstractmethod
@@ -176,6 +177,17 @@ class Answers(Shown):
 
     KIND = "answers"
 
+    def __init__(self, servable: Servable) -> None:
+        super().__init__(servable)
+
+        @tf.function(autograph=False, input_signature=[_STRINGS])
+        def are_questions_cut(questions):
+            pieces = servable.preprocessor.tokenizer.tokenize(questions)
+            lengths = pieces.merge_dims(1, 2).row_lengths()
+            return lengths > self.task.max_query_length
+
+        self._are_questions_cut = are_questions_cut
+
     def answer(self, texts: Sequence[str]) -> dict[str, Any]:
         found = self.answers_to([texts])
         columns = [
@@ -200,7 +212,9 @@ class Answers(Shown):
             "best": entry(text, *(number.item() for number in numbers)),
             # What is missing has no probability.
             "answers": [entry(*each) for each in zip(*columns) if each[3] > 0],
-            "is_cut": bool(found["is_cut"][0]),
+            # The servable's own is of the context alone.
+            "is_cut": bool(found["is_cut"][0])
+            or bool(self._are_questions_cut(tf.constant(texts[:1]))[0]),
         }
         if "null_odds" in found:
             told["null_odds"] = float(found["null_odds"][0])
@@ -212,11 +226,24 @@ class Choices(Shown):
 
     KIND = "choices"
 
+    def __init__(self, servable: Servable) -> None:
+        super().__init__(servable)
+
+        @tf.function(autograph=False, input_signature=[_STRINGS] * 2)
+        def are_cut(contexts, choices):
+            return servable.preprocessor.encode_and_tell((contexts, choices))[1]
+
+        self._are_cut = are_cut
+
     def answer(self, texts: Sequence[str]) -> dict[str, Any]:
         found = self.answers_to([texts])
+        context, *choices = texts
+        contexts = tf.constant([context] * len(choices))
+        is_cut = self._are_cut(contexts, tf.constant(choices))
         return {
             "choice": int(found["choice"][0]),
             "probabilities": _numbers(found["probabilities"][0]),
+            "is_cut": bool(tf.reduce_any(is_cut)),
         }
 
 

@@ -1,7 +1,6 @@
-"""The playground as a web application: its page, and five questions.
+"""The playground as a web application: its page, and four questions.
 
     GET  /               the page
-    POST /api/model      what the model is
     POST /api/tokens     the pieces of texts
     POST /api/fill_mask  the likeliest tokens in the place of masks
     POST /api/attention  the attention probabilities
@@ -11,8 +10,9 @@ Questions and answers are JSON objects, as the methods of `PlaygroundModel` have
 them; of what is wrong with a question, {"error": ...} tells. No file is served.
 """
 
+import asyncio
+import dataclasses
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +30,22 @@ from bert_tf.playground import requests
 from bert_tf.playground.model import PlaygroundModel
 from bert_tf.playground.page import Page
 
+# Of those that wait, too; all others are answered 503.
+MAX_QUESTIONS = 32
+
+
+@dataclasses.dataclass
+class _Turns:
+    """Whose turn it is.
+
+    Attributes:
+        lock: Whoever has it asks the model.
+        number: How many questions are there, with those that wait.
+    """
+
+    lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+    number: int = 0
+
 
 def make(model: PlaygroundModel, page: Page, token: str, port: int) -> Any:
     """Returns the ASGI application.
@@ -40,7 +56,7 @@ def make(model: PlaygroundModel, page: Page, token: str, port: int) -> Any:
         token: As of `guard.Guard`.
         port: That of the server.
     """
-    lock = threading.Lock()
+    turns = _Turns()
     headers = {"content-security-policy": page.policy}
 
     async def show(request):
@@ -48,14 +64,13 @@ def make(model: PlaygroundModel, page: Page, token: str, port: int) -> Any:
 
     def question(name, function):
         async def answer(request):
-            return await _answer(request, name, function, lock)
+            return await _in_turn(request, name, function, turns)
 
         return Route(f"/api/{name}", answer, methods=["POST"])
 
     app = Starlette(
         routes=[
             Route("/", show, methods=["GET"]),
-            question("model", model.describe),
             question("tokens", model.read_tokens),
             question("fill_mask", model.fill_mask),
             question("attention", model.attention),
@@ -65,11 +80,31 @@ def make(model: PlaygroundModel, page: Page, token: str, port: int) -> Any:
     return guard.Guard(app, token, port)
 
 
+async def _in_turn(
+    request: Request,
+    name: str,
+    function: Callable[[Any], dict[str, Any]],
+    turns: _Turns,
+) -> Response:
+    """Returns the response to a question, if there are not too many."""
+    if turns.number >= MAX_QUESTIONS:
+        return _error(
+            503,
+            f"The server has {MAX_QUESTIONS} other questions to answer. Ask "
+            "again in a while.",
+        )
+    turns.number += 1
+    try:
+        return await _answer(request, name, function, turns.lock)
+    finally:
+        turns.number -= 1
+
+
 async def _answer(
     request: Request,
     name: str,
     function: Callable[[Any], dict[str, Any]],
-    lock: threading.Lock,
+    lock: asyncio.Lock,
 ) -> Response:
     """Returns the response to a question."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
@@ -89,13 +124,13 @@ async def _answer(
     except (ValueError, RecursionError):
         return _error(400, "A request must be JSON.")
 
-    def locked():
-        with lock:
-            return function(values)
-
     try:
         try:
-            told = await run_in_threadpool(locked)
+            async with lock:
+                # Whoever types on asks anew, and waits for this one no more.
+                if await request.is_disconnected():
+                    return _error(400, "Whoever asked has gone.")
+                told = await run_in_threadpool(function, values)
         except ValueError as error:
             return _error(400, str(error))
         # Numbers that are not finite are no JSON: not the question's fault.

@@ -57,7 +57,9 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             raise ValueError(f"No such requests: {scope['type']}.")
-        _, token, *rest = scope["path"].split("/", 2)
+        path = scope["path"]
+        # `OPTIONS *` and `GET name` have no path.
+        _, token, *rest = path.split("/", 2) if path[:1] == "/" else ("", "")
         if not self._is_good(scope, token):
             await _respond(_with_headers(send), 403, _FORBIDDEN)
         elif not rest:

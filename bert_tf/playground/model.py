@@ -1,7 +1,7 @@
 """A model folder opened to be looked at: what each tab of the page asks for.
 
-Every method takes a request's JSON and returns the answer's. All of it is
-computed by what the library's programs and exports compute it with.
+Every method that answers takes a request's JSON and returns the answer's. All
+of it is computed by what the library's programs and exports compute it with.
 """
 
 import base64
@@ -131,13 +131,8 @@ class PlaygroundModel:
             for step in run:
                 step()
 
-    def describe(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what the model is, and what can be asked for.
-
-        Args:
-            values: An empty request.
-        """
-        requests.check_names(values, ())
+    def describe(self) -> dict[str, Any]:
+        """Returns what the model is, and what can be asked for, as JSON."""
         spec = self._preprocessor.tokenizer.spec
         return {
             "name": self.name,
@@ -145,14 +140,10 @@ class PlaygroundModel:
             "num_parameters": self._servable.model.count_params(),
             "num_layers": self._config.num_hidden_layers,
             "num_heads": self._config.num_attention_heads,
-            "hidden_size": self._config.hidden_size,
             "vocab_size": self._config.vocab_size,
             "tokenizer": spec.tokenizer_class,
-            "do_lower_case": spec.do_lower_case,
             "mask_token": self.mask_token,
             "max_seq_length": self._reader.max_seq_length,
-            "max_attention_length": self._attention_length,
-            "max_characters": requests.MAX_CHARACTERS,
             "fills_masks": self.fills_masks,
             "task": self._shown.describe() if self._shown else None,
         }

@@ -87,7 +87,7 @@ class RecordData:
             examples, _ = inspection.unpack(examples, vocabulary)
         is_unknown = inspection.restored(examples) == vocabulary.unk_id
         counted = {
-            "length": examples[features.INPUT_MASK].sum(axis=1),
+            "length": inspection.lengths(examples[features.INPUT_MASK]),
             "unknown": is_unknown.sum(axis=1),
         }
         if features.MASKED_LM_WEIGHTS in examples:
@@ -106,6 +106,7 @@ class RecordData:
             found: What the survey found, whose batches were all added.
         """
         manifest = found.manifest
+        builder = _describe_builder(manifest) if found.is_one_set else None
         rows = found.rows(self._tokenizer.vocabulary.special)
         records = [
             record
@@ -123,7 +124,8 @@ class RecordData:
         return {
             "vocabulary": describe_vocabulary(self._tokenizer, used),
             "rules": describe_rules(manifest),
-            "builder": _describe_builder(manifest),
+            "builder": builder,
+            "objective": inspection.objective_of(manifest),
             "meanings": list(inspection.label_meanings(manifest)),
             "records": records,
             "numRecords": self._num_seen,
@@ -169,7 +171,8 @@ def describe(
         `{"number", "columns", "isPacked", "sequences"}`. A sequence, of which
         a packed row has several, is `{"ids", "segments", "masks", "label"}`:
         ids before masking, without padding; masks [position, id that stands
-        there now], None where records have no masks; label 0, 1 or None.
+        there now], None where records have no masks; label 0, 1, what else a
+        record has that breaks the rule, or None.
     """
     one = {name: values[row : row + 1] for name, values in examples.items()}
     columns = one[features.INPUT_IDS].shape[1]
@@ -181,7 +184,7 @@ def describe(
     labels = one.get(features.NEXT_SENTENCE_LABELS)
     sequences = []
     for place in range(len(was)):
-        length = int(one[features.INPUT_MASK][place].sum())
+        length = int(inspection.lengths(one[features.INPUT_MASK])[place])
         masks = None
         if is_masked:
             is_prediction = one[features.MASKED_LM_WEIGHTS][place] > 0
@@ -284,7 +287,6 @@ def _describe_builder(manifest):
     return {
         "seed": settings.get("random_seed"),
         "passes": settings.get("dupe_factor"),
-        "objective": settings.get("objective"),
         "isDynamic": settings.get("masking_mode") == "dynamic",
         "isText": settings.get("input_format") != "tfds",
         "isCompressed": any(

@@ -8,8 +8,6 @@ from typing import Any
 
 from bert_tf.playground import guard
 
-# Requests at a time; all others are answered 503.
-_MAX_REQUESTS = 32
 # For what is being answered when it is stopped.
 _SECONDS_TO_STOP = 2
 
@@ -76,8 +74,24 @@ def run(app: Any, listening: socket.socket) -> None:
     """
     import uvicorn
 
-    config = uvicorn.Config(
+    uvicorn.Server(configure(app)).run(sockets=[listening])
+
+
+def configure(app: Any) -> Any:
+    """Returns the `uvicorn.Config` of an application.
+
+    Args:
+        app: The ASGI application. It counts the questions that it takes:
+            `limit_concurrency` would count connections too, and those that
+            have shown no token would keep all others out.
+    """
+    import uvicorn
+
+    from bert_tf.playground.connections import Connection
+
+    return uvicorn.Config(
         app,
+        http=Connection,
         access_log=False,
         log_config=None,
         log_level="critical",
@@ -86,7 +100,5 @@ def run(app: Any, listening: socket.socket) -> None:
         interface="asgi3",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_MAX_REQUESTS,
         timeout_graceful_shutdown=_SECONDS_TO_STOP,
     )
-    uvicorn.Server(config).run(sockets=[listening])

@@ -1,11 +1,13 @@
 """Who is answered, and how: token, Host, Origin, sizes, texts that are code."""
 
+import asyncio
 import json
 
 import pytest
 from starlette.testclient import TestClient
 
 from bert_tf.playground import app
+from bert_tf.playground import guard
 from bert_tf.playground import page
 from bert_tf.playground import requests
 from bert_tf.playground import server
@@ -32,7 +34,7 @@ class Stub:
             return {"number": float("nan")}
         return {"texts": requests.texts_of(values, 0, 3)}
 
-    describe = read_tokens = fill_mask = attention = predict = _answer
+    read_tokens = fill_mask = attention = predict = _answer
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_the_page_and_what_it_may_do(client):
 
 
 @pytest.mark.parametrize(
-    "name", ["model", "tokens", "fill_mask", "attention", "predict"]
+    "name", ["tokens", "fill_mask", "attention", "predict"]
 )
 def test_questions_are_answered(client, stub, name):
     response = post(client, name)
@@ -104,6 +106,29 @@ def test_another_token_is_refused(client, stub, token):
         assert response.text == "403 Forbidden"
         assert response.headers["x-content-type-options"] == "nosniff"
     assert stub.asked == []
+
+
+@pytest.mark.parametrize("target", ["*", "x", f"{TOKEN}/", ""])
+def test_a_target_that_is_no_path_is_refused(stub, target):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": target,
+        "headers": [(b"host", ORIGIN.removeprefix("http://").encode())],
+    }
+    asyncio.run(app.make(stub, SHOWN, TOKEN, PORT)(scope, None, send))
+    assert [message.get("status") for message in sent] == [403, None]
+    assert (
+        guard.HEADERS.items()
+        <= {
+            name.decode(): value.decode() for name, value in sent[0]["headers"]
+        }.items()
+    )
 
 
 @pytest.mark.parametrize(

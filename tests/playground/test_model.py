@@ -57,14 +57,14 @@ def ask(kind):
 
 
 def test_description():
-    told = model("pair").describe({})
+    told = model("pair").describe()
     assert told["name"] == "pair"
     assert (told["num_layers"], told["num_heads"]) == (2, 2)
     assert told["max_seq_length"] == serving_models.MAX_SEQ_LENGTH
     assert not told["fills_masks"]
     assert told["task"]["kind"] == "classes"
     assert told["task"]["text_names"] == ["sentence 1", "class"]
-    told = model("pretrainer").describe({})
+    told = model("pretrainer").describe()
     assert told["fills_masks"]
     assert told["task"] is None
 
@@ -131,7 +131,7 @@ def test_a_folder_is_called_by_its_name(monkeypatch):
     folder = pathlib.Path(serving_models.model_dir("pair"))
     monkeypatch.chdir(folder)
     for path in (".", "./", str(folder), f"{folder}/", "../pair"):
-        assert PlaygroundModel(path).describe({})["name"] == "pair"
+        assert PlaygroundModel(path).describe()["name"] == "pair"
 
 
 @pytest.mark.parametrize(
@@ -287,6 +287,23 @@ def test_choices():
     assert told["choice"] == wanted["choice"][0]
 
 
+def test_what_is_cut_of_choices_is_told():
+    assert not ask("choice")["is_cut"]
+    # Three are special: what a pair has room for, and one more.
+    room = serving_models.MAX_SEQ_LENGTH - 3
+    for length in (room - 1, room):
+        texts = ["the " * length, "", "", "a"]
+        told = model("choice").predict({"texts": texts})
+        assert told["is_cut"] == (length == room)
+
+
+def test_what_is_cut_of_a_question_is_told():
+    most = serving_models.SQUAD_TASK.max_query_length
+    for length in (most, most + 1):
+        told = model("squad").predict({"texts": ["the " * length, "a lorem"]})
+        assert told["is_cut"] == (length > most)
+
+
 @pytest.mark.usefixtures("way")
 def test_texts_are_ranked():
     query, *texts = ASKED["reranker"]
@@ -304,7 +321,7 @@ def test_sentences():
     vectors = embedder(texts).astype("float64")
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(told["cosines"], vectors @ vectors.T, atol=1e-5)
-    assert model("encoder").describe({})["task"]["kind"] == "sentences"
+    assert model("encoder").describe()["task"]["kind"] == "sentences"
     with pytest.raises(ValueError, match="2 to 32"):
         model("encoder").predict({"texts": texts[:1]})
 

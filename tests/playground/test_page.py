@@ -3,23 +3,33 @@
 import base64
 import contextlib
 import functools
+import re
+import threading
+import time
 
 import numpy as np
 import pytest
 
+from bert_tf import checkpoints
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.playground import app
+from bert_tf.playground import build_page
 from bert_tf.playground import page
 from bert_tf.playground import record_data
 from bert_tf.playground.model import PlaygroundModel
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import Vocabulary
 from support import browser
 from support import playground_server
 from support import serving_models
+from support import tokenizer_families
 
 HARMFUL = "</script><img src=x onerror=window.harmed=1><b>x</b>"
 ARABIC = "الكتاب the quick"
 
 
 def test_scripts_and_styles_are_the_pages_own():
-    made = page.make(model("pretrainer").describe({}))
+    made = page.make(model("pretrainer").describe())
     assert "@" not in made.policy
     # What the policy's hashes are of, and nothing from elsewhere.
     assert made.text.count("<script>") == 1
@@ -32,9 +42,54 @@ def test_scripts_and_styles_are_the_pages_own():
     assert " onclick=" not in made.text
 
 
+@pytest.mark.parametrize("kind", ["pretrainer", "encoder"])
+def test_what_the_page_is_told_is_read(kind):
+    told = model(kind).describe()
+    script = build_page.build(
+        {}, build_page.tab_names(), title="all", asks_server=True
+    )
+    # What is read by Python, and by nobody else.
+    names = told.keys() - {"name", "fills_masks"} | (told["task"] or {}).keys()
+    assert names
+    unread = [name for name in names if not re.search(rf"\b{name}\b", script)]
+    assert unread == []
+
+
 @functools.cache
 def model(kind):
     return PlaygroundModel(serving_models.model_dir(kind))
+
+
+def pretrainer_with(folder, spec, config):
+    """Returns a new model of a tokenizer, to be looked at."""
+    checkpoints.save(str(folder), BertPretrainer(config), spec, 19)
+    return PlaygroundModel(str(folder))
+
+
+class Gate:
+    """Keeps the answers of a model's method back while it is closed.
+
+    `asked` is what the method was asked.
+    """
+
+    def __init__(self, monkeypatch, asked_model, name):
+        self.asked = []
+        self._is_open = threading.Event()
+        self.open()
+        answer = getattr(asked_model, name)
+
+        def gated(values):
+            self.asked.append(values)
+            assert self._is_open.wait(60)
+            return answer(values)
+
+        monkeypatch.setattr(asked_model, name, gated)
+
+    def open(self):
+        self._is_open.set()
+
+    def close(self):
+        self._is_open.clear()
 
 
 class Tab:
@@ -63,6 +118,11 @@ class Tab:
 
     def write(self, number, text):
         """Writes into one of its boxes, and waits for the answer."""
+        self.begin(number, text)
+        self.answered()
+
+    def begin(self, number, text):
+        """Writes into one of its boxes."""
         box = self.find("textarea")[number]
         self._driver.execute_script(
             "arguments[0].value = arguments[1];"
@@ -70,7 +130,6 @@ class Tab:
             box,
             text,
         )
-        self.answered()
 
     def answered(self, state="answered"):
         (panel,) = self.all(self._path)
@@ -81,10 +140,14 @@ class Tab:
 
 @contextlib.contextmanager
 def looking(folder, kind, width=1000, scheme="light", records=None):
-    """Yields a browser at the page of a model; at last it has no error."""
+    """Yields a browser at the page of a model; at last it has no error.
+
+    `kind` is of `serving_models`, or a `PlaygroundModel`.
+    """
+    asked = model(kind) if isinstance(kind, str) else kind
     with (
-        playground_server.serving(model(kind), records) as url,
-        browser.opened(folder / kind) as driver,
+        playground_server.serving(asked, records) as url,
+        browser.opened(folder / "browser" / asked.name) as driver,
     ):
         browser.set_size(driver, width, 900, scheme)
         driver.get(url)
@@ -206,9 +269,7 @@ def test_masks(tmp_path):
         (mask,) = model("pretrainer").fill_mask(
             {"texts": ["The quick lorem."], "position": 2}
         )["masks"]
-        assert tab.texts(".m-name") == [
-            each["token"] for each in mask["answers"]
-        ]
+        assert tab.texts(".m-name") == names(mask["answers"])
         shown = [float(text.rstrip("%")) for text in tab.texts(".m-number")]
         wanted = [100 * each["probability"] for each in mask["answers"]]
         assert shown == pytest.approx(wanted, abs=0.06)
@@ -221,6 +282,145 @@ def test_masks(tmp_path):
         )
         tab.write(0, "The [MASK] [MASK].")
         assert len(tab.find("h3")) == 2
+
+
+def names(answers):
+    """Returns what the answers are called: of equal ones, the entries too."""
+    texts = [each["text"] for each in answers]
+    return [
+        each["text"]
+        if texts.count(each["text"]) == 1
+        else f"{each['text']} ({each['token']})"
+        for each in answers
+    ]
+
+
+@pytest.mark.browser
+def test_an_overtaken_answer_changes_nothing(tmp_path, monkeypatch):
+    gate = Gate(monkeypatch, model("pretrainer"), "fill_mask")
+    with looking(tmp_path, "pretrainer") as driver:
+        tab = Tab(driver, "fill_mask")
+        tab.write(0, "The quick lorem.")
+        gate.close()
+        tab.find("[data-position='2']")[0].click()
+        playground_server.wait_for(lambda: gate.asked[-1]["position"] == 2)
+        # The answer comes after the next letter.
+        (box,) = tab.find("textarea")
+        box.send_keys("x")
+        gate.open()
+        tab.answered()
+        assert driver.switch_to.active_element == box
+        assert gate.asked[-1] == {"texts": ["The quick lorem.x"], "position": 3}
+
+        # A token of the text before is no token of the next one.
+        driver.execute_script(
+            "const [box, chip] = arguments;"
+            "box.value = 'a';"
+            "box.dispatchEvent(new Event('input'));"
+            "chip.click();",
+            box,
+            tab.find("[data-position='4']")[0],
+        )
+        tab.answered()
+        assert gate.asked[-1] == {"texts": ["a"], "position": 1}
+        assert {"texts": ["a"], "position": 4} not in gate.asked
+
+
+@pytest.mark.browser
+def test_whoever_types_on_waits_for_the_last_answer_alone(
+    tmp_path, monkeypatch
+):
+    gate = Gate(monkeypatch, model("pretrainer"), "read_tokens")
+    with looking(tmp_path, "pretrainer") as driver:
+        tab = Tab(driver, "tokens")
+        tab.answered()
+        gate.close()
+        gate.asked.clear()
+        for number in range(1, 6):
+            tab.begin(0, "the " * number)
+            # Longer than the page waits for another letter.
+            time.sleep(0.5)
+        gate.open()
+        tab.answered()
+    assert gate.asked == [{"texts": ["the "]}, {"texts": ["the " * 5]}]
+
+
+@pytest.mark.browser
+def test_too_many_questions_are_told_on_the_page(tmp_path, monkeypatch):
+    with looking(tmp_path, "pretrainer") as driver:
+        tab = Tab(driver, "tokens")
+        tab.answered()
+        monkeypatch.setattr(app, "MAX_QUESTIONS", 0)
+        tab.begin(0, "the quick")
+        tab.answered("refused")
+        assert "other questions to answer" in tab.texts(".m-status")[0]
+        logged = browser.complaints(driver)
+        assert [each.count("status of 503") for each in logged] == [1]
+
+
+@pytest.mark.browser
+def test_tokens_of_right_to_left_text_stand_so(tmp_path):
+    words = ARABIC.split()
+    vocabulary = Vocabulary(
+        tokens=(*serving_models.VOCABULARY.tokens[:-1], words[0])
+    )
+    asked = pretrainer_with(
+        tmp_path / "arabic", WordpieceSpec(vocabulary), serving_models.CONFIG
+    )
+    with looking(tmp_path, asked) as driver:
+        for name in ("fill_mask", "attention"):
+            tab = Tab(driver, name)
+            for text, first, direction in (
+                (ARABIC, words[0], "rtl"),
+                (f"the {ARABIC}", "the", "ltr"),
+            ):
+                tab.write(0, text)
+                (chips,) = tab.find(".m-chips")
+                assert chips.value_of_css_property("direction") == direction
+                one, two, three = (
+                    tab.find(f"[data-position='{place}']")[0]
+                    for place in (1, 2, 3)
+                )
+                assert one.text.split("\n")[0] == first
+                assert (one.rect["x"] > two.rect["x"]) == (direction == "rtl")
+            if name == "fill_mask":
+                continue
+            # Keys move as the tokens stand.
+            tab.write(0, ARABIC)
+            two = tab.find("[data-position='2']")[0]
+            two.click()
+            two.send_keys(browser.ARROW_LEFT)
+            focused = driver.switch_to.active_element
+            assert focused.get_attribute("data-position") == "3"
+
+
+@pytest.mark.browser
+def test_pieces_of_bytes_are_shown_as_text(tmp_path):
+    config, spec, _ = tokenizer_families.FAMILIES["roberta"]
+    asked = pretrainer_with(tmp_path / "bytes", spec, config)
+    text = "The quick fox"
+    read = asked.read_tokens({"texts": [text]})["sequence"]
+    assert any(each["token"].startswith("\u0120") for each in read)
+    with looking(tmp_path, asked) as driver:
+        for name in ("fill_mask", "attention"):
+            tab = Tab(driver, name)
+            tab.write(0, text)
+            chips = tab.find(".m-chip")
+            assert [chip.text.split("\n")[0] for chip in chips] == (
+                [each["text"] or "\u2205" for each in read]
+            )
+            assert "".join(each["text"] for each in read[1:-1]) == (
+                text.replace(" ", "")
+            )
+            assert [chip.get_attribute("title") for chip in chips] == (
+                [each["token"] for each in read]
+            )
+        tab = Tab(driver, "fill_mask")
+        tab.write(0, "The <mask> fox")
+        (mask,) = asked.fill_mask({"texts": ["The <mask> fox"]})["masks"]
+        assert [
+            each.get_attribute("title") for each in tab.find(".m-name")
+        ] == [each["token"] for each in mask["answers"]]
 
 
 @pytest.mark.browser
@@ -265,6 +465,21 @@ def test_attention(tmp_path):
             tab.find(".m-large")[0],
         )
         assert pixel[3] == pytest.approx(255 * probs[0, 0, 2, 1] ** 0.5, abs=1)
+
+
+@pytest.mark.browser
+def test_what_attention_is_not_shown_of_is_told(tmp_path):
+    with looking(tmp_path, "pretrainer") as driver:
+        tab = Tab(driver, "attention")
+        tab.write(0, "The quick lorem.")
+        assert tab.find(".m-warning") == []
+        # Of either text the end is missing.
+        tab.write(0, "a " * 12)
+        tab.write(1, "b " * 12)
+        (told,) = tab.texts(".m-warning")
+        assert "Not all of the text is here" in told
+        assert f"{serving_models.MAX_SEQ_LENGTH} tokens" in told
+        assert "first" not in told
 
 
 def decoded(told):
@@ -370,6 +585,16 @@ def test_sentences_and_ranks(tmp_path):
         assert tab.texts(".m-name") == [
             texts[place + 1] for place in told["order"]
         ]
+
+
+@pytest.mark.browser
+def test_the_prompt_of_sentences_is_told(tmp_path, monkeypatch):
+    settings = model("encoder")._servable.options.settings
+    monkeypatch.setitem(settings, "prompt", "query: ")
+    with looking(tmp_path, "encoder") as driver:
+        tab = Tab(driver, "task")
+        tab.answered()
+        assert "\u201cquery: \u201d" in " ".join(tab.texts("p"))
 
 
 @pytest.mark.browser

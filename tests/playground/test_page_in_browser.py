@@ -89,6 +89,48 @@ def made(ids, vocabulary=VOCABULARY):
     return build_page.build(data.data(found), title="made")
 
 
+def test_records_that_break_the_rules_are_shown(shown):
+    data = record_data.RecordData(WordpieceSpec(VOCABULARY), 10, 0)
+    ids = np.array([[2, 5, 3, 6, 3, 0]] * 4)
+    examples = {
+        "input_ids": ids,
+        "input_mask": np.where(ids > 0, 9, 0),
+        # 7 beside 1.
+        "segment_ids": np.array([[0, 0, 0, 7, 1, 0]] * 4),
+        "next_sentence_labels": np.array([[7], [-1], [1], [1]]),
+    }
+    data.add(examples)
+    totals = inspection.count(examples, VOCABULARY)
+    found = survey.Survey(1, None, totals, {})
+    page = build_page.build(data.data(found), title="made")
+    for tab in build_page.RECORD_TABS:
+        driver = shown(page, tab)
+        text = text_of(driver, f"#panel-{tab}")
+        assert len(text) > 100
+        for wrong in ("undefined", "NaN"):
+            assert wrong not in text, tab
+    assert "random next 50.0%" in text_of(driver, "#panel-records")
+    assert "second segment: label 7" in text_of(driver, "#panel-records")
+    bars = driver.find_elements(browser.CSS, "#panel-records .bars")[-1]
+    rows = bars.find_elements(browser.CSS, "tbody tr")
+    assert [row.text.split() for row in rows] == [
+        ["follows", "0.0%"],
+        ["random", "next", "50.0%"],
+        ["label", "-1", "25.0%"],
+        ["label", "7", "25.0%"],
+    ]
+    # Of every pair the answer, whatever it is.
+    driver = shown(page, "sentence")
+    told = set()
+    for number in range(4):
+        of(driver, "#panel-sentence [data-label='1']").click()
+        answer = text_of(driver, "#panel-sentence .answer")
+        told.add(answer.partition(" (")[0])
+        if number < 3:
+            of(driver, "#panel-sentence button.main").click()
+    assert told == {"Right: random next", "Wrong: label 7", "Wrong: label -1"}
+
+
 def of(driver, selector):
     return driver.find_element(browser.CSS, selector)
 

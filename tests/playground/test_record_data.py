@@ -50,6 +50,28 @@ def test_example_is_described():
     assert sequence["ids"] == [2, 5, 3, 4, 6, 3]
 
 
+def test_a_mask_that_breaks_the_rule_makes_no_sequence_longer():
+    # Of more than there are columns, and of fewer than none.
+    for wrong in (9, -9):
+        mask = EXAMPLES["input_mask"].copy()
+        mask[0, 0] = wrong
+        examples = EXAMPLES | {"input_mask": mask}
+        described = record_data.describe(examples, 0, 0, VOCABULARY)
+        (sequence,) = described["sequences"]
+        assert len(sequence["ids"]) == (6 if wrong > 0 else 5)
+        data = gather(2, 0, [examples])
+        assert data["counts"]["length"] == (
+            [(5, 1), (6, 1)] if wrong > 0 else [(5, 2)]
+        )
+
+
+def test_records_of_nothing_have_totals():
+    nothing = {name: 0 * values for name, values in EXAMPLES.items()}
+    totals = dict(gather(1, 0, [nothing])["totals"])
+    assert totals["padding"] == "100.0%"
+    assert totals["predicted tokens"] == "0.0%"
+
+
 def test_packed_row_is_described_by_sequences():
     packed = {
         "input_ids": np.array([[2, 5, 3, 2, 4, 3, 0]]),

@@ -60,6 +60,8 @@ def test_good_example_keeps_every_rule(examples):
         ("input_ids", 5, 12, {IDS}),
         ("masked_lm_ids", 0, 12, {IDS}),
         ("input_mask", 1, 0, {MASKS, PADDING, SEGMENTS, PAIR}),
+        ("input_mask", 1, 9, {MASKS}),
+        ("input_mask", 1, -9, {MASKS, PADDING, SEGMENTS, PAIR}),
         ("input_ids", 8, 5, {PADDING}),
         ("segment_ids", 9, 1, {PADDING}),
         ("input_ids", 0, 5, {PAIR}),
@@ -75,6 +77,7 @@ def test_good_example_keeps_every_rule(examples):
         ("masked_lm_positions", 0, 0, {SPECIAL, PAIR}),
         ("masked_lm_ids", 1, SEP, {SPECIAL, PAIR}),
         ("next_sentence_labels", 0, 2, {LABEL}),
+        ("next_sentence_labels", 0, -1, {LABEL}),
     ],
 )
 def test_broken_example_breaks_its_rules(examples, name, place, value, rules):
@@ -121,6 +124,19 @@ def test_table(examples):
     ]
     assert lines[6].split() == ["5", "d", "1", "5", "d", "d"]
     assert lines[9] == "8 tokens, 2 of padding, 2 predictions; random next"
+
+
+@pytest.mark.parametrize("label", [7, -1])
+def test_numbers_that_break_a_rule_are_not_added_up(examples, label):
+    examples["input_mask"][0, 1] = 9
+    examples["segment_ids"][0, 4] = 7
+    examples["next_sentence_labels"][0, 0] = label
+    totals = inspection.count(examples, VOCABULARY)
+    assert totals["tokens"] == 8
+    assert totals["tokens of B"] == 4
+    assert totals["random pairs"] == 0
+    lines = inspection.table(examples, 0, VOCABULARY).splitlines()
+    assert lines[9] == (f"8 tokens, 2 of padding, 2 predictions; label {label}")
 
 
 @pytest.fixture

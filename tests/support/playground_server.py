@@ -22,21 +22,29 @@ def serving(model, records=None):
     with server.bound(0) as listening:
         _, port = listening.getsockname()
         token = server.new_token()
-        made = page.make(model.describe({}), records)
-        shown = app.make(model, made, token, port)
-        config = uvicorn.Config(
-            shown, log_level="critical", lifespan="off", ws="none"
-        )
-        running = uvicorn.Server(config)
-        thread = threading.Thread(
-            target=running.run, kwargs={"sockets": [listening]}
-        )
-        thread.start()
-        try:
+        made = page.make(model.describe(), records)
+        with running(app.make(model, made, token, port), listening):
             yield server.url(port, token)
-        finally:
-            running.should_exit = True
-            thread.join()
+
+
+@contextlib.contextmanager
+def running(application, listening):
+    """Serves an application by a thread, as the program does.
+
+    Args:
+        application: The ASGI application.
+        listening: What `server.bound` yielded.
+    """
+    served = uvicorn.Server(server.configure(application))
+    thread = threading.Thread(
+        target=served.run, kwargs={"sockets": [listening]}
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        served.should_exit = True
+        thread.join()
 
 
 def wait_for(condition, seconds=120):

@@ -29,13 +29,14 @@ const modelPage = (() => {
     return text.replace(/\s/g, "\u2423") || "\u2205";
   }
 
-  async function ask(name, values) {
+  async function ask(name, values, signal) {
     let response;
     try {
       response = await fetch("api/" + name, {
         method: "POST",
         headers: {"Content-Type": "application/json"},
-        body: JSON.stringify(values || {}),
+        body: JSON.stringify(values),
+        signal,
       });
     } catch (error) {
       throw new Error("The server does not answer. Is it still running?");
@@ -52,42 +53,53 @@ const modelPage = (() => {
   }
 
   // A panel that asks again when its texts have changed, and shows the last
-  // answer, or what is wrong with the question.
-  function asking(panel, name, values, show) {
+  // answer, or what is wrong with the question. `now()` returns whether its own
+  // answer was shown; `refused()` is called where a question has none.
+  function asking(panel, name, values, show, refused = () => {}) {
     const status = element("p", {class: "m-status", role: "status"});
     const output = element("div", {class: "m-output"});
     let number = 0;
     let timer = 0;
-    async function now() {
+    let underWay = new AbortController();
+    // The server computes no answer that nobody waits for.
+    function overtake() {
       clearTimeout(timer);
-      const asked = ++number;
+      underWay.abort();
+      underWay = new AbortController();
+      number += 1;
+    }
+    async function now() {
+      overtake();
+      const asked = number;
       const question = values();
       status.textContent = "";
       if (question === null) {
         output.replaceChildren();
         panel.dataset.state = "empty";
-        return;
+        return false;
       }
       panel.dataset.state = "asking";
       try {
-        const answer = await ask(name, question);
-        if (asked !== number) return;
+        const answer = await ask(name, question, underWay.signal);
+        if (asked !== number) return false;
         output.replaceChildren();
         show(answer, output);
         // Unless what is shown has asked for more.
         if (asked === number) panel.dataset.state = "answered";
+        return true;
       } catch (error) {
-        if (asked !== number) return;
+        if (asked !== number) return false;
         output.replaceChildren();
         status.textContent = error.message;
         panel.dataset.state = "refused";
+        refused();
+        return false;
       }
     }
     function soon() {
       // What is being answered is of another text.
-      number += 1;
+      overtake();
       panel.dataset.state = "asking";
-      clearTimeout(timer);
       timer = setTimeout(now, PAUSE);
     }
     panel.append(status, output,
@@ -101,11 +113,11 @@ const modelPage = (() => {
     return {area: input, box: field(label, input)};
   }
 
-  function bar(name, share, told, isChosen) {
+  function bar(name, share, told, isChosen, title) {
     const fill = element("span", {class: "m-fill",
       style: {"--share": Math.max(0, Math.min(1, share))}});
     return element("li", {class: isChosen ? "m-bar m-chosen" : "m-bar"},
-      element("span", {class: "m-name", dir: "auto"}, name),
+      element("span", {class: "m-name", dir: "auto", title}, name),
       element("span", {class: "m-track", "aria-hidden": "true"}, fill),
       element("span", {class: "m-number"}, told));
   }
@@ -116,7 +128,17 @@ const modelPage = (() => {
 
   function cutNote(answer) {
     return answer.is_cut ? element("p", {class: "m-warning"},
-      "The end of the text was not read: it is too long.") : null;
+      "Not all of the text was read: it is too long.") : null;
+  }
+
+  // What an entry of the vocabulary adds to a text; `token` is the entry.
+  function spelled(entry) {
+    return visible(entry.text);
+  }
+
+  function directionOfEntries(entries) {
+    return directionOfTexts(entries.filter((each) =>
+      !each.is_special && !each.is_unknown).map((each) => each.text));
   }
 
   // The text, with marks round ranges of its characters, which are code points.
@@ -159,6 +181,6 @@ const modelPage = (() => {
     };
   }
 
-  return {SAMPLES, area, asking, bar, cutNote, marked, shareBars, shareOf,
-    texts, twoTexts, visible};
+  return {SAMPLES, area, asking, bar, cutNote, directionOfEntries, marked,
+    shareBars, shareOf, spelled, texts, twoTexts};
 })();

@@ -1,7 +1,7 @@
 // Attention: where every head of every layer looks.
 
 (() => {
-  const {asking, cutNote, twoTexts, visible} = modelPage;
+  const {asking, cutNote, directionOfEntries, spelled, twoTexts} = modelPage;
 
   function decoded(answer) {
     const bytes = Uint8Array.from(atob(answer.probabilities),
@@ -49,7 +49,8 @@
       const [numLayers, numHeads, length] = answer.shape;
       const size = length * length;
       const values = decoded(answer);
-      const names = answer.sequence.map((token) => visible(token.token));
+      const names = answer.sequence.map(spelled);
+      const direction = directionOfEntries(answer.sequence);
       head = Math.min(head, numLayers * numHeads - 1);
       query = Math.min(query, length - 1);
       const grid = element("div", {class: "m-heads", role: "group",
@@ -78,14 +79,17 @@
       const large = element("canvas", {class: "m-large", role: "img"});
       const told = element("p", {class: "m-told", "aria-live": "polite"});
       const chips = element("div", {class: "m-chips", role: "group",
-        "aria-label": "Tokens"});
+        "aria-label": "Tokens", dir: direction});
+      const onward = direction === "rtl" ? -1 : 1;
       const shown = names.map((name, place) => {
         const number = element("small", {});
         const chip = element("button", {type: "button",
           class: "m-chip m-key-of", "data-position": place,
-          onclick: () => look(place), onpointerenter: () => look(place), onfocus: () => look(place),
+          title: answer.sequence[place].token,
+          onclick: () => look(place), onpointerenter: () => look(place),
+          onfocus: () => look(place),
           onkeydown: (event) => {
-            const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+            const by = {ArrowLeft: -onward, ArrowRight: onward}[event.key];
             const next = by === undefined ? null : chips.children[place + by];
             if (next) {
               event.preventDefault();
@@ -97,8 +101,8 @@
       });
       const cut = cutNote(answer);
       if (cut) {
-        cut.textContent = "Attention is shown of the first " + length +
-          " tokens: the model read no others.";
+        cut.textContent = "Not all of the text is here: attention is shown " +
+          "of " + length + " tokens, and the model read no others.";
         output.append(cut);
       }
       output.append(

@@ -1,23 +1,44 @@
 // Fill the mask: the likeliest tokens in the place of one.
 
 (() => {
-  const {area, asking, bar, cutNote, shareBars, shareOf, texts, visible} = modelPage;
+  const {area, asking, bar, cutNote, directionOfEntries, shareBars, shareOf,
+    spelled, texts} = modelPage;
+
+  // Names of answers: of those that spell the same, the entries too.
+  function namesOf(answers) {
+    const names = answers.map(spelled);
+    return names.map((name, place) =>
+      (names.indexOf(name) === names.lastIndexOf(name) ? name :
+        `${name} (${answers[place].token})`));
+  }
 
   function render(panel, {model}) {
+    // What is asked. Another tab may change the text of all meanwhile.
+    let text = "";
     let position = null;
     const one = area("Text; " + model.mask_token + " is a mask", texts.first, 3,
       () => {
         texts.first = one.area.value;
-        position = null;
+        forget();
         asked.soon();
       });
     panel.append(one.box, element("p", {}, "Choose a token to mask it."));
     const asked = asking(panel, "fill_mask",
-      () => (texts.first ? {texts: [texts.first], position} : null), show);
+      () => (text ? {texts: [text], position} : null), show, forget);
+
+    // Another text has other tokens: none is chosen, and none can be that is
+    // still shown of the text before.
+    function forget() {
+      text = texts.first;
+      position = null;
+      panel.querySelectorAll(".m-chip").forEach((chip) => {
+        chip.disabled = true;
+      });
+    }
 
     function open() {
       one.area.value = texts.first;
-      position = null;
+      forget();
       asked.now();
     }
 
@@ -28,7 +49,7 @@
         asked.now();
       }
       const chips = element("div", {class: "m-chips", role: "group",
-        "aria-label": "Tokens"});
+        "aria-label": "Tokens", dir: directionOfEntries(answer.sequence)});
       answer.sequence.forEach((token, place) => {
         const isEdge = place === 0 || place === last;
         chips.append(element("button", {type: "button", class: "m-chip",
@@ -37,12 +58,13 @@
             (mask) => mask.position === place)),
           onclick: () => {
             position = place;
-            asked.now().then(() => {
-              const chosen = panel.querySelector(
-                "[data-position='" + place + "']");
-              if (chosen) chosen.focus();
+            asked.now().then((isShown) => {
+              // Of the chip that had it and is gone; elsewhere it stays.
+              if (isShown && document.activeElement === document.body) {
+                panel.querySelector(`[data-position="${place}"]`)?.focus();
+              }
             });
-          } }, visible(token.token)));
+          }, title: token.token}, spelled(token)));
       });
       output.append(chips);
       const cut = cutNote(answer);
@@ -51,16 +73,17 @@
         const given = mask.given;
         output.append(element("h3", {dir: "auto"},
           "Position " + mask.position + (given === null ? "" :
-            ", in the place of \u2068\u201c" + visible(given.token) +
+            ", in the place of \u2068\u201c" + spelled(given) +
             "\u201d\u2069")));
         if (given !== null) {
           output.append(element("p", {}, "It has rank " + given.rank +
             " of " + model.vocab_size + ", " + shareOf(given.probability) +
             "."));
         }
-        output.append(shareBars(mask.answers.map((each) => bar(
-          visible(each.token), each.probability, shareOf(each.probability),
-          given !== null && each.id === given.id))));
+        const names = namesOf(mask.answers);
+        output.append(shareBars(mask.answers.map((each, rank) => bar(
+          names[rank], each.probability, shareOf(each.probability),
+          given !== null && each.id === given.id, each.token))));
       }
     }
     open();

@@ -143,7 +143,8 @@ function segmentsOf({ids, segments}, vocabulary) {
       if (place > 0) isB = true;
       return;
     }
-    text[segments.includes(1) ? segments[place] : Number(isB)].push(id);
+    const isSecond = segments.includes(1) ? segments[place] : isB;
+    text[isSecond ? 1 : 0].push(id);
   });
   return text;
 }

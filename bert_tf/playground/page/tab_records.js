@@ -95,7 +95,8 @@ function recordElements(record, vocabulary, data) {
   sequences.forEach(({ids, segments, masks, label}, place) => {
     const told = [
       sequences.length > 1 ? `Sequence ${place + 1}` : null,
-      label === null ? null : `second segment: ${data.meanings[label]}`,
+      label === null ? null :
+        `second segment: ${meaningOf(label, data.meanings)}`,
       masks === null ? "masked while training reads it" :
         count(masks.length, "prediction"),
     ].filter(Boolean).join(", ");
@@ -129,11 +130,11 @@ function histograms(data) {
     ([name, title]) => histogram(data.counts[name], title));
   if (data.counts.label && data.meanings.length) {
     const all = data.counts.label.reduce((sum, [, number]) => sum + number, 0);
-    made.push(bars(data.meanings.map((meaning, label) => {
-      const [, number] = data.counts.label.find(([each]) => each === label) ||
-        [label, 0];
-      return [meaning, number, percent(number / all)];
-    }), {caption: "Second segment"}));
+    const numbers = new Map([...data.meanings.map((_, label) => [label, 0]),
+      ...data.counts.label]);
+    made.push(bars([...numbers].map(([label, number]) =>
+      [meaningOf(label, data.meanings), number, percent(number / all)]),
+    {caption: "Second segment"}));
   }
   return element("div", {class: "grid"}, made.map((each) =>
     element("div", {class: "card"}, each)));

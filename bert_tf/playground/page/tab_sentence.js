@@ -21,8 +21,7 @@ registerTab({
         "from masks alone."));
       return;
     }
-    const question = PAIR_QUESTIONS[data.builder?.objective] ||
-      PAIR_QUESTIONS.next_sentence;
+    const question = PAIR_QUESTIONS[data.objective];
     container.append(element("p", {class: "lead"}, "Pre-training asks it of " +
       "every pair. ", question));
     // In an order of their own, so that neighbours in the sample tell nothing.
@@ -69,7 +68,7 @@ registerTab({
       if (guess !== null) {
         answer.classList.add(guess === truth ? "good" : "bad");
         answer.textContent = `${guess === truth ? "Right" : "Wrong"}: ` +
-          `${data.meanings[truth]} (record ${number}).`;
+          `${meaningOf(truth, data.meanings)} (record ${number}).`;
       }
       on.disabled = guess === null || at === order.length - 1;
       score.textContent = asked === 0 ? `${pairs.length} pairs` :

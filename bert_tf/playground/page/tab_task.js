@@ -125,6 +125,10 @@
       panel.append(element("p", {class: "m-summary"},
         "This model was tuned to: " + task.title + "."));
     }
+    if (task.prompt) {
+      panel.append(element("p", {}, "Before each text it reads its prompt, " +
+        `\u2068\u201c${task.prompt}\u201d\u2069.`));
+    }
     const samples = kind.samples ? kind.samples(task) :
       task.text_names.map(() => SAMPLES.text);
     const names = kind.lines ? task.text_names.slice(0, kind.lines.after) :

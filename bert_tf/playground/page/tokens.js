@@ -33,15 +33,24 @@ function makeVocabulary(entries) {
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 
-// The direction of a sequence: that of its first letter of text.
-function directionOf(ids, vocabulary) {
-  for (const id of ids) {
-    if (vocabulary.isSpecial(id)) continue;
-    const text = vocabulary.spelled(id);
+// The direction of texts that follow one another: that of their first letter.
+function directionOfTexts(texts) {
+  for (const text of texts) {
     if (RIGHT_TO_LEFT.test(text)) return "rtl";
     if (/\p{L}/u.test(text)) return "ltr";
   }
   return "ltr";
+}
+
+// The direction of a sequence: that of its text.
+function directionOf(ids, vocabulary) {
+  return directionOfTexts(ids.filter((id) => !vocabulary.isSpecial(id))
+    .map((id) => vocabulary.spelled(id)));
+}
+
+// What a label of records says; of one that none of them should have, itself.
+function meaningOf(label, meanings) {
+  return meanings[label] ?? `label ${label}`;
 }
 
 // The text of ids, pieces joined to words.

@@ -86,6 +86,15 @@ def with_masks(examples: dict) -> dict:
     }
 
 
+def lengths(input_mask: np.ndarray) -> np.ndarray:
+    """Returns how many tokens rows have, int64 `[B]`, none more than L.
+
+    Args:
+        input_mask: int `[B, L]`; what is above 0 counts as 1.
+    """
+    return (input_mask > 0).sum(axis=1)
+
+
 def is_sequence(first_positions: np.ndarray) -> np.ndarray:
     """Returns bool [B, S]: the sequences that a row holds."""
     return (first_positions > 0) | (np.arange(first_positions.shape[1]) == 0)
@@ -166,7 +175,8 @@ def count(examples: dict, vocabulary: Vocabulary) -> collections.Counter:
         A `collections.Counter`: records and the columns of all, examples,
         tokens, random pairs, tokens of segment B ([SEP] counted),
         predictions, and of these how many became [MASK], stayed, or became
-        something else.
+        something else. Of numbers that break a rule: what is above 0 in the
+        mask or the segments counts as 1, and of labels only 1 itself.
     """
     examples = with_masks(examples)
     ids = examples[features.INPUT_IDS]
@@ -184,11 +194,12 @@ def count(examples: dict, vocabulary: Vocabulary) -> collections.Counter:
         "examples": is_sequence(
             examples.get(features.FIRST_POSITIONS, np.zeros((len(ids), 1)))
         ),
-        "tokens": examples[features.INPUT_MASK],
-        "tokens of B": examples[features.SEGMENT_IDS],
+        "tokens": lengths(examples[features.INPUT_MASK]),
+        "tokens of B": examples[features.SEGMENT_IDS] > 0,
         "random pairs": examples.get(
             features.NEXT_SENTENCE_LABELS, np.zeros(1, int)
-        ),
+        )
+        == 1,
         "predictions": is_prediction,
         "masked": is_prediction & is_mask,
         "kept": is_prediction & is_kept & ~is_mask,
@@ -228,8 +239,18 @@ def tokens_of(
             segments[place],
             name(now[place]) if place in chosen else None,
         )
-        for place in range(one[features.INPUT_MASK].sum())
+        for place in range(lengths(one[features.INPUT_MASK])[0])
     ]
+
+
+def objective_of(manifest: manifests.Manifest | None) -> str:
+    """Returns the objective of records, a key of `features.SENTENCE_LABELS`.
+
+    Args:
+        manifest: The `Manifest` that tells of the records, if any does.
+    """
+    settings = {} if manifest is None else manifest.settings
+    return settings.get("objective", _OBJECTIVE)
 
 
 def label_meanings(manifest: manifests.Manifest | None) -> tuple[str, ...]:
@@ -238,8 +259,14 @@ def label_meanings(manifest: manifests.Manifest | None) -> tuple[str, ...]:
     Args:
         manifest: The `Manifest` that tells of the records, if any does.
     """
-    settings = {} if manifest is None else manifest.settings
-    return features.SENTENCE_LABELS[settings.get("objective", _OBJECTIVE)]
+    return features.SENTENCE_LABELS[objective_of(manifest)]
+
+
+def meaning_of(label: int, meanings: tuple[str, ...]) -> str:
+    """Returns what a label says; of one that none of them is, itself."""
+    if 0 <= label < len(meanings):
+        return meanings[label]
+    return f"label {label}"
 
 
 def table(
@@ -281,7 +308,9 @@ def table(
         line = f"{exists.sum()} sequences, {line}"
     if features.NEXT_SENTENCE_LABELS in examples:
         labels = examples[features.NEXT_SENTENCE_LABELS][row][exists]
-        line += "; " + ", ".join(meanings[bool(label)] for label in labels)
+        line += "; " + ", ".join(
+            meaning_of(label, meanings) for label in labels.tolist()
+        )
     lines.append(line)
     return "\n".join(lines)
 

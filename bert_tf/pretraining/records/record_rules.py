@@ -68,7 +68,7 @@ def _check_records(examples, vocabulary, rules):
     labels = examples[features.MASKED_LM_IDS]
     positions = examples[features.MASKED_LM_POSITIONS]
     weights = examples[features.MASKED_LM_WEIGHTS]
-    length = mask.sum(axis=1)
+    length = inspection.lengths(mask)
     is_token = np.arange(ids.shape[1]) < length[:, None]
     count = (weights > 0).sum(axis=1)
     is_prediction = np.arange(weights.shape[1]) < count[:, None]
@@ -120,7 +120,7 @@ def _check_packing(examples):
         "first positions ascend from 0, then all is 0": (first[:, :1] == 0)
         & (exists == (np.arange(first.shape[1]) < count[:, None]))
         & ((np.diff(first, axis=1, prepend=-1) > 0) | ~exists)
-        & (first < mask.sum(axis=1, keepdims=True)),
+        & (first < inspection.lengths(mask)[:, None]),
         "sequences are numbered from 1, padding is 0": numbers == expected,
         "positions restart in each sequence": examples[features.POSITION_IDS]
         == (column - start) * (mask > 0),
@@ -143,7 +143,7 @@ def _check_sequences(examples, vocabulary, rules):
     mask = examples[features.INPUT_MASK]
     rows = np.arange(len(mask))
     column = np.arange(mask.shape[1])
-    length = mask.sum(axis=1)
+    length = inspection.lengths(mask)
     original = inspection.restored(examples)
     is_sep = (original == vocabulary.sep_id) & (mask > 0)
     first_sep = is_sep.argmax(axis=1)

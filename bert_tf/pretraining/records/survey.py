@@ -19,16 +19,19 @@ class Survey:
 
     Attributes:
         num_files: How many files they are in.
-        manifest: The `Manifest` that tells of the last file, if any does: as
-            of all, where they are of one set.
+        manifest: The `Manifest` of the first file, if all files have one: its
+            objective and rules are those of all.
         totals: As `inspection.count` counts them.
         broken: {rule: number of examples that break it}.
+        is_one_set: Whether the builder made all files of the same texts, with
+            the same settings.
     """
 
     num_files: int
     manifest: manifests.Manifest | None
     totals: collections.Counter
     broken: dict[str, int]
+    is_one_set: bool = True
 
     def rows(self, special: SpecialTokens) -> list[tuple[str, str]]:
         """Returns the totals as a table, (name, value) pairs.
@@ -50,7 +53,10 @@ class Survey:
             *[("mean length of B", length_of_b)][: special.second_segment],
             (label, f"{totals['random pairs'] / examples:.1%}"),
             ("predictions/example", f"{predictions / examples:.1f}"),
-            ("predicted tokens", f"{predictions / totals['tokens']:.1%}"),
+            (
+                "predicted tokens",
+                f"{predictions / max(1, totals['tokens']):.1%}",
+            ),
             (
                 f"  as {special.mask}",
                 f"{totals['masked'] / max(1, predictions):.1%}",
@@ -75,9 +81,11 @@ def make(
 
     Raises:
         ValueError: As of `inspection.read`, or if a manifest tells of another
-            vocabulary.
+            vocabulary, or of another objective or rule of masks than another
+            one does.
     """
     told = manifests.find(paths)
+    _check_alike(paths, told)
     totals: collections.Counter = collections.Counter()
     broken: collections.Counter = collections.Counter()
     for path in paths:
@@ -95,4 +103,41 @@ def make(
                 checks = record_rules.check(examples, vocabulary, rules)
                 for rule, holds in checks.items():
                     broken[rule] += int((~holds).sum())
-    return Survey(len(paths), manifest, totals, dict(broken))
+    first = told.get(paths[0])
+    is_whole = len(told) == len({*paths})
+    return Survey(
+        len(paths),
+        first if is_whole else None,
+        totals,
+        dict(broken),
+        is_one_set=all(_is_one_set(first, told.get(path)) for path in paths),
+    )
+
+
+def _check_alike(paths, told):
+    """Raises `ValueError` if files cannot be counted as one.
+
+    Args:
+        paths: As of `make`.
+        told: {path: `Manifest`} of those that have one.
+    """
+    seen: dict[str, tuple[object, str]] = {}
+    for path in paths:
+        manifest = told.get(path)
+        values = {"objective": inspection.objective_of(manifest)}
+        if manifest is not None:
+            values |= dataclasses.asdict(record_rules.rules_of(manifest))
+        for name, value in values.items():
+            first, where = seen.setdefault(name, (value, path))
+            if value != first:
+                raise ValueError(
+                    f"{where} and {path}: records must have one {name} to be "
+                    f"looked at together. Received: {first} and {value}."
+                )
+
+
+def _is_one_set(one, other):
+    if one is None or other is None:
+        return one is other
+    names = ("settings", "inputs", "counts")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
