@@ -153,6 +153,27 @@ def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path, caplog):
     assert begins not in caplog.text
 
 
+def test_every_loss_trains_where_lengths_are_of_the_batch(teacher, tmp_path):
+    losses = dict.fromkeys(lesson_lib.ON_TASKS, 1.0)
+    run = make_run(tmp_path / "a", make_teaching(teacher, losses))
+    assert run.tune()["global_step"] == 2
+    batches = run.sources[TRAIN].training_batches(4)
+    objective = run._objective()
+
+    def terms(batch):
+        return objective.losses(run._trained(batch), batch)
+
+    # The graph that training makes, of lengths that it does not know.
+    assert batches.element_spec["input_ids"].shape[1] is None
+    batch = next(iter(batches))
+    found = tf.function(terms, input_signature=[batches.element_spec])(batch)
+    wanted = terms(batch)
+    assert set(found) == {f"{name}_loss" for name in lesson_lib.ON_TASKS}
+    for name, value in wanted.items():
+        assert float(value) > 0
+        assert float(found[name]) == pytest.approx(float(value), rel=1e-4)
+
+
 @pytest.mark.slow
 def test_a_stopped_training_resumes_to_the_bit(teacher, tmp_path, monkeypatch):
     teaching = make_teaching(teacher, {"soft_targets": 1.0, "hidden": 1.0})
