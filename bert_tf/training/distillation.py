@@ -283,7 +283,6 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             settings={},
             # The teacher's are counted nowhere.
             flops_per_example=None,
-            teacher_length=teaching.teacher.config.max_position_embeddings,
             begin=None if teaching.student_layers is None else begin,
             of_origin=lambda origin: teaching.of_origin(origin, teacher),
         )
@@ -313,6 +312,12 @@ def run_on_records(
             "--rematerialize must not be given with the losses "
             f"{', '.join(lesson_lib.OF_HEADS)}, which need what it forgets."
         )
+    positions = teaching.teacher.config.max_position_embeddings
     return pretraining_run.run(
-        options, teaching.student, strategy, policy, on_records(teaching)
+        options,
+        teaching.student,
+        strategy,
+        policy,
+        on_records(teaching),
+        positions if teaching.lesson.asks_teacher else None,
     )

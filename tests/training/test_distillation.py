@@ -207,6 +207,13 @@ def test_records_that_are_too_long_for_the_teacher_are_told(folder, tmp_path):
         "max_position_embeddings=8. Received: max_seq_length=11."
     )
     assert not (tmp_path / "a").exists()
+    # Of words alone no teacher is asked.
+    teaching = dataclasses.replace(
+        teaching, lesson=Lesson(losses={"masked_lm": 1.0})
+    )
+    run(folder, tmp_path / "a", teaching)
+    kept = checkpoints.load(str(tmp_path / "a"), BertPretrainer)
+    assert kept.config.max_position_embeddings == 16
 
 
 def test_bad_teachers_are_told_in_a_line(folder):
