@@ -246,6 +246,67 @@ def test_soft_targets_are_of_each_models_own_tokenizer(teacher, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_labels_alone_need_no_common_tokenizer(tmp_path):
+    task = TaggingTask(scheme="bio", labels=("O", "B-X", "I-X"))
+    checkpoints.save(
+        tmp_path / "teacher",
+        task.make_model(CONFIG),
+        TOKENIZER,
+        9,
+        task=task.to_dict(),
+        label_names=task.labels,
+    )
+    examples = task.read(
+        {"words": [["cat", "dog", "cow"]], "tags": [["O", "B-X", "O"]]}, TRAIN
+    )
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "a"),
+        train_batch_size=1,
+        max_seq_length=9,
+        num_train_epochs=1,
+        do_train=True,
+    )
+
+    def run(losses):
+        teaching = make_teaching(str(tmp_path / "teacher"), losses, OTHER)
+        return DistillationRun(
+            config, task, {TRAIN: examples}, STRATEGY, teaching=teaching
+        )
+
+    with pytest.raises(ValueError, match="tokenizer for the loss soft_targets"):
+        run({"labels": 1.0, "soft_targets": 1.0})
+    distilled = run({"labels": 1.0})
+    batch = next(iter(distilled.sources[TRAIN].training_batches(1)))
+    assert not any(name.startswith("teacher_") for name in batch)
+    distilled.tune()
+    assert distilled._step == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"keep_best": True}, {"early_stopping_epochs": 1}]
+)
+def test_epochs_are_not_compared_by_a_head_that_is_not_trained(
+    options, teacher, tmp_path, caplog
+):
+    caplog.set_level("WARNING", logger="absl")
+    teaching = make_teaching(teacher, {"hidden": 1.0, "relations": 1.0})
+    (name,) = options
+    with pytest.raises(ValueError) as error:
+        make_run(tmp_path / "a", teaching, **options)
+    assert str(error.value) == (
+        f"--{name} must be given with one of the losses soft_targets, labels: "
+        "the others do not train the head, and so no score tells the better "
+        "epoch. Received: losses=hidden, relations."
+    )
+    assert not (tmp_path / "a").exists()
+    make_run(tmp_path / "a", teaching)
+    assert caplog.text.count("The head is not trained: none of the") == 1
+    caplog.clear()
+    teaching = make_teaching(teacher, {"hidden": 1.0, "labels": 1.0})
+    make_run(tmp_path / "a", teaching, **options)
+    assert "not trained" not in caplog.text
+
+
 def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):
     config = dataclasses.replace(CONFIG, is_decoder=True)
     task = TaggingTask(scheme="bio", labels=("O", "B-X", "I-X"))
