@@ -295,15 +295,23 @@ def _teaching(lesson, **options):
     from bert_tf.training import distillation
 
     values = flags.FLAGS
-    teacher = distillation.find_teacher(_TEACHER.value)
     layers = _layers(_STUDENT_LAYERS)
+    case = values.do_lower_case
+    is_teachers = layers is not None or (
+        values.init_checkpoint is None and values.vocab_file is None
+    )
+    # On records the two must have one tokenizer, whosever files it is of.
+    is_common = is_teachers or _INPUT_FILE.value is not None
+    teacher = distillation.find_teacher(
+        _TEACHER.value, case if is_common else None
+    )
     student = distillation.find_student(
         teacher,
         values.init_checkpoint,
         layers,
         values.bert_config_file,
         values.vocab_file,
-        values.do_lower_case,
+        None if is_teachers else case,
         **options,
     )
     return distillation.Teaching(

@@ -1,6 +1,7 @@
 """The distillation program: both kinds of data end to end, and its refusals."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -79,6 +80,41 @@ def test_distils_on_records(folder, tmp_path, run_program):
     assert "soft_targets_loss" in process.stderr
     model = checkpoints.load(str(tmp_path / "small"), BertPretrainer)
     assert model.config.num_hidden_layers == 1
+
+
+@pytest.mark.parametrize("student", ["layers", "config"])
+def test_a_release_that_does_not_tell_its_case_is_told(
+    student, folder, tmp_path, run_program
+):
+    teacher = tmp_path / "teacher"
+    shutil.copytree(folder / "pretrained", teacher)
+    for path in teacher.glob("tokenizer*.json"):
+        path.unlink()
+    if student == "config":
+        values = {
+            "student_layers": None,
+            "bert_config_file": teacher / "config.json",
+        }
+    else:
+        values = {}
+    run_program(
+        "bert_tf.run_distillation",
+        *arguments(
+            folder,
+            teacher,
+            input_file=folder / "a.tfrecord",
+            max_predictions_per_seq=3,
+            num_train_steps=1,
+            losses="masked_lm",
+            do_lower_case="false",
+            output_dir=tmp_path / "small",
+            **values,
+        ),
+    )
+    told = json.loads(
+        (tmp_path / "small" / "tokenizer_config.json").read_text()
+    )
+    assert told["do_lower_case"] is False
 
 
 def test_distils_on_a_tasks_table(folder, tmp_path, run_program):

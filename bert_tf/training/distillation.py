@@ -138,13 +138,18 @@ class Teaching:
         )
 
 
-def find_teacher(path: str) -> StartingPoint:
+def find_teacher(path: str, do_lower_case: bool | None = None) -> StartingPoint:
     """Returns the `StartingPoint` of a teacher.
+
+    Args:
+        path: A model folder, or what else `starting_point.find` takes.
+        do_lower_case: Whether its tokenizer lower-cases, of a release whose
+            files do not tell; None for what they tell, or else True.
 
     Raises:
         ValueError: As of `starting_point.find`.
     """
-    return starting_point.find(path)
+    return starting_point.find(path, do_lower_case=do_lower_case)
 
 
 def find_student(
@@ -243,10 +248,16 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
 
     Raises:
         ValueError: If the two have different tokenizers, or soft targets are
-            wanted of a teacher that predicts no words.
+            wanted of a teacher that predicts no words, or goes from left to
+            right where the student does not, or the reverse.
     """
     teaching.check_tokenizers()
     lesson = teaching.lesson
+    if lesson.has(lesson_lib.SOFT_TARGETS):
+        # What is masked for the one is shown to the other.
+        lesson_lib.check_direction(
+            teaching.student.config, teaching.teacher.config
+        )
     has_words = lesson.has(lesson_lib.SOFT_TARGETS, lesson_lib.MASKED_LM)
     path = teaching.teacher.init_checkpoint
     assert path is not None

@@ -245,6 +245,19 @@ def test_bad_teachers_are_told_in_a_line(folder):
         with pytest.raises(ValueError) as error:
             distillation.find_student(found, **arguments)
         assert message in str(error.value)
+    decoder = dataclasses.replace(CONFIG, is_decoder=True)
+    student = dataclasses.replace(found, init_checkpoint=None, config=decoder)
+    words = {"masked_lm": 1.0}
+    for losses in (words, words | {"soft_targets": 1.0}):
+        teaching = make_teaching(
+            folder, Lesson(losses=losses), student=student, student_layers=None
+        )
+        if "soft_targets" not in losses:
+            # Of words alone no teacher is asked.
+            distillation.on_records(teaching)
+            continue
+        with pytest.raises(ValueError, match="left to right, or neither"):
+            distillation.on_records(teaching)
     # A size's name is of the teacher's vocabulary.
     named = distillation.find_student(found, bert_config_file="tiny")
     assert named.config.vocab_size == 37
