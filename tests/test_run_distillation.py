@@ -1,5 +1,6 @@
 """The distillation program: both kinds of data end to end, and its refusals."""
 
+import dataclasses
 import json
 import shutil
 
@@ -19,6 +20,7 @@ TASK = ClassificationTask(
     labels=("no", "yes"),
     metrics=("accuracy",),
 )
+SCORES = dataclasses.replace(TASK, labels=(), metrics=("pearson",))
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,7 @@ def folder(tmp_path_factory):
             BertClassifier(config, 2),
             {"task": TASK.to_dict(), "label_names": TASK.labels},
         ),
+        ("regression", BertClassifier(config, 1), {"task": SCORES.to_dict()}),
     ):
         reference.set_weights(model)
         checkpoints.save(folder / name, model, tokenizer, 11, **options)
@@ -156,6 +159,18 @@ REFUSED = {
         {"data_dir": "a", "num_train_steps": 2},
         "--num_train_steps must not be given with --data_dir.",
     ),
+    "calibration of records": (
+        {"input_file": "a", "calibrate": "true"},
+        "--calibrate must not be given with --input_file.",
+    ),
+    "threshold of records": (
+        {"input_file": "a", "tune_null_threshold": "true"},
+        "--tune_null_threshold must not be given with --input_file.",
+    ),
+    "threshold without evaluation": (
+        {"data_dir": "a", "tune_null_threshold": "true"},
+        "--tune_null_threshold must be given with --do_eval.",
+    ),
     "loss of records": (
         {"data_dir": "a", "losses": "masked_lm"},
         "must be different ones of soft_targets, labels, cosine",
@@ -206,6 +221,21 @@ def test_wrong_flags_are_refused_in_a_line(case, tmp_path, run_program):
             "tuned",
             {"data_dir": "{folder}"},
             "--label_column must be given.",
+        ),
+        (
+            "regression",
+            {"train_file": "{folder}/train.tsv", "temperature": "3"},
+            "--temperature must not be given with a regression, whose scores "
+            "have none.",
+        ),
+        (
+            "tuned",
+            {
+                "train_file": "{folder}/train.tsv",
+                "do_eval": "true",
+                "tune_null_threshold": "true",
+            },
+            "with a teacher of SQuAD 2.0. Received: a teacher of 'letters'.",
         ),
     ],
 )

@@ -102,7 +102,13 @@ class DistillationRun(tuning_run.Run):
         _check_head(teaching.lesson, config)
         self._teaching = teaching
         super().__init__(
-            config, task, examples, strategy, dtype_policy, dataset
+            config,
+            # What the teacher's set chose is of the teacher's weights.
+            task.uncalibrated(),
+            examples,
+            strategy,
+            dtype_policy,
+            dataset,
         )
         self._settings |= teaching.settings()
         self._facts |= teaching.facts(self._teacher)
@@ -192,7 +198,9 @@ def objective_of(
     def soft_losses(logits, teacher_logits, batch):
         each = keras.tree.map_structure(
             lambda own, taught: task.soft_losses(
-                own, taught, lesson.temperature
+                task.compared_logits(own, batch),
+                task.compared_logits(taught, batch),
+                lesson.temperature,
             ),
             logits,
             teacher_logits,

@@ -410,6 +410,74 @@ def test_soft_losses_of_every_family():
     check(RerankingTask(), yes_or_no)
 
 
+def test_padding_tells_nothing_of_an_answers_place():
+    task = SquadTask()
+    random = np.random.default_rng(5)
+    own, taught = np.float32(random.normal(0, 2, (2, 2, 2, 6)))
+    lengths = (6, 4)
+
+    def loss(width):
+        padding = [(0, 0), (0, width - 6)]
+        batch = {
+            "input_mask": np.int32(
+                np.arange(width) < np.array(lengths)[:, None]
+            ),
+            "labels": {name: np.int32([1, 0]) for name in OUTPUTS},
+        }
+        outputs = {
+            name: {
+                output: np.pad(each, padding, constant_values=3.0)
+                for output, each in zip(OUTPUTS, logits)
+            }
+            for name, logits in (("logits", own), ("teacher_logits", taught))
+        }
+        objective = objective_of(task, Lesson(losses={"soft_targets": 1.0}))
+        return float(objective.losses(outputs, batch)["soft_targets_loss"])
+
+    wanted = sum(
+        oracle.soft_target(a[:length], b[:length], 2.0) / 2
+        for one, other in zip(own, taught)
+        for a, b, length in zip(one, other, lengths)
+    )
+    assert loss(6) == pytest.approx(wanted, rel=1e-5)
+    assert loss(46) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_teachers_null_threshold_is_not_the_students(tmp_path):
+    task = SquadTask(
+        version_2_with_negative=True,
+        null_score_diff_threshold=-7.25,
+        doc_stride=2,
+        max_query_length=2,
+    )
+    folder = str(tmp_path / "teacher")
+    checkpoints.save(
+        folder, task.make_model(CONFIG), TOKENIZER, 9, task=task.to_dict()
+    )
+    answers = {"text": ["red"], "answer_start": [8]}
+    data = {
+        "id": ["a"],
+        "question": ["cat"],
+        "context": ["dog cow red"],
+        "answers": [answers],
+    }
+    teaching = make_teaching(folder, {"soft_targets": 1.0})
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "a"),
+        train_batch_size=1,
+        max_seq_length=9,
+        do_train=True,
+    )
+    run = DistillationRun(
+        config,
+        task,
+        {TRAIN: task.read(data, TRAIN)},
+        STRATEGY,
+        teaching=teaching,
+    )
+    assert run.task == dataclasses.replace(task, null_score_diff_threshold=0.0)
+
+
 @pytest.mark.parametrize(
     "task, rows, labels",
     [
