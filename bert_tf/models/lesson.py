@@ -166,6 +166,14 @@ class Lesson:
         layers = student.num_hidden_layers
         layer_map, relation_heads = None, None
         if self.has(HIDDEN, ATTENTION):
+            if self.layer_map is None and layers > teacher.num_hidden_layers:
+                raise ValueError(
+                    "The student has more layers than its teacher: "
+                    "`layer_map` must have a layer of the teacher for each. "
+                    f"Received: num_hidden_layers={layers} in the student, "
+                    f"{teacher.num_hidden_layers} in the teacher, and no "
+                    "layer_map."
+                )
             layer_map = self.layer_map or tuple(
                 (index + 1) * teacher.num_hidden_layers // layers - 1
                 for index in range(layers)

@@ -107,6 +107,17 @@ class Teaching:
             values["student_layers"] = list(self.student_layers)
         return values
 
+    def told_settings(self) -> dict[str, Any]:
+        """Returns {name: value} of the same, for reports and model cards.
+
+        Beside them may be the temperature of a calibration.
+        """
+        values = self.settings()
+        temperature = values.pop("temperature")
+        if self.lesson.has(lesson_lib.SOFT_TARGETS):
+            values["soft_targets_temperature"] = temperature
+        return values
+
     def facts(self, teacher: keras.Model) -> dict[str, Any]:
         """Returns what else it is of: which teacher, in what arithmetic."""
         digest = hashlib.sha256()
@@ -122,7 +133,7 @@ class Teaching:
     ) -> model_card.Origin:
         """Returns what the model card tells of the training."""
         losses = self.lesson.losses
-        values = self.settings() | {
+        values = self.told_settings() | {
             "losses": [f"{name}:{losses[name]:g}" for name in losses],
             "teacher_precision": teacher.dtype_policy.name,
         }

@@ -150,6 +150,20 @@ class DistillationRun(tuning_run.Run):
     def _begin_anew(self):
         self._teaching.begin(self._teacher, self.model)
 
+    def _told_start(self):
+        if self._teaching.student_layers is None:
+            return super()._told_start()
+        return f"from layers of {self._teaching.teacher.init_checkpoint}"
+
+    def _told_settings(self):
+        names = self._teaching.settings()
+        others = {
+            name: value
+            for name, value in self._settings.items()
+            if name not in names
+        }
+        return others | self._teaching.told_settings()
+
     def _objective(self) -> Objective:
         return objective_of(
             self.task,

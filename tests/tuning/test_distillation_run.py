@@ -144,6 +144,15 @@ def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path, caplog):
     assert "Teacher: teacher." in card
     assert "soft_targets:2, labels:0.5, hidden:1" in card
     assert "sha256" not in card
+    # Another's is that of a calibration.
+    assert "- `soft_targets_temperature`: 2" in card
+    assert "- `temperature`" not in card
+    run.report()
+    report = (tmp_path / "a" / "report.md").read_text()
+    assert "| soft\\_targets\\_temperature | 2 |" in report
+    assert "| temperature |" not in report
+    assert "random weights" not in caplog.text
+    assert f"2 steps of 4, from layers of {teacher}" in caplog.text
 
     begins = "begins with the teacher's layers 1."
     assert begins in caplog.text
