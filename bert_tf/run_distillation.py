@@ -188,6 +188,13 @@ _PREDICT_FILE = flags.DEFINE_string(
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column", None, "Name of the column of labels, if not the task's."
 )
+_TUNE_NULL_THRESHOLD = flags.DEFINE_bool(
+    "tune_null_threshold",
+    False,
+    "With a teacher of SQuAD 2.0 and --do_eval: keep with the student the "
+    "threshold of no answer that has the best F1 on --eval_file. Otherwise it "
+    "is 0. Epochs are compared by their F1 at their own such threshold.",
+)
 # What tasks alone are told, of the flags of fine-tuning.
 _OF_TASKS = (
     "num_train_epochs",
@@ -196,6 +203,7 @@ _OF_TASKS = (
     "reinit_top_layers",
     "freeze_lower_layers",
     "early_stopping_epochs",
+    "calibrate",
     "bucket_window_batches",
     "do_predict",
     "predict_batch_size",
@@ -242,7 +250,12 @@ def main(argv):
         )
     if _INPUT_FILE.value is not None:
         _refuse(_OF_TASKS, "--input_file")
-        others = (_EVAL_FILE, _PREDICT_FILE, _LABEL_COLUMN)
+        others = (
+            _EVAL_FILE,
+            _PREDICT_FILE,
+            _LABEL_COLUMN,
+            _TUNE_NULL_THRESHOLD,
+        )
         _refuse((holder.name for holder in others), "--input_file")
         _distil_on_records()
     else:
@@ -295,15 +308,23 @@ def _teaching(lesson, **options):
     from bert_tf.training import distillation
 
     values = flags.FLAGS
-    teacher = distillation.find_teacher(_TEACHER.value)
     layers = _layers(_STUDENT_LAYERS)
+    case = values.do_lower_case
+    is_teachers = layers is not None or (
+        values.init_checkpoint is None and values.vocab_file is None
+    )
+    # On records the two must have one tokenizer, whosever files it is of.
+    is_common = is_teachers or _INPUT_FILE.value is not None
+    teacher = distillation.find_teacher(
+        _TEACHER.value, case if is_common else None
+    )
     student = distillation.find_student(
         teacher,
         values.init_checkpoint,
         layers,
         values.bert_config_file,
         values.vocab_file,
-        values.do_lower_case,
+        None if is_teachers else case,
         **options,
     )
     return distillation.Teaching(
@@ -353,6 +374,8 @@ def _distil_on_records():
 def _distil_on_task():
     lesson = _lesson(lesson_lib.ON_TASKS, lesson_lib.DEFAULT_ON_TASKS)
     config = fine_tuning_flags.make_config()
+    if _TUNE_NULL_THRESHOLD.value and not config.do_eval:
+        raise ValueError("--tune_null_threshold must be given with --do_eval.")
 
     from bert_tf.tuning import distillation_run
 
@@ -387,6 +410,7 @@ def _read_examples(config, teacher):
             f"{teacher.init_checkpoint}: the teacher must be tuned to a task; "
             "it has no task.json."
         )
+    task = _with_flags(task)
     if _DATA_DIR.value is not None:
         return _read_folder(config, task)
 
@@ -409,6 +433,23 @@ def _read_examples(config, teacher):
         for split, path in paths.items()
         if path is not None
     }
+
+
+def _with_flags(task):
+    """Returns the task with what flags of its family alone ask for."""
+    from bert_tf.tasks.classification.task import ClassificationTask
+    from bert_tf.tasks.question_answering.task import SquadTask
+
+    if isinstance(task, ClassificationTask) and not task.labels:
+        _refuse((_TEMPERATURE.name,), "a regression, whose scores have none")
+    if not _TUNE_NULL_THRESHOLD.value:
+        return task
+    if not (isinstance(task, SquadTask) and task.version_2_with_negative):
+        raise ValueError(
+            "--tune_null_threshold must be given with a teacher of SQuAD 2.0. "
+            f"Received: a teacher of {task.title!r}."
+        )
+    return dataclasses.replace(task, tune_null_threshold=True)
 
 
 def _read_folder(config, task):

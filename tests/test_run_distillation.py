@@ -1,6 +1,8 @@
 """The distillation program: both kinds of data end to end, and its refusals."""
 
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ TASK = ClassificationTask(
     labels=("no", "yes"),
     metrics=("accuracy",),
 )
+SCORES = dataclasses.replace(TASK, labels=(), metrics=("pearson",))
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,7 @@ def folder(tmp_path_factory):
             BertClassifier(config, 2),
             {"task": TASK.to_dict(), "label_names": TASK.labels},
         ),
+        ("regression", BertClassifier(config, 1), {"task": SCORES.to_dict()}),
     ):
         reference.set_weights(model)
         checkpoints.save(folder / name, model, tokenizer, 11, **options)
@@ -81,6 +85,41 @@ def test_distils_on_records(folder, tmp_path, run_program):
     assert model.config.num_hidden_layers == 1
 
 
+@pytest.mark.parametrize("student", ["layers", "config"])
+def test_a_release_that_does_not_tell_its_case_is_told(
+    student, folder, tmp_path, run_program
+):
+    teacher = tmp_path / "teacher"
+    shutil.copytree(folder / "pretrained", teacher)
+    for path in teacher.glob("tokenizer*.json"):
+        path.unlink()
+    if student == "config":
+        values = {
+            "student_layers": None,
+            "bert_config_file": teacher / "config.json",
+        }
+    else:
+        values = {}
+    run_program(
+        "bert_tf.run_distillation",
+        *arguments(
+            folder,
+            teacher,
+            input_file=folder / "a.tfrecord",
+            max_predictions_per_seq=3,
+            num_train_steps=1,
+            losses="masked_lm",
+            do_lower_case="false",
+            output_dir=tmp_path / "small",
+            **values,
+        ),
+    )
+    told = json.loads(
+        (tmp_path / "small" / "tokenizer_config.json").read_text()
+    )
+    assert told["do_lower_case"] is False
+
+
 def test_distils_on_a_tasks_table(folder, tmp_path, run_program):
     process = run_program(
         "bert_tf.run_distillation",
@@ -119,6 +158,18 @@ REFUSED = {
     "flag of records": (
         {"data_dir": "a", "num_train_steps": 2},
         "--num_train_steps must not be given with --data_dir.",
+    ),
+    "calibration of records": (
+        {"input_file": "a", "calibrate": "true"},
+        "--calibrate must not be given with --input_file.",
+    ),
+    "threshold of records": (
+        {"input_file": "a", "tune_null_threshold": "true"},
+        "--tune_null_threshold must not be given with --input_file.",
+    ),
+    "threshold without evaluation": (
+        {"data_dir": "a", "tune_null_threshold": "true"},
+        "--tune_null_threshold must be given with --do_eval.",
     ),
     "loss of records": (
         {"data_dir": "a", "losses": "masked_lm"},
@@ -170,6 +221,21 @@ def test_wrong_flags_are_refused_in_a_line(case, tmp_path, run_program):
             "tuned",
             {"data_dir": "{folder}"},
             "--label_column must be given.",
+        ),
+        (
+            "regression",
+            {"train_file": "{folder}/train.tsv", "temperature": "3"},
+            "--temperature must not be given with a regression, whose scores "
+            "have none.",
+        ),
+        (
+            "tuned",
+            {
+                "train_file": "{folder}/train.tsv",
+                "do_eval": "true",
+                "tune_null_threshold": "true",
+            },
+            "with a teacher of SQuAD 2.0. Received: a teacher of 'letters'.",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import logging
 from collections.abc import Mapping
 from concurrent import futures
 from typing import Any
@@ -39,6 +40,8 @@ _MASKING_RULES: dict[str, Any] = {
 # google-research/bert's, where neither a flag nor a manifest tells.
 _LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 
+_logger = logging.getLogger(__name__)
+
 
 def pretraining_records(
     patterns: str,
@@ -51,6 +54,7 @@ def pretraining_records(
     num_shares: int | None = None,
     services: tuple[str, ...] = (),
     draws_replacements: bool = False,
+    teacher_positions: int | None = None,
     flag: str = "input_file",
 ) -> RecordSource:
     """Finds pre-training records and checks that they suit the model.
@@ -76,6 +80,8 @@ def pretraining_records(
         num_shares, services: As of `RecordSource`.
         draws_replacements: Whether the batches have `replacement_draws`, for
             ELECTRA.
+        teacher_positions: `max_position_embeddings` of a teacher that is
+            shown the records too; None where there is none.
         flag: Where the patterns came from, for errors.
 
     Returns:
@@ -108,13 +114,28 @@ def pretraining_records(
                     f"{getattr(told, name)}, as their manifest tells; this "
                     f"run has {name}={value}."
                 )
+    # Of packed rows it counts how long the sequences are.
     is_packed = kind["max_sequences_per_row"] > 1
-    if length > config.max_position_embeddings and not is_packed:
-        raise ValueError(
-            "`max_seq_length` must be at most the model's "
-            f"max_position_embeddings={config.max_position_embeddings}. "
-            f"Received: max_seq_length={length}."
-        )
+    num_positions = config.max_position_embeddings
+    for owner, positions in (
+        ("model", num_positions),
+        ("teacher", teacher_positions or num_positions),
+    ):
+        if length > positions and not is_packed:
+            raise ValueError(
+                f"`max_seq_length` must be at most the {owner}'s "
+                f"max_position_embeddings={positions}. "
+                f"Received: max_seq_length={length}."
+            )
+    if teacher_positions is not None and teacher_positions < num_positions:
+        num_positions = teacher_positions
+        if is_packed and num_positions < length:
+            _logger.info(
+                "Sequences of packed rows must have at most %d tokens: the "
+                "teacher has max_position_embeddings=%d.",
+                num_positions,
+                num_positions,
+            )
     spec = features.pretraining_record(
         length,
         num_predictions,
@@ -129,7 +150,7 @@ def pretraining_records(
         features.INPUT_MASK: 2,
         # Of no account to a model with fewer.
         features.SEGMENT_IDS: max(2, config.type_vocab_size),
-        features.POSITION_IDS: config.max_position_embeddings,
+        features.POSITION_IDS: num_positions,
         features.SEQUENCE_IDS: kind["max_sequences_per_row"] + 1,
         features.FIRST_POSITIONS: length,
         features.MASKED_LM_POSITIONS: length,

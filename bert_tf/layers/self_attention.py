@@ -100,8 +100,17 @@ class SelfAttention(ConfiguredLayer):
     ):
         return queries_shape or inputs_shape
 
+    def _heads(self):
+        """Returns the number of heads and the size of one.
+
+        Of a size left to TensorFlow, in a batch of unknown length, it would
+        know none, which losses of heads ask for.
+        """
+        num_heads = self.config.num_attention_heads
+        return num_heads, self.config.hidden_size // num_heads
+
     def _scale(self):
-        head_size = self.config.hidden_size // self.config.num_attention_heads
+        _, head_size = self._heads()
         return head_size**-0.5
 
     def _project_at_once(self, inputs_BLD, batch_size, length):
@@ -122,12 +131,10 @@ class SelfAttention(ConfiguredLayer):
         x_TD = ops.reshape(inputs_BLD, (-1, self.config.hidden_size))
         x = ops.reshape(
             add_bias(ops.matmul(x_TD, kernel), bias),
-            (batch_size, length, 3, self.config.num_attention_heads, -1),
+            (batch_size, length, 3, *self._heads()),
         )
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3)
 
     def _split_heads(self, x_TD, batch_size, length):
-        x_BLNH = ops.reshape(
-            x_TD, (batch_size, length, self.config.num_attention_heads, -1)
-        )
+        x_BLNH = ops.reshape(x_TD, (batch_size, length, *self._heads()))
         return ops.transpose(x_BLNH, (0, 2, 1, 3))

@@ -185,8 +185,7 @@ def encoder_objective(lesson: Lesson, left_to_right: bool = False) -> Objective:
     def losses(outputs, batch):
         masks = _masks(batch, left_to_right)
         return {
-            f"{name}_loss": lesson.losses[name]
-            * ops.sum(
+            f"{name}_loss": ops.sum(
                 masks[name == lesson_lib.ATTENTION]
                 * makers[name](outputs, lesson, batch, left_to_right)
             )
@@ -194,8 +193,15 @@ def encoder_objective(lesson: Lesson, left_to_right: bool = False) -> Objective:
         }
 
     return Objective(
-        weights=weights, losses=losses, metrics=lambda outputs, batch: {}
+        weights=weights,
+        losses=losses,
+        metrics=lambda outputs, batch: {},
+        loss_weights=_loss_weights(lesson),
     )
+
+
+def _loss_weights(lesson):
+    return {f"{name}_loss": weight for name, weight in lesson.losses.items()}
 
 
 def _masks(batch, left_to_right):
@@ -351,17 +357,13 @@ def pretraining_objective(lesson: Lesson, left_to_right: bool) -> Objective:
                 outputs["teacher_logits"],
                 lesson.temperature,
             )
-            found["soft_targets_loss"] = lesson.losses[
-                lesson_lib.SOFT_TARGETS
-            ] * ops.sum(soft_weights(batch) * each)
+            found["soft_targets_loss"] = ops.sum(soft_weights(batch) * each)
         if lesson.has(lesson_lib.MASKED_LM):
             each = objectives.cross_entropy(
                 masked_logits(outputs["logits"], batch),
                 batch[features.MASKED_LM_IDS],
             )
-            found["masked_lm_loss"] = lesson.losses[
-                lesson_lib.MASKED_LM
-            ] * ops.sum(masked_weights(batch) * each)
+            found["masked_lm_loss"] = ops.sum(masked_weights(batch) * each)
         return found | of_encoders.losses(outputs, batch)
 
     def metrics(outputs, batch):
@@ -374,7 +376,12 @@ def pretraining_objective(lesson: Lesson, left_to_right: bool) -> Objective:
             )
         return found
 
-    return Objective(weights=weights, losses=losses, metrics=metrics)
+    return Objective(
+        weights=weights,
+        losses=losses,
+        metrics=metrics,
+        loss_weights=_loss_weights(lesson),
+    )
 
 
 def is_everywhere(lesson: Lesson) -> bool:
@@ -412,18 +419,21 @@ def task_objective(
     def losses(outputs, batch):
         found = {}
         if lesson.has(lesson_lib.SOFT_TARGETS):
-            total = soft_losses(
+            found["soft_targets_loss"] = soft_losses(
                 outputs["logits"], outputs["teacher_logits"], batch
             )
-            weight = lesson.losses[lesson_lib.SOFT_TARGETS]
-            found["soft_targets_loss"] = weight * total
         if lesson.has(lesson_lib.LABELS):
-            (total,) = of_labels.losses(outputs["logits"], batch).values()
-            weight = lesson.losses[lesson_lib.LABELS]
-            found["labels_loss"] = weight * total
+            (found["labels_loss"],) = of_labels.losses(
+                outputs["logits"], batch
+            ).values()
         return found | of_encoders.losses(outputs, batch)
 
     def metrics(outputs, batch):
         return of_labels.metrics(outputs["logits"], batch)
 
-    return Objective(weights=weights, losses=losses, metrics=metrics)
+    return Objective(
+        weights=weights,
+        losses=losses,
+        metrics=metrics,
+        loss_weights=_loss_weights(lesson),
+    )

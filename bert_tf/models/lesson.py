@@ -166,6 +166,14 @@ class Lesson:
         layers = student.num_hidden_layers
         layer_map, relation_heads = None, None
         if self.has(HIDDEN, ATTENTION):
+            if self.layer_map is None and layers > teacher.num_hidden_layers:
+                raise ValueError(
+                    "The student has more layers than its teacher: "
+                    "`layer_map` must have a layer of the teacher for each. "
+                    f"Received: num_hidden_layers={layers} in the student, "
+                    f"{teacher.num_hidden_layers} in the teacher, and no "
+                    "layer_map."
+                )
             layer_map = self.layer_map or tuple(
                 (index + 1) * teacher.num_hidden_layers // layers - 1
                 for index in range(layers)
@@ -196,12 +204,8 @@ class Lesson:
                     f"{sizes[0]}, and the teacher's, {sizes[1]}. "
                     f"Received: relation_heads={relation_heads}."
                 )
-        if self.has(*OF_ENCODERS) and student.is_decoder != teacher.is_decoder:
-            raise ValueError(
-                "Student and teacher must both go from left to right, or "
-                f"neither. Received: is_decoder={student.is_decoder} in the "
-                f"student, {teacher.is_decoder} in the teacher."
-            )
+        if self.has(*OF_ENCODERS):
+            check_direction(student, teacher)
         return dataclasses.replace(
             self, layer_map=layer_map, relation_heads=relation_heads
         )
@@ -210,6 +214,20 @@ class Lesson:
         """Returns whether the student's states are fitted to another width."""
         return (
             self.has(*OF_STATES) and student.hidden_size != teacher.hidden_size
+        )
+
+
+def check_direction(student: BertConfig, teacher: BertConfig) -> None:
+    """Checks that both models look at the same tokens.
+
+    Raises:
+        ValueError: If one goes from left to right and the other does not.
+    """
+    if student.is_decoder != teacher.is_decoder:
+        raise ValueError(
+            "Student and teacher must both go from left to right, or "
+            f"neither. Received: is_decoder={student.is_decoder} in the "
+            f"student, {teacher.is_decoder} in the teacher."
         )
 
 

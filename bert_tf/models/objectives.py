@@ -36,7 +36,8 @@ class Objective:
 
         total over all replicas / (weight over all replicas + weight_epsilon)
 
-    with 0 where the divisor is 0.
+    with 0 where the divisor is 0, each times its `loss_weights`. What is
+    reported of a term is not multiplied.
 
     Args:
         weights: `weights(batch) -> {name: weight}`: the denominators, from
@@ -47,12 +48,14 @@ class Objective:
         weight_epsilon: Added to every weight of a loss term;
             google-research/bert has 1e-5 in pre-training. Or {name: what is
             added to that term's}.
+        loss_weights: {name: what a term counts in the sum}, 1 for others.
     """
 
     weights: Callable[[Batch], dict[str, Tensor]]
     losses: Callable[[Any, Batch], dict[str, Tensor]]
     metrics: Callable[[Any, Batch], dict[str, tuple[Tensor, Tensor]]]
     weight_epsilon: float | Mapping[str, float] = 0.0
+    loss_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def loss_terms(
         self, totals: Mapping[str, Tensor], weights: Mapping[str, Tensor]
@@ -80,6 +83,16 @@ class Objective:
             )
             for name in totals
         }
+
+    def loss(self, terms: Mapping[str, Any]) -> Any:
+        """Returns the sum of {name: term}, each times what it counts."""
+        return sum(
+            # Of 1 none: graphs have no operation more.
+            term
+            if (weight := self.loss_weights.get(name, 1)) == 1
+            else weight * term
+            for name, term in terms.items()
+        )
 
     @classmethod
     def of_elements(

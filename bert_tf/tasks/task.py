@@ -171,6 +171,10 @@ class Task(abc.ABC):
         fields: dict[str, Any] = {"temperature": temperature}
         return dataclasses.replace(self, **fields)
 
+    def uncalibrated(self) -> Self:
+        """Returns the task without what a set chose for other weights."""
+        return self.with_temperature(1.0)
+
     def at_temperature(self, logits: Tensor) -> Tensor:
         """Returns the logits of the calibrated probabilities."""
         # Of 1 none: graphs have no operation more.
@@ -298,6 +302,18 @@ class Task(abc.ABC):
             Of the shape of `weights`, as `losses` does.
         """
         return distillation.soft_targets(logits, teacher_logits, temperature)
+
+    def compared_logits(self, logits: Tensor, batch: features.Batch) -> Tensor:
+        """Returns a student's or a teacher's logits as `soft_losses` has them.
+
+        Where they are of places of a row, no padding has a part in them.
+
+        Args:
+            logits: As of `losses`.
+            batch: The batch that they are of.
+        """
+        del batch
+        return logits
 
     def objective(self) -> Objective:
         """Returns the loss for `training.loop`, and the accuracy.

@@ -107,6 +107,17 @@ class Teaching:
             values["student_layers"] = list(self.student_layers)
         return values
 
+    def told_settings(self) -> dict[str, Any]:
+        """Returns {name: value} of the same, for reports and model cards.
+
+        Beside them may be the temperature of a calibration.
+        """
+        values = self.settings()
+        temperature = values.pop("temperature")
+        if self.lesson.has(lesson_lib.SOFT_TARGETS):
+            values["soft_targets_temperature"] = temperature
+        return values
+
     def facts(self, teacher: keras.Model) -> dict[str, Any]:
         """Returns what else it is of: which teacher, in what arithmetic."""
         digest = hashlib.sha256()
@@ -122,7 +133,7 @@ class Teaching:
     ) -> model_card.Origin:
         """Returns what the model card tells of the training."""
         losses = self.lesson.losses
-        values = self.settings() | {
+        values = self.told_settings() | {
             "losses": [f"{name}:{losses[name]:g}" for name in losses],
             "teacher_precision": teacher.dtype_policy.name,
         }
@@ -138,13 +149,18 @@ class Teaching:
         )
 
 
-def find_teacher(path: str) -> StartingPoint:
+def find_teacher(path: str, do_lower_case: bool | None = None) -> StartingPoint:
     """Returns the `StartingPoint` of a teacher.
+
+    Args:
+        path: A model folder, or what else `starting_point.find` takes.
+        do_lower_case: Whether its tokenizer lower-cases, of a release whose
+            files do not tell; None for what they tell, or else True.
 
     Raises:
         ValueError: As of `starting_point.find`.
     """
-    return starting_point.find(path)
+    return starting_point.find(path, do_lower_case=do_lower_case)
 
 
 def find_student(
@@ -243,10 +259,16 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
 
     Raises:
         ValueError: If the two have different tokenizers, or soft targets are
-            wanted of a teacher that predicts no words.
+            wanted of a teacher that predicts no words, or goes from left to
+            right where the student does not, or the reverse.
     """
     teaching.check_tokenizers()
     lesson = teaching.lesson
+    if lesson.has(lesson_lib.SOFT_TARGETS):
+        # What is masked for the one is shown to the other.
+        lesson_lib.check_direction(
+            teaching.student.config, teaching.teacher.config
+        )
     has_words = lesson.has(lesson_lib.SOFT_TARGETS, lesson_lib.MASKED_LM)
     path = teaching.teacher.init_checkpoint
     assert path is not None
@@ -283,7 +305,6 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             settings={},
             # The teacher's are counted nowhere.
             flops_per_example=None,
-            teacher_length=teaching.teacher.config.max_position_embeddings,
             begin=None if teaching.student_layers is None else begin,
             of_origin=lambda origin: teaching.of_origin(origin, teacher),
         )
@@ -313,6 +334,12 @@ def run_on_records(
             "--rematerialize must not be given with the losses "
             f"{', '.join(lesson_lib.OF_HEADS)}, which need what it forgets."
         )
+    positions = teaching.teacher.config.max_position_embeddings
     return pretraining_run.run(
-        options, teaching.student, strategy, policy, on_records(teaching)
+        options,
+        teaching.student,
+        strategy,
+        policy,
+        on_records(teaching),
+        positions if teaching.lesson.asks_teacher else None,
     )

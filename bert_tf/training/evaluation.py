@@ -38,7 +38,8 @@ def make_evaluation(
     Returns:
         A function without arguments, which returns
         {name: float} of `loss`, its terms and the metrics, each the sum over
-        the examples divided by their weight; `loss` is the sum of its terms.
+        the examples divided by their weight; `loss` is the sum of its terms,
+        each times its `loss_weights`.
 
         It raises `ValueError` if the input is damaged or does not suit the
         model.
@@ -73,7 +74,7 @@ def make_evaluation(
         sums = tf.nest.map_structure(lambda *values: sum(values), *results)
         terms = progress.ratios(sums["losses"])
         return {
-            "loss": sum(terms.values()),
+            "loss": objective.loss(terms),
             **terms,
             **progress.ratios(sums["metrics"]),
         }

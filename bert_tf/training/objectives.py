@@ -50,8 +50,6 @@ class Pretraining:
         settings: What else they are a function of.
         flops_per_example: Function of the length and the number of
             predictions; None where it is not known.
-        teacher_length: The longest sequence that a teacher takes; None where
-            there is none.
         begin: Gives the model its weights where the training is new and has
             no checkpoint; None for new weights.
         of_origin: Makes of what the model card tells of any training what it
@@ -64,7 +62,6 @@ class Pretraining:
     description: Mapping[str, Any]
     settings: Mapping[str, Any]
     flops_per_example: Callable[[int, int], float] | None
-    teacher_length: int | None = None
     begin: Callable[[], None] | None = None
     of_origin: Callable[[model_card.Origin], model_card.Origin] = (
         lambda origin: origin

@@ -57,6 +57,7 @@ def run(
     strategy: tf.distribute.Strategy,
     policy: str,
     make: Maker = objectives.make,
+    teacher_positions: int | None = None,
 ) -> dict | None:
     """Trains and evaluates, as the options say.
 
@@ -67,6 +68,8 @@ def run(
         policy: The name of the Keras dtype policy.
         make: Makes what is trained, as `objectives.make`; called in the
             strategy's scope.
+        teacher_positions: The longest sequence that a teacher takes; None
+            where there is none.
 
     Returns:
         The evaluation's results, {name: float}, on the one host that writes;
@@ -87,13 +90,11 @@ def run(
         is_decoder = options.attention == "left_to_right"
         config = dataclasses.replace(start.config, is_decoder=is_decoder)
         start = dataclasses.replace(start, config=config)
-    sources, eval_source = _find_records(options, start)
+    sources, eval_source = _find_records(options, start, teacher_positions)
 
     # Model.
     with strategy.scope():
         pretraining = make(options, start, policy)
-    if pretraining.teacher_length is not None:
-        _check_length((*sources, eval_source), pretraining.teacher_length)
     pretraining.rematerialize(options.rematerialize)
     _logger.info(
         "%s parameters, %s, %d replicas.",
@@ -242,7 +243,7 @@ def _describe(told):
     }
 
 
-def _find_records(options, start):
+def _find_records(options, start, teacher_positions):
     """Returns the sources of the phases, and the one to evaluate on."""
 
     # Phases of the same records are of one source, and so read on.
@@ -258,6 +259,7 @@ def _find_records(options, start):
             num_shares=options.input_shares,
             services=tuple(options.tf_data_service),
             draws_replacements=options.replaces_tokens,
+            teacher_positions=teacher_positions,
             flag=flag,
         )
 
@@ -272,21 +274,6 @@ def _find_records(options, start):
         options.eval_input_file,
         "eval_input_file",
     )
-
-
-def _check_length(sources, teacher_length):
-    """Checks that a teacher takes the records, as their source the model."""
-    for source in sources:
-        # Of packed rows it counts how long the sequences are.
-        if features.SEQUENCE_IDS in source.shapes:
-            continue
-        (length,) = source.shapes[features.INPUT_IDS]
-        if length > teacher_length:
-            raise ValueError(
-                "`max_seq_length` must be at most the teacher's "
-                f"max_position_embeddings={teacher_length}. "
-                f"Received: max_seq_length={length}."
-            )
 
 
 def _make_state(options, start, pretraining, sources, strategy):

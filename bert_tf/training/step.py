@@ -65,7 +65,7 @@ def train_step(
         with tf.GradientTape() as tape:
             outputs = model(part, training=True)
             totals = objective.losses(outputs, part)
-            loss = sum(objective.loss_terms(totals, weights).values())
+            loss = objective.loss(objective.loss_terms(totals, weights))
             scaled_loss = optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, model.trainable_variables)
         # What this loss does not depend on has no gradient, e.g. the pooler
@@ -102,7 +102,7 @@ def train_step(
     num_padding, num_places = metrics["padding"]
     terms = objective.loss_terms(totals, weights)
     values = {
-        "loss": sum(terms.values()),
+        "loss": objective.loss(terms),
         **terms,
         "learning_rate": learning_rate,
         "gradient_norm": tf.identity(inner_optimizer.gradient_norm),

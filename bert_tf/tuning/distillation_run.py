@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.input.batch_source import Context
 from bert_tf.models import distillation
@@ -72,8 +73,9 @@ class DistillationRun(tuning_run.Run):
 
     Raises:
         ValueError: Also if the two models have different tokenizers where a
-            loss needs one, the teacher has no head for the task, or it is a
-            task that no student learns.
+            loss needs one, the teacher has no head for the task, it is a
+            task that no student learns, or epochs are to be compared whose
+            losses do not reach the head.
     """
 
     def __init__(
@@ -97,12 +99,21 @@ class DistillationRun(tuning_run.Run):
         if issubclass(task.source, TextSource):
             exempt = (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)
         teaching.check_tokenizers(exempt)
+        _check_head(teaching.lesson, config)
         self._teaching = teaching
         super().__init__(
-            config, task, examples, strategy, dtype_policy, dataset
+            config,
+            # What the teacher's set chose is of the teacher's weights.
+            task.uncalibrated(),
+            examples,
+            strategy,
+            dtype_policy,
+            dataset,
         )
         self._settings |= teaching.settings()
         self._facts |= teaching.facts(self._teacher)
+        if not teaching.lesson.asks_teacher:
+            return
         # Looks at the length, too.
         preprocessor = teaching.teacher.preprocessor(config.max_seq_length)
         if not teaching.has_one_tokenizer:
@@ -139,6 +150,20 @@ class DistillationRun(tuning_run.Run):
     def _begin_anew(self):
         self._teaching.begin(self._teacher, self.model)
 
+    def _told_start(self):
+        if self._teaching.student_layers is None:
+            return super()._told_start()
+        return f"from layers of {self._teaching.teacher.init_checkpoint}"
+
+    def _told_settings(self):
+        names = self._teaching.settings()
+        others = {
+            name: value
+            for name, value in self._settings.items()
+            if name not in names
+        }
+        return others | self._teaching.told_settings()
+
     def _objective(self) -> Objective:
         return objective_of(
             self.task,
@@ -148,6 +173,28 @@ class DistillationRun(tuning_run.Run):
 
     def _origin(self):
         return self._teaching.of_origin(super()._origin(), self._teacher)
+
+
+def _check_head(lesson, config):
+    """Refuses to compare epochs by a head that is not trained, and warns."""
+    if lesson.has(lesson_lib.SOFT_TARGETS, lesson_lib.LABELS):
+        return
+    for name in ("keep_best", "early_stopping_epochs"):
+        if getattr(config, name):
+            raise ValueError(
+                f"--{name} must be given with one of the losses "
+                f"{lesson_lib.SOFT_TARGETS}, {lesson_lib.LABELS}: the others "
+                "do not train the head, and so no score tells the better "
+                f"epoch. Received: losses={', '.join(lesson.losses)}."
+            )
+    logging.warning(
+        "The head is not trained: none of the losses %s reaches it. Scores "
+        "tell little. Train it next, from this student's folder, with the "
+        "losses %s or %s.",
+        ", ".join(lesson.losses),
+        lesson_lib.SOFT_TARGETS,
+        lesson_lib.LABELS,
+    )
 
 
 def objective_of(
@@ -165,7 +212,9 @@ def objective_of(
     def soft_losses(logits, teacher_logits, batch):
         each = keras.tree.map_structure(
             lambda own, taught: task.soft_losses(
-                own, taught, lesson.temperature
+                task.compared_logits(own, batch),
+                task.compared_logits(taught, batch),
+                lesson.temperature,
             ),
             logits,
             teacher_logits,

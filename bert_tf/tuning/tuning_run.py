@@ -183,6 +183,14 @@ class Run:
     def _begin_anew(self):
         """Gives the model what it begins with beside a checkpoint's weights."""
 
+    def _told_start(self):
+        """Returns what the log calls what the model begins with."""
+        return self.start.init_checkpoint or "from random weights"
+
+    def _told_settings(self):
+        """Returns the settings by the names that a reader knows them by."""
+        return self._settings
+
     def _objective(self):
         """Returns the `Objective` of what is trained."""
         return self.task.objective()
@@ -355,7 +363,7 @@ class Run:
                 task.main_metric,
                 math.inf,
             ),
-            dataclasses.asdict(config) | task.to_dict() | self._settings,
+            dataclasses.asdict(config) | task.to_dict() | self._told_settings(),
             sections,
             task.report_scores,
         )
@@ -517,7 +525,7 @@ class Run:
                 # With fewer epochs before, perhaps.
                 "resumed_at_step": self._resumed_at,
                 **self.config.of_training(),
-                **self._settings,
+                **self._told_settings(),
                 "mixed_precision": self.model.dtype_policy.name,
                 **strategies.arithmetic(self.strategy),
                 "versions": model_card.versions(),
@@ -590,7 +598,7 @@ class Run:
             num_epoch_examples,
             num_train_steps,
             config.train_batch_size,
-            self.start.init_checkpoint or "from random weights",
+            self._told_start(),
         )
         if self.is_chief:
             progress.tell_curves(state.folder)

@@ -761,6 +761,12 @@ def test_sequences_longer_than_the_model_s_positions_are_refused(tmp_path):
     write_manifest(tmp_path, arrays, settings={"max_sequences_per_row": 2})
     with pytest.raises(ValueError, match=r"`position_ids` must be in \[0, 5\)"):
         make_records(tmp_path, config=changed_config(max_position_embeddings=5))
+    # A teacher is shown them too; the fewer positions count.
+    with pytest.raises(ValueError, match=r"`position_ids` must be in \[0, 4\)"):
+        make_records(tmp_path, teacher_positions=4)
+    source = make_records(tmp_path, teacher_positions=99)
+    positions = reference.tiny_config().max_position_embeddings
+    assert source.limits[features.POSITION_IDS] == positions < 99
 
 
 @pytest.mark.parametrize("window_batches", [2, 64])

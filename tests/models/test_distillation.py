@@ -36,8 +36,9 @@ def make_batch():
     return batch
 
 
-def make_lesson(losses, **options):
-    return Lesson(losses=losses, **options).for_models(STUDENT, TEACHER)
+def make_lesson(losses, student_layers=2, **options):
+    student = dataclasses.replace(STUDENT, num_hidden_layers=student_layers)
+    return Lesson(losses=losses, **options).for_models(student, TEACHER)
 
 
 def make_models(model_class):
@@ -84,7 +85,8 @@ def test_losses_of_encoders_are_numpys(encoders, relation_heads):
     bias = model.projection.bias
     bias.assign(np.linspace(-1, 1, bias.shape[0]))
     batch = make_batch()
-    found = terms_of(model, distillation.encoder_objective(lesson), batch)
+    objective = distillation.encoder_objective(lesson)
+    found = terms_of(model, objective, batch)
 
     each = {name: [] for name in names}
     for row, length in enumerate(LENGTHS):
@@ -130,10 +132,10 @@ def test_losses_of_encoders_are_numpys(encoders, relation_heads):
                 for one, other in pairs
             ]
             each[name] += list(np.sum(values, axis=0))
-    wanted = {
-        f"{name}_loss": weights[name] * np.mean(each[name]) for name in names
-    }
+    wanted = {f"{name}_loss": np.mean(each[name]) for name in names}
     assert found == pytest.approx(wanted, rel=2e-5)
+    total = sum(weights[name] * np.mean(each[name]) for name in names)
+    assert objective.loss(found) == pytest.approx(total, rel=2e-5)
 
 
 def test_scores_that_are_as_low_as_masked_ones_are_0():
@@ -185,8 +187,10 @@ def test_distilberts_loss_is_its_formula(pretrainers, positions):
         -oracle.log_softmax(own[row, place])[label]
         for row, place, label in masked
     ]
-    assert found["soft_targets_loss"] == pytest.approx(5 * np.mean(soft), 1e-5)
-    assert found["masked_lm_loss"] == pytest.approx(2 * np.mean(hard), 1e-5)
+    assert found["soft_targets_loss"] == pytest.approx(np.mean(soft), 1e-5)
+    assert found["masked_lm_loss"] == pytest.approx(np.mean(hard), 1e-5)
+    wanted = 5 * np.mean(soft) + 2 * np.mean(hard) + found["cosine_loss"]
+    assert objective.loss(found) == pytest.approx(wanted, 1e-5)
     assert set(found) == {
         "soft_targets_loss",
         "masked_lm_loss",
@@ -301,6 +305,19 @@ def test_chosen_layers_are_copied_exactly_and_are_not_shared():
     [
         ("hidden", {"layer_map": (1, 4)}, "0 to 3. Received: layer_map=1,4."),
         ("hidden", {"layer_map": (1,)}, "each of the student's 2"),
+        (
+            "attention",
+            {"layer_map": (0, 1), "student_layers": 5},
+            "each of the student's 5. Received: layer_map=0,1.",
+        ),
+        (
+            "hidden",
+            {"student_layers": 5},
+            "The student has more layers than its teacher: `layer_map` must "
+            "have a layer of the teacher for each. Received: "
+            "num_hidden_layers=5 in the student, 4 in the teacher, and no "
+            "layer_map.",
+        ),
         ("relations", {"relation_heads": 4}, "must divide the student's"),
         ("cosine", {"layer_map": (1, 2)}, "with one of the losses hidden, att"),
         ("cosine", {"temperature": 0.0}, "`temperature` must be positive"),

@@ -164,7 +164,7 @@ def test_two_devices_are_one_device(folder, tmp_path):
 
 def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     teaching = make_teaching(
-        folder, Lesson(losses={"self_relations": 1.0}), "encoder"
+        folder, Lesson(losses={"self_relations": 2.0}), "encoder"
     )
     options = {"num_steps": 1, "max_seq_length": 11, "train_batch_size": 8}
     with pytest.raises(ValueError, match="rematerialize must not be given"):
@@ -183,7 +183,8 @@ def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     results = distillation.run_on_records(
         options, teaching, ONE_DEVICE, "float32"
     )
-    assert results["self_relations_loss"] == results["loss"] > 0
+    # The loss as it is, and what it counts.
+    assert results["loss"] == 2 * results["self_relations_loss"] > 0
     assert results["global_step"] == 1
     config = (tmp_path / "a" / "config.json").read_text()
     assert '"BertModel"' in config
@@ -207,6 +208,13 @@ def test_records_that_are_too_long_for_the_teacher_are_told(folder, tmp_path):
         "max_position_embeddings=8. Received: max_seq_length=11."
     )
     assert not (tmp_path / "a").exists()
+    # Of words alone no teacher is asked.
+    teaching = dataclasses.replace(
+        teaching, lesson=Lesson(losses={"masked_lm": 1.0})
+    )
+    run(folder, tmp_path / "a", teaching)
+    kept = checkpoints.load(str(tmp_path / "a"), BertPretrainer)
+    assert kept.config.max_position_embeddings == 16
 
 
 def test_bad_teachers_are_told_in_a_line(folder):
@@ -238,6 +246,19 @@ def test_bad_teachers_are_told_in_a_line(folder):
         with pytest.raises(ValueError) as error:
             distillation.find_student(found, **arguments)
         assert message in str(error.value)
+    decoder = dataclasses.replace(CONFIG, is_decoder=True)
+    student = dataclasses.replace(found, init_checkpoint=None, config=decoder)
+    words = {"masked_lm": 1.0}
+    for losses in (words, words | {"soft_targets": 1.0}):
+        teaching = make_teaching(
+            folder, Lesson(losses=losses), student=student, student_layers=None
+        )
+        if "soft_targets" not in losses:
+            # Of words alone no teacher is asked.
+            distillation.on_records(teaching)
+            continue
+        with pytest.raises(ValueError, match="left to right, or neither"):
+            distillation.on_records(teaching)
     # A size's name is of the teacher's vocabulary.
     named = distillation.find_student(found, bert_config_file="tiny")
     assert named.config.vocab_size == 37

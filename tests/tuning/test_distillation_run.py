@@ -144,6 +144,15 @@ def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path, caplog):
     assert "Teacher: teacher." in card
     assert "soft_targets:2, labels:0.5, hidden:1" in card
     assert "sha256" not in card
+    # Another's is that of a calibration.
+    assert "- `soft_targets_temperature`: 2" in card
+    assert "- `temperature`" not in card
+    run.report()
+    report = (tmp_path / "a" / "report.md").read_text()
+    assert "| soft\\_targets\\_temperature | 2 |" in report
+    assert "| temperature |" not in report
+    assert "random weights" not in caplog.text
+    assert f"2 steps of 4, from layers of {teacher}" in caplog.text
 
     begins = "begins with the teacher's layers 1."
     assert begins in caplog.text
@@ -151,6 +160,27 @@ def test_a_student_learns_what_its_teacher_answers(teacher, tmp_path, caplog):
     make_run(tmp_path / "a", teaching).tune()
     assert "Resumed at step 2 of 2." in caplog.text
     assert begins not in caplog.text
+
+
+def test_every_loss_trains_where_lengths_are_of_the_batch(teacher, tmp_path):
+    losses = dict.fromkeys(lesson_lib.ON_TASKS, 1.0)
+    run = make_run(tmp_path / "a", make_teaching(teacher, losses))
+    assert run.tune()["global_step"] == 2
+    batches = run.sources[TRAIN].training_batches(4)
+    objective = run._objective()
+
+    def terms(batch):
+        return objective.losses(run._trained(batch), batch)
+
+    # The graph that training makes, of lengths that it does not know.
+    assert batches.element_spec["input_ids"].shape[1] is None
+    batch = next(iter(batches))
+    found = tf.function(terms, input_signature=[batches.element_spec])(batch)
+    wanted = terms(batch)
+    assert set(found) == {f"{name}_loss" for name in lesson_lib.ON_TASKS}
+    for name, value in wanted.items():
+        assert float(value) > 0
+        assert float(found[name]) == pytest.approx(float(value), rel=1e-4)
 
 
 @pytest.mark.slow
@@ -223,6 +253,67 @@ def test_soft_targets_are_of_each_models_own_tokenizer(teacher, tmp_path):
         "soft_targets and labels can do without."
     )
     assert not (tmp_path / "b").exists()
+
+
+def test_labels_alone_need_no_common_tokenizer(tmp_path):
+    task = TaggingTask(scheme="bio", labels=("O", "B-X", "I-X"))
+    checkpoints.save(
+        tmp_path / "teacher",
+        task.make_model(CONFIG),
+        TOKENIZER,
+        9,
+        task=task.to_dict(),
+        label_names=task.labels,
+    )
+    examples = task.read(
+        {"words": [["cat", "dog", "cow"]], "tags": [["O", "B-X", "O"]]}, TRAIN
+    )
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "a"),
+        train_batch_size=1,
+        max_seq_length=9,
+        num_train_epochs=1,
+        do_train=True,
+    )
+
+    def run(losses):
+        teaching = make_teaching(str(tmp_path / "teacher"), losses, OTHER)
+        return DistillationRun(
+            config, task, {TRAIN: examples}, STRATEGY, teaching=teaching
+        )
+
+    with pytest.raises(ValueError, match="tokenizer for the loss soft_targets"):
+        run({"labels": 1.0, "soft_targets": 1.0})
+    distilled = run({"labels": 1.0})
+    batch = next(iter(distilled.sources[TRAIN].training_batches(1)))
+    assert not any(name.startswith("teacher_") for name in batch)
+    distilled.tune()
+    assert distilled._step == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"keep_best": True}, {"early_stopping_epochs": 1}]
+)
+def test_epochs_are_not_compared_by_a_head_that_is_not_trained(
+    options, teacher, tmp_path, caplog
+):
+    caplog.set_level("WARNING", logger="absl")
+    teaching = make_teaching(teacher, {"hidden": 1.0, "relations": 1.0})
+    (name,) = options
+    with pytest.raises(ValueError) as error:
+        make_run(tmp_path / "a", teaching, **options)
+    assert str(error.value) == (
+        f"--{name} must be given with one of the losses soft_targets, labels: "
+        "the others do not train the head, and so no score tells the better "
+        "epoch. Received: losses=hidden, relations."
+    )
+    assert not (tmp_path / "a").exists()
+    make_run(tmp_path / "a", teaching)
+    assert caplog.text.count("The head is not trained: none of the") == 1
+    caplog.clear()
+    teaching = make_teaching(teacher, {"hidden": 1.0, "labels": 1.0})
+    make_run(tmp_path / "a", teaching, **options)
+    assert "not trained" not in caplog.text
 
 
 def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):
@@ -326,6 +417,74 @@ def test_soft_losses_of_every_family():
     ]
     check(labels, yes_or_no)
     check(RerankingTask(), yes_or_no)
+
+
+def test_padding_tells_nothing_of_an_answers_place():
+    task = SquadTask()
+    random = np.random.default_rng(5)
+    own, taught = np.float32(random.normal(0, 2, (2, 2, 2, 6)))
+    lengths = (6, 4)
+
+    def loss(width):
+        padding = [(0, 0), (0, width - 6)]
+        batch = {
+            "input_mask": np.int32(
+                np.arange(width) < np.array(lengths)[:, None]
+            ),
+            "labels": {name: np.int32([1, 0]) for name in OUTPUTS},
+        }
+        outputs = {
+            name: {
+                output: np.pad(each, padding, constant_values=3.0)
+                for output, each in zip(OUTPUTS, logits)
+            }
+            for name, logits in (("logits", own), ("teacher_logits", taught))
+        }
+        objective = objective_of(task, Lesson(losses={"soft_targets": 1.0}))
+        return float(objective.losses(outputs, batch)["soft_targets_loss"])
+
+    wanted = sum(
+        oracle.soft_target(a[:length], b[:length], 2.0) / 2
+        for one, other in zip(own, taught)
+        for a, b, length in zip(one, other, lengths)
+    )
+    assert loss(6) == pytest.approx(wanted, rel=1e-5)
+    assert loss(46) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_teachers_null_threshold_is_not_the_students(tmp_path):
+    task = SquadTask(
+        version_2_with_negative=True,
+        null_score_diff_threshold=-7.25,
+        doc_stride=2,
+        max_query_length=2,
+    )
+    folder = str(tmp_path / "teacher")
+    checkpoints.save(
+        folder, task.make_model(CONFIG), TOKENIZER, 9, task=task.to_dict()
+    )
+    answers = {"text": ["red"], "answer_start": [8]}
+    data = {
+        "id": ["a"],
+        "question": ["cat"],
+        "context": ["dog cow red"],
+        "answers": [answers],
+    }
+    teaching = make_teaching(folder, {"soft_targets": 1.0})
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "a"),
+        train_batch_size=1,
+        max_seq_length=9,
+        do_train=True,
+    )
+    run = DistillationRun(
+        config,
+        task,
+        {TRAIN: task.read(data, TRAIN)},
+        STRATEGY,
+        teaching=teaching,
+    )
+    assert run.task == dataclasses.replace(task, null_score_diff_threshold=0.0)
 
 
 @pytest.mark.parametrize(

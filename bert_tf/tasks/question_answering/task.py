@@ -15,7 +15,9 @@ from typing import Self
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
+from bert_tf import features
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
@@ -45,6 +47,8 @@ FAMILY = "squad"
 # An exported model gives every answer room for so many, and looks at the
 # square of it in every window.
 _MOST_ANSWERS = 1000
+# Of places that cannot be an answer's.
+_LOWEST = -1e9
 
 _SIZES = (
     "doc_stride",
@@ -150,6 +154,20 @@ class SquadTask(Task):
         self, logits: Tensor, teacher_logits: Tensor, temperature: float
     ) -> Tensor:
         return 0.5 * super().soft_losses(logits, teacher_logits, temperature)
+
+    def compared_logits(self, logits: Tensor, batch: features.Batch) -> Tensor:
+        # Finite: a share of 0 times a difference is 0.
+        return ops.where(
+            ops.cast(batch[features.INPUT_MASK], "bool"),
+            ops.cast(logits, "float32"),
+            _LOWEST,
+        )
+
+    def uncalibrated(self) -> Self:
+        """Without a threshold that was chosen for other weights, either."""
+        return dataclasses.replace(
+            super().uncalibrated(), null_score_diff_threshold=0.0
+        )
 
     def read(
         self, data: Any, split: str, label_column: str = "answers"
