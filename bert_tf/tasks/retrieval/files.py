@@ -1,7 +1,7 @@
 """Texts to train and evaluate sentence embeddings on, from files and tables.
 
 Pairs and triplets  columns `query` or `anchor`, `positive`, and any number of
-                    hard negatives, whose names begin with `negative`
+                    hard negatives: `negative`, `negative_1`, `negative_2`, ...
 Scored pairs        columns `sentence1`, `sentence2` and `score`
 NLI                 columns `sentence1` or `premise`, `sentence2` or
                     `hypothesis`, and `gold_label` or `label`: triplets of a
@@ -25,11 +25,12 @@ from bert_tf import files
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 from bert_tf.tasks.retrieval import corpora
+from bert_tf.tasks.retrieval import negatives
 
 SCORE_COLUMN = "score"
 TEXT_COLUMN = "text"
 _FIRST_COLUMNS = ("query", "anchor")
-_POSITIVE, _NEGATIVE = "positive", "negative"
+_POSITIVE = "positive"
 _SENTENCES = ("sentence1", "sentence2")
 _PREMISES = ("sentence1", "premise")
 _HYPOTHESES = ("sentence2", "hypothesis")
@@ -269,8 +270,8 @@ def _group_columns(title, found, text_columns):
     if not names:
         first = [name for name in _FIRST_COLUMNS if name in found]
         if first and _POSITIVE in found:
-            negatives = [name for name in found if name.startswith(_NEGATIVE)]
-            names = [first[0], _POSITIVE, *sorted(negatives, key=_natural)]
+            others = negatives.find(title, found)
+            names = [first[0], _POSITIVE, *sorted(others, key=_natural)]
         elif not {*_SENTENCES} - {*found}:
             names = [*_SENTENCES]
     if len(names) < 2:
@@ -322,15 +323,15 @@ def _nli_rows(data, names, texts):
     for premise, own in premises.items():
         positives = own.get(_ENTAILMENT, [])
         # People did not agree on what is both.
-        negatives = [
+        others = [
             text
             for text in own.get(_CONTRADICTION, ())
             if text not in (premise, *positives)
         ]
-        if negatives:
+        if others:
             # Each entailment has one: the contradictions in turn.
             rows += [
-                [premise, positive, negatives[index % len(negatives)]]
+                [premise, positive, others[index % len(others)]]
                 for index, positive in enumerate(positives)
             ]
     if not rows:

@@ -48,6 +48,18 @@ def test_groups_are_read_from_every_kind_of_file(tmp_path, suffix):
     assert dev.labels is None
 
 
+@pytest.mark.parametrize("name", ["negative1", "negative-1", "negative_1"])
+def test_negatives_have_one_rule_of_names(name):
+    table = {"query": ["a"], "positive": ["b"], name: ["c"]}
+    assert texts_of(PAIRS.read(table, "train")) == [["a", "b", "c"]]
+    for other in ("negative_score", "Negative", "hard_negative", "negatives"):
+        with pytest.raises(ValueError, match=f"Received: '{other}'"):
+            PAIRS.read(table | {other: ["0.7"]}, "train")
+    named = RetrievalTask(text_columns=("query", "positive", "Negative"))
+    found = named.read(table | {"Negative": ["d"]}, "train")
+    assert texts_of(found) == [["a", "b", "d"]]
+
+
 def test_names_of_columns_are_given():
     task = RetrievalTask(text_columns=("negative_2", "query"))
     examples = task.read(GROUPS, "train")
