@@ -1,10 +1,11 @@
 """Hard negatives: texts that a model takes for an answer and that are none.
 
 For each query the corpus is ranked by the model, and its relevant texts are
-left out, with those that read the same or like the query. What is left is taken
-from a range of ranks, as the first are often answers that nobody has marked,
-and only where it scores enough below the relevant text (Qu et al. 2021,
-RocketQA; Moreira et al. 2024, NV-Retriever).
+left out, with those that read the same or like the query. Queries that read the
+same have the relevant texts of all of them. Of texts that read the same the
+first counts. What is left is taken from a range of ranks, as the first are
+often answers that nobody has marked, and only where it scores enough below the
+relevant text (Qu et al. 2021, RocketQA; Moreira et al. 2024, NV-Retriever).
 """
 
 import json
@@ -21,6 +22,8 @@ from bert_tf.tasks.retrieval.corpora import Texts
 
 # As retrieval's training reads them.
 COLUMNS = ("anchor", "positive", "negative")
+# Copies of texts that are looked through, beside the texts that are wanted.
+_MOST_COPIES = 1000
 
 
 def mine(
@@ -47,16 +50,11 @@ def mine(
     Raises:
         ValueError: As `search.top_k`.
     """
-    positives: dict[int, set[str]] = {}
-    for query, text in zip(relevance.query_rows, relevance.corpus_rows):
-        # Where questions look for questions, the query is in the corpus too.
-        own = positives.setdefault(int(query), {queries.texts[query]})
-        own.add(corpus.texts[text])
-    # As many as read like one of these may stand before the others.
-    copies = _counts(corpus, set().union(*positives.values()))
-    most = max(
-        sum(copies[text] for text in texts) for texts in positives.values()
-    )
+    known = _known_answers(queries, corpus, relevance)
+    # As many as these may stand before the others.
+    copies = _counts(corpus, set().union(*known.values()))
+    most = max(sum(copies[text] for text in texts) for texts in known.values())
+    most += _num_repeated(corpus, rules.range_max)
     judged = query_vectors[relevance.queries]
     scores, found = search.top_k(
         judged,
@@ -80,11 +78,12 @@ def mine(
         found,
         scores,
     ):
-        others = [
-            (text, score)
-            for text, score in zip(row.tolist(), row_scores.tolist())
-            if corpus.texts[text] not in positives[query]
-        ][rules.range_min : rules.range_max]
+        others, seen = [], {*known[queries.texts[query]]}
+        for text, score in zip(row.tolist(), row_scores.tolist()):
+            if corpus.texts[text] not in seen:
+                seen.add(corpus.texts[text])
+                others.append((text, score))
+        others = others[rules.range_min : rules.range_max]
         for positive, own_score in zip(own_rows.tolist(), own_scores.tolist()):
             highest = rules.highest(own_score)
             good = [text for text, score in others if score <= highest]
@@ -92,6 +91,29 @@ def mine(
                 (query, positive, text) for text in good[: rules.num_negatives]
             ]
     return triplets
+
+
+def _known_answers(queries, corpus, relevance):
+    """Returns {text of a query: texts that are none of its negatives}."""
+    known: dict[str, set[str]] = {}
+    for query, text in zip(relevance.query_rows, relevance.corpus_rows):
+        # A question may be there twice, each time with another answer; and
+        # where questions look for questions, it is in the corpus too.
+        question = queries.texts[query]
+        known.setdefault(question, {question}).add(corpus.texts[text])
+    return known
+
+
+def _num_repeated(corpus, num_texts):
+    """Returns how many among the first `num_texts` texts may be copies.
+
+    At most `_MOST_COPIES`: what is found for all queries is in memory.
+    """
+    # Numbers are smaller than a dictionary of a corpus. Two texts of one hash
+    # only make it more.
+    hashes = np.fromiter(map(hash, corpus.texts), np.int64, len(corpus))
+    repeated = np.unique(hashes, return_counts=True)[1] - 1
+    return min(int(np.sort(repeated)[-num_texts:].sum()), _MOST_COPIES)
 
 
 def _counts(corpus, wanted):
