@@ -178,13 +178,16 @@ def main(_):
         is_judged_only = not _DO_SEARCH.value
         if is_judged_only:
             queries, relevance = corpora.only_judged(queries, relevance)
+        own_rows = _find_own_rows(queries, corpus, relevance)
         vectors = _compute(embedder, queries, corpus, is_judged_only)
         if _DO_EVAL.value and relevance is not None:
-            results, worst = _evaluate(queries, corpus, relevance, *vectors)
+            results, worst = _evaluate(
+                queries, corpus, relevance, *vectors, own_rows
+            )
         if _DO_SEARCH.value:
-            _search(queries, corpus, *vectors)
+            _search(queries, corpus, *vectors, own_rows)
         if _DO_MINE.value:
-            _mine(queries, corpus, relevance, *vectors, rules)
+            _mine(queries, corpus, relevance, *vectors, own_rows, rules)
     if pairs is not None:
         results |= _correlate(pairs, embedder)
     if _DO_EVAL.value:
@@ -279,12 +282,15 @@ def _compute(embedder, queries, corpus, is_judged_only):
     return computed[0][:], computed[1]
 
 
-def _evaluate(queries, corpus, relevance, query_vectors, corpus_vectors):
-    """Returns the scores, and the table of the worst queries."""
+def _find_own_rows(queries, corpus, relevance):
+    """Returns what `evaluation.find_own_rows` does; -1 of SQuAD's files."""
     import numpy as np
 
     from bert_tf.tasks.retrieval import evaluation
 
+    if _SQUAD_FILES.value:
+        # Its paragraphs have no ids but numbers, which are no question's.
+        return np.full(len(queries), -1)
     own_rows = evaluation.find_own_rows(queries, corpus, relevance)
     if num_own := np.count_nonzero(own_rows >= 0):
         logging.info(
@@ -292,6 +298,15 @@ def _evaluate(queries, corpus, relevance, query_vectors, corpus_vectors):
             "not ranked.",
             num_own,
         )
+    return own_rows
+
+
+def _evaluate(
+    queries, corpus, relevance, query_vectors, corpus_vectors, own_rows
+):
+    """Returns the scores, and the table of the worst queries."""
+    from bert_tf.tasks.retrieval import evaluation
+
     found = evaluation.evaluate(
         relevance, query_vectors, corpus_vectors, _SIMILARITY.value, own_rows
     )
@@ -316,11 +331,13 @@ def _correlate(pairs, embedder):
     }
 
 
-def _search(queries, corpus, query_vectors, corpus_vectors):
+def _search(queries, corpus, query_vectors, corpus_vectors, own_rows):
     from bert_tf.tasks.retrieval import search
 
+    # One more, where one is left out; that query may have one less than all.
+    k = min(_TOP_K.value + bool((own_rows >= 0).any()), len(corpus))
     scores, found = search.top_k(
-        query_vectors, corpus_vectors, _TOP_K.value, _SIMILARITY.value
+        query_vectors, corpus_vectors, k, _SIMILARITY.value
     )
     path = f"{_output_dir()}/search.jsonl"
     with (
@@ -328,8 +345,8 @@ def _search(queries, corpus, query_vectors, corpus_vectors):
         files.local_target(temporary) as local,
         open(local, "w", encoding="utf-8") as stream,
     ):
-        for name, text, row, row_scores in zip(
-            queries.ids, queries.texts, found, scores
+        for name, text, own, row, row_scores in zip(
+            queries.ids, queries.texts, own_rows, found, scores
         ):
             hits = [
                 {
@@ -338,13 +355,22 @@ def _search(queries, corpus, query_vectors, corpus_vectors):
                     "text": corpus.texts[index],
                 }
                 for index, score in zip(row, row_scores)
-            ]
+                if index != own
+            ][: _TOP_K.value]
             answer = {"query_id": name, "query": text, "hits": hits}
             stream.write(f"{json.dumps(answer, ensure_ascii=False)}\n")
     print(f"{len(queries)} queries in {path}")
 
 
-def _mine(queries, corpus, relevance, query_vectors, corpus_vectors, rules):
+def _mine(
+    queries,
+    corpus,
+    relevance,
+    query_vectors,
+    corpus_vectors,
+    own_rows,
+    rules,
+):
     from bert_tf.tasks.retrieval import mining
 
     triplets = mining.mine(
@@ -355,6 +381,7 @@ def _mine(queries, corpus, relevance, query_vectors, corpus_vectors, rules):
         corpus_vectors,
         rules,
         _SIMILARITY.value,
+        own_rows,
     )
     mining.write(_triplets_file(), triplets, queries, corpus)
     num_served = len({triplet[:2] for triplet in triplets})

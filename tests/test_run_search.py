@@ -118,6 +118,71 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
     assert not (work / "judged_queries").exists()
 
 
+def write_lines(path, rows):
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+
+
+def test_the_text_of_a_query_s_id_is_neither_found_nor_mined(
+    run_program, tmp_path
+):
+    texts = [{"_id": f"a{n}", "text": text} for n, text in enumerate(TEXTS)]
+    write_lines(tmp_path / "corpus.jsonl", texts)
+    # It would be the first of both, and the last is not in the corpus.
+    queries = [*texts[:2], {"_id": "q", "text": TEXTS[0]}]
+    write_lines(tmp_path / "queries.jsonl", queries)
+    (tmp_path / "qrels.tsv").write_text(
+        "query-id\tcorpus-id\tscore\na0\ta3\t1\na1\ta1\t1\n"
+    )
+    run_program(
+        PROGRAM,
+        *flags(tmp_path, f"--work_dir={tmp_path}/work"),
+        *("--do_search", "--do_mine", "--top_k=5", "--num_negatives=9"),
+    )
+    lines = (tmp_path / "work/search.jsonl").read_text("utf-8").splitlines()
+    found = [[hit["id"] for hit in json.loads(x)["hits"]] for x in lines]
+    assert sorted(found[0]) == ["a1", "a2", "a3", "a4"]
+    # That which is marked as relevant is ranked.
+    assert found[1][0] == "a1" and len(found[1]) == 5
+    assert found[2][0] == "a0"
+    lines = (tmp_path / "work/triplets.jsonl").read_text("utf-8").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert {x["negative"] for x in found if x["anchor"] == TEXTS[0]} == {
+        *(TEXTS[1], TEXTS[2], TEXTS[4])
+    }
+
+
+def test_numbers_of_questions_are_not_those_of_paragraphs(
+    run_program, tmp_path
+):
+    paragraphs = [
+        {
+            "context": TEXTS[n],
+            "qas": [
+                {
+                    # The number of another paragraph, which is nearest.
+                    "id": f"{(n + 1) % 3}",
+                    "question": TEXTS[(n + 1) % 3],
+                    "answers": [{"text": TEXTS[n][:1], "answer_start": 0}],
+                }
+            ],
+        }
+        for n in range(3)
+    ]
+    path = tmp_path / "squad.json"
+    path.write_text(
+        json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]})
+    )
+    done = run_program(
+        PROGRAM,
+        f"--model_dir={serving_models.model_dir('encoder')}",
+        f"--work_dir={tmp_path}/work",
+        f"--squad_files={path}",
+        "--do_eval",
+    )
+    assert "recall@1 = 0\n" in done.stdout
+    assert "under the same id" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "others, message",
     [

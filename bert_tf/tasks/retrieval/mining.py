@@ -34,6 +34,7 @@ def mine(
     corpus_vectors: search.Rows,
     rules: search_options.Rules,
     similarity: str = search_options.COSINE,
+    own_rows: np.ndarray | None = None,
 ) -> list[tuple[int, int, int]]:
     """Returns (query, relevant text, negative), indices, in that order.
 
@@ -46,15 +47,19 @@ def mine(
             read twice.
         rules: Which texts are negatives.
         similarity: As of `search.top_k`.
+        own_rows: int64 `[Q]`: of every query the text that is no negative and
+            takes no rank, as of `evaluation.evaluate`; None for none.
 
     Raises:
         ValueError: As `search.top_k`.
     """
+    if own_rows is None:
+        own_rows = np.full(len(queries), -1)
     known = _known_answers(queries, corpus, relevance)
     # As many as these may stand before the others.
     copies = _counts(corpus, set().union(*known.values()))
     most = max(sum(copies[text] for text in texts) for texts in known.values())
-    most += _num_repeated(corpus, rules.range_max)
+    most += _num_repeated(corpus, rules.range_max) + np.any(own_rows >= 0)
     judged = query_vectors[relevance.queries]
     scores, found = search.top_k(
         judged,
@@ -62,7 +67,7 @@ def mine(
         min(rules.range_max + most, len(corpus)),
         similarity,
     )
-    own = search.pair_scores(
+    right = search.pair_scores(
         judged,
         corpus_vectors,
         np.searchsorted(relevance.queries, relevance.query_rows),
@@ -71,21 +76,23 @@ def mine(
     )
     triplets = []
     # Query by query: of many, lists of all that was found would be too long.
-    for query, own_rows, own_scores, row, row_scores in zip(
+    for query, right_rows, right_scores, row, row_scores in zip(
         relevance.queries.tolist(),
         relevance.by_query(relevance.corpus_rows),
-        relevance.by_query(own),
+        relevance.by_query(right),
         found,
         scores,
     ):
         others, seen = [], {*known[queries.texts[query]]}
         for text, score in zip(row.tolist(), row_scores.tolist()):
-            if corpus.texts[text] not in seen:
+            if text != own_rows[query] and corpus.texts[text] not in seen:
                 seen.add(corpus.texts[text])
                 others.append((text, score))
         others = others[rules.range_min : rules.range_max]
-        for positive, own_score in zip(own_rows.tolist(), own_scores.tolist()):
-            highest = rules.highest(own_score)
+        for positive, right_score in zip(
+            right_rows.tolist(), right_scores.tolist()
+        ):
+            highest = rules.highest(right_score)
             good = [text for text, score in others if score <= highest]
             triplets += [
                 (query, positive, text) for text in good[: rules.num_negatives]

@@ -193,3 +193,17 @@ def test_a_negative_is_there_once_however_often_the_corpus_has_it():
     ):
         found = mining.mine(*arguments, rules)
         assert [text for _, _, text in found] == wanted
+
+
+def test_the_text_of_the_query_s_id_is_no_negative_and_has_no_rank():
+    texts = ("a title and Q", "P", "near", "far")
+    found = mining.mine(
+        corpora.Texts(ids=("own", "q"), texts=("Q", "R")),
+        corpora.Texts(ids=("own", "1", "2", "3"), texts=texts),
+        relevance_of((0, 1), (1, 1)),
+        np.float32([[1, 0], [1, 0]]),
+        np.float32([[1, 0], [3, 1], [2, 1], [1, 1]]),
+        Rules(range_max=1),
+        own_rows=np.array([0, -1]),
+    )
+    assert found == [(0, 1, 2), (1, 1, 0)]
