@@ -11,9 +11,10 @@ DataFrame, ...) has one of two forms:
                                       .jsonl and .parquet a list `negatives`
 
 For `query` the second form may have `anchor`, as `run_search` writes what it
-mines. Rows of one query, wherever they stand, are its group. A text of a group
-that is there again is read once in the second form, as files of triplets
-repeat them.
+mines. Rows of one query, wherever they stand, are its group. With labels a text
+of a group that is there again is read once in the second form, as files of
+triplets repeat them; without, every text stays in its place, as predictions are
+of all.
 """
 
 import dataclasses
@@ -101,7 +102,7 @@ def read_groups(
                 f"{where}: a text of a query must have one label. Received: "
                 f"0 and 1 for {files.shortened(text)}."
             )
-        if POSITIVE in names and len(known) == len(texts):
+        if has_labels and POSITIVE in names and len(known) == len(texts):
             continue
         texts.append(text)
         group_ids.append(group)

@@ -60,6 +60,14 @@ def test_positives_and_negatives_become_groups(tmp_path):
     )
     assert groups.group_ids.tolist() == [0, 0, 0, 1, 1, 1, 0]
     assert groups.labels.tolist() == [1, 0, 0, 1, 0, 0, 0]
+    # Predictions are of every row: nothing is left out.
+    rows = files.read_groups(tmp_path / "a.csv", has_labels=False)
+    assert rows.texts == (
+        *("Ann ran.", "Bob sat.", "a, b"),
+        *("é", "Bob sat.", "c"),
+        *("Ann ran.", "Bob sat.", "d"),
+    )
+    assert rows.group_ids.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0]
     groups = files.read_groups(write(tmp_path, "a.jsonl", JSON_LINES))
     assert groups.texts == ("Ann ran.", "Bob sat.", "é")
     assert groups.group_ids.tolist() == [0, 0, 1]
