@@ -90,6 +90,34 @@ def test_scored_pairs():
         task.read(table, "dev")
 
 
+@pytest.mark.parametrize("loss_name", ["multiple_negatives", "triplet"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("sentence1", "sentence2", "score"),
+        ("query", "positive", "label"),
+        ("anchor", "positive", "score"),
+    ],
+)
+def test_scores_that_a_loss_does_not_read_are_refused(loss_name, names):
+    table = dict(zip(names, (["a"], ["b"], [0])))
+    task = RetrievalTask(loss_name=loss_name)
+    with pytest.raises(ValueError, match=f"has scores, the column '{names[2]}"):
+        task.read(table, "train")
+    # Who names the columns knows.
+    named = RetrievalTask(text_columns=names[:2])
+    assert texts_of(named.read(table, "train")) == [["a", "b"]]
+
+
+def test_scores_under_another_name_are_refused_too():
+    table = {"query": ["a"], "positive": ["b"], "rating": [0.5]}
+    assert texts_of(PAIRS.read(table, "train")) == [["a", "b"]]
+    with pytest.raises(ValueError, match="has scores, the column 'rating'"):
+        PAIRS.read(table, "train", "rating")
+    with pytest.raises(ValueError, match="has scores, the column 'label'"):
+        PAIRS.read({"query": ["a"], "positive": ["b"], "label": [0]}, "dev")
+
+
 def test_nli_becomes_triplets(tmp_path):
     path = tmp_path / "snli.tsv"
     rows = [
