@@ -9,7 +9,7 @@ with every text, and prints recall@1, 10 and 100, MRR@10, nDCG@10 and MAP. They
 go into eval_results.txt, those of every query into query_scores.tsv, and the
 worst queries into report.md. With --squad_files=dev.json,train.json the
 questions of the first file look for their paragraphs among those of all files.
---sts_file adds the correlation of cosines with people's scores.
+--sts_file adds the correlation of similarities with people's scores.
 
 --do_search writes the --top_k texts of every query as lines of JSON, and
 --do_mine triplets of a query, its text and a text that the model takes for one,
@@ -64,7 +64,8 @@ _STS_FILE = flags.DEFINE_string(
     "sts_file",
     None,
     "With --do_eval: pairs of texts with scores, .tsv, .csv, .jsonl or "
-    ".parquet.",
+    ".parquet. Prompts that flags name are put before the first and the second "
+    "text; else the folder's default before both.",
 )
 _STS_TEXT_COLUMNS = flags.DEFINE_list(
     "sts_text_columns", ["sentence1", "sentence2"], "Its two columns of texts."
@@ -119,9 +120,10 @@ _CORPUS_PROMPT = flags.DEFINE_string(
 )
 _SIMILARITY = flags.DEFINE_enum(
     "similarity",
-    search_options.COSINE,
+    None,
     search_options.SIMILARITIES,
-    "How vectors are compared: the cosine, or the product as they are.",
+    "How vectors are compared: the cosine, or the product as they are. "
+    "Default: as the folder says, or else the cosine.",
 )
 _PRECISION = flags.DEFINE_enum(
     "precision",
@@ -173,6 +175,7 @@ def main(_):
             _PRECISION.value
         ],
     )
+    similarity = _similarity(embedder)
     results, worst = {}, None
     if corpus is not None:
         is_judged_only = not _DO_SEARCH.value
@@ -182,16 +185,24 @@ def main(_):
         vectors = _compute(embedder, queries, corpus, is_judged_only)
         if _DO_EVAL.value and relevance is not None:
             results, worst = _evaluate(
-                queries, corpus, relevance, *vectors, own_rows
+                queries, corpus, relevance, *vectors, similarity, own_rows
             )
         if _DO_SEARCH.value:
-            _search(queries, corpus, *vectors, own_rows)
+            _search(queries, corpus, *vectors, similarity, own_rows)
         if _DO_MINE.value:
-            _mine(queries, corpus, relevance, *vectors, own_rows, rules)
+            _mine(
+                queries,
+                corpus,
+                relevance,
+                *vectors,
+                rules,
+                similarity,
+                own_rows,
+            )
     if pairs is not None:
-        results |= _correlate(pairs, embedder)
+        results |= _correlate(pairs, embedder, similarity)
     if _DO_EVAL.value:
-        _write_results(results, worst, embedder)
+        _write_results(results, worst, embedder, similarity)
 
 
 def _check_flags():
@@ -282,6 +293,18 @@ def _compute(embedder, queries, corpus, is_judged_only):
     return computed[0][:], computed[1]
 
 
+def _similarity(embedder):
+    """Returns how vectors are compared."""
+    similarity = _SIMILARITY.value or embedder.vectors.similarity
+    if similarity not in search_options.SIMILARITIES:
+        raise ValueError(
+            f"{_MODEL_DIR.value}: `similarity_fn_name` must be one of "
+            f"{', '.join(search_options.SIMILARITIES)}, or --similarity be "
+            f"given. Received: {files.shortened(similarity)}."
+        )
+    return similarity
+
+
 def _find_own_rows(queries, corpus, relevance):
     """Returns what `evaluation.find_own_rows` does; -1 of SQuAD's files."""
     import numpy as np
@@ -302,13 +325,19 @@ def _find_own_rows(queries, corpus, relevance):
 
 
 def _evaluate(
-    queries, corpus, relevance, query_vectors, corpus_vectors, own_rows
+    queries,
+    corpus,
+    relevance,
+    query_vectors,
+    corpus_vectors,
+    similarity,
+    own_rows,
 ):
     """Returns the scores, and the table of the worst queries."""
     from bert_tf.tasks.retrieval import evaluation
 
     found = evaluation.evaluate(
-        relevance, query_vectors, corpus_vectors, _SIMILARITY.value, own_rows
+        relevance, query_vectors, corpus_vectors, similarity, own_rows
     )
     path = f"{_output_dir()}/{evaluation.QUERIES_FILE}"
     evaluation.write_queries(path, found, queries)
@@ -316,29 +345,40 @@ def _evaluate(
     return results, evaluation.worst_queries(found, queries, corpus, relevance)
 
 
-def _correlate(pairs, embedder):
-    """Returns the correlations of scored pairs."""
+def _correlate(pairs, embedder, similarity):
+    """Returns the correlations of scored pairs.
+
+    The folder's prompts of queries and of texts are for searches: without
+    flags both texts of a pair have its default prompt.
+    """
     from bert_tf.tasks.retrieval import ranking
     from bert_tf.tasks.retrieval import vectors
 
-    left, right = (
-        vectors.in_memory(texts, embedder, _BATCH_SIZE.value)
-        for texts in pairs.texts
-    )
-    found = ranking.correlations(ranking.cosines(left, right), pairs.labels)
+    found = [
+        vectors.in_memory(
+            texts,
+            embedder if prompt is None else embedder.with_prompt(prompt),
+            _BATCH_SIZE.value,
+        )
+        for texts, prompt in zip(
+            pairs.texts, (_QUERY_PROMPT.value, _CORPUS_PROMPT.value)
+        )
+    ]
+    scores = ranking.pair_similarities(*found, similarity)
+    found = ranking.correlations(scores, pairs.labels)
     return {f"sts_{name}": value for name, value in found.items()} | {
         "sts_pairs": float(len(pairs))
     }
 
 
-def _search(queries, corpus, query_vectors, corpus_vectors, own_rows):
+def _search(
+    queries, corpus, query_vectors, corpus_vectors, similarity, own_rows
+):
     from bert_tf.tasks.retrieval import search
 
     # One more, where one is left out; that query may have one less than all.
     k = min(_TOP_K.value + bool((own_rows >= 0).any()), len(corpus))
-    scores, found = search.top_k(
-        query_vectors, corpus_vectors, k, _SIMILARITY.value
-    )
+    scores, found = search.top_k(query_vectors, corpus_vectors, k, similarity)
     path = f"{_output_dir()}/search.jsonl"
     with (
         files.whole_file(path) as temporary,
@@ -362,27 +402,11 @@ def _search(queries, corpus, query_vectors, corpus_vectors, own_rows):
     print(f"{len(queries)} queries in {path}")
 
 
-def _mine(
-    queries,
-    corpus,
-    relevance,
-    query_vectors,
-    corpus_vectors,
-    own_rows,
-    rules,
-):
+def _mine(queries, corpus, relevance, *arguments):
+    """Writes the triplets; `arguments` are the further ones of `mine`."""
     from bert_tf.tasks.retrieval import mining
 
-    triplets = mining.mine(
-        queries,
-        corpus,
-        relevance,
-        query_vectors,
-        corpus_vectors,
-        rules,
-        _SIMILARITY.value,
-        own_rows,
-    )
+    triplets = mining.mine(queries, corpus, relevance, *arguments)
     mining.write(_triplets_file(), triplets, queries, corpus)
     num_served = len({triplet[:2] for triplet in triplets})
     print(
@@ -391,7 +415,7 @@ def _mine(
     )
 
 
-def _write_results(results, worst, embedder):
+def _write_results(results, worst, embedder, similarity):
     from bert_tf.tasks.retrieval import evaluation
     from bert_tf.training import evaluation as results_files
 
@@ -404,7 +428,7 @@ def _write_results(results, worst, embedder):
         "dimension": embedder.dimension,
         "max_seq_length": embedder.max_seq_length,
         "precision": _PRECISION.value,
-        "similarity": _SIMILARITY.value,
+        "similarity": similarity,
     }
     evaluation.write_report(
         f"{folder}/{evaluation.REPORT_FILE}",

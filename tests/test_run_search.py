@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.tasks.features import sentences
 from references import retrieval as reference
+from support import sentence_models
 from support import serving_models
 
 PROGRAM = "bert_tf.run_search"
@@ -149,6 +151,70 @@ def test_the_text_of_a_query_s_id_is_neither_found_nor_mined(
     assert {x["negative"] for x in found if x["anchor"] == TEXTS[0]} == {
         *(TEXTS[1], TEXTS[2], TEXTS[4])
     }
+
+
+def test_pairs_are_compared_as_the_folder_and_the_flags_say(
+    run_program, files, tmp_path
+):
+    # Of the three similarities the folder says one that is not computed.
+    vectors = SentenceVectors(
+        pooling="mean",
+        is_normalized=False,
+        prompts={"query": "fox ", "own": "lorem "},
+        default_prompt_name="own",
+        similarity="manhattan",
+    )
+    sentence_models.save(tmp_path / "model", vectors)
+    embedder = sentences.open_embedder(tmp_path / "model")
+    labels = [0, 1, 2, 0]
+
+    def wanted(first_prompt, second_prompt, score):
+        left = embedder.with_prompt(first_prompt)(TEXTS[:4])
+        right = embedder.with_prompt(second_prompt)(TEXTS[1:])
+        scores = [score(*pair) for pair in zip(left.tolist(), right.tolist())]
+        return np.corrcoef(scores, labels)[0, 1]
+
+    def run(*others, check=True):
+        return run_program(
+            PROGRAM,
+            f"--model_dir={tmp_path / 'model'}",
+            f"--work_dir={tmp_path / 'work'}",
+            f"--sts_file={files}/sts.tsv",
+            "--do_eval",
+            *others,
+            check=check,
+        )
+
+    refused = run(check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1].endswith(
+        "model: `similarity_fn_name` must be one of cosine, dot, or "
+        "--similarity be given. Received: 'manhattan'."
+    )
+    assert not (tmp_path / "work").exists()
+    path = tmp_path / "model/config_sentence_transformers.json"
+    path.write_text(path.read_text().replace("manhattan", "dot"))
+    for others, correlation, similarity in (
+        ((), wanted("lorem ", "lorem ", np.dot), "dot"),
+        (
+            ("--similarity=cosine",),
+            wanted("lorem ", "lorem ", reference.cosine),
+            "cosine",
+        ),
+        (
+            ("--query_prompt=a ", "--corpus_prompt="),
+            wanted("a ", "", np.dot),
+            "dot",
+        ),
+    ):
+        run(*others)
+        lines = (tmp_path / "work/eval_results.txt").read_text().splitlines()
+        found = dict(line.split(" = ") for line in lines)
+        assert float(found["sts_pearson"]) == pytest.approx(
+            correlation, abs=1e-4
+        )
+        report = (tmp_path / "work/report.md").read_text()
+        assert f"| similarity | {similarity} |" in report
 
 
 def test_numbers_of_questions_are_not_those_of_paragraphs(
