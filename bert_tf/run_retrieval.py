@@ -180,6 +180,7 @@ def main(argv):
     from bert_tf.tasks.retrieval.task import RetrievalTask
     from bert_tf.tuning import tuning_run
 
+    _check_scores_are_read(config)
     strategy = training_flags.make_strategy()
     folder, stored = tuning_run.tuned_folder(config), None
     if folder is not None:
@@ -219,6 +220,28 @@ def _check_flags(config):
     return tuple(int(size) for size in _MATRYOSHKA_SIZES.value)
 
 
+def _check_scores_are_read(config):
+    """Raises `ValueError` if a flag tells of scores that nothing reads."""
+    from bert_tf.tasks.retrieval import files
+
+    given = [flag.name for flag in (_SCORE_COLUMN, _MAX_SCORE) if flag.present]
+    if (
+        not given
+        or (config.do_train and _LOSS.value in options.SCORED)
+        or (
+            config.do_eval
+            and files.has_scores(_EVAL_FILE.value, _SCORE_COLUMN.value)
+        )
+    ):
+        return
+    raise ValueError(
+        f"--{given[0]} must be given with --do_train and --loss="
+        f"{' or '.join(options.SCORED)}, or with --do_eval and an --eval_file "
+        f"that has the column {_SCORE_COLUMN.value!r}. "
+        f"Received: --loss={_LOSS.value}, --eval_file={_EVAL_FILE.value}."
+    )
+
+
 def _check_is_stored(stored, sizes):
     """Raises `ValueError` if a flag is not what the model was tuned to."""
     for flag, field in _STORED:
@@ -229,6 +252,23 @@ def _check_is_stored(stored, sizes):
                 f"--{flag.name} must be {wanted!r}, as the model was tuned, or "
                 f"be given with --do_train. Received: --{flag.name}={value}."
             )
+
+
+def _check_is_trained(folder, dense):
+    """Raises `ValueError` unless the layers are one that `--head=dense` is."""
+    from bert_tf.checkpoints import sentence_folder
+
+    (*others, layer) = dense
+    if others or layer.activation != sentence_folder.TANH or layer.bias is None:
+        found = [
+            f"{each.activation} with{'out' * (each.bias is None)} a bias"
+            for each in dense
+        ]
+        raise ValueError(
+            f"{folder}: its Dense layers must be one, tanh with a bias: no "
+            "other is trained. --head=dense begins with a new one, --head=none "
+            f"has none. Received: {', '.join(found)}."
+        )
 
 
 def _make_task(config, folder, stored, sizes):
@@ -294,6 +334,8 @@ def _make_task(config, folder, stored, sizes):
             "and --passage_prompt must be empty. "
             f"Received: {', '.join(map(repr, prompts))}."
         )
+    if told is not None and told.dense and _HEAD.value is None:
+        _check_is_trained(folder, told.dense)
     return RetrievalTask(
         loss_name=_LOSS.value,
         pooling=_POOLING.value or pooling,

@@ -9,7 +9,7 @@ with every text, and prints recall@1, 10 and 100, MRR@10, nDCG@10 and MAP. They
 go into eval_results.txt, those of every query into query_scores.tsv, and the
 worst queries into report.md. With --squad_files=dev.json,train.json the
 questions of the first file look for their paragraphs among those of all files.
---sts_file adds the correlation of cosines with people's scores.
+--sts_file adds the correlation of similarities with people's scores.
 
 --do_search writes the --top_k texts of every query as lines of JSON, and
 --do_mine triplets of a query, its text and a text that the model takes for one,
@@ -64,7 +64,8 @@ _STS_FILE = flags.DEFINE_string(
     "sts_file",
     None,
     "With --do_eval: pairs of texts with scores, .tsv, .csv, .jsonl or "
-    ".parquet.",
+    ".parquet. Prompts that flags name are put before the first and the second "
+    "text; else the folder's default before both.",
 )
 _STS_TEXT_COLUMNS = flags.DEFINE_list(
     "sts_text_columns", ["sentence1", "sentence2"], "Its two columns of texts."
@@ -119,15 +120,16 @@ _CORPUS_PROMPT = flags.DEFINE_string(
 )
 _SIMILARITY = flags.DEFINE_enum(
     "similarity",
-    search_options.COSINE,
+    None,
     search_options.SIMILARITIES,
-    "How vectors are compared: the cosine, or the product as they are.",
+    "How vectors are compared: the cosine, or the product as they are. "
+    "Default: as the folder says, or else the cosine.",
 )
 _PRECISION = flags.DEFINE_enum(
     "precision",
     "float32",
     search_options.PRECISIONS,
-    "Arithmetic of the model; vectors are float32.",
+    "Arithmetic of the model; vectors are float32. On GPUs that is not TF32.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", 32, "Texts a step.", lower_bound=1
@@ -163,7 +165,11 @@ def main(_):
         )
 
     from bert_tf.tasks.features import sentences
+    from bert_tf.training import strategy as strategies
 
+    # The manifest of the vectors tells their precision: float32 is not TF32.
+    # Where speed counts, there is --precision=bfloat16.
+    strategies.set_arithmetic(tf32=False, deterministic=False)
     embedder = sentences.open_embedder(
         _MODEL_DIR.value,
         pooling=_POOLING.value,
@@ -173,22 +179,34 @@ def main(_):
             _PRECISION.value
         ],
     )
+    similarity = _similarity(embedder)
     results, worst = {}, None
     if corpus is not None:
         is_judged_only = not _DO_SEARCH.value
         if is_judged_only:
             queries, relevance = corpora.only_judged(queries, relevance)
+        own_rows = _find_own_rows(queries, corpus, relevance)
         vectors = _compute(embedder, queries, corpus, is_judged_only)
         if _DO_EVAL.value and relevance is not None:
-            results, worst = _evaluate(queries, corpus, relevance, *vectors)
+            results, worst = _evaluate(
+                queries, corpus, relevance, *vectors, similarity, own_rows
+            )
         if _DO_SEARCH.value:
-            _search(queries, corpus, *vectors)
+            _search(queries, corpus, *vectors, similarity, own_rows)
         if _DO_MINE.value:
-            _mine(queries, corpus, relevance, *vectors, rules)
+            _mine(
+                queries,
+                corpus,
+                relevance,
+                *vectors,
+                rules,
+                similarity,
+                own_rows,
+            )
     if pairs is not None:
-        results |= _correlate(pairs, embedder)
+        results |= _correlate(pairs, embedder, similarity)
     if _DO_EVAL.value:
-        _write_results(results, worst, embedder)
+        _write_results(results, worst, embedder, similarity)
 
 
 def _check_flags():
@@ -279,12 +297,27 @@ def _compute(embedder, queries, corpus, is_judged_only):
     return computed[0][:], computed[1]
 
 
-def _evaluate(queries, corpus, relevance, query_vectors, corpus_vectors):
-    """Returns the scores, and the table of the worst queries."""
+def _similarity(embedder):
+    """Returns how vectors are compared."""
+    similarity = _SIMILARITY.value or embedder.vectors.similarity
+    if similarity not in search_options.SIMILARITIES:
+        raise ValueError(
+            f"{_MODEL_DIR.value}: `similarity_fn_name` must be one of "
+            f"{', '.join(search_options.SIMILARITIES)}, or --similarity be "
+            f"given. Received: {files.shortened(similarity)}."
+        )
+    return similarity
+
+
+def _find_own_rows(queries, corpus, relevance):
+    """Returns what `evaluation.find_own_rows` does; -1 of SQuAD's files."""
     import numpy as np
 
     from bert_tf.tasks.retrieval import evaluation
 
+    if _SQUAD_FILES.value:
+        # Its paragraphs have no ids but numbers, which are no question's.
+        return np.full(len(queries), -1)
     own_rows = evaluation.find_own_rows(queries, corpus, relevance)
     if num_own := np.count_nonzero(own_rows >= 0):
         logging.info(
@@ -292,8 +325,23 @@ def _evaluate(queries, corpus, relevance, query_vectors, corpus_vectors):
             "not ranked.",
             num_own,
         )
+    return own_rows
+
+
+def _evaluate(
+    queries,
+    corpus,
+    relevance,
+    query_vectors,
+    corpus_vectors,
+    similarity,
+    own_rows,
+):
+    """Returns the scores, and the table of the worst queries."""
+    from bert_tf.tasks.retrieval import evaluation
+
     found = evaluation.evaluate(
-        relevance, query_vectors, corpus_vectors, _SIMILARITY.value, own_rows
+        relevance, query_vectors, corpus_vectors, similarity, own_rows
     )
     path = f"{_output_dir()}/{evaluation.QUERIES_FILE}"
     evaluation.write_queries(path, found, queries)
@@ -301,35 +349,48 @@ def _evaluate(queries, corpus, relevance, query_vectors, corpus_vectors):
     return results, evaluation.worst_queries(found, queries, corpus, relevance)
 
 
-def _correlate(pairs, embedder):
-    """Returns the correlations of scored pairs."""
+def _correlate(pairs, embedder, similarity):
+    """Returns the correlations of scored pairs.
+
+    The folder's prompts of queries and of texts are for searches: without
+    flags both texts of a pair have its default prompt.
+    """
     from bert_tf.tasks.retrieval import ranking
     from bert_tf.tasks.retrieval import vectors
 
-    left, right = (
-        vectors.in_memory(texts, embedder, _BATCH_SIZE.value)
-        for texts in pairs.texts
-    )
-    found = ranking.correlations(ranking.cosines(left, right), pairs.labels)
+    found = [
+        vectors.in_memory(
+            texts,
+            embedder if prompt is None else embedder.with_prompt(prompt),
+            _BATCH_SIZE.value,
+        )
+        for texts, prompt in zip(
+            pairs.texts, (_QUERY_PROMPT.value, _CORPUS_PROMPT.value)
+        )
+    ]
+    scores = ranking.pair_similarities(*found, similarity)
+    found = ranking.correlations(scores, pairs.labels)
     return {f"sts_{name}": value for name, value in found.items()} | {
         "sts_pairs": float(len(pairs))
     }
 
 
-def _search(queries, corpus, query_vectors, corpus_vectors):
+def _search(
+    queries, corpus, query_vectors, corpus_vectors, similarity, own_rows
+):
     from bert_tf.tasks.retrieval import search
 
-    scores, found = search.top_k(
-        query_vectors, corpus_vectors, _TOP_K.value, _SIMILARITY.value
-    )
+    # One more, where one is left out; that query may have one less than all.
+    k = min(_TOP_K.value + bool((own_rows >= 0).any()), len(corpus))
+    scores, found = search.top_k(query_vectors, corpus_vectors, k, similarity)
     path = f"{_output_dir()}/search.jsonl"
     with (
         files.whole_file(path) as temporary,
         files.local_target(temporary) as local,
         open(local, "w", encoding="utf-8") as stream,
     ):
-        for name, text, row, row_scores in zip(
-            queries.ids, queries.texts, found, scores
+        for name, text, own, row, row_scores in zip(
+            queries.ids, queries.texts, own_rows, found, scores
         ):
             hits = [
                 {
@@ -338,24 +399,18 @@ def _search(queries, corpus, query_vectors, corpus_vectors):
                     "text": corpus.texts[index],
                 }
                 for index, score in zip(row, row_scores)
-            ]
+                if index != own
+            ][: _TOP_K.value]
             answer = {"query_id": name, "query": text, "hits": hits}
             stream.write(f"{json.dumps(answer, ensure_ascii=False)}\n")
     print(f"{len(queries)} queries in {path}")
 
 
-def _mine(queries, corpus, relevance, query_vectors, corpus_vectors, rules):
+def _mine(queries, corpus, relevance, *arguments):
+    """Writes the triplets; `arguments` are the further ones of `mine`."""
     from bert_tf.tasks.retrieval import mining
 
-    triplets = mining.mine(
-        queries,
-        corpus,
-        relevance,
-        query_vectors,
-        corpus_vectors,
-        rules,
-        _SIMILARITY.value,
-    )
+    triplets = mining.mine(queries, corpus, relevance, *arguments)
     mining.write(_triplets_file(), triplets, queries, corpus)
     num_served = len({triplet[:2] for triplet in triplets})
     print(
@@ -364,7 +419,7 @@ def _mine(queries, corpus, relevance, query_vectors, corpus_vectors, rules):
     )
 
 
-def _write_results(results, worst, embedder):
+def _write_results(results, worst, embedder, similarity):
     from bert_tf.tasks.retrieval import evaluation
     from bert_tf.training import evaluation as results_files
 
@@ -377,7 +432,7 @@ def _write_results(results, worst, embedder):
         "dimension": embedder.dimension,
         "max_seq_length": embedder.max_seq_length,
         "precision": _PRECISION.value,
-        "similarity": _SIMILARITY.value,
+        "similarity": similarity,
     }
     evaluation.write_report(
         f"{folder}/{evaluation.REPORT_FILE}",

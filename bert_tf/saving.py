@@ -280,6 +280,7 @@ def _vectors_of(model, task):
         prompts=told.prompts,
         default_prompt_name=told.default_prompt_name,
         include_prompt=told.include_prompt,
+        similarity=told.similarity,
     )
 
 

@@ -1,5 +1,6 @@
 """run_retrieval from files to files, as a subprocess; and from Python."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -150,6 +151,8 @@ def test_bad_flags_are_told_at_once(tmp_path, run_program):
     for flag, message in (
         ("--scale=20", "one.tsv: there must be two columns of texts"),
         ("--margin=1", "--margin must be given with --loss=triplet"),
+        ("--max_score=5", "--max_score must be given with --do_train and --lo"),
+        ("--score_column=a", "--score_column must be given with --do_train"),
     ):
         refused = run_program(
             PROGRAM,
@@ -179,3 +182,39 @@ def test_prompts_that_are_not_pooled_are_refused(tmp_path, run_program):
     line = refused.stderr.splitlines()[-1]
     assert "model: its prompts are left out of the pooling" in line
     assert "Received: 'query: ', ''." in line
+
+
+def test_dense_layers_that_are_not_trained_are_refused(tmp_path, run_program):
+    tanh, linear = sentence_models.VECTORS.dense
+    flags = (
+        f"--train_file={write_pairs(tmp_path / 'train.jsonl', 4, 3)}",
+        f"--output_dir={tmp_path / 'output'}",
+        *("--do_train", "--train_batch_size=4", "--num_train_epochs=1"),
+        "--max_seq_length=12",
+    )
+    for name, dense, found in (
+        ("two", (tanh, linear), "tanh with a bias, linear without a bias."),
+        (
+            "linear",
+            (dataclasses.replace(tanh, activation="linear"),),
+            "linear with a bias.",
+        ),
+    ):
+        folder = tmp_path / name
+        sentence_models.save(
+            folder,
+            sentence_folder.SentenceVectors(
+                pooling="mean", is_normalized=True, dense=dense
+            ),
+        )
+        start = f"--init_checkpoint={folder}"
+        refused = run_program(PROGRAM, start, *flags, check=False)
+        assert refused.returncode == 1
+        line = refused.stderr.splitlines()[-1]
+        assert f"{name}: its Dense layers must be one, tanh with a bias" in line
+        assert line.endswith(f"Received: {found}")
+    assert not (tmp_path / "output").exists()
+    # Who asks for a new one gets it.
+    run_program(PROGRAM, start, *flags, "--head=dense")
+    (layer,) = sentence_folder.read(tmp_path / "output").dense
+    assert (layer.activation, layer.kernel.shape) == ("tanh", (8, 5))

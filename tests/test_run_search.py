@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.tasks.features import sentences
 from references import retrieval as reference
+from support import sentence_models
 from support import serving_models
 
 PROGRAM = "bert_tf.run_search"
@@ -116,6 +118,135 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
     )
     assert "corpus/manifest.json: the vectors there are" in refused.stderr
     assert not (work / "judged_queries").exists()
+
+
+def write_lines(path, rows):
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+
+
+def test_the_text_of_a_query_s_id_is_neither_found_nor_mined(
+    run_program, tmp_path
+):
+    texts = [{"_id": f"a{n}", "text": text} for n, text in enumerate(TEXTS)]
+    write_lines(tmp_path / "corpus.jsonl", texts)
+    # It would be the first of both, and the last is not in the corpus.
+    queries = [*texts[:2], {"_id": "q", "text": TEXTS[0]}]
+    write_lines(tmp_path / "queries.jsonl", queries)
+    (tmp_path / "qrels.tsv").write_text(
+        "query-id\tcorpus-id\tscore\na0\ta3\t1\na1\ta1\t1\n"
+    )
+    run_program(
+        PROGRAM,
+        *flags(tmp_path, f"--work_dir={tmp_path}/work"),
+        *("--do_search", "--do_mine", "--top_k=5", "--num_negatives=9"),
+    )
+    lines = (tmp_path / "work/search.jsonl").read_text("utf-8").splitlines()
+    found = [[hit["id"] for hit in json.loads(x)["hits"]] for x in lines]
+    assert sorted(found[0]) == ["a1", "a2", "a3", "a4"]
+    # That which is marked as relevant is ranked.
+    assert found[1][0] == "a1" and len(found[1]) == 5
+    assert found[2][0] == "a0"
+    lines = (tmp_path / "work/triplets.jsonl").read_text("utf-8").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert {x["negative"] for x in found if x["anchor"] == TEXTS[0]} == {
+        *(TEXTS[1], TEXTS[2], TEXTS[4])
+    }
+
+
+def test_pairs_are_compared_as_the_folder_and_the_flags_say(
+    run_program, files, tmp_path
+):
+    # Of the three similarities the folder says one that is not computed.
+    vectors = SentenceVectors(
+        pooling="mean",
+        is_normalized=False,
+        prompts={"query": "fox ", "own": "lorem "},
+        default_prompt_name="own",
+        similarity="manhattan",
+    )
+    sentence_models.save(tmp_path / "model", vectors)
+    embedder = sentences.open_embedder(tmp_path / "model")
+    labels = [0, 1, 2, 0]
+
+    def wanted(first_prompt, second_prompt, score):
+        left = embedder.with_prompt(first_prompt)(TEXTS[:4])
+        right = embedder.with_prompt(second_prompt)(TEXTS[1:])
+        scores = [score(*pair) for pair in zip(left.tolist(), right.tolist())]
+        return np.corrcoef(scores, labels)[0, 1]
+
+    def run(*others, check=True):
+        return run_program(
+            PROGRAM,
+            f"--model_dir={tmp_path / 'model'}",
+            f"--work_dir={tmp_path / 'work'}",
+            f"--sts_file={files}/sts.tsv",
+            "--do_eval",
+            *others,
+            check=check,
+        )
+
+    refused = run(check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1].endswith(
+        "model: `similarity_fn_name` must be one of cosine, dot, or "
+        "--similarity be given. Received: 'manhattan'."
+    )
+    assert not (tmp_path / "work").exists()
+    path = tmp_path / "model/config_sentence_transformers.json"
+    path.write_text(path.read_text().replace("manhattan", "dot"))
+    for others, correlation, similarity in (
+        ((), wanted("lorem ", "lorem ", np.dot), "dot"),
+        (
+            ("--similarity=cosine",),
+            wanted("lorem ", "lorem ", reference.cosine),
+            "cosine",
+        ),
+        (
+            ("--query_prompt=a ", "--corpus_prompt="),
+            wanted("a ", "", np.dot),
+            "dot",
+        ),
+    ):
+        run(*others)
+        lines = (tmp_path / "work/eval_results.txt").read_text().splitlines()
+        found = dict(line.split(" = ") for line in lines)
+        assert float(found["sts_pearson"]) == pytest.approx(
+            correlation, abs=1e-4
+        )
+        report = (tmp_path / "work/report.md").read_text()
+        assert f"| similarity | {similarity} |" in report
+
+
+def test_numbers_of_questions_are_not_those_of_paragraphs(
+    run_program, tmp_path
+):
+    paragraphs = [
+        {
+            "context": TEXTS[n],
+            "qas": [
+                {
+                    # The number of another paragraph, which is nearest.
+                    "id": f"{(n + 1) % 3}",
+                    "question": TEXTS[(n + 1) % 3],
+                    "answers": [{"text": TEXTS[n][:1], "answer_start": 0}],
+                }
+            ],
+        }
+        for n in range(3)
+    ]
+    path = tmp_path / "squad.json"
+    path.write_text(
+        json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]})
+    )
+    done = run_program(
+        PROGRAM,
+        f"--model_dir={serving_models.model_dir('encoder')}",
+        f"--work_dir={tmp_path}/work",
+        f"--squad_files={path}",
+        "--do_eval",
+    )
+    assert "recall@1 = 0\n" in done.stdout
+    assert "under the same id" not in done.stderr
 
 
 @pytest.mark.parametrize(

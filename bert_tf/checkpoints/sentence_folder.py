@@ -5,7 +5,8 @@ modules.json                        the modules, in their order
 2_Dense/config.json                 a layer on that vector: its activation,
 2_Dense/model.safetensors           and its weights
 sentence_bert_config.json           the longest sequence
-config_sentence_transformers.json   texts that are put before others
+config_sentence_transformers.json   texts that are put before others, and how
+                                    vectors are compared
 
 Reimers and Gurevych 2019 (arXiv 1908.10084), section 3: the Transformer, then a
 pooling; models since then divide the vector by its length.
@@ -31,6 +32,9 @@ POOLINGS = (CLS, MEAN, MAX)
 QUERY_PROMPTS = ("query",)
 PASSAGE_PROMPTS = ("document", "passage", "corpus")
 LINEAR, TANH = "linear", "tanh"
+# What vectors are compared by where nothing else is said; there are also "dot",
+# "euclidean" and "manhattan".
+COSINE = "cosine"
 
 _LENGTH_FILE = "sentence_bert_config.json"
 _PROMPTS_FILE = "config_sentence_transformers.json"
@@ -92,10 +96,11 @@ class SentenceVectors:
         default_prompt_name: Of the one that is put before a text where
             nothing else is asked for; None for none.
         include_prompt: Whether the prompt's tokens are pooled too.
+        similarity: sentence-transformers' name of how vectors are compared.
 
     Raises:
         ValueError: If the pooling is none of those, the prompts are no texts,
-            or the default is none of them.
+            the default is none of them, or the similarity is no string.
     """
 
     pooling: str
@@ -105,6 +110,7 @@ class SentenceVectors:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt_name: str | None = None
     include_prompt: bool = True
+    similarity: str = COSINE
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:
@@ -123,6 +129,11 @@ class SentenceVectors:
             )
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)
+        if not isinstance(self.similarity, str):
+            raise ValueError(
+                "`similarity_fn_name` must be a name, or null. Received: "
+                f"similarity_fn_name={files.shortened(self.similarity)}."
+            )
 
     def prompt(self, name: str | None = None) -> str:
         """Returns the text that a prompt puts before others.
@@ -182,7 +193,8 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
     with files.errors_named(pooling_path):
         mode, include_prompt = _pooling(pooling), _include_prompt(pooling)
     prompts_path = f"{folder}/{_PROMPTS_FILE}"
-    prompts = _read_object(prompts_path)
+    values = _read_object(prompts_path)
+    similarity = values.get("similarity_fn_name")
     with files.errors_named(prompts_path):
         return SentenceVectors(
             pooling=mode,
@@ -194,9 +206,10 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
                 if name == _DENSE
             ),
             # Older files have null for none.
-            prompts=prompts.get("prompts") or {},
-            default_prompt_name=prompts.get("default_prompt_name"),
+            prompts=values.get("prompts") or {},
+            default_prompt_name=values.get("default_prompt_name"),
             include_prompt=include_prompt,
+            similarity=COSINE if similarity is None else similarity,
         )
 
 
@@ -274,7 +287,7 @@ def make_texts(
         {
             "prompts": dict(vectors.prompts),
             "default_prompt_name": vectors.default_prompt_name,
-            "similarity_fn_name": "cosine",
+            "similarity_fn_name": vectors.similarity,
         }
     )
     # After those that it names.

@@ -4,6 +4,7 @@ A file is what its name says: .csv or .tsv with a header (see `tasks.tsv`),
 .jsonl with an object a line, or .parquet, which needs pyarrow.
 """
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -218,14 +219,30 @@ def _open_parquet(path):
         ) from error
     if not files.exists(path):
         raise ValueError(f"There is no file {path}.")
-    return parquet, parquet.read_schema(path).names
+    if files.is_folder(path):
+        raise ValueError(f"{path}: must be a file. Received: a folder.")
+    with _named_errors(path):
+        return parquet, parquet.read_schema(path).names
 
 
 def _read_parquet(path, names):
     parquet, found = _open_parquet(path)
     for name in names:
         tsv.column_index(path, found, name)
-    return parquet.read_table(path, columns=names).to_pydict()
+    with _named_errors(path):
+        return parquet.read_table(path, columns=names).to_pydict()
+
+
+@contextlib.contextmanager
+def _named_errors(path):
+    """Names the file in the errors of pyarrow, some of which are `OSError`."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"{path}: damaged, or no parquet: {text}") from error
 
 
 def _values(where, row, names):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import bert_tf
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from support import sentence_models
@@ -39,6 +40,21 @@ def test_what_is_written_is_read(folder):
     # The folder stays one of this model, and takes its new weights.
     sentence_models.save(folder, VECTORS)
     assert values_of(sentence_folder.read(folder)) == values_of(found)
+
+
+@pytest.mark.parametrize("name", ["dot", "euclidean", None])
+def test_the_similarity_is_kept(tmp_path, name):
+    vectors = SentenceVectors(pooling="mean", is_normalized=False)
+    sentence_models.save(tmp_path / "model", vectors)
+    path = tmp_path / "model/config_sentence_transformers.json"
+    values = json.loads(path.read_text())
+    assert values["similarity_fn_name"] == "cosine"
+    path.write_text(json.dumps(values | {"similarity_fn_name": name}))
+    found = sentence_folder.read(tmp_path / "model")
+    assert found.similarity == (name or "cosine")
+    model, preprocessor, _ = bert_tf.load(tmp_path / "model")
+    bert_tf.save(tmp_path / "again", model, preprocessor)
+    assert sentence_folder.read(tmp_path / "again") == found
 
 
 def test_prompts_are_found_by_their_names():
@@ -101,6 +117,11 @@ def test_queries_and_passages_have_the_prompt_that_is_named_first():
             "config_sentence_transformers.json",
             {"prompts": {"query": None}},
             "`prompts` must be texts under names",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"similarity_fn_name": 3},
+            "`similarity_fn_name` must be a name, or null. Received.*=3",
         ),
         (
             "modules.json",

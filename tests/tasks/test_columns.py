@@ -264,3 +264,34 @@ def test_a_question_that_only_some_lines_have_is_no_silence(tmp_path):
 def test_what_is_no_column_is_told(table, message):
     with pytest.raises(ValueError, match=message):
         list(columns.read(table, list(table)))
+
+
+def test_a_bad_parquet_is_named(tmp_path):
+    path = tmp_path / "bad.parquet"
+    table = pyarrow.table({"a": ["words of some length"] * 9})
+    parquet.write_table(table, path, compression="none")
+    data = path.read_bytes()
+    # The end is whole, and with it the names.
+    start = data.index(b"words")
+    (tmp_path / "values.parquet").write_bytes(
+        data[:4] + b"\xff" * start + data[4 + start :]
+    )
+    path.write_bytes(data[:-20])
+    (tmp_path / "folder.parquet").mkdir()
+    for name, message in (
+        ("bad", "damaged, or no parquet: "),
+        ("values", "damaged, or no parquet: "),
+        ("folder", "must be a file. Received: a folder."),
+    ):
+        path = tmp_path / f"{name}.parquet"
+        for read in (
+            lambda path: list(columns.read(path, ["a"])),
+            columns.names_in,
+        ):
+            if (name, read) == ("values", columns.names_in):
+                assert read(path) == ["a"]
+                continue
+            with pytest.raises(ValueError) as caught:
+                read(path)
+            assert str(caught.value).startswith(f"{path}: {message}")
+            assert "\n" not in str(caught.value)

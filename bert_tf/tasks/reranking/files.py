@@ -7,17 +7,17 @@ DataFrame, ...) has one of two forms:
                                       answers the query, else 0
     query, positive, negative, ...    a text that answers it, and texts that do
                                       not: any number of columns `negative`,
-                                      `negative_1`, `negative_2`, ..., or in
+                                      `negative_1`, `negative_2`, ..., and in
                                       .jsonl and .parquet a list `negatives`
 
 For `query` the second form may have `anchor`, as `run_search` writes what it
-mines. Rows of one query, wherever they stand, are its group. A text of a group
-that is there again is read once in the second form, as files of triplets
-repeat them.
+mines. Rows of one query, wherever they stand, are its group. With labels a text
+of a group that is there again is read once in the second form, as files of
+triplets repeat them; without, every text stays in its place, as predictions are
+of all.
 """
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,10 +25,11 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.tasks import columns
+from bert_tf.tasks.retrieval import negatives
+from bert_tf.tasks.retrieval.negatives import NEGATIVES
 
 QUERY, TEXT, LABEL = "query", "text", "label"
-ANCHOR, POSITIVE, NEGATIVES = "anchor", "positive", "negatives"
-_NEGATIVE = re.compile(r"negative(_\d+)?")
+ANCHOR, POSITIVE = "anchor", "positive"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,8 +80,10 @@ def read_groups(
     Raises:
         ValueError: If a file is missing, of no known form or without
             examples, a query or a text is empty, a label is neither 0 nor 1,
-            or a text of a query has both; or if a group lacks what it must
-            have. The message names file and line, or the query.
+            or a text of a query has both; if a table of the second form has
+            no negative at all, while labels are read, or a column that may be
+            one; or if a group lacks what it must have. The message names file
+            and line, or the query.
     """
     names = columns.names_in(data)
     if POSITIVE in names:
@@ -99,11 +102,18 @@ def read_groups(
                 f"{where}: a text of a query must have one label. Received: "
                 f"0 and 1 for {files.shortened(text)}."
             )
-        if POSITIVE in names and len(known) == len(texts):
+        if has_labels and POSITIVE in names and len(known) == len(texts):
             continue
         texts.append(text)
         group_ids.append(group)
         labels.append(label)
+    if has_labels and POSITIVE in names and 0 not in labels:
+        raise ValueError(
+            f"{columns.title(data)}: there must be a negative, a text that "
+            "does not answer its query, in a column `negative`, `negative_1` "
+            f"and so on, or a list `{NEGATIVES}`. "
+            f"Received: none, of the columns {', '.join(names)}."
+        )
     groups = Groups(
         queries=tuple(queries),
         texts=tuple(texts),
@@ -137,17 +147,15 @@ def _rows_of_labels(data, label_column) -> Iterator[tuple[str, str, str, int]]:
 
 
 def _rows_of_negatives(data, names) -> Iterator[tuple[str, str, str, int]]:
-    negatives = [
-        name for name in names if name == NEGATIVES or _NEGATIVE.fullmatch(name)
-    ]
+    found = negatives.find(columns.title(data), names, may_be_list=True)
     query_name = ANCHOR if QUERY not in names and ANCHOR in names else QUERY
-    names = [query_name, POSITIVE, *negatives]
+    names = [query_name, POSITIVE, *found]
     for where, values in columns.read(data, names):
         query, positive, *others = values
         _check_text(where, query_name, query)
         _check_text(where, POSITIVE, positive)
         yield where, query, positive, 1
-        for name, value in zip(negatives, others):
+        for name, value in zip(found, others):
             if name == NEGATIVES:
                 columns.check_texts(where, name, value)
             for text in value if name == NEGATIVES else [value]:

@@ -12,6 +12,7 @@ that answers it. Scored pairs, such as STS, are tables with columns of two texts
 and a number.
 """
 
+import codecs
 import contextlib
 import dataclasses
 import functools
@@ -162,6 +163,8 @@ def _objects(path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with contextlib.closing(files.open_bytes(path)) as stream:
             for number, line in enumerate(stream, start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 if not line.strip():
                     continue
                 where = f"{path}, line {number}"

@@ -1,7 +1,7 @@
 """Texts to train and evaluate sentence embeddings on, from files and tables.
 
 Pairs and triplets  columns `query` or `anchor`, `positive`, and any number of
-                    hard negatives, whose names begin with `negative`
+                    hard negatives: `negative`, `negative_1`, `negative_2`, ...
 Scored pairs        columns `sentence1`, `sentence2` and `score`
 NLI                 columns `sentence1` or `premise`, `sentence2` or
                     `hypothesis`, and `gold_label` or `label`: triplets of a
@@ -25,15 +25,17 @@ from bert_tf import files
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 from bert_tf.tasks.retrieval import corpora
+from bert_tf.tasks.retrieval import negatives
 
 SCORE_COLUMN = "score"
 TEXT_COLUMN = "text"
 _FIRST_COLUMNS = ("query", "anchor")
-_POSITIVE, _NEGATIVE = "positive", "negative"
+_POSITIVE = "positive"
 _SENTENCES = ("sentence1", "sentence2")
 _PREMISES = ("sentence1", "premise")
 _HYPOTHESES = ("sentence2", "hypothesis")
-_NLI_LABELS = ("gold_label", "label")
+_LABEL = "label"
+_NLI_LABELS = ("gold_label", _LABEL)
 _ENTAILMENT, _NEUTRAL, _CONTRADICTION = range(3)
 # Hugging Face's numbers; "-" is where people did not agree, as is -1.
 _NLI_CLASSES = {
@@ -134,6 +136,7 @@ def read_groups(
     text_columns: Sequence[str] = (),
     is_ranking: bool = False,
     corpus: Iterable[files.AnyPath] = (),
+    score_column: str = SCORE_COLUMN,
 ) -> RetrievalExamples:
     """Reads pairs, triplets, SQuAD's questions, or NLI.
 
@@ -144,11 +147,13 @@ def read_groups(
         is_ranking: As of `RetrievalExamples`.
         corpus: Further files of passages among which the positives are to be
             found: of SQuAD, .txt, or tables with a column `text`.
+        score_column: Name of what would be people's scores, which are not
+            read here.
 
     Raises:
-        ValueError: If the data are of no such form, a text is no string or
-            empty, or a negative is the query or the positive; the message
-            names the place.
+        ValueError: If the data are of no such form or have scores, a text is
+            no string or empty, or a negative is the query or the positive; the
+            message names the place.
     """
     texts = _Texts()
     if _ends_with(data, ".json"):
@@ -167,7 +172,8 @@ def read_groups(
             texts.number(data, "context", text) for text in passages.texts
         ]
     else:
-        rows, others = _rows_of_table(data, text_columns, texts), []
+        rows = _rows_of_table(data, text_columns, texts, score_column)
+        others = []
     for path in corpus:
         others += [
             texts.number(where, TEXT_COLUMN, text)
@@ -176,12 +182,14 @@ def read_groups(
     return texts.examples(rows, data, sorted({*others}), is_ranking=is_ranking)
 
 
-def _rows_of_table(data, text_columns, texts):
+def _rows_of_table(data, text_columns, texts, score_column):
     """Returns the rows of pairs, triplets or NLI."""
     # Of a .jsonl that takes a reading of its own.
     found = columns.names_in(data)
     if not text_columns and (names := _nli_columns(found)) is not None:
         return _nli_rows(data, names, texts)
+    if not text_columns:
+        _check_has_no_scores(data, found, score_column)
     names = _group_columns(columns.title(data), found, text_columns)
     rows = []
     for where, values in columns.read(data, names):
@@ -196,6 +204,20 @@ def _rows_of_table(data, text_columns, texts):
                 )
         rows.append(row)
     return rows
+
+
+def _check_has_no_scores(data, found, score_column):
+    """Raises `ValueError` if positives may be none: a column tells of it."""
+    for name in (score_column, _LABEL):
+        if name in found:
+            raise ValueError(
+                f"{columns.title(data)}: has scores, the column {name!r}, and "
+                "here every second text would be a positive, whatever its "
+                "score. Scored pairs are trained with --loss=cosent or cosine "
+                "and --score_column; where all are positives, name the columns "
+                "of texts (--text_columns, or text_columns of the task). "
+                f"Received: the columns {', '.join(found)}."
+            )
 
 
 def read_scored(
@@ -269,8 +291,8 @@ def _group_columns(title, found, text_columns):
     if not names:
         first = [name for name in _FIRST_COLUMNS if name in found]
         if first and _POSITIVE in found:
-            negatives = [name for name in found if name.startswith(_NEGATIVE)]
-            names = [first[0], _POSITIVE, *sorted(negatives, key=_natural)]
+            others = negatives.find(title, found)
+            names = [first[0], _POSITIVE, *sorted(others, key=_natural)]
         elif not {*_SENTENCES} - {*found}:
             names = [*_SENTENCES]
     if len(names) < 2:
@@ -322,15 +344,15 @@ def _nli_rows(data, names, texts):
     for premise, own in premises.items():
         positives = own.get(_ENTAILMENT, [])
         # People did not agree on what is both.
-        negatives = [
+        others = [
             text
             for text in own.get(_CONTRADICTION, ())
             if text not in (premise, *positives)
         ]
-        if negatives:
+        if others:
             # Each entailment has one: the contradictions in turn.
             rows += [
-                [premise, positive, negatives[index % len(negatives)]]
+                [premise, positive, others[index % len(others)]]
                 for index, positive in enumerate(positives)
             ]
     if not rows:

@@ -1,10 +1,11 @@
 """Hard negatives: texts that a model takes for an answer and that are none.
 
 For each query the corpus is ranked by the model, and its relevant texts are
-left out, with those that read the same or like the query. What is left is taken
-from a range of ranks, as the first are often answers that nobody has marked,
-and only where it scores enough below the relevant text (Qu et al. 2021,
-RocketQA; Moreira et al. 2024, NV-Retriever).
+left out, with those that read the same or like the query. Queries that read the
+same have the relevant texts of all of them. Of texts that read the same the
+first counts. What is left is taken from a range of ranks, as the first are
+often answers that nobody has marked, and only where it scores enough below the
+relevant text (Qu et al. 2021, RocketQA; Moreira et al. 2024, NV-Retriever).
 """
 
 import json
@@ -21,6 +22,8 @@ from bert_tf.tasks.retrieval.corpora import Texts
 
 # As retrieval's training reads them.
 COLUMNS = ("anchor", "positive", "negative")
+# Copies of texts that are looked through, beside the texts that are wanted.
+_MOST_COPIES = 1000
 
 
 def mine(
@@ -31,6 +34,7 @@ def mine(
     corpus_vectors: search.Rows,
     rules: search_options.Rules,
     similarity: str = search_options.COSINE,
+    own_rows: np.ndarray | None = None,
 ) -> list[tuple[int, int, int]]:
     """Returns (query, relevant text, negative), indices, in that order.
 
@@ -43,20 +47,19 @@ def mine(
             read twice.
         rules: Which texts are negatives.
         similarity: As of `search.top_k`.
+        own_rows: int64 `[Q]`: of every query the text that is no negative and
+            takes no rank, as of `evaluation.evaluate`; None for none.
 
     Raises:
         ValueError: As `search.top_k`.
     """
-    positives: dict[int, set[str]] = {}
-    for query, text in zip(relevance.query_rows, relevance.corpus_rows):
-        # Where questions look for questions, the query is in the corpus too.
-        own = positives.setdefault(int(query), {queries.texts[query]})
-        own.add(corpus.texts[text])
-    # As many as read like one of these may stand before the others.
-    copies = _counts(corpus, set().union(*positives.values()))
-    most = max(
-        sum(copies[text] for text in texts) for texts in positives.values()
-    )
+    if own_rows is None:
+        own_rows = np.full(len(queries), -1)
+    known = _known_answers(queries, corpus, relevance)
+    # As many as these may stand before the others.
+    copies = _counts(corpus, set().union(*known.values()))
+    most = max(sum(copies[text] for text in texts) for texts in known.values())
+    most += _num_repeated(corpus, rules.range_max) + np.any(own_rows >= 0)
     judged = query_vectors[relevance.queries]
     scores, found = search.top_k(
         judged,
@@ -64,7 +67,7 @@ def mine(
         min(rules.range_max + most, len(corpus)),
         similarity,
     )
-    own = search.pair_scores(
+    right = search.pair_scores(
         judged,
         corpus_vectors,
         np.searchsorted(relevance.queries, relevance.query_rows),
@@ -73,25 +76,51 @@ def mine(
     )
     triplets = []
     # Query by query: of many, lists of all that was found would be too long.
-    for query, own_rows, own_scores, row, row_scores in zip(
+    for query, right_rows, right_scores, row, row_scores in zip(
         relevance.queries.tolist(),
         relevance.by_query(relevance.corpus_rows),
-        relevance.by_query(own),
+        relevance.by_query(right),
         found,
         scores,
     ):
-        others = [
-            (text, score)
-            for text, score in zip(row.tolist(), row_scores.tolist())
-            if corpus.texts[text] not in positives[query]
-        ][rules.range_min : rules.range_max]
-        for positive, own_score in zip(own_rows.tolist(), own_scores.tolist()):
-            highest = rules.highest(own_score)
+        others, seen = [], {*known[queries.texts[query]]}
+        for text, score in zip(row.tolist(), row_scores.tolist()):
+            if text != own_rows[query] and corpus.texts[text] not in seen:
+                seen.add(corpus.texts[text])
+                others.append((text, score))
+        others = others[rules.range_min : rules.range_max]
+        for positive, right_score in zip(
+            right_rows.tolist(), right_scores.tolist()
+        ):
+            highest = rules.highest(right_score)
             good = [text for text, score in others if score <= highest]
             triplets += [
                 (query, positive, text) for text in good[: rules.num_negatives]
             ]
     return triplets
+
+
+def _known_answers(queries, corpus, relevance):
+    """Returns {text of a query: texts that are none of its negatives}."""
+    known: dict[str, set[str]] = {}
+    for query, text in zip(relevance.query_rows, relevance.corpus_rows):
+        # A question may be there twice, each time with another answer; and
+        # where questions look for questions, it is in the corpus too.
+        question = queries.texts[query]
+        known.setdefault(question, {question}).add(corpus.texts[text])
+    return known
+
+
+def _num_repeated(corpus, num_texts):
+    """Returns how many among the first `num_texts` texts may be copies.
+
+    At most `_MOST_COPIES`: what is found for all queries is in memory.
+    """
+    # Numbers are smaller than a dictionary of a corpus. Two texts of one hash
+    # only make it more.
+    hashes = np.fromiter(map(hash, corpus.texts), np.int64, len(corpus))
+    repeated = np.unique(hashes, return_counts=True)[1] - 1
+    return min(int(np.sort(repeated)[-num_texts:].sum()), _MOST_COPIES)
 
 
 def _counts(corpus, wanted):

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bert_tf.tasks import metrics
+from bert_tf.tasks.retrieval.search_options import COSINE
 
 
 def ranks(scores: ArrayLike, relevant: ArrayLike) -> np.ndarray:
@@ -140,9 +141,25 @@ def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
     A vector of zeros has the cosine 0 with every other.
     """
+    return pair_similarities(left, right, COSINE)
+
+
+def pair_similarities(
+    left: np.ndarray, right: np.ndarray, similarity: str
+) -> np.ndarray:
+    """Returns float64 `[N]`: of pairs of vectors their similarities.
+
+    Args:
+        left, right: float `[N, D]`.
+        similarity: "cosine", 0 where a vector is zeros; or "dot" for the
+            product of the vectors as they are.
+    """
     left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
+    products = np.sum(left * right, axis=1)
+    if similarity != COSINE:
+        return products
     lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    return np.sum(left * right, axis=1) / np.maximum(lengths, 1e-24)
+    return products / np.maximum(lengths, 1e-24)
 
 
 def correlations(
@@ -151,7 +168,7 @@ def correlations(
     """Returns Spearman's and Pearson's correlations with people's scores.
 
     Args:
-        similarities: float `[N]`, as of `cosines`.
+        similarities: float `[N]`.
         labels: float `[N]`.
     """
     return {

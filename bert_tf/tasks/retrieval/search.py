@@ -7,9 +7,11 @@ float32, 8 MB), some of them twice. Where the corpus is read from files, as by
 `vectors.Vectors`, it is read once, in order.
 
 Equal scores are in the order of the corpus, so the answer is a function of the
-vectors: but what is equal in exact arithmetic may differ in its last bit.
+vectors: but what is equal in exact arithmetic may differ in its last bit. The
+scores are computed in float32, on GPUs that have TF32 too.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -216,7 +218,20 @@ def _blocks(
             for start in range(0, queries.shape[0], QUERY_BLOCK):
                 rows = slice(start, min(start + QUERY_BLOCK, queries.shape[0]))
                 block = _prepared(queries[rows], similarity)
-                yield first, rows, tf.matmul(block, texts, transpose_b=True)
+                with _in_float32():
+                    scores = tf.matmul(block, texts, transpose_b=True)
+                yield first, rows, scores
+
+
+@contextlib.contextmanager
+def _in_float32():
+    """Turns TF32 off: with its 10 bits of mantissa near texts change places."""
+    was_on = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(was_on)
 
 
 def _prepared(vectors, similarity):

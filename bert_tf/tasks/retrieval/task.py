@@ -350,9 +350,10 @@ class RetrievalTask(Task):
     ) -> RetrievalExamples:
         """Returns `RetrievalExamples`; see `tasks.retrieval.files`.
 
-        Data to train on are what the loss asks for. Those of a development set
-        are scored pairs where the table has a column of scores, else queries
-        with passages. Of a set to predict there are two texts a row.
+        Data to train on are what the loss asks for; with scores they are
+        refused by a loss that reads none. Those of a development set are scored
+        pairs where the table has a column of scores, else queries with
+        passages. Of a set to predict there are two texts a row.
         """
         columns = self.text_columns
         if split == TRAIN:
@@ -362,7 +363,9 @@ class RetrievalTask(Task):
                 return retrieval_files.read_scored(
                     data, columns, label_column, self.max_score
                 )
-            examples = retrieval_files.read_groups(data, columns)
+            examples = retrieval_files.read_groups(
+                data, columns, score_column=label_column
+            )
             if self.loss_name == options.TRIPLET and examples.rows.shape[1] < 3:
                 raise ValueError(
                     "The examples must have a negative, a third text, with the "
@@ -384,7 +387,11 @@ class RetrievalTask(Task):
             )
         self._check_metric(ranking.QUERY_SCORES, "queries with passages")
         return retrieval_files.read_groups(
-            data, columns, is_ranking=True, corpus=self.corpus
+            data,
+            columns,
+            is_ranking=True,
+            corpus=self.corpus,
+            score_column=label_column,
         )
 
     def make_sources(

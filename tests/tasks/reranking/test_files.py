@@ -60,6 +60,14 @@ def test_positives_and_negatives_become_groups(tmp_path):
     )
     assert groups.group_ids.tolist() == [0, 0, 0, 1, 1, 1, 0]
     assert groups.labels.tolist() == [1, 0, 0, 1, 0, 0, 0]
+    # Predictions are of every row: nothing is left out.
+    rows = files.read_groups(tmp_path / "a.csv", has_labels=False)
+    assert rows.texts == (
+        *("Ann ran.", "Bob sat.", "a, b"),
+        *("é", "Bob sat.", "c"),
+        *("Ann ran.", "Bob sat.", "d"),
+    )
+    assert rows.group_ids.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0]
     groups = files.read_groups(write(tmp_path, "a.jsonl", JSON_LINES))
     assert groups.texts == ("Ann ran.", "Bob sat.", "é")
     assert groups.group_ids.tolist() == [0, 0, 1]
@@ -115,3 +123,31 @@ def test_labels_may_be_of_any_type():
     assert files.read_groups(ROWS | {"label": labels}).labels.tolist() == [
         *(1, 0, 0, 1),
     ]
+
+
+@pytest.mark.parametrize("name", ["negative", "negative1", "negative-1"])
+def test_negatives_are_found_by_their_names(name):
+    table = {"query": ["a"], "positive": ["b"], name: ["c"]}
+    groups = files.read_groups(table)
+    assert groups.texts == ("b", "c")
+    assert groups.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["hard_negative", "Negative", "negative_score", "negatives_1", "negative "],
+)
+def test_what_may_be_a_negative_is_not_left_out(name):
+    table = {"query": ["a"], "positive": ["b"], "negative": ["c"], name: ["d"]}
+    with pytest.raises(ValueError, match="columns of negatives must be called"):
+        files.read_groups(table)
+
+
+def test_positives_alone_are_refused_where_labels_are_read(tmp_path):
+    path = write(tmp_path, "a.tsv", "query\tpositive\na\tb\nc\td\n")
+    with pytest.raises(ValueError, match="a.tsv: there must be a negative"):
+        files.read_groups(path)
+    assert files.read_groups(path, has_labels=False).texts == ("b", "d")
+    path = write(tmp_path, "a.jsonl", JSON_LINES.splitlines()[1])
+    with pytest.raises(ValueError, match="there must be a negative"):
+        files.read_groups(path)

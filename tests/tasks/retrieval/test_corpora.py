@@ -1,5 +1,6 @@
 """Files of corpora, queries and relevance: what is read, what is refused."""
 
+import codecs
 import gzip
 import json
 
@@ -28,7 +29,9 @@ def test_beirs_files(tmp_path):
     path = write_lines(tmp_path / "corpus.jsonl", rows)
     assert corpora.read_corpus(path) == CORPUS
     packed = tmp_path / "corpus.jsonl.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes() + b"\n"))
+    # As editors on Windows begin a file.
+    marked = codecs.BOM_UTF8 + path.read_bytes() + b"\n"
+    packed.write_bytes(gzip.compress(marked))
     assert corpora.read_corpus(packed) == CORPUS
     rows = [
         {"_id": name, "text": text} for name, text in zip("12", QUERIES.texts)

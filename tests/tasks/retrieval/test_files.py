@@ -48,6 +48,18 @@ def test_groups_are_read_from_every_kind_of_file(tmp_path, suffix):
     assert dev.labels is None
 
 
+@pytest.mark.parametrize("name", ["negative1", "negative-1", "negative_1"])
+def test_negatives_have_one_rule_of_names(name):
+    table = {"query": ["a"], "positive": ["b"], name: ["c"]}
+    assert texts_of(PAIRS.read(table, "train")) == [["a", "b", "c"]]
+    for other in ("negative_score", "Negative", "hard_negative", "negatives"):
+        with pytest.raises(ValueError, match=f"Received: '{other}'"):
+            PAIRS.read(table | {other: ["0.7"]}, "train")
+    named = RetrievalTask(text_columns=("query", "positive", "Negative"))
+    found = named.read(table | {"Negative": ["d"]}, "train")
+    assert texts_of(found) == [["a", "b", "d"]]
+
+
 def test_names_of_columns_are_given():
     task = RetrievalTask(text_columns=("negative_2", "query"))
     examples = task.read(GROUPS, "train")
@@ -76,6 +88,34 @@ def test_scored_pairs():
     assert task.read(table, "test").labels is None
     with pytest.raises(ValueError, match="must be one of recall@1.*spearman"):
         task.read(table, "dev")
+
+
+@pytest.mark.parametrize("loss_name", ["multiple_negatives", "triplet"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("sentence1", "sentence2", "score"),
+        ("query", "positive", "label"),
+        ("anchor", "positive", "score"),
+    ],
+)
+def test_scores_that_a_loss_does_not_read_are_refused(loss_name, names):
+    table = dict(zip(names, (["a"], ["b"], [0])))
+    task = RetrievalTask(loss_name=loss_name)
+    with pytest.raises(ValueError, match=f"has scores, the column '{names[2]}"):
+        task.read(table, "train")
+    # Who names the columns knows.
+    named = RetrievalTask(text_columns=names[:2])
+    assert texts_of(named.read(table, "train")) == [["a", "b"]]
+
+
+def test_scores_under_another_name_are_refused_too():
+    table = {"query": ["a"], "positive": ["b"], "rating": [0.5]}
+    assert texts_of(PAIRS.read(table, "train")) == [["a", "b"]]
+    with pytest.raises(ValueError, match="has scores, the column 'rating'"):
+        PAIRS.read(table, "train", "rating")
+    with pytest.raises(ValueError, match="has scores, the column 'label'"):
+        PAIRS.read({"query": ["a"], "positive": ["b"], "label": [0]}, "dev")
 
 
 def test_nli_becomes_triplets(tmp_path):

@@ -46,6 +46,13 @@ def wanted_of(rules):
             for text in reference.ranking(scores)
             if CORPUS.texts[text] not in own
         ]
+        # Of texts that read the same the first.
+        order = [
+            text
+            for place, text in enumerate(order)
+            if CORPUS.texts[text]
+            not in {CORPUS.texts[other] for other in order[:place]}
+        ]
         found = []
         for text in order[rules.range_min : rules.range_max]:
             score, best = scores[text], scores[positive]
@@ -143,3 +150,60 @@ def test_the_query_itself_is_no_negative():
         Rules(range_max=1),
     )
     assert found == [(0, 1, 2)]
+
+
+def relevance_of(*pairs):
+    query_rows, corpus_rows = np.array(pairs).T
+    return corpora.Relevance(
+        query_rows=query_rows,
+        corpus_rows=corpus_rows,
+        grades=np.ones(len(pairs)),
+    )
+
+
+def test_a_question_that_is_there_twice_has_the_answers_of_both():
+    queries = corpora.Texts(ids=("1", "2"), texts=("When?", "When?"))
+    corpus = corpora.Texts(ids=("0", "1", "2"), texts=("P1", "P2", "N"))
+    found = mining.mine(
+        queries,
+        corpus,
+        relevance_of((0, 0), (1, 1)),
+        np.float32([[1, 0], [1, 0]]),
+        np.float32([[1, 0.1], [1, 0.2], [0, 1]]),
+        Rules(range_max=1),
+    )
+    assert found == [(0, 0, 2), (1, 1, 2)]
+
+
+def test_a_negative_is_there_once_however_often_the_corpus_has_it():
+    texts = ("P", "dup", "dup", "dup", "other", "last")
+    corpus = corpora.Texts(ids=tuple("012345"), texts=texts)
+    arguments = (
+        corpora.Texts(ids=("q",), texts=("Q",)),
+        corpus,
+        relevance_of((0, 0)),
+        np.float32([[1, 0]]),
+        np.float32([[1, 0], [3, 1], [3, 1], [3, 1], [2, 1], [1, 1]]),
+    )
+    # Copies take no ranks: the second text is the other one.
+    for rules, wanted in (
+        (Rules(num_negatives=2, range_max=2), [1, 4]),
+        (Rules(num_negatives=3), [1, 4, 5]),
+        (Rules(range_min=1, range_max=2), [4]),
+    ):
+        found = mining.mine(*arguments, rules)
+        assert [text for _, _, text in found] == wanted
+
+
+def test_the_text_of_the_query_s_id_is_no_negative_and_has_no_rank():
+    texts = ("a title and Q", "P", "near", "far")
+    found = mining.mine(
+        corpora.Texts(ids=("own", "q"), texts=("Q", "R")),
+        corpora.Texts(ids=("own", "1", "2", "3"), texts=texts),
+        relevance_of((0, 1), (1, 1)),
+        np.float32([[1, 0], [1, 0]]),
+        np.float32([[1, 0], [3, 1], [2, 1], [1, 1]]),
+        Rules(range_max=1),
+        own_rows=np.array([0, -1]),
+    )
+    assert found == [(0, 1, 2), (1, 1, 0)]

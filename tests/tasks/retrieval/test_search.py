@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.tasks.retrieval import corpora
 from bert_tf.tasks.retrieval import evaluation
@@ -44,6 +45,24 @@ def test_cosines_are_of_any_lengths(small_blocks):
         told = [reference.cosine(query, text) for text in corpus]
         assert found.tolist() == reference.ranking(told)
         np.testing.assert_allclose(row, sorted(told)[::-1], atol=1e-6)
+
+
+def test_products_are_in_float32_where_others_may_be_in_tf32(monkeypatch):
+    is_tf32 = tf.config.experimental.tensor_float_32_execution_enabled
+    assert is_tf32()
+    found = []
+    multiply = tf.matmul
+
+    def matmul(*arguments, **options):
+        found.append(is_tf32())
+        return multiply(*arguments, **options)
+
+    monkeypatch.setattr(search.tf, "matmul", matmul)
+    queries, corpus = integers(3, 4), integers(5, 5)
+    search.top_k(queries, corpus, 2)
+    search.ranks(queries, corpus, [0], [1])
+    assert found == [False] * 3
+    assert is_tf32()
 
 
 def test_ranks_are_those_of_the_whole_list(small_blocks):
