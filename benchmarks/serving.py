@@ -251,9 +251,7 @@ def start_sides(folder, model_dir, kind, names):
             exported = exporter.export(model_dir, f"{folder}/{name}", options)
             yield start(name, sys.executable, "saved_model", exported.path)
     if names & _OF_ONNX.keys():
-        exported = onnx_exporter.export(
-            model_dir, f"{folder}/onnx", _PLAIN
-        )
+        exported = onnx_exporter.export(model_dir, f"{folder}/onnx", _PLAIN)
         print(exported, file=sys.stderr)
     for name, file in _OF_ONNX.items():
         if name in names:
