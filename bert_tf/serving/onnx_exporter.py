@@ -324,11 +324,16 @@ def _make_embedding(servable):
         x = graph.apply("Concat", *layers, axis=-1)
     if servable.num_left_out:
         # With what is left out goes its place: the first token is another.
+        # One is left, as an empty batch may have no more.
+        last = graph.apply("Shape", mask, start=1, end=2)
+        last = graph.apply("Sub", last, graph.integers(1))
+        number = graph.integers(servable.num_left_out)
+        start = graph.apply("Min", number, last)
         x, mask = (
             graph.apply(
                 "Slice",
                 each,
-                graph.integers(servable.num_left_out),
+                start,
                 graph.integers(_END),
                 graph.integers(1),
             )

@@ -218,8 +218,33 @@ def test_requests_before_traffic_have_every_shape():
     assert [*shapes] == [(1, 9), (4, 9), (1, 19), (4, 19)]
     for (_, length), row in shapes.items():
         (mask,) = servable.encode([row])["input_mask"].numpy()
-        assert length - 1 <= mask.sum() <= length
+        assert mask.sum() == length
     assert warmup.compiled_shapes(serving_models.servable("pair")) == {}
+
+
+@pytest.mark.parametrize("kind", ["pair", "regression"])
+def test_requests_tell_lengths_that_are_neighbours_apart(kind):
+    options = {"jit_lengths": (14, 15, 16), "jit_batch_sizes": (1,)}
+    servable = serving_models.servable(kind, is_jit_compiled=True, **options)
+    shapes = warmup.compiled_shapes(servable)
+    lengths = servable.encode([*shapes.values()])["input_mask"].numpy()
+    assert lengths.sum(axis=1).tolist() == [14, 15, 16, 19]
+    assert [*shapes] == [(1, 14), (1, 15), (1, 16), (1, 19)]
+
+
+def test_lengths_that_no_request_has_are_told(caplog, monkeypatch):
+    # [CLS] and two [SEP] are more.
+    options = {"jit_lengths": (1, 2, 8), "jit_batch_sizes": (1,)}
+    servable = serving_models.servable("pair", is_jit_compiled=True, **options)
+    assert [*warmup.compiled_shapes(servable)] == [(1, 8), (1, 19)]
+    monkeypatch.setattr(warmup, "MAX_REQUESTS", 0)
+    path = serving_models.exported("compiled_pair")
+    with (
+        caplog.at_level("WARNING", logger="absl"),
+        pytest.raises(ValueError, match="at most 0"),
+    ):
+        warmup.write_requests(path, servable, (), "name")
+    assert "No warm-up request has the length 1 or 2: it is" in caplog.text
 
 
 def test_times_are_shown_with_what_the_server_needs():

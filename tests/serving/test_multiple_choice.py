@@ -1,5 +1,7 @@
 """Multiple choice as it is served: the likeliest of several strings."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -119,3 +121,36 @@ def test_a_column_of_choices_is_not_taken_for_all(servable, tmp_path):
     path = tmp_path / "lines"
     path.write_text("a\tb\tc\td\n")
     assert servable.read_texts(path) == [(b"a", b"b", b"c", b"d")]
+
+
+def test_labels_are_those_of_the_column_that_is_named(tmp_path, servable):
+    path = tmp_path / "dev.csv"
+    header = "sent1,sent2,ending0,ending1,ending2,label,gold\n"
+    path.write_text(f"{header}a,b,x,y,z,0,2\nc,d,x,y,z,0,1\n")
+    answers = {"choice": [2, 2]}
+    assert servable.read_dev_set(path).score(answers) == 0.0
+    assert servable.read_dev_set(path, "gold").score(answers) == 0.5
+    with pytest.raises(ValueError, match="must have a column 'wrong'"):
+        servable.read_dev_set(path, "wrong")
+
+
+def test_a_column_is_refused_where_columns_have_no_names(tmp_path, servable):
+    path = tmp_path / "codah.tsv"
+    path.write_text("o\ta\tx\ty\tz\t2\n")
+    assert servable.read_dev_set(path).score({"choice": [2]}) == 1.0
+    folder = tmp_path / "race"
+    folder.mkdir()
+    (folder / "1.txt").write_text(
+        json.dumps(
+            {
+                "article": "a",
+                "questions": ["b"],
+                "options": [["x", "y", "z"]],
+                "answers": ["C"],
+            }
+        )
+    )
+    assert servable.read_dev_set(folder).score({"choice": [2]}) == 1.0
+    for each in (path, folder):
+        with pytest.raises(ValueError, match="says itself where the labels"):
+            servable.read_dev_set(each, "gold")

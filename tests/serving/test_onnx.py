@@ -181,6 +181,16 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
         assert servable.num_left_out == 7
         assert len(servable.dense) == 2
         assert difference(servable, folder) < check.TOLERANCE
+        # The last token is left of ids that are shorter than the prompt.
+        ids = tf.constant([[2, 5, 6, 3], [2, 9, 3, 0]])
+        inputs = {
+            "input_ids": ids,
+            "input_mask": tf.ones_like(ids),
+            "segment_ids": tf.zeros_like(ids),
+        }
+        found = onnx_exporter.load(str(folder / "model.onnx"))(inputs)
+        trained = servable.call_model(inputs, training=False)
+        assert distance(found, trained) < check.TOLERANCE
     sentence_models.save(tmp_path / "cls", vectors)
     exported = onnx_exporter.export(
         tmp_path / "cls", tmp_path / "export", options

@@ -285,3 +285,26 @@ def test_a_folder_without_a_task_is_served_by_run_squads_defaults(tmp_path):
     servable = opening.open_folder(tmp_path)
     assert isinstance(servable, QuestionAnswering)
     assert servable.task.doc_stride == 128
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.txt", "who?\tthe quick, fox\n\tlorem\n"),
+        ("a.tsv", "question\tcontext\nwho?\tthe quick, fox\n\tlorem\n"),
+        ("a.CSV", 'context,question\n"the quick, fox",who?\nlorem,\n'),
+    ],
+)
+def test_pairs_are_read_from_tables_and_lines_too(
+    tmp_path, servable, name, content
+):
+    path = tmp_path / name
+    path.write_text(content)
+    assert servable.read_texts(path) == [
+        (b"who?", b"the quick, fox"),
+        (b"", b"lorem"),
+    ]
+    # They have no answers.
+    assert servable.read_dev_set(path) is None
+    with pytest.raises(ValueError, match="`label_column` must not be given"):
+        servable.read_dev_set(path, "answers")

@@ -147,3 +147,15 @@ def test_cross_encoders_of_sentence_transformers_score_as_there(tmp_path):
     rows, again = peer_scores(tmp_path, tmp_path / "ours")
     np.testing.assert_allclose(again, expected, atol=1e-5)
     assert_equal_scores(tmp_path / "ours", rows, expected)
+
+
+def test_a_column_of_labels_is_refused_of_triplets(tmp_path, servable):
+    path = tmp_path / "dev.tsv"
+    path.write_text("query\tpositive\tnegative\nq\ta\tb\n")
+    assert servable.read_dev_set(path).num_texts == 2
+    with pytest.raises(ValueError, match="says itself where the labels are"):
+        servable.read_dev_set(path, "gold")
+    path.write_text("query\ttext\tlabel\tgold\nq\ta\t0\t1\nq\tb\t1\t0\n")
+    answers = {"scores": [2.0, 1.0]}
+    assert servable.read_dev_set(path).score(answers) == 0.5
+    assert servable.read_dev_set(path, "gold").score(answers) == 1.0

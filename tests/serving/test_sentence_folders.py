@@ -17,6 +17,7 @@ from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks.features import sentences
 from support import peers
 from support import sentence_models
 from support import serving_models
@@ -251,6 +252,15 @@ def test_an_export_has_them_too(tmp_path):
     }
     found = signatures["ids"](**ids)
     np.testing.assert_allclose(found["embeddings"], expected, atol=1e-5)
+    # Where there are fewer tokens than the prompt's, the last one is left.
+    found = signatures["ids"](**{key: ids[key][:, :4] for key in ids})
+    cut = {name: value[:, :4] for name, value in inputs.items()}
+    hidden = servable.model(cut)["encoder_outputs"][-1][:, 3:]
+    mask = cut["input_mask"][:, 3:]
+    wanted = sentences.make_vectors([hidden], mask, VECTORS)
+    np.testing.assert_allclose(found["embeddings"], wanted, atol=1e-5)
+    found = signatures["serving_default"](text=tf.constant([], tf.string))
+    assert found["embeddings"].shape == (0, 3)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import features
 from bert_tf import files
@@ -49,6 +50,7 @@ def write_requests(
             requests, or tensorflow-serving-api is not installed.
     """
     shapes = compiled_shapes(servable)
+    _warn_of_lengths(servable, shapes)
     if not (batch_sizes or shapes) or any(size < 1 for size in batch_sizes):
         raise ValueError(
             "`batch_sizes` must be positive numbers. "
@@ -57,10 +59,7 @@ def write_requests(
     described = saved_model.read_signatures(folder)
     batches = [
         *([row] * size for (size, _), row in shapes.items()),
-        *(
-            [_row(servable, servable.preprocessor.max_seq_length)] * size
-            for size in batch_sizes
-        ),
+        *([_longest_row(servable)] * size for size in batch_sizes),
     ]
     num_requests = len(described) * len(batches)
     if num_requests > MAX_REQUESTS:
@@ -86,26 +85,52 @@ def write_requests(
 def compiled_shapes(servable: Servable) -> dict[tuple[int, int], Row]:
     """Returns {(rows, length): a row of strings} of a compiled model's shapes.
 
-    None of a model that is not compiled. A length that no text has, of a pair
-    an even one, gets the longest that is less.
+    None of a model that is not compiled, and none of a length that no row is
+    filled up to: less than the prompt has, or one more than the next where the
+    tokenizer parts the word.
     """
     options = servable.options
     if not options.is_jit_compiled:
         return {}
     longest = servable.preprocessor.max_seq_length
-    rows = [_row(servable, count) for count in range(1, longest + 1)]
+    rows = [_row(servable, count) for count in range(longest + 1)]
     mask = servable.encode(rows)[features.INPUT_MASK].numpy()
+    counts = mask.sum(axis=1)
     found = {}
+    below = 0
     for length in options.jit_lengths:
-        (fitting,) = np.nonzero(mask.sum(axis=1) <= length)
+        (fitting,) = np.nonzero((below < counts) & (counts <= length))
         if len(fitting):
             for size in options.jit_batch_sizes:
                 found[size, length] = rows[fitting[-1]]
+        below = length
     return found
 
 
+def _warn_of_lengths(servable, shapes):
+    """Logs which lengths a compiled model is not warmed up for."""
+    warm = {length for _, length in shapes}
+    cold = [each for each in servable.options.jit_lengths if each not in warm]
+    if cold and servable.options.is_jit_compiled:
+        logging.warning(
+            "No warm-up request has the length %s: it is compiled at the first "
+            "request of that length, if there is one.",
+            " or ".join(map(str, cold)),
+        )
+
+
+def _longest_row(servable):
+    count = servable.preprocessor.max_seq_length
+    return _row(servable, count * len(servable.text_features))
+
+
 def _row(servable, num_words):
-    return (b"the " * num_words,) * len(servable.text_features)
+    """Returns a row of so many words, of two strings the first the longer."""
+    num_strings = len(servable.text_features)
+    return tuple(
+        b"the " * ((num_words + num_strings - 1 - place) // num_strings)
+        for place in range(num_strings)
+    )
 
 
 def _request(log, method_name, inputs):

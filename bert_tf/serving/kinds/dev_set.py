@@ -28,11 +28,12 @@ class DevSet:
 
 
 def check_no_column(label_column: str | None) -> None:
-    """Raises `ValueError` if a column is named where files have no names."""
+    """Raises `ValueError` if a column is named where the form has its own."""
     if label_column is not None:
         raise ValueError(
-            "`label_column` must not be given for this kind, whose files have "
-            f"a form of their own. Received: label_column={label_column!r}."
+            "`label_column` must not be given for a file of this form, which "
+            "says itself where the labels are. "
+            f"Received: label_column={label_column!r}."
         )
 
 

@@ -203,12 +203,12 @@ class Embedding(Servable):
 
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         outputs = self.model(inputs, training=training)
-        # With what is left out goes its place: the first token is another.
-        mask = inputs[features.INPUT_MASK][:, self.num_left_out :]
-        layers = [
-            layer[:, self.num_left_out :]
-            for layer in outputs["encoder_outputs"]
-        ]
+        mask, layers = inputs[features.INPUT_MASK], outputs["encoder_outputs"]
+        if self.num_left_out:
+            # With what is left out goes its place: the first token is another.
+            # One is left, as an empty batch has no more.
+            first = tf.minimum(self.num_left_out, tf.shape(mask)[1] - 1)
+            mask, layers = mask[:, first:], [each[:, first:] for each in layers]
         settings = self.options.settings
         if settings["embedding"] == LAST_FOUR:
             return _last_four(settings["normalize"])(layers, mask)

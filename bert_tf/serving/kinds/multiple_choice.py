@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.serving.kinds import dev_set
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import Output
@@ -86,6 +87,8 @@ class MultipleChoice(Servable):
     ) -> DevSet | None:
         if not multiple_choice_files.is_file_of_choices(path):
             return None
+        if not multiple_choice_files.has_named_labels(path):
+            dev_set.check_no_column(label_column)
         labels = multiple_choice_files.read_choices(
             str(path),
             num_choices=self.num_choices,

@@ -36,6 +36,8 @@ from bert_tf.tasks.question_answering.windows import WindowMaker
 QUESTION = "question"
 CONTEXT = "context"
 _BATCH_SIZE = 16
+# Names of files that are tables, or a pair a line; others are SQuAD's.
+_OF_TEXTS = (".tsv", ".csv", ".txt")
 _NBEST = ("answers", "starts", "limits")
 # Beside the trained answers: of each row {(start, limit): score} of all spans.
 _SCORES = "scores_of_spans"
@@ -129,6 +131,8 @@ class QuestionAnswering(Servable):
         return list(zip(hard[-1:] + hard[:-1], hard))
 
     def read_texts(self, path: files.AnyPath) -> list[Row]:
+        if str(path).lower().endswith(_OF_TEXTS):
+            return super().read_texts(path)
         examples = squad_files.read_squad(
             path, self.task.version_2_with_negative, is_training=False
         )
@@ -141,6 +145,8 @@ class QuestionAnswering(Servable):
         self, path: files.AnyPath, label_column: str | None = None
     ) -> DevSet | None:
         dev_set.check_no_column(label_column)
+        if str(path).lower().endswith(_OF_TEXTS):
+            return None
         examples = squad_files.read_squad(
             path, self.task.version_2_with_negative, is_training=False
         )

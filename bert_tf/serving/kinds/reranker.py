@@ -10,6 +10,7 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.serving.kinds import dev_set
 from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import COUNTED
@@ -18,6 +19,7 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import RERANKER
 from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks import columns
 from bert_tf.tasks.reranking import files as group_files
 from bert_tf.tasks.reranking import report as rank_report
 from bert_tf.tasks.reranking.task import RerankingTask
@@ -118,6 +120,8 @@ class Reranker(Servable):
     ) -> DevSet | None:
         if not str(path).lower().endswith(_TABLES):
             return None
+        if group_files.POSITIVE in columns.names_in(str(path)):
+            dev_set.check_no_column(label_column)
         groups = group_files.read_groups(
             str(path),
             label_column=label_column or group_files.LABEL,

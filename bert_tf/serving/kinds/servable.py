@@ -442,8 +442,8 @@ class Servable:
             path: A file of the model's task: SQuAD's JSON, CoNLL's columns,
                 those of `multiple_choice_files`, GLUE's; or a .tsv or .csv
                 with a header that has the text features. A file of any other
-                name has a text a line, the strings of several separated by
-                tabs.
+                name (of question answering .txt alone) has a text a line, the
+                strings of several separated by tabs.
 
         Returns:
             Rows of one or two strings, bytes.

@@ -69,7 +69,8 @@ def read_choices(
         has_labels: Whether the labels are read; if not they may be missing.
         num_choices: How many choices each row must have; as many as the first
             one if None.
-        label_column: Name of the labels' column in a table.
+        label_column: Name of the labels' column in a table, or in SWAG's
+            form.
 
     Returns:
         `ChoiceExamples`.
@@ -128,6 +129,11 @@ def write_predictions(
     files.write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
+def has_named_labels(path: files.AnyPath) -> bool:
+    """Returns whether such a file has a column of labels with a name."""
+    return columns.may_have_lists(path) or tsv.is_csv(path)
+
+
 def is_file_of_choices(path: files.AnyPath) -> bool:
     """Returns whether a path is one of `read_choices`'s, by its name."""
     suffixes = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -146,7 +152,7 @@ def _rows(data, label_column):
     if files.is_folder(data):
         return _race_rows(data, has_answers=label_column is not None)
     if tsv.is_csv(data):
-        return _swag_rows(data)
+        return _swag_rows(data, label_column)
     if str(data).lower().endswith(".tsv"):
         return _codah_rows(data)
     raise ValueError(
@@ -155,7 +161,7 @@ def _rows(data, label_column):
     )
 
 
-def _swag_rows(path):
+def _swag_rows(path, label_column):
     rows = tsv.csv_rows(path)
     _, header = next(rows, (1, []))
     places: dict[str, int] = {}
@@ -164,14 +170,17 @@ def _swag_rows(path):
     endings: list[int] = []
     while f"{_ENDING}{len(endings)}" in places:
         endings.append(places[f"{_ENDING}{len(endings)}"])
-    for name in ("sent1", "sent2", f"{_ENDING}0"):
+    wanted = ["sent1", "sent2", f"{_ENDING}0"]
+    if label_column is not None:
+        wanted.append(label_column)
+    for name in wanted:
         if name not in places:
             raise ValueError(
                 f"{path}, line 1: the header must have a column {name!r}. "
                 f"Received: {files.shortened(header)}."
             )
     first, second = places["sent1"], places["sent2"]
-    label = places.get("label")
+    label = None if label_column is None else places[label_column]
     for line, row in rows:
         if len(row) != len(header):
             raise ValueError(
