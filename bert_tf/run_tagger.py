@@ -127,19 +127,13 @@ def _read(split, path, builder):
         path = tagging_files.find_file(_DATA_DIR.value, split)
     return tagging_files.read_columns(
         path,
-        _column(_TOKEN_COLUMN.value, 0),
-        _column(_TAG_COLUMN.value, -1) if has_tags else None,
+        tagging_files.parse_column(_TOKEN_COLUMN.value, 0),
+        (
+            tagging_files.parse_column(_TAG_COLUMN.value, -1)
+            if has_tags
+            else None
+        ),
     )
-
-
-def _column(text, default):
-    """Returns the number, or else the name, that a flag gives."""
-    if text is None:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        return text
 
 
 def _find_task(folder, examples):

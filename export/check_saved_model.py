@@ -18,12 +18,13 @@ gets an answer that the trained model finds worse by more than 0.1.
 prints the answers to texts of yours.
 """
 
+import dataclasses
+
 from absl import flags
 
 from bert_tf import program
 from bert_tf.serving.kinds import texts
 from bert_tf.serving.options import TIMEOUT_SECONDS
-from bert_tf.serving.options import ExportOptions
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The servable's folder, or that of one version."
@@ -43,7 +44,15 @@ _INPUT_FILE = flags.DEFINE_string(
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column",
     None,
-    "Name of the column of labels in --input_file, if not the task's own.",
+    "Name of the column of labels in --input_file, if not the task's own. Of a "
+    "tagger the column of tags, by its name or its number: --tag_column of the "
+    "tuning.",
+)
+_TOKEN_COLUMN = flags.DEFINE_string(
+    "token_column",
+    None,
+    "Of a tagger: the column of words in --input_file, by its number from 0 or "
+    "its name in the first line; 0 if not given.",
 )
 _MAX_ACCURACY_LOSS = flags.DEFINE_float(
     "max_accuracy_loss",
@@ -78,7 +87,7 @@ def main(_):
     if _INPUT_FILE.value and not _MODEL_DIR.value:
         raise ValueError("--input_file needs --model_dir to compare with.")
 
-    for flag in (_LABEL_COLUMN, _MAX_ACCURACY_LOSS):
+    for flag in (_LABEL_COLUMN, _TOKEN_COLUMN, _MAX_ACCURACY_LOSS):
         if flag.value is not None and not _INPUT_FILE.value:
             raise ValueError(f"--{flag.name} needs --input_file.")
 
@@ -101,15 +110,18 @@ def main(_):
         rows = scorer = None
         servable = check.trained_servable(path, _MODEL_DIR.value)
         if _INPUT_FILE.value:
-            rows = servable.read_texts(_INPUT_FILE.value)
-            dev_set = accuracy.read_dev_set(
-                servable,
-                ExportOptions(
-                    check_file=_INPUT_FILE.value,
-                    label_column=_LABEL_COLUMN.value,
-                    max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
-                ),
+            # Those of the export were of its own --check_file.
+            options = dataclasses.replace(
+                servable.options,
+                is_checked=True,
+                check_file=_INPUT_FILE.value,
+                label_column=_LABEL_COLUMN.value,
+                token_column=_TOKEN_COLUMN.value,
+                max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
             )
+            servable.options = servable.resolve(options, servable.task)
+            rows = servable.read_texts(_INPUT_FILE.value)
+            dev_set = accuracy.read_dev_set(servable, options)
             scorer = dev_set and accuracy.Scorer(dev_set)
         version, comparisons = check.compare(
             path,

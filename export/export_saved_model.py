@@ -175,7 +175,15 @@ _CHECK_FILE = flags.DEFINE_string(
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column",
     None,
-    "Name of the column of labels in --check_file, if not the task's own.",
+    "Name of the column of labels in --check_file, if not the task's own. Of a "
+    "tagger the column of tags, by its name or its number: --tag_column of the "
+    "tuning.",
+)
+_TOKEN_COLUMN = flags.DEFINE_string(
+    "token_column",
+    None,
+    "Of a tagger: the column of words in --check_file, by its number from 0 or "
+    "its name in the first line; 0 if not given.",
 )
 _MAX_ACCURACY_LOSS = flags.DEFINE_float(
     "max_accuracy_loss",
@@ -252,6 +260,7 @@ def main(_):
         is_checked=_CHECK.value,
         check_file=_CHECK_FILE.value,
         label_column=_LABEL_COLUMN.value,
+        token_column=_TOKEN_COLUMN.value,
         max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
         timeout_seconds=_TIMEOUT_SECONDS.value,
         warmup_batch_sizes=[int(size) for size in _WARMUP_BATCH_SIZES.value],

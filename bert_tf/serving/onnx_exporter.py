@@ -53,7 +53,7 @@ FILES = (FLOAT_FILE, INT8_FILE)
 _TAKEN = (
     *("kind", "settings", "max_seq_length", "text_features"),
     *("is_checked", "check_file", "version"),
-    *("label_column", "max_accuracy_loss"),
+    *("label_column", "token_column", "max_accuracy_loss"),
 )
 # Of an axis of any length.
 _END = 2**31 - 1

@@ -67,7 +67,9 @@ class ExportOptions:
         check_file: None, or a file of texts to compare on as well; see
             `Servable.read_texts`.
         label_column: Name of the column of labels in a `check_file` that is a
-            table; the one that the family of tasks has if None.
+            table; the one that the family of tasks has if None. Of a tagger
+            the column of tags, by name or by number.
+        token_column: Of a tagger: likewise the column of words.
         max_accuracy_loss: The most, from 0 to 1, that the task's score on the
             `check_file` may be lower than the trained model's; None for
             whatever it is.
@@ -111,6 +113,7 @@ class ExportOptions:
     is_checked: bool = True
     check_file: str | os.PathLike[str] | None = None
     label_column: str | None = None
+    token_column: str | None = None
     max_accuracy_loss: float | None = None
     timeout_seconds: float | None = None
     warmup_batch_sizes: tuple[int, ...] = ()
@@ -151,7 +154,7 @@ class ExportOptions:
                 "`max_accuracy_loss` must be from 0 to 1. "
                 f"Received: max_accuracy_loss={loss}."
             )
-        for name in ("label_column", "max_accuracy_loss"):
+        for name in ("label_column", "token_column", "max_accuracy_loss"):
             value = getattr(self, name)
             if value is not None and self.check_file is None:
                 raise ValueError(

@@ -11,6 +11,7 @@ from bert_tf.serving import exporter
 from bert_tf.serving import onnx_exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import accuracy
 from bert_tf.serving.proof import caller
@@ -227,6 +228,7 @@ def test_a_file_without_labels_has_no_score(tmp_path):
         ({"max_accuracy_loss": 1.5, "check_file": "a"}, "must be from 0 to 1"),
         ({"max_accuracy_loss": 0.1}, "must be given with a `check_file`"),
         ({"label_column": "y"}, "must be given with a `check_file`"),
+        ({"token_column": "y"}, "must be given with a `check_file`"),
         (
             {"max_accuracy_loss": 0.1, "is_checked": False},
             "must not be given without the check",
@@ -313,6 +315,44 @@ def test_a_score_that_is_no_number_is_not_let_pass(name):
     scores = {"trained": 0.9, "served": 0.9} | {name: np.nan}
     found = accuracy.Accuracy(metric="pearson", num_texts=9, **scores)
     assert found.exceeds(1.0) and not found.exceeds(None)
+
+
+def test_where_there_is_nothing_to_lose_a_limit_is_refused():
+    found = accuracy.Accuracy(metric="f1", num_texts=9, trained=0.0, served=0.0)
+    assert not found.exceeds(None)
+    with pytest.raises(ValueError, match="of 0 nothing is lost. Received: f1"):
+        found.exceeds(0.1)
+
+
+XNLI_HEADER = [
+    *("language", "gold_label", "sentence1_binary_parse"),
+    *("sentence2_binary_parse", "sentence1_parse", "sentence2_parse"),
+    *("sentence1", "sentence2", "promptID"),
+]
+
+
+def test_xnli_is_scored_in_one_language(tmp_path):
+    task = glue_files.glue_task("xnli-en").task
+    servable = serving_models.make_servable(Classification, task=task)
+    rows = {
+        language: [language, label, "", "", "", "", f"{language} a", "b", "1"]
+        for language, label in (("en", "neutral"), ("zh", "entailment"))
+    }
+    path = tmp_path / "xnli.dev.tsv"
+
+    def write(*languages):
+        lines = [XNLI_HEADER, *(rows[language] for language in languages)]
+        path.write_text("".join("\t".join(line) + "\n" for line in lines))
+
+    write("en", "zh")
+    assert servable.read_texts(path) == [(b"en a", b"b"), (b"zh a", b"b")]
+    with pytest.raises(ValueError, match="of one language .* en, zh"):
+        servable.read_dev_set(path)
+    write("en", "en")
+    dev_set = servable.read_dev_set(path)
+    assert dev_set.num_texts == 2
+    answers = {"probabilities": [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]}
+    assert dev_set.score(answers) == 0.5
 
 
 def test_labels_of_a_named_column_are_read_of_a_float32_export(tmp_path):

@@ -134,3 +134,40 @@ def test_other_files_have_a_text_a_line(servable, tmp_path, texts):
     path = tmp_path / "dev.txt"
     path.write_bytes(b"\n".join(texts) + b"\n")
     assert servable.read_texts(path) == [(text,) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "columns, content",
+    [
+        # GermEval's: a number, the word, its tag, and that of what is inside.
+        (
+            {"token_column": "1", "label_column": "2"},
+            "# of a page\n1\tthe\tB-x\tO\n2\tquick\tI-x\tO\n\n1\ta\tO\tB-x\n",
+        ),
+        (
+            {"token_column": "FORM", "label_column": "NE"},
+            "# global.columns = ID FORM NE MISC\n"
+            "1\tthe\tB-x\t_\n2\tquick\tI-x\t_\n\n1\ta\tO\t_\n",
+        ),
+        ({"label_column": "1"}, "the B-x DT\nquick I-x JJ\n\na O DT\n"),
+    ],
+)
+def test_words_and_tags_are_those_of_the_named_columns(
+    tmp_path, columns, content
+):
+    path = tmp_path / "dev.tsv"
+    path.write_text(content)
+    servable = serving_models.servable("tagger", check_file=path, **columns)
+    assert servable.read_texts(path) == [(b"the quick",), (b"a",)]
+    dev_set = servable.read_dev_set(path, columns["label_column"])
+    answers = {
+        "labels": [[b"x"], [b""]],
+        "starts": [[0], [-1]],
+        "limits": [[9], [-1]],
+    }
+    assert dev_set.score(answers) == 1.0
+
+
+def test_only_taggers_have_a_column_of_words():
+    with pytest.raises(ValueError, match="must be given with a tagger only"):
+        serving_models.servable("pair", check_file="a", token_column="1")

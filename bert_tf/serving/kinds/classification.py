@@ -30,6 +30,8 @@ from bert_tf.tasks.classification.task import ClassificationTask
 
 # Tasks of GLUE whose files have a header that calls the texts otherwise.
 _UNNAMED = ("mrpc", "mnli")
+# The first column of XNLI's files.
+_LANGUAGE = "language"
 
 
 def _show_classes(answers):
@@ -185,6 +187,7 @@ class Classification(Servable):
         )
         if tsv_file is None or tsv_file.label_column is None:
             return None
+        _check_one_language(path, tsv_file)
         synonyms = ()
         if task.name in glue_files.GLUE_TASKS:
             synonyms = glue_files.glue_task(task.name).task.label_synonyms
@@ -219,6 +222,25 @@ class Classification(Servable):
             "dev": glue_files.glue_task(name).splits[glue_files.DEV],
             "may_be_unnamed": name in _UNNAMED,
         }
+
+
+def _check_one_language(path, tsv_file):
+    """Raises `ValueError` if rows of XNLI's are in several languages.
+
+    The score would be that of all of them, and none that training has shown:
+    the task is the same in every language.
+    """
+    if tsv.header(path)[0] != _LANGUAGE:
+        return
+    languages = dataclasses.replace(tsv_file, label_column=_LANGUAGE)
+    rows = tsv.rows(path, languages, is_logged=False)
+    found = {language or "" for _, _, language in rows}
+    if len(found) > 1:
+        raise ValueError(
+            f"{path}: must have the rows of one language for a score, as the "
+            "model's task does not say which. Received: "
+            f"{', '.join(sorted(found))}."
+        )
 
 
 def is_multi_label(checkpoint: Checkpoint) -> bool:

@@ -50,6 +50,7 @@ class Servable:
         BOUNDS_OF_IDS: Those of them that bound a request of ids too.
         IS_COMPILABLE: Whether XLA can compile it: answers have one shape.
         TAKES_PAIRS: Whether the preprocessor in the SavedModel does.
+        READS_COLUMNS: Whether its files have a column of words.
         input_names: What the model inputs are called outside, {name in
             `features.MODEL_INPUTS`: other name}.
 
@@ -73,6 +74,7 @@ class Servable:
     BOUNDS_OF_IDS: tuple[str, ...] = ()
     IS_COMPILABLE = False
     TAKES_PAIRS = True
+    READS_COLUMNS = False
     input_names = {name: name for name in features.MODEL_INPUTS}
 
     def __init__(
@@ -127,6 +129,12 @@ class Servable:
                     f"`{name}` must be a positive integer less than 2^31 - 1. "
                     f"Received: {name}={value!r}."
                 )
+        if options.token_column is not None and not cls.READS_COLUMNS:
+            raise ValueError(
+                "`token_column` must be given with a tagger only. "
+                f"Received: token_column={options.token_column!r}, "
+                f"{cls.__name__}."
+            )
         if options.is_jit_compiled and not cls.IS_COMPILABLE:
             raise ValueError(
                 "`is_jit_compiled` must be False for this kind: classifiers, "
@@ -463,7 +471,7 @@ class Servable:
         Args:
             path: As of `read_texts`.
             label_column: Name of the labels' column in a table; the family's
-                own if None.
+                own if None. That of `options` is what `read_texts` goes by.
 
         Returns:
             A `DevSet`; None where the kind has no score, or the file no

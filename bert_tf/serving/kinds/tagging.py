@@ -17,7 +17,6 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.graph import chunks
-from bert_tf.serving.kinds import dev_set
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.output import IS_CUT
@@ -103,6 +102,7 @@ class Tagging(Servable):
     MODEL = BertTokenClassifier
     PART = parts.TOKEN_CLASSIFIER
     BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
+    READS_COLUMNS = True
 
     @classmethod
     def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
@@ -139,21 +139,32 @@ class Tagging(Servable):
         return [(text,) for text in texts_lib.hard_uncut_texts()]
 
     def read_texts(self, path: files.AnyPath) -> list[Row]:
-        if not tagging_files.is_column_file(path):
+        examples = self._read_columns(path, self.options.label_column)
+        if examples is None:
             return super().read_texts(path)
-        examples = tagging_files.read_columns(path)
         return [
             (" ".join(words).encode(),)
             for words in examples.by_sentence(examples.words)
         ]
 
+    def _read_columns(self, path, tag_column):
+        """Returns the `TaggingExamples` of a column file; None of another."""
+        token_column = self.options.token_column
+        is_told = token_column is not None or tag_column is not None
+        if not is_told and not tagging_files.is_column_file(path):
+            return None
+        return tagging_files.read_columns(
+            path,
+            tagging_files.parse_column(token_column, 0),
+            tagging_files.parse_column(tag_column, -1),
+        )
+
     def read_dev_set(
         self, path: files.AnyPath, label_column: str | None = None
     ) -> DevSet | None:
-        if not tagging_files.is_column_file(path):
+        examples = self._read_columns(path, label_column)
+        if examples is None:
             return None
-        dev_set.check_no_column(label_column)
-        examples = tagging_files.read_columns(path)
         wanted = [
             {*entity_tags.in_characters(words, entities)}
             for words, entities in zip(

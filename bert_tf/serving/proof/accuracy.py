@@ -42,10 +42,22 @@ class Accuracy:
         )
 
     def exceeds(self, most: float | None) -> bool:
-        """Returns whether more may be lost than `most`; None: no limit."""
+        """Returns whether more is lost than `most`; None: no limit.
+
+        Raises:
+            ValueError: If there is a limit, and the trained model has nothing
+                to lose: the file is not what it was tuned to.
+        """
+        if most is None:
+            return False
+        if self.trained == 0:
+            raise ValueError(
+                "`max_accuracy_loss` must be given with a file on which the "
+                f"trained model scores: of 0 nothing is lost. Received: {self}."
+            )
         # What is just as much is not more, whatever the subtraction rounds;
         # and of scores that are no numbers nobody knows.
-        return most is not None and not self.loss <= most + 1e-9
+        return not self.loss <= most + 1e-9
 
 
 class Scorer:

@@ -147,6 +147,16 @@ def is_column_file(path: files.AnyPath) -> bool:
     return 2 * len(tagged) > len(rows)
 
 
+def parse_column(text: str | None, default: int) -> int | str:
+    """Returns a column's number, or else its name, as a flag gives it."""
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
 def read_columns(
     path: files.AnyPath,
     token_column: int | str = 0,
