@@ -78,6 +78,21 @@ def run(main: Callable[[list[str]], Any]) -> None:
     app.run(guarded, flags_parser=_parse)
 
 
+def end_at_sigterm() -> None:
+    """Lets SIGTERM end the program as an error does, with exit code 143.
+
+    What is to be cleaned up then is: the processes that it started, and the
+    files that are not whole. For programs that wait for such processes;
+    trainings save their state instead.
+    """
+
+    def end(number, _):
+        print(f"{_name()}: stopped by SIGTERM", file=sys.stderr)
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
 @contextlib.contextmanager
 def help_printed() -> Iterator[None]:
     """Ends the program without a word if nobody reads on: `--help | head`."""

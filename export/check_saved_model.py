@@ -81,6 +81,7 @@ _TIMEOUT_SECONDS = flags.DEFINE_integer(
 
 
 def main(_):
+    program.end_at_sigterm()
     program.require(export_dir=_EXPORT_DIR.value)
     if not _MODEL_DIR.value and not _TEXT.value:
         raise ValueError("--model_dir or --text must be given.")

@@ -232,6 +232,7 @@ _WARMUP_BATCH_SIZES = flags.DEFINE_list(
 
 
 def main(_):
+    program.end_at_sigterm()
     program.require(model_dir=_MODEL_DIR.value, export_dir=_EXPORT_DIR.value)
     settings, bounds = (
         {flag.name: flag.value for flag in group if flag.value is not None}

@@ -243,3 +243,26 @@ def test_ctrl_c_is_one_line():
     )
     assert process.returncode == 130
     assert process.stderr == "-c: stopped by Ctrl-C\n"
+
+
+def test_sigterm_ends_a_program_that_cleans_up():
+    process = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import os, signal, time\n"
+            "from bert_tf import program\n"
+            "def main(_):\n"
+            "    program.end_at_sigterm()\n"
+            "    try:\n"
+            "        os.kill(os.getpid(), signal.SIGTERM)\n"
+            "        time.sleep(20)\n"
+            "    finally:\n"
+            "        print('cleaned up')\n"
+            "program.run(main)\n",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 143
+    assert process.stdout == "cleaned up\n"
+    assert process.stderr.endswith(": stopped by SIGTERM\n")

@@ -7,6 +7,7 @@ files, config.json, and bert_tf.json. The last two have the names of the labels.
 
 import copy
 import dataclasses
+import logging
 import os
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -187,36 +188,47 @@ def compare(
         scorers: Those that the answers of each of `FILES` are given, if any.
 
     Returns:
-        A `check.Comparison` of each of `FILES`: that of int8 as of bfloat16.
+        A `check.Comparison` of each of `FILES`: that of int8 as of bfloat16;
+        and one of int8 asked a text at a time. What shares a batch with a text
+        sets the range of its 8 bits too.
     """
-    tolerances = (check.TOLERANCE, check.BFLOAT16_TOLERANCE)
     answers = [load(f"{folder}/{name}") for name in FILES]
     outputs = servable.outputs[signatures.IDS]
     # The models' logits are calibrated already.
     uncalibrated = copy.copy(servable)
     if servable.task is not None:
         uncalibrated.task = servable.task.with_temperature(1.0)
-    found: list[list[Any]] = [[] for _ in FILES]
-    for batch in check.make_batches(texts):
+
+    def compare_batch(batch, answers, scorers):
         inputs = servable.encode(batch)
         trained = servable.trained_answers(inputs, batch)
         trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
         trimmed = packing.trim_padding(inputs)
-        for index, (answer, tolerance) in enumerate(zip(answers, tolerances)):
+        for index, (answer, tolerance) in enumerate(answers):
             decoded = uncalibrated.decode_rows(trimmed, answer(trimmed))
             served = {
                 output.name: decoded[output.name].numpy() for output in outputs
             }
             if scorers:
                 scorers[index].add(trained, served)
-            found[index].append(
-                check._compare_batch(
-                    servable, batch, trained, served, outputs, tolerance
-                )
+            yield check._compare_batch(
+                servable, batch, trained, served, outputs, tolerance
             )
+
+    both = list(zip(answers, (check.TOLERANCE, check.BFLOAT16_TOLERANCE)))
+    found = [
+        [*compare_batch(batch, both, scorers)]
+        for batch in check.make_batches(texts)
+    ]
+    alone = [
+        each for text in texts for each in compare_batch([text], both[1:], ())
+    ]
+    columns = [*zip(*found), alone]
+    names = (*FILES, f"{INT8_FILE}, a text at a time")
+    tolerances = [tolerance for _, tolerance in (*both, both[1])]
     return [
         check._summarize(name, each, len(texts), tolerance)
-        for name, each, tolerance in zip(FILES, found, tolerances)
+        for name, each, tolerance in zip(names, columns, tolerances)
     ]
 
 
@@ -386,14 +398,22 @@ def quantize(folder: files.AnyPath) -> None:
     """Writes a folder's model in 8 bits beside that in float32."""
     from onnxruntime import quantization
 
-    # The tables of embeddings are looked up, not multiplied: they stay.
-    quantization.quantize_dynamic(
-        f"{folder}/{FLOAT_FILE}",
-        f"{folder}/{INT8_FILE}",
-        op_types_to_quantize=["MatMul"],
-        weight_type=quantization.QuantType.QInt8,
-        per_channel=True,
-    )
+    # It tells the root logger of each tensor that stays as it is, and to
+    # prepare the model, which nobody can do who exports one.
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        # The tables of embeddings are looked up, not multiplied: they stay.
+        quantization.quantize_dynamic(
+            f"{folder}/{FLOAT_FILE}",
+            f"{folder}/{INT8_FILE}",
+            op_types_to_quantize=["MatMul"],
+            weight_type=quantization.QuantType.QInt8,
+            per_channel=True,
+        )
+    finally:
+        root.setLevel(level)
 
 
 def _write(folder, model, servable, model_dir):

@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
+import logging
 import os
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import features
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import onnx_exporter
@@ -23,6 +26,7 @@ from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from support import sentence_models
 from support import serving_models
+from support.paths import ROOT
 
 CONFIG = serving_models.CONFIG
 TEXTS = [(b"the quick",), (b"",), (b"lorem the " * 30,), (b"a b c",)]
@@ -127,8 +131,9 @@ def test_logits_of_tokens_are_the_trained_models(kind, tmp_path):
     exported = onnx_exporter.export(
         serving_models.model_dir(kind), tmp_path / "onnx", ExportOptions()
     )
-    float32, int8 = exported.check_table.split("Loaded by")[1:]
+    float32, int8, alone = exported.check_table.split("Loaded by")[1:]
     assert "equal" in float32 and "model_int8.onnx" in int8
+    assert "model_int8.onnx, a text at a time" in alone
     folder = tmp_path / "onnx" / "1"
     assert {"vocab.txt", "tokenizer.json"} <= {*os.listdir(folder)}
     config = json.loads((folder / "config.json").read_text())
@@ -215,6 +220,59 @@ def test_an_export_is_whole_and_checked(tmp_path):
     assert "equal" in exported.check_table
     settings = json.loads((tmp_path / "1" / "bert_tf.json").read_text())
     assert settings["labels"] == list(serving_models.PAIR_TASK.labels)
+
+
+def test_quantizing_is_silent(tmp_path, caplog):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    level = logging.getLogger().level
+    with caplog.at_level(logging.INFO):
+        onnx_exporter.export(
+            serving_models.model_dir("pair"),
+            tmp_path,
+            ExportOptions(is_checked=False),
+        )
+    assert not [each for each in caplog.records if each.name == "root"]
+    assert logging.getLogger().level == level
+
+
+def test_the_documents_consumer_reads_long_pairs_as_the_model_did(tmp_path):
+    """`encode` of docs/serving.md, on pairs of which both are cut."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    tokenizers = pytest.importorskip("tokenizers")
+    onnx_exporter.export(
+        serving_models.model_dir("pair"),
+        tmp_path,
+        ExportOptions(is_checked=False),
+    )
+    text = (ROOT / "docs" / "serving.md").read_text()
+    (snippet,) = re.findall(r"(?ms)^def encode\(.*?(?=^\S+ = )", text)
+    path = str(tmp_path / "1" / "tokenizer.json")
+    names = {
+        "tokenizer": tokenizers.Tokenizer.from_file(path),
+        "longest": serving_models.MAX_SEQ_LENGTH,
+    }
+    exec(snippet, names)
+    servable = opening.open_folder(serving_models.model_dir("pair"))
+    words = [
+        "the quick a b c " * 9,
+        "lorem a the b " * 9,
+        "a b c",
+        "",
+        "a " * 7,
+    ]
+    for a in words:
+        for b in words:
+            row = names["encode"](a, b)
+            inputs = servable.encode([(a.encode(), b.encode())])
+            length = len(row)
+            ids, segments = (
+                inputs[name].numpy()[0]
+                for name in (features.INPUT_IDS, features.SEGMENT_IDS)
+            )
+            assert ids[:length].tolist() == row.ids and not ids[length:].any()
+            assert segments[:length].tolist() == row.type_ids
 
 
 def test_a_difference_leaves_nothing(tmp_path, monkeypatch):

@@ -6,7 +6,9 @@ Its ids are ours on all texts without these:
 - a capital sigma at the end of a word, which has a lower case of its own;
 - characters of private use, which are dropped there;
 - punctuation, accents and formats that are younger than its tables of Unicode,
-  and the 256 ideographs from U+2B820, which it does not part.
+  and the 256 ideographs from U+2B820, which it does not part;
+- a pair that is cut to an odd number of tokens: here A keeps the odd one
+  (`packing.pack`), under its `enable_truncation` B does.
 """
 
 from typing import Any
