@@ -224,11 +224,13 @@ def compare(
             )
         for row in range(len(batch)):
             only = slice(row, row + 1)
-            of_text = (
+            inputs_1, trained_1 = (
                 {name: rows[only] for name, rows in values.items()}
                 for values in (inputs, trained)
             )
-            columns[-1].append(compare_batch(batch[only], *of_text, *both[1]))
+            columns[-1].append(
+                compare_batch(batch[only], inputs_1, trained_1, *both[1])
+            )
     names = (*FILES, f"{INT8_FILE}, a text at a time")
     tolerances = [tolerance for _, tolerance in (*both, both[1])]
     return [
