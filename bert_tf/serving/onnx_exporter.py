@@ -199,31 +199,38 @@ def compare(
     if servable.task is not None:
         uncalibrated.task = servable.task.with_temperature(1.0)
 
-    def compare_batch(batch, answers, scorers):
+    def compare_batch(batch, inputs, trained, answer, tolerance, scorer=None):
+        trimmed = packing.trim_padding(inputs)
+        decoded = uncalibrated.decode_rows(trimmed, answer(trimmed))
+        served = {
+            output.name: decoded[output.name].numpy() for output in outputs
+        }
+        if scorer is not None:
+            scorer.add(trained, served)
+        return check._compare_batch(
+            servable, batch, trained, served, outputs, tolerance
+        )
+
+    both = list(zip(answers, (check.TOLERANCE, check.BFLOAT16_TOLERANCE)))
+    columns: list[list[Any]] = [[] for _ in (*both, both[1])]
+    for batch in check.make_batches(texts):
         inputs = servable.encode(batch)
         trained = servable.trained_answers(inputs, batch)
         trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
-        trimmed = packing.trim_padding(inputs)
-        for index, (answer, tolerance) in enumerate(answers):
-            decoded = uncalibrated.decode_rows(trimmed, answer(trimmed))
-            served = {
-                output.name: decoded[output.name].numpy() for output in outputs
-            }
-            if scorers:
-                scorers[index].add(trained, served)
-            yield check._compare_batch(
-                servable, batch, trained, served, outputs, tolerance
+        for index, one in enumerate(both):
+            scorer = scorers[index] if scorers else None
+            columns[index].append(
+                compare_batch(batch, inputs, trained, *one, scorer)
             )
-
-    both = list(zip(answers, (check.TOLERANCE, check.BFLOAT16_TOLERANCE)))
-    found = [
-        [*compare_batch(batch, both, scorers)]
-        for batch in check.make_batches(texts)
-    ]
-    alone = [
-        each for text in texts for each in compare_batch([text], both[1:], ())
-    ]
-    columns = [*zip(*found), alone]
+        for row in range(len(batch)):
+            only = slice(row, row + 1)
+            inputs_1, trained_1 = (
+                {name: rows[only] for name, rows in values.items()}
+                for values in (inputs, trained)
+            )
+            columns[-1].append(
+                compare_batch(batch[only], inputs_1, trained_1, *both[1])
+            )
     names = (*FILES, f"{INT8_FILE}, a text at a time")
     tolerances = [tolerance for _, tolerance in (*both, both[1])]
     return [

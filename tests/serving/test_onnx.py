@@ -222,6 +222,27 @@ def test_an_export_is_whole_and_checked(tmp_path):
     assert settings["labels"] == list(serving_models.PAIR_TASK.labels)
 
 
+@pytest.mark.parametrize("kind", ["pair", "tagger", "squad"])
+def test_int8_is_asked_a_text_at_a_time_too(kind, tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    exported = onnx_exporter.export(
+        serving_models.model_dir(kind),
+        tmp_path,
+        ExportOptions(is_checked=False),
+    )
+    servable = serving_models.servable(kind)
+    texts = servable.hard_texts()[:5]
+    *_, alone = onnx_exporter.compare(exported.path, servable, texts)
+    each = [
+        onnx_exporter.compare(exported.path, servable, [text])[1]
+        for text in texts
+    ]
+    found = [one.max_difference for one in each]
+    assert alone.max_difference == pytest.approx(max(found), rel=1e-3)
+    assert alone.num_changed == sum(one.num_changed for one in each)
+
+
 def test_quantizing_is_silent(tmp_path, caplog):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
