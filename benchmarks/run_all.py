@@ -100,6 +100,13 @@ def make_commands(model_dir, data_dir, output_dir):
     commands.append(["int8.py", f"--init_checkpoint={model_dir}"])
     commands.append(
         [
+            "playground.py",
+            f"--model_dir={model_dir}",
+            f"--text_file={wiki}",
+        ]
+    )
+    commands.append(
+        [
             "embedding.py",
             f"--model_dir={model_dir}",
             f"--text_file={wiki}",
