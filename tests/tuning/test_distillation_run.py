@@ -255,11 +255,12 @@ def test_soft_targets_are_of_each_models_own_tokenizer(teacher, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_labels_alone_need_no_common_tokenizer(tmp_path):
+def save_tagger(folder, config):
+    """Saves a teacher that tags; returns its task, and examples of it."""
     task = TaggingTask(scheme="bio", labels=("O", "B-X", "I-X"))
     checkpoints.save(
-        tmp_path / "teacher",
-        task.make_model(CONFIG),
+        folder,
+        task.make_model(config),
         TOKENIZER,
         9,
         task=task.to_dict(),
@@ -268,6 +269,11 @@ def test_labels_alone_need_no_common_tokenizer(tmp_path):
     examples = task.read(
         {"words": [["cat", "dog", "cow"]], "tags": [["O", "B-X", "O"]]}, TRAIN
     )
+    return task, examples
+
+
+def test_labels_alone_need_no_common_tokenizer(tmp_path):
+    task, examples = save_tagger(tmp_path / "teacher", CONFIG)
     config = FineTuningConfig(
         output_dir=str(tmp_path / "a"),
         train_batch_size=1,
@@ -317,21 +323,11 @@ def test_epochs_are_not_compared_by_a_head_that_is_not_trained(
 
 
 def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):
-    config = dataclasses.replace(CONFIG, is_decoder=True)
-    task = TaggingTask(scheme="bio", labels=("O", "B-X", "I-X"))
-    checkpoints.save(
-        tmp_path / "teacher",
-        task.make_model(config),
-        TOKENIZER,
-        9,
-        task=task.to_dict(),
-        label_names=task.labels,
+    task, examples = save_tagger(
+        tmp_path / "teacher", dataclasses.replace(CONFIG, is_decoder=True)
     )
     teaching = make_teaching(
         str(tmp_path / "teacher"), {"attention": 1.0, "relations": 1.0}
-    )
-    examples = task.read(
-        {"words": [["cat", "dog", "cow"]], "tags": [["O", "B-X", "O"]]}, TRAIN
     )
     config = FineTuningConfig(
         output_dir=str(tmp_path / "a"),

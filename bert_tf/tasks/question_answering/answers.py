@@ -34,7 +34,7 @@ from bert_tf.text.offsets import Offsets
 # The score of no answer less that of the best, where there is no other.
 NO_ANSWER_AT_ALL = 1_000_000.0
 # Logits of padding.
-_PADDING_LOGIT = -1e9
+PADDING_LOGIT = -1e9
 # Questions are answered together that have about so many windows.
 _MOST_WINDOWS = 64
 
@@ -147,13 +147,13 @@ def stacked_outputs(
         )
         is_token_BL = ops.cast(inputs[features.INPUT_MASK], "bool")
         logits_BLK = ops.where(
-            is_token_BL[:, :, None], logits_BLK, _PADDING_LOGIT
+            is_token_BL[:, :, None], logits_BLK, PADDING_LOGIT
         )
         after = max_seq_length - ops.shape(logits_BLK)[1]
         return ops.pad(
             logits_BLK,
             [[0, 0], [0, after], [0, 0]],
-            constant_values=_PADDING_LOGIT,
+            constant_values=PADDING_LOGIT,
         )
 
     return call

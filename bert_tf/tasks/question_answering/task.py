@@ -47,8 +47,6 @@ FAMILY = "squad"
 # An exported model gives every answer room for so many, and looks at the
 # square of it in every window.
 _MOST_ANSWERS = 1000
-# Of places that cannot be an answer's.
-_LOWEST = -1e9
 
 _SIZES = (
     "doc_stride",
@@ -160,7 +158,7 @@ class SquadTask(Task):
         return ops.where(
             ops.cast(batch[features.INPUT_MASK], "bool"),
             ops.cast(logits, "float32"),
-            _LOWEST,
+            squad_answers.PADDING_LOGIT,
         )
 
     def uncalibrated(self) -> Self:
