@@ -213,7 +213,8 @@ def compare(
 
     both = list(zip(answers, (check.TOLERANCE, check.BFLOAT16_TOLERANCE)))
     columns: list[list[Any]] = [[] for _ in (*both, both[1])]
-    for batch in check.make_batches(texts):
+    batches = check.make_batches(texts)
+    for batch in check._noted("The model in ONNX is compared", batches):
         inputs = servable.encode(batch)
         trained = servable.trained_answers(inputs, batch)
         trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()

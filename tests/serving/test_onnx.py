@@ -21,6 +21,7 @@ from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
+from bert_tf.serving.proof import progress
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -255,6 +256,19 @@ def test_quantizing_is_silent(tmp_path, caplog):
         )
     assert not [each for each in caplog.records if each.name == "root"]
     assert logging.getLogger().level == level
+
+
+def test_a_long_comparison_tells_how_far_it_is(tmp_path, caplog, monkeypatch):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(progress, "_SECONDS", 0.0)
+    caplog.set_level("INFO", logger="absl")
+    onnx_exporter.export(
+        serving_models.model_dir("pair"), tmp_path, ExportOptions()
+    )
+    number = len(serving_models.servable("pair").hard_texts())
+    told = f"The model in ONNX is compared: text {number} of {number} ("
+    assert told in caplog.text
 
 
 def test_the_documents_consumer_reads_long_pairs_as_the_model_did(tmp_path):
