@@ -1,17 +1,22 @@
 """Answers batches of strings with one library: a side of benchmarks/serving.py.
 
     python answer_strings.py {saved_model,transformers,onnxruntime} \
-        {classes,spans,entities} MODEL
+        {classes,spans,entities} MODEL CALLS
 
 MODEL is a SavedModel, a model folder, or an .onnx file with config.json and the
 tokenizer's files beside. Reads from its standard input a JSON list of rows of
 strings a line; writes a line with the seconds that an answer took, strings
 to names and places, and with the answers: of classes their probabilities, of
-spans the text, of entities [type, start, limit] each. Imports no more than the
-one library, so that each runs in an environment of its own.
+spans the text, of entities [type, start, limit] each. The rows are divided
+among so many CALLS at once, which share the cores: with 1 a call has as many
+threads as the library gives it. Imports no more than the one library, so that
+each runs in an environment of its own.
 """
 
+import concurrent.futures
+import itertools
 import json
+import os
 import pathlib
 import sys
 import time
@@ -24,10 +29,13 @@ _N_BEST = 20
 _MAX_ANSWER_LENGTH = 30
 
 
-def of_saved_model(kind, path):
+def of_saved_model(kind, path, threads):
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 - registers its operations.
 
+    if threads is not None:
+        # The default of the other pool is a thread a core.
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
     model = tf.saved_model.load(path)
     answer = model.signatures["serving_default"]
     settings = json.loads(
@@ -69,10 +77,12 @@ def of_saved_model(kind, path):
     return ask
 
 
-def of_transformers(kind, path):
+def of_transformers(kind, path, threads):
     import torch
     import transformers
 
+    if threads is not None:
+        torch.set_num_threads(threads)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     if kind == "entities":
         recognize = transformers.pipeline(
@@ -186,7 +196,7 @@ def _spans_of_transformers(tokenizer, path):
     return ask
 
 
-def of_onnxruntime(kind, path):
+def of_onnxruntime(kind, path, threads):
     import numpy as np
     import onnxruntime
     import tokenizers
@@ -203,8 +213,11 @@ def of_onnxruntime(kind, path):
         read("tokenizer_config.json")["model_max_length"]
     )
     tokenizer.enable_padding(pad_id=config["pad_token_id"])
+    options = onnxruntime.SessionOptions()
+    if threads is not None:
+        options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(
-        path, providers=["CPUExecutionProvider"]
+        path, options, providers=["CPUExecutionProvider"]
     )
 
     def ask(rows):
@@ -231,16 +244,26 @@ def of_onnxruntime(kind, path):
 
 
 def main():
-    side, kind, path = sys.argv[1:]
+    side, kind, path, num_calls = sys.argv[1:]
+    num_calls = int(num_calls)
+    threads = None
+    if num_calls > 1:
+        threads = max(1, len(os.sched_getaffinity(0)) // num_calls)
     ask = {
         "saved_model": of_saved_model,
         "transformers": of_transformers,
         "onnxruntime": of_onnxruntime,
-    }[side](kind, path)
+    }[side](kind, path, threads)
+    callers = concurrent.futures.ThreadPoolExecutor(num_calls)
     for line in sys.stdin:
         rows = json.loads(line)
         start = time.perf_counter()
-        answers = ask(rows)
+        size = -(-len(rows) // num_calls)
+        parts = [rows[i : i + size] for i in range(0, len(rows), size)]
+        if len(parts) == 1:
+            answers = ask(rows)
+        else:
+            answers = list(itertools.chain(*callers.map(ask, parts)))
         seconds = time.perf_counter() - start
         print(json.dumps([seconds, answers]), flush=True)
 

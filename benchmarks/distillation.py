@@ -69,11 +69,21 @@ _RECIPES = flags.DEFINE_list(
     "Of the part text: losses of each student, with + between.",
 )
 
-# The slice: every so many-th row; and the part of the rest that settings are
-# chosen on, and the seeds of the end.
+# The slice: every so many-th row; the part of the rest that settings are chosen
+# on; and of the end the epochs, also of the choice, and the seeds.
 _TASKS = {
-    "MRPC": {"held_out_every": 8, "kept_every": 1, "seeds": (0, 1, 2)},
-    "SST-2": {"held_out_every": 40, "kept_every": 8, "seeds": (0,)},
+    "MRPC": {
+        "held_out_every": 8,
+        "kept_every": 1,
+        "num_train_epochs": 3,
+        "seeds": (0, 1, 2),
+    },
+    "SST-2": {
+        "held_out_every": 40,
+        "kept_every": 8,
+        "num_train_epochs": 1,
+        "seeds": (0,),
+    },
 }
 _LAYERS = (1, 3, 5)
 _STUDENT_LOSSES = (
@@ -85,7 +95,6 @@ _RATES = ("5e-5", "1e-4")
 _TEACHER_RATE = "3e-5"
 _TUNING = {
     "max_seq_length": 128,
-    "num_train_epochs": 3,
     "bucket_window_batches": 64,
     "mixed_precision": "bfloat16",
 }
@@ -151,6 +160,7 @@ def tune(task, data, folder, start, rate, seed=0):
             do_eval=True,
             learning_rate=rate,
             random_seed=seed,
+            num_train_epochs=_TASKS[task]["num_train_epochs"],
             **_TUNING,
         )
     return score(task, folder)
@@ -169,6 +179,7 @@ def distil(task, data, folder, teacher, losses, rate, seed=0):
             losses=losses,
             learning_rate=rate,
             random_seed=seed,
+            num_train_epochs=_TASKS[task]["num_train_epochs"],
             **_TUNING,
         )
     return score(task, folder)
@@ -231,7 +242,7 @@ def strings_per_second(models, texts, batch_size=8, rounds=5):
     """Returns {name: strings a second} of exports; they take turns."""
     script = pathlib.Path(__file__).with_name("answer_strings.py")
     batches = [
-        json.dumps(texts[start : start + batch_size])
+        json.dumps([[text] for text in texts[start : start + batch_size]])
         for start in range(0, len(texts) - batch_size + 1, batch_size)
     ]
     seconds = dict.fromkeys(models, 0.0)
@@ -242,8 +253,8 @@ def strings_per_second(models, texts, batch_size=8, rounds=5):
             path = export_dir / "1"
             if not path.exists():
                 exporter.export(str(folder), str(export_dir))
-            command = [sys.executable, str(script), "bert_tf", str(path)]
-            asked[name] = sides.Side(name, command)
+            command = [sys.executable, str(script), "saved_model", "classes"]
+            asked[name] = sides.Side(name, [*command, str(path), "1"])
             stack.callback(asked[name].close)
         # The first round is not counted.
         for number in range(rounds + 1):
@@ -451,6 +462,7 @@ def tune_all(folder):
             init_checkpoint=folder / "pretrained",
             learning_rates=rates,
             seeds=seeds,
+            num_train_epochs=3,
             **_TUNING,
         )
         table = json.loads(

@@ -20,7 +20,11 @@ head of two classes; then there is no accuracy. Sides, all of one folder:
                       what torch.onnx makes of transformers' model, in 8 bits
                       quantized as ours; classes alone
 
-Each side is a process of its own; they take turns of 96 strings, and while one
+Each side is a process of its own, one for each of --calls: with 1 it answers a
+batch in one call, with the threads that its library gives it; with 2 in two
+calls at once, which share the cores, as a server with two threads for batches
+does. (Of one string there is one call then too, with its share of the cores.)
+They take turns of 96 strings, and while one
 answers the others wait. (Where they change after every call, each finds the
 caches full of the others' weights and its own threads asleep, which no server
 does.) A call holds 1, 8 or 32 strings, as a server that batches the requests in
@@ -94,6 +98,11 @@ _STRINGS = flags.DEFINE_integer(
     "strings", 960, "Strings to answer for each number in flight."
 )
 _IN_FLIGHT = flags.DEFINE_list("in_flight", ["1", "8", "32"], "Batch sizes.")
+_CALLS = flags.DEFINE_list(
+    "calls",
+    ["1"],
+    "Calls at once that a batch is divided among: each of these.",
+)
 
 _TASK = ClassificationTask(
     name="sst-2",
@@ -238,27 +247,44 @@ def make_folder(folder):
     return path, _TASK
 
 
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is measured: a side, and in how many calls it answers a batch."""
+
+    side: str
+    num_calls: int
+
+    def __str__(self):
+        if self.num_calls == 1:
+            return self.side
+        return f"{self.side}, {self.num_calls} calls"
+
+
 def start_sides(folder, model_dir, kind, names):
     """Yields the sides of these names, started."""
 
     def start(name, python, side, path):
         script = pathlib.Path(__file__).with_name("answer_strings.py")
-        command = [python, str(script), side, kind, str(path)]
-        return sides_lib.Side(name, command)
+        for num_calls in map(int, _CALLS.value):
+            command = [python, str(script), side, kind, str(path)]
+            command.append(str(num_calls))
+            yield sides_lib.Side(Setting(name, num_calls), command)
 
     for name, options in _OPTIONS.items():
         if name in names:
             exported = exporter.export(model_dir, f"{folder}/{name}", options)
-            yield start(name, sys.executable, "saved_model", exported.path)
+            yield from start(name, sys.executable, "saved_model", exported.path)
     if names & _OF_ONNX.keys():
         exported = onnx_exporter.export(model_dir, f"{folder}/onnx", _PLAIN)
         print(exported, file=sys.stderr)
     for name, file in _OF_ONNX.items():
         if name in names:
             path = f"{exported.path}/{file}"
-            yield start(name, _ONNXRUNTIME_PYTHON.value, "onnxruntime", path)
+            yield from start(
+                name, _ONNXRUNTIME_PYTHON.value, "onnxruntime", path
+            )
     if "transformers" in names:
-        yield start(
+        yield from start(
             "transformers", _PEER_PYTHON.value, "transformers", model_dir
         )
     if names & _OF_PEERS_ONNX.keys():
@@ -276,14 +302,16 @@ def start_sides(folder, model_dir, kind, names):
     for name, file in _OF_PEERS_ONNX.items():
         if name in names:
             path = f"{model_dir}/{file}"
-            yield start(name, _ONNXRUNTIME_PYTHON.value, "onnxruntime", path)
+            yield from start(
+                name, _ONNXRUNTIME_PYTHON.value, "onnxruntime", path
+            )
 
 
 def measure(sides, rows, batch_size):
     """Asks the sides in turns.
 
     Returns:
-        {side: seconds of each call}, {side: the answers to the rows}.
+        {setting: seconds of each batch}, {setting: the answers to the rows}.
     """
     seconds = {side.name: [] for side in sides}
     answers = {side.name: [] for side in sides}
@@ -292,14 +320,14 @@ def measure(sides, rows, batch_size):
         for start in range(0, len(rows) - batch_size + 1, batch_size)
     ]
     for side in sides:  # Not counted: the first call of a size.
-        is_compiled = _OPTIONS.get(side.name, _PLAIN).is_jit_compiled
+        options = _OPTIONS.get(side.name.side, _PLAIN)
         # Compiled are as many sizes as there are lengths.
-        for batch in batches if is_compiled else batches[:3]:
+        for batch in batches if options.is_jit_compiled else batches[:3]:
             side.ask(json.dumps(batch))
-    calls_a_turn = max(1, _STRINGS_A_TURN // batch_size)
-    for start in range(0, len(batches), calls_a_turn):
+    batches_a_turn = max(1, _STRINGS_A_TURN // batch_size)
+    for start in range(0, len(batches), batches_a_turn):
         for side in sides:
-            for batch in batches[start : start + calls_a_turn]:
+            for batch in batches[start : start + batches_a_turn]:
                 time, answered = json.loads(side.ask(json.dumps(batch)))
                 seconds[side.name].append(time)
                 answers[side.name] += answered
@@ -308,7 +336,11 @@ def measure(sides, rows, batch_size):
 
 def check_equal(answers):
     """Raises `RuntimeError` unless probabilities in float32 are the same."""
-    first, *others = (answers[name] for name in _IN_FLOAT32 if name in answers)
+    first, *others = (
+        values
+        for setting, values in answers.items()
+        if setting.side in _IN_FLOAT32
+    )
     for other in others:
         difference = np.abs(np.subtract(first, other)).max()
         if difference > _TOLERANCE:
@@ -316,25 +348,32 @@ def check_equal(answers):
 
 
 def print_times(kind, batch_size, seconds, answers, wanted):
-    """Prints a row a side; returns {side: (p50 ms, answers a second)}."""
+    """Prints a row a setting; returns {it: (p50 ms, answers a second)}."""
     found = {}
-    for name, values in seconds.items():
+    for setting, values in seconds.items():
         p50, p95, p99 = np.percentile(values, (50, 95, 99)) * 1000
         rate = batch_size * len(values) / sum(values)
-        found[name] = p50, rate
-        told = wanted and wanted[: len(answers[name])]
+        found[setting] = p50, rate
+        told = wanted and wanted[: len(answers[setting])]
         print(
-            f"| {batch_size} | {name} | {p50:.1f} | {p95:.1f} | {p99:.1f} "
-            f"| {rate:.1f} | {score(kind, answers[name], told)} |",
+            f"| {batch_size} | {setting} | {p50:.1f} | {p95:.1f} | {p99:.1f} "
+            f"| {rate:.1f} | {score(kind, answers[setting], told)} |",
             flush=True,
         )
     return found
 
 
 def print_ratios(found):
-    """Prints how ours compare, of {in flight: what `print_times` returned}."""
+    """Prints how ours compare, of {in flight: what `print_times` returned}.
+
+    A side has the best of its settings, of either number.
+    """
     print("\n| in flight | | beside | p50 | answers/s |\n|---|---|---|---|---|")
-    for batch_size, times in found.items():
+    for batch_size, by_setting in found.items():
+        times = {}
+        for setting, (p50, rate) in by_setting.items():
+            least, most = times.get(setting.side, (p50, rate))
+            times[setting.side] = min(p50, least), max(rate, most)
         for ours in [name for name in times if name in _OURS]:
             for peer in [name for name in times if name not in _OURS]:
                 p50, rate = np.divide(times[ours], times[peer])

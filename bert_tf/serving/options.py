@@ -34,8 +34,8 @@ FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
 
 # Of models compiled by XLA, where none are given.
-JIT_LENGTHS = (16, 32, 64, 128)
-JIT_BATCH_SIZES = (1, 8, 32)
+JIT_LENGTHS = (16, 24, 32, 48, 64, 96, 128)
+JIT_BATCH_SIZES = (1, 8)
 
 # [CLS], a piece and [SEP]; a second.
 _LEAST = {"max_seq_length": 3, "timeout_seconds": 1, "keep_versions": 1}

@@ -217,6 +217,9 @@ def test_compose_files_mount_what_the_server_is_told_to_read(processor):
     flags = dict(each.removeprefix("--").split("=") for each in command)
     assert flags.pop("enable_batching") == "true"
     assert flags.pop("model_config_file_poll_wait_seconds") == "60"
+    # On a GPU nobody has measured it.
+    threads = "1" if processor == "cpu" else None
+    assert flags.pop("tensorflow_intra_op_parallelism", None) == threads
     assert {*flags} == {
         *("model_config_file", "monitoring_config_file"),
         "batching_parameters_file",

@@ -242,8 +242,8 @@ def test_chunks_are_the_whole(num_rows):
     answers = chunks.compute_in_chunks(
         {"input_ids": ids, "input_mask": mask, "segment_ids": mask},
         compute,
-        3,
         [2],
+        3,
     )
     total = ids.sum(axis=1)
     np.testing.assert_array_equal(answers, np.stack([total, -total], 1))
@@ -255,6 +255,56 @@ def test_chunks_are_the_whole(num_rows):
         8: [(3, 2), (3, 4), (2, 6)],
     }
     assert seen == wanted[num_rows]
+
+
+@pytest.mark.parametrize(
+    "num_rows, sizes",
+    [
+        (0, [0]),
+        (1, [1]),
+        (4, [4]),
+        (7, [4, 3]),
+        (8, [4, 4]),
+        (11, [6, 5]),
+        (16, [8, 8]),
+        (20, [8, 8, 4]),
+    ],
+)
+def test_a_small_batch_is_two_chunks(num_rows, sizes):
+    ids = np.arange(num_rows * 2, dtype=np.int32).reshape(num_rows, 2)
+    mask = np.ones_like(ids)
+    seen = []
+
+    def compute(inputs):
+        seen.append(len(inputs["input_ids"]))
+        return tf.cast(inputs["input_ids"][:, :1], tf.float32)
+
+    answers = chunks.compute_in_chunks(
+        {"input_ids": ids, "input_mask": mask, "segment_ids": mask},
+        compute,
+        [1],
+    )
+    np.testing.assert_array_equal(answers, ids[:, :1])
+    assert seen == sizes
+
+
+def test_chunks_of_a_graph_keep_their_places():
+    # Several run at once there: some of these take longer than the next ones.
+    def compute(start):
+        (row,) = tf.while_loop(
+            lambda row: tf.reduce_all(tf.random.uniform([200]) < 0.99),
+            lambda row: [row],
+            [tf.range(start, start + 3)],
+        )
+        return [row, 2 * row]
+
+    spec = tf.TensorSpec([None], tf.int32)
+    run = tf.function(
+        lambda count: chunks.concat_chunks(compute, count, 3, [spec, spec])
+    )
+    ones, twos = run(tf.constant(300))
+    np.testing.assert_array_equal(ones, np.arange(300))
+    np.testing.assert_array_equal(twos, 2 * np.arange(300))
 
 
 def test_texts_of_a_development_set(servable, tmp_path):

@@ -2,7 +2,9 @@
 
 A batch is as long as its longest row, and the memory of a model grows with
 rows times length. Cut into chunks by length, short rows are not computed at
-the length of a long one, and any number of rows takes the memory of a few.
+the length of a long one, and any number of rows takes the memory of a few
+chunks: several are computed at once, as TensorFlow does little of its work on
+a second core within one.
 """
 
 from collections.abc import Callable
@@ -16,6 +18,8 @@ from bert_tf.text import packing
 
 # Of 4, 8, 16 and 32 rows of a small model's the fastest on two cores.
 CHUNK_SIZE = 8
+# On two cores more than two are no faster, and no slower.
+_NUM_AT_ONCE = 4
 
 
 def call_module(
@@ -33,8 +37,8 @@ def call_module(
     return compute_in_chunks(
         inputs,
         module.compute,
-        module.chunk_size,
         answer_shape,
+        module.chunk_size,
     )
 
 
@@ -59,7 +63,6 @@ def compute_windows(
     return compute_in_chunks(
         inputs,
         lambda rows: predict(rows, training=False),
-        CHUNK_SIZE,
         answer_shape,
     )
 
@@ -67,8 +70,8 @@ def compute_windows(
 def compute_in_chunks(
     inputs: dict[str, tf.Tensor],
     compute: Callable[[dict[str, tf.Tensor]], tf.Tensor],
-    chunk_size: int,
     answer_shape: Sequence[int | None],
+    chunk_size: int | None = None,
 ) -> tf.Tensor:
     """Computes rows chunk by chunk, in TensorFlow's operations.
 
@@ -76,21 +79,27 @@ def compute_in_chunks(
         inputs: The model inputs, int32 `[B, L]`, padded at the end.
         compute: A function from the inputs of some rows, cut to the longest
             of them, to numbers `[rows, ...]`; of the same shape for all rows.
-        chunk_size: The most rows computed together.
         answer_shape: Shape of a row's answer, None where it is not known.
+        chunk_size: The most rows computed together; if None `CHUNK_SIZE`, or
+            half of the rows where that is less, down to half of it.
 
     Returns:
         float32 `[B, ...]`.
     """
     lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
     order = tf.argsort(lengths, stable=True)
+    num_rows = tf.size(order)
+    rows_together = chunk_size
+    if rows_together is None:
+        half = (num_rows + 1) // 2
+        rows_together = tf.clip_by_value(half, CHUNK_SIZE // 2, CHUNK_SIZE)
     lengths = tf.gather(lengths, order)
     # One tensor: what is done to three costs three times as many operations.
     stacked = tf.stack([inputs[name] for name in features.MODEL_INPUTS], axis=1)
     stacked = tf.gather(stacked, order)
 
     def compute_chunk(start):
-        limit = start + chunk_size
+        limit = start + rows_together
         # Of no rows too; the pooler needs a first position.
         longest = tf.maximum(tf.reduce_max(lengths[start:limit]), 1)
         rows = tf.unstack(
@@ -101,8 +110,8 @@ def compute_in_chunks(
 
     (answers,) = concat_chunks(
         compute_chunk,
-        tf.size(order),
-        chunk_size,
+        num_rows,
+        rows_together,
         [tf.TensorSpec([None, *answer_shape], tf.float32)],
     )
     answers = tf.gather(answers, tf.argsort(order))
@@ -113,7 +122,7 @@ def compute_in_chunks(
 def concat_chunks(
     compute: Callable[[tf.Tensor], Sequence[tf.Tensor]],
     count: tf.Tensor,
-    chunk_size: int,
+    chunk_size: int | tf.Tensor,
     specs: Sequence[tf.TensorSpec],
 ) -> list[tf.Tensor]:
     """Puts together what is computed of so many rows, chunk by chunk.
@@ -154,7 +163,7 @@ def concat_chunks(
                 for spec in specs
             ),
         ),
-        # Or the memory would be that of several chunks.
-        parallel_iterations=1,
+        # The memory is that of so many chunks.
+        parallel_iterations=_NUM_AT_ONCE,
     )
     return [array.concat() for array in arrays]

@@ -10,7 +10,6 @@ import keras
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph.compiled import CompiledModel
 
@@ -46,9 +45,9 @@ class ModelCaller:
         }
 
     @property
-    def chunk_size(self) -> int:
-        """The most rows that are computed at once."""
-        return chunks.CHUNK_SIZE
+    def chunk_size(self) -> int | None:
+        """As of `chunks.compute_in_chunks`."""
+        return None
 
     def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
         """Returns what a call does of model inputs known to be right."""
@@ -162,7 +161,7 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         return super().compute(inputs)
 
     @property
-    def chunk_size(self) -> int:
+    def chunk_size(self) -> int | None:
         if self._compiled is not None:
             return self._compiled.chunk_size
         return super().chunk_size

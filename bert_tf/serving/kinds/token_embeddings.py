@@ -166,7 +166,6 @@ class TokenEmbeddings(Servable):
         outputs = chunks.compute_in_chunks(
             inputs,
             compute,
-            chunks.CHUNK_SIZE,
             [None, self.model.config.hidden_size],
         )
         answers = self.decode_rows(inputs, outputs)
