@@ -23,7 +23,8 @@ STEPS = [
 ]
 # Of absl, TensorBoard, pip and TensorFlow Serving.
 OTHERS = {
-    *("help", "logdir", "no-deps", "tensorflow_intra_op_parallelism"),
+    *("help", "logdir", "no-deps"),
+    *("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism"),
     "allow_version_labels_for_unavailable_models",
     "xla_cpu_compilation_enabled",
 }
