@@ -12,7 +12,7 @@ head of two classes; then there is no accuracy. Sides, all of one folder:
 
     float32           our SavedModel, run by TensorFlow
     bfloat16_frozen   the same with --serving_precision=bfloat16 --freeze
-    float32_jit       the same with --freeze --jit, once compiled
+    float32_jit       the same with --freeze --jit, once compiled; classes alone
     onnx, onnx_int8   our ONNX, by ONNX Runtime and `tokenizers`; classes alone
     transformers      eager, float32: of entities its pipeline, of spans what
                       its pipeline did, which its fifth release no more has
@@ -20,17 +20,19 @@ head of two classes; then there is no accuracy. Sides, all of one folder:
                       what torch.onnx makes of transformers' model, in 8 bits
                       quantized as ours; classes alone
 
-Each side is a process of its own, one for each of --calls: with 1 it answers a
-batch in one call, with the threads that its library gives it; with 2 in two
-calls at once, which share the cores, as a server with two threads for batches
-does. (Of one string there is one call then too, with its share of the cores.)
-They take turns of 96 strings, and while one
-answers the others wait. (Where they change after every call, each finds the
-caches full of the others' weights and its own threads asleep, which no server
-does.) A call holds 1, 8 or 32 strings, as a server that batches the requests in
-flight would make it. Prints tables in Markdown: times with the score of the
-answers beside, and how many times ours are as fast. Of classes the
-probabilities of the sides in float32 are compared on the way.
+A batch holds 1, 8 or 32 strings, as a server that batches the requests in
+flight would make it. --calls=1 has it answered in one call, with the threads
+that the library takes by itself. --calls=2 has it divided between two calls at
+once, of threads of one Python process, each with half of the cores for an
+operation, as a server with two threads for batches does. One string is one call
+in any case, then with half of the cores. There is a process for each side and
+number of calls.
+
+They take turns of 96 strings, and while one answers the others wait. (Where
+they change after every batch, each finds the caches full of the others' weights
+and its own threads asleep, which no server does.) Prints tables in Markdown:
+times with the score of the answers beside, and how many times ours are as fast.
+Of classes the probabilities of the sides in float32 are compared on the way.
 """
 
 import dataclasses
@@ -368,7 +370,8 @@ def print_ratios(found):
 
     A side has the best of its settings, of either number.
     """
-    print("\n| in flight | | beside | p50 | answers/s |\n|---|---|---|---|---|")
+    print("\nOf each side and number the best of --calls:\n")
+    print("| in flight | | beside | p50 | answers/s |\n|---|---|---|---|---|")
     for batch_size, by_setting in found.items():
         times = {}
         for setting, (p50, rate) in by_setting.items():
@@ -386,7 +389,13 @@ def print_ratios(found):
 def wanted_sides(kind):
     """Returns the names of the sides, a set."""
     names = {*_OPTIONS, "transformers"}
-    if kind == "classes" and _ONNXRUNTIME_PYTHON.value is not None:
+    if kind != "classes":
+        names = {
+            name
+            for name in names
+            if not _OPTIONS.get(name, _PLAIN).is_jit_compiled
+        }
+    elif _ONNXRUNTIME_PYTHON.value is not None:
         names |= _OF_ONNX.keys() | _OF_PEERS_ONNX.keys()
     chosen = {*(_SIDES.value or names)}
     if chosen - names:
@@ -398,6 +407,11 @@ def wanted_sides(kind):
 
 
 def main(_):
+    if not all(calls.isdigit() and int(calls) for calls in _CALLS.value):
+        raise ValueError(
+            "--calls must be positive numbers. Received: "
+            f"--calls={','.join(_CALLS.value)}."
+        )
     pythons = {"transformers": _PEER_PYTHON.value}
     if _ONNXRUNTIME_PYTHON.value is not None:
         pythons["onnxruntime"] = _ONNXRUNTIME_PYTHON.value

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import random
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -262,15 +264,16 @@ def test_chunks_are_the_whole(num_rows):
     [
         (0, [0]),
         (1, [1]),
-        (4, [4]),
-        (7, [4, 3]),
+        (5, [5]),
+        (7, [7]),
         (8, [4, 4]),
         (11, [6, 5]),
+        (15, [8, 7]),
         (16, [8, 8]),
         (20, [8, 8, 4]),
     ],
 )
-def test_a_small_batch_is_two_chunks(num_rows, sizes):
+def test_batches_are_cut_by_their_size(num_rows, sizes):
     ids = np.arange(num_rows * 2, dtype=np.int32).reshape(num_rows, 2)
     mask = np.ones_like(ids)
     seen = []
@@ -288,23 +291,28 @@ def test_a_small_batch_is_two_chunks(num_rows, sizes):
     assert seen == sizes
 
 
-def test_chunks_of_a_graph_keep_their_places():
-    # Several run at once there: some of these take longer than the next ones.
-    def compute(start):
-        (row,) = tf.while_loop(
-            lambda row: tf.reduce_all(tf.random.uniform([200]) < 0.99),
-            lambda row: [row],
-            [tf.range(start, start + 3)],
-        )
-        return [row, 2 * row]
+def test_chunks_run_at_once_and_keep_their_places():
+    both = threading.Barrier(2, timeout=60)
 
-    spec = tf.TensorSpec([None], tf.int32)
+    def compute_row(start):
+        # None ends before another has begun; the first of two ends last.
+        both.wait()
+        time.sleep(0 if start % 2 else 0.01)
+        return np.array([start], np.int32)
+
+    def compute(start):
+        (row,) = tf.numpy_function(
+            compute_row, [start], [tf.int32], stateful=False
+        )
+        return [tf.ensure_shape(row, [1])]
+
     run = tf.function(
-        lambda count: chunks.concat_chunks(compute, count, 3, [spec, spec])
+        lambda count: chunks.concat_chunks(
+            compute, count, 1, [tf.TensorSpec([None], tf.int32)]
+        )
     )
-    ones, twos = run(tf.constant(300))
-    np.testing.assert_array_equal(ones, np.arange(300))
-    np.testing.assert_array_equal(twos, 2 * np.arange(300))
+    (rows,) = run(tf.constant(20))
+    np.testing.assert_array_equal(rows, np.arange(20))
 
 
 def test_texts_of_a_development_set(servable, tmp_path):

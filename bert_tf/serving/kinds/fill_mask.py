@@ -238,6 +238,7 @@ def _answer_masks(inputs, model, vocabulary, top_k, max_masks, training):
         tf.shape(hidden_TD)[0],
         _MASKS_OF_CHUNK,
         [tf.TensorSpec(shape, tf.float32), tf.TensorSpec(shape, tf.int32)],
+        num_at_once=1,
     )
     # Not none, nor the least of all integers, as an empty batch has it.
     most = tf.maximum(tf.reduce_max(num_masks_B), 1)

@@ -36,9 +36,8 @@ TOLERANCE = 1e-5
 BFLOAT16_TOLERANCE = 0.1
 # Of texts that get another answer in bfloat16, though it is none as good.
 MOST_CHANGED = 0.1
-# More than a chunk, and no multiple: what is computed in chunks is put together
-# again, the last one being shorter.
-_BATCH_SIZE = chunks.CHUNK_SIZE + 4
+# It makes two chunks, which are put together again, the second a row shorter.
+_BATCH_SIZE = chunks.CHUNK_SIZE + 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
