@@ -57,8 +57,10 @@ class CompiledModel:
         return self._batch_sizes[-1]
 
     def compute(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Returns float32 `[B, ...]` of at most `chunk_size` rows."""
-        inputs = self._check(inputs)
+        """Returns float32 `[B, ...]` of at most `chunk_size` rows.
+
+        They must be right, as those of texts are: XLA has no errors.
+        """
         shape = tf.shape(inputs[features.INPUT_IDS])
         padding = tf.stack(
             [
@@ -81,11 +83,16 @@ class CompiledModel:
 
         XLA has no errors: of what is not in a table it takes the last row.
         """
+        length = tf.shape(inputs[features.INPUT_IDS])[1]
+        most = self._lengths[-1]
         checks = [
             tf.debugging.Assert(
-                tf.shape(inputs[features.INPUT_IDS])[1] > 0,
-                ["There must be ids. Received: none in a row."],
-            )
+                length > 0, ["There must be ids. Received: none in a row."]
+            ),
+            tf.debugging.Assert(
+                length <= most,
+                [f"Ids must be at most {most} in a row. Received:", length],
+            ),
         ]
         for name, size in self._sizes.items():
             value = inputs[name]
@@ -102,7 +109,8 @@ class CompiledModel:
             return {name: tf.identity(x) for name, x in inputs.items()}
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Returns float32 `[B, ...]` of any number of rows."""
+        """Returns float32 `[B, ...]` of any number of rows, once checked."""
+        inputs = self._check(inputs)
 
         def compute_chunk(start):
             limit = start + self.chunk_size
@@ -121,11 +129,4 @@ class CompiledModel:
 
 def _next(sizes: Sequence[int], size: Any) -> tf.Tensor:
     """Returns the least of the ascending sizes that is at least `size`."""
-    # Of too many positions XLA would take the last one again.
-    check = tf.debugging.Assert(
-        size <= sizes[-1],
-        [f"Ids must be at most {sizes[-1]} in a row. Received:", size],
-    )
-    with tf.control_dependencies([check]):
-        index = tf.searchsorted(sizes, size[tf.newaxis])[0]
-    return tf.gather(sizes, index)
+    return tf.gather(sizes, tf.searchsorted(sizes, size[tf.newaxis])[0])
