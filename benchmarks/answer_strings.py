@@ -260,7 +260,7 @@ def main():
         start = time.perf_counter()
         size = -(-len(rows) // num_calls)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        if len(parts) == 1:
+        if len(parts) == 1:  # No other thread has to wake.
             answers = ask(rows)
         else:
             answers = list(itertools.chain(*callers.map(ask, parts)))

@@ -388,14 +388,13 @@ def print_ratios(found):
 
 def wanted_sides(kind):
     """Returns the names of the sides, a set."""
-    names = {*_OPTIONS, "transformers"}
-    if kind != "classes":
-        names = {
-            name
-            for name in names
-            if not _OPTIONS.get(name, _PLAIN).is_jit_compiled
-        }
-    elif _ONNXRUNTIME_PYTHON.value is not None:
+    has_classes = kind == "classes"
+    names = {"transformers"} | {
+        name
+        for name, options in _OPTIONS.items()
+        if has_classes or not options.is_jit_compiled
+    }
+    if has_classes and _ONNXRUNTIME_PYTHON.value is not None:
         names |= _OF_ONNX.keys() | _OF_PEERS_ONNX.keys()
     chosen = {*(_SIDES.value or names)}
     if chosen - names:

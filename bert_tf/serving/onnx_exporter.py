@@ -192,51 +192,48 @@ def compare(
         and one of int8 asked a text at a time. What shares a batch with a text
         sets the range of its 8 bits too.
     """
-    answers = [load(f"{folder}/{name}") for name in FILES]
+    alone = f"{INT8_FILE}, a text at a time"
+    models = {name: load(f"{folder}/{name}") for name in FILES}
+    models[alone] = models[INT8_FILE]
+    tolerances = dict.fromkeys(models, check.BFLOAT16_TOLERANCE)
+    tolerances[FLOAT_FILE] = check.TOLERANCE
+    scorer_of = dict(zip(FILES, scorers))
+    found: dict[str, list[Any]] = {name: [] for name in models}
     outputs = servable.outputs[signatures.IDS]
     # The models' logits are calibrated already.
     uncalibrated = copy.copy(servable)
     if servable.task is not None:
         uncalibrated.task = servable.task.with_temperature(1.0)
 
-    def compare_batch(batch, inputs, trained, answer, tolerance, scorer=None):
+    def compare_batch(name, batch, inputs, trained):
         trimmed = packing.trim_padding(inputs)
-        decoded = uncalibrated.decode_rows(trimmed, answer(trimmed))
+        decoded = uncalibrated.decode_rows(trimmed, models[name](trimmed))
         served = {
             output.name: decoded[output.name].numpy() for output in outputs
         }
-        if scorer is not None:
-            scorer.add(trained, served)
-        return check._compare_batch(
-            servable, batch, trained, served, outputs, tolerance
+        if name in scorer_of:
+            scorer_of[name].add(trained, served)
+        found[name].append(
+            check.compare_batch(
+                servable, batch, trained, served, outputs, tolerances[name]
+            )
         )
 
-    both = list(zip(answers, (check.TOLERANCE, check.BFLOAT16_TOLERANCE)))
-    columns: list[list[Any]] = [[] for _ in (*both, both[1])]
-    batches = check.make_batches(texts)
-    for batch in check._noted("The model in ONNX is compared", batches):
-        inputs = servable.encode(batch)
-        trained = servable.trained_answers(inputs, batch)
-        trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
-        for index, one in enumerate(both):
-            scorer = scorers[index] if scorers else None
-            columns[index].append(
-                compare_batch(batch, inputs, trained, *one, scorer)
-            )
+    for batch, inputs, trained in check.trained_batches(
+        "The model in ONNX is compared", servable, texts
+    ):
+        for name in FILES:
+            compare_batch(name, batch, inputs, trained)
         for row in range(len(batch)):
             only = slice(row, row + 1)
             inputs_1, trained_1 = (
                 {name: rows[only] for name, rows in values.items()}
                 for values in (inputs, trained)
             )
-            columns[-1].append(
-                compare_batch(batch[only], inputs_1, trained_1, *both[1])
-            )
-    names = (*FILES, f"{INT8_FILE}, a text at a time")
-    tolerances = [tolerance for _, tolerance in (*both, both[1])]
+            compare_batch(alone, batch[only], inputs_1, trained_1)
     return [
-        check._summarize(name, each, len(texts), tolerance)
-        for name, each, tolerance in zip(names, columns, tolerances)
+        check.summarize(name, each, len(texts), tolerances[name])
+        for name, each in found.items()
     ]
 
 

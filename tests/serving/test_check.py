@@ -355,7 +355,7 @@ def test_labels_that_the_model_cannot_tell_are_counted_only():
     ]
     outputs = servable.outputs["ids"][:2]
     assert [output.name for output in outputs] == ["labels", "probabilities"]
-    found = check._compare_batch(
+    found = check.compare_batch(
         servable,
         [(b"",)] * 3,
         trained,

@@ -9,6 +9,7 @@ tolerance is no error; other changes are, of more than one text in ten.
 """
 
 import dataclasses
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.output import LENGTH
+from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import FLOAT32
@@ -139,16 +141,15 @@ def compare(
         with_text=servable.takes_text,
         timeout_seconds=timeout_seconds,
     ) as (version, answers):
-        for batch in _noted("Comparing answers", batches):
-            inputs = servable.encode(batch)
-            trained = servable.trained_answers(inputs, batch)
-            trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
+        for batch, _, trained in trained_batches(
+            "Comparing answers", servable, texts
+        ):
             for name in names:
                 answer = next(answers)
                 if scorer is not None and name == signatures.DEFAULT:
                     scorer.add(trained, answer)
                 found[name].append(
-                    _compare_batch(
+                    compare_batch(
                         servable,
                         batch,
                         trained,
@@ -158,7 +159,7 @@ def compare(
                     )
                 )
     comparisons = [
-        _summarize(name, found[name], len(texts), tolerance) for name in names
+        summarize(name, found[name], len(texts), tolerance) for name in names
     ]
     comparisons += [
         Comparison(
@@ -191,6 +192,27 @@ def other_weights(path: files.AnyPath, servable: Servable) -> list[str]:
     return sorted(name for name in names if stored.get(name) != found.get(name))
 
 
+def trained_batches(
+    message: str, servable: Servable, texts: Sequence[Row]
+) -> Iterator[tuple[Sequence[Row], dict[str, Any], dict[str, np.ndarray]]]:
+    """Yields what is compared at once, and logs how far it is.
+
+    Args:
+        message: What is done, for the log.
+        servable: What `trained_servable` returns.
+        texts: Rows of one or two strings, bytes.
+
+    Yields:
+        Some of the texts, their model inputs, and the answers that they must
+        have, `input_mask` among them.
+    """
+    for batch in _noted(message, make_batches(texts)):
+        inputs = servable.encode(batch)
+        trained = servable.trained_answers(inputs, batch)
+        trained[features.INPUT_MASK] = inputs[features.INPUT_MASK].numpy()
+        yield batch, inputs, trained
+
+
 def make_batches(texts: Sequence[Row]) -> list[Sequence[Row]]:
     """Returns lists of rows of strings: what is compared at once."""
     return [
@@ -209,8 +231,27 @@ def _noted(message, batches):
         progress.note(f"{message}: text %d of %d", num_done, num_texts)
 
 
-def _compare_batch(servable, batch, trained, answer, outputs, tolerance):
-    """Returns `_difference`'s of one answer, and how many texts changed."""
+def compare_batch(
+    servable: Servable,
+    batch: Sequence[Row],
+    trained: dict[str, np.ndarray],
+    answer: dict[str, np.ndarray],
+    outputs: Sequence[Output],
+    tolerance: float,
+) -> tuple[float, str, int, int]:
+    """Compares one answer; see `summarize`.
+
+    Args:
+        servable, batch, trained: As of `trained_batches`.
+        answer: {name of an output: array}.
+        outputs: The outputs that it must have.
+        tolerance: The largest difference of numbers; with `TOLERANCE` all else
+            must be equal.
+
+    Returns:
+        The largest difference, where it is, in how many texts another answer
+        is not as good, and in how many there is another one.
+    """
     declared = {output.name: output for output in outputs}
     missing = sorted(declared.keys() - answer.keys())
     if missing:
@@ -225,8 +266,20 @@ def _compare_batch(servable, batch, trained, answer, outputs, tolerance):
     return *found, num_changed
 
 
-def _summarize(name, found, num_texts, tolerance):
-    """Returns the `Comparison` of a signature from those of its batches."""
+def summarize(
+    name: str,
+    found: Sequence[tuple[float, str, int, int]],
+    num_texts: int,
+    tolerance: float,
+) -> Comparison:
+    """Returns the `Comparison` of a signature from those of its batches.
+
+    Args:
+        name: The signature.
+        found: What `compare_batch` returned of each batch.
+        num_texts: How many they have together.
+        tolerance: As of `compare_batch`.
+    """
     difference, worst, _, _ = max(found)
     num_wrong = sum(wrong for _, _, wrong, _ in found)
     if difference <= tolerance and num_wrong > MOST_CHANGED * num_texts:
