@@ -96,7 +96,6 @@ _TEACHER_RATE = "3e-5"
 _TUNING = {
     "max_seq_length": 128,
     "bucket_window_batches": 64,
-    "mixed_precision": "bfloat16",
 }
 
 _LENGTH = 128
@@ -161,6 +160,7 @@ def tune(task, data, folder, start, rate, seed=0):
             learning_rate=rate,
             random_seed=seed,
             num_train_epochs=_TASKS[task]["num_train_epochs"],
+            mixed_precision=recipe.MIXED_PRECISION.value,
             **_TUNING,
         )
     return score(task, folder)
@@ -180,6 +180,7 @@ def distil(task, data, folder, teacher, losses, rate, seed=0):
             learning_rate=rate,
             random_seed=seed,
             num_train_epochs=_TASKS[task]["num_train_epochs"],
+            mixed_precision=recipe.MIXED_PRECISION.value,
             **_TUNING,
         )
     return score(task, folder)
@@ -352,7 +353,7 @@ def pretrain(recipe_name, folder, records, vocabulary, config, num_steps):
     common = {
         "output_dir": folder,
         "bert_config_file": config,
-        "mixed_precision": "bfloat16",
+        "mixed_precision": recipe.MIXED_PRECISION.value,
         "train_batch_size": _BATCH_SIZE,
         "learning_rate": 5e-4,
         "learning_rate_drop": "false",
@@ -463,6 +464,7 @@ def tune_all(folder):
             learning_rates=rates,
             seeds=seeds,
             num_train_epochs=3,
+            mixed_precision=recipe.MIXED_PRECISION.value,
             **_TUNING,
         )
         table = json.loads(

@@ -134,7 +134,7 @@ def pretrain(folder, records, vocabulary, config, num_steps, **more):
         vocab_file=vocabulary,
         output_dir=folder,
         do_train=True,
-        mixed_precision="bfloat16",
+        mixed_precision=recipe.MIXED_PRECISION.value,
         train_batch_size=_BATCH_SIZE,
         learning_rate=5e-4,
         num_train_steps=num_steps,
@@ -222,7 +222,7 @@ def train_family(folder, plan):
         seeds="0",
         num_train_epochs=1,
         max_seq_length=_LENGTH,
-        mixed_precision="bfloat16",
+        mixed_precision=recipe.MIXED_PRECISION.value,
         bucket_window_batches=64,
     )
     table = json.loads((folder / "tuned" / "table.json").read_text())["table"]

@@ -110,7 +110,7 @@ def pretrain(folder, plan, num_steps, seed, **more):
         vocab_file=plan.vocabulary,
         output_dir=folder,
         do_train=True,
-        mixed_precision="bfloat16",
+        mixed_precision=recipe.MIXED_PRECISION.value,
         train_batch_size=_BATCH_SIZE,
         learning_rate=5e-4,
         num_train_steps=num_steps,
@@ -191,7 +191,7 @@ def train_and_tune(folder, plan, num_steps, seed):
         seeds=_TUNING_SEEDS,
         num_train_epochs=3,
         max_seq_length=_LENGTH,
-        mixed_precision="bfloat16",
+        mixed_precision=recipe.MIXED_PRECISION.value,
         bucket_window_batches=64,
     )
     table = json.loads((folder / "tuned" / "table.json").read_text())["table"]

@@ -149,7 +149,7 @@ def pretrain(folder, records, eval_records, config_file):
         do_train=True,
         do_eval=True,
         keep_best=True,
-        mixed_precision="bfloat16",
+        mixed_precision=recipe.MIXED_PRECISION.value,
         eval_batch_size=32,
         max_eval_steps=50,
         learning_rate=_LEARNING_RATE,
@@ -179,7 +179,7 @@ def tune(folder, config_file, **weights):
             seeds=seeds,
             num_train_epochs=_TUNING_EPOCHS,
             max_seq_length=_MAX_SEQ_LENGTH,
-            mixed_precision="bfloat16",
+            mixed_precision=recipe.MIXED_PRECISION.value,
             bucket_window_batches=64,
             **weights,
         )
