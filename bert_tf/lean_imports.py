@@ -13,6 +13,7 @@ is registered all the same, but for the operations of the debugger and of
 TensorFlow Lite's microphone.
 """
 
+import gc
 import importlib.abc
 import importlib.machinery
 import sys
@@ -23,7 +24,14 @@ from typing import Any
 from bert_tf import import_hooks
 
 _IMPORTERS = ("tensorflow", "keras")
-_LEFT_OUT = ("jax", "matplotlib", "pandas", "scipy", "sklearn")
+_LEFT_OUT = (
+    "IPython",
+    "jax",
+    "matplotlib",
+    "pandas",
+    "scipy",
+    "sklearn",
+)
 # What the names of the modules of names begin with.
 _NAMES = "tensorflow._api.v2."
 # Those that TensorFlow has a package beside of the same name, tensorflow.lite
@@ -42,7 +50,26 @@ def leave_out() -> None:
     """
     for name in _IMPORTERS:
         if name not in sys.modules:
-            import_hooks.wrap(name, _import_without)
+            import_hooks.wrap(name, _import_library)
+
+
+def _import_library(execute, module):
+    """Imports without the others, and without looking for garbage.
+
+    An import makes a million objects, and almost all of them stay. Python
+    would look through them for cycles again and again, here and later: a
+    second until a program's first step. Frozen, they are left alone.
+    """
+    if not gc.isenabled():
+        # Within the import of the other library, or nobody wants it.
+        _import_without(execute, module)
+        return
+    gc.disable()
+    try:
+        _import_without(execute, module)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _import_without(execute, module):

@@ -1,5 +1,6 @@
 """What TensorFlow and Keras import for others, and programs leave out."""
 
+import gc
 import importlib
 import subprocess
 import sys
@@ -10,10 +11,14 @@ import pytest
 from bert_tf import lean_imports
 
 IMPORTS = """
-import sys
+import gc, sys
 from bert_tf import lean_imports
 lean_imports.leave_out()
+collections = sum(each["collections"] for each in gc.get_stats())
 import tensorflow, keras
+# Python looked for no garbage among what stays, and goes on to look.
+assert sum(each["collections"] for each in gc.get_stats()) == collections
+assert gc.isenabled() and gc.get_freeze_count() > 100_000
 left_out = set(lean_imports._LEFT_OUT)
 assert not left_out & sys.modules.keys(), left_out & sys.modules.keys()
 import pandas
@@ -52,6 +57,24 @@ try:
 except ImportError as error:
     spared = error
 """
+
+
+def test_who_collects_no_garbage_does_not_begin_to(tmp_path, monkeypatch):
+    (tmp_path / "collector.py").write_text(
+        "import gc\nis_on = gc.isenabled()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(lean_imports, "_IMPORTERS", ("collector",))
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
+    lean_imports.leave_out()
+    gc.disable()
+    gc.unfreeze()
+    try:
+        assert not importlib.import_module("collector").is_on
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.enable()
 
 
 def test_others_are_left_out_while_a_library_is_imported(tmp_path, monkeypatch):

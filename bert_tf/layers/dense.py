@@ -8,6 +8,7 @@ from keras import ops
 
 from bert_tf.features import Tensor
 from bert_tf.layers.activations import multiply_activated
+from bert_tf.layers.gradients import sum_rows
 from bert_tf.layers.gradients import with_gradient
 
 
@@ -53,8 +54,6 @@ def add_bias(x: Tensor, bias_D: Tensor) -> Tensor:
     """
 
     def gradient(up):
-        up_TD = ops.reshape(up, (-1, ops.shape(up)[-1]))
-        ones_1T = ops.ones_like(up_TD[:, 0])[None, :]
-        return up, ops.matmul(ones_1T, up_TD)[0]
+        return up, sum_rows(ops.reshape(up, (-1, ops.shape(up)[-1])))
 
     return ops.add(x, bias_D), gradient

@@ -30,6 +30,19 @@ def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
     return compute
 
 
+def sum_rows(x_TD: Tensor) -> Tensor:
+    """Returns the sum of all rows, `[D]`, taken as a matrix product.
+
+    On CPUs that is several times faster than a sum, and adds up bfloat16 in
+    float32.
+
+    Args:
+        x_TD: Float `[T, D]`.
+    """
+    ones_1T = ops.ones((1, ops.shape(x_TD)[0]), x_TD.dtype)
+    return ops.reshape(ops.matmul(ones_1T, x_TD), (-1,))
+
+
 def zero_after(x: Tensor, dtype: str) -> Tensor:
     """Returns a 0 (or 1, of NaN) that is there only when `x` is.
 

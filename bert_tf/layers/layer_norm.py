@@ -6,6 +6,7 @@ Letters in tensor names: T position in the batch, D hidden size.
 import keras
 from keras import ops
 
+from bert_tf.layers.gradients import sum_rows
 from bert_tf.layers.gradients import with_gradient
 
 
@@ -62,12 +63,7 @@ def _with_gradient(x_TD, gamma_D, beta_D, epsilon):
             x_gradient_TD = (
                 up_TD * gamma_D - mean_T1 - normal_TD * slope_T1
             ) * scale_T1
-            ones_1T = ops.ones_like(scale_T1[:, 0])[None, :]
-            return (
-                x_gradient_TD,
-                ops.matmul(ones_1T, product_TD)[0],
-                ops.matmul(ones_1T, up_TD)[0],
-            )
+            return x_gradient_TD, sum_rows(product_TD), sum_rows(up_TD)
 
         return normal_TD * gamma_D + beta_D, gradient
 

@@ -191,7 +191,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         dtype = variable.dtype
         gradient = tf.cast(gradient, dtype)
-        rate = tf.cast(learning_rate, dtype) * self._rate_factors[index]
+        rate = tf.cast(learning_rate, dtype)
+        if self._rate_factors[index] != 1.0:
+            rate *= self._rate_factors[index]
         beta_1 = tf.constant(self.beta_1, dtype)
         beta_2 = tf.constant(self.beta_2, dtype)
         epsilon = tf.constant(self.epsilon, dtype)
