@@ -30,6 +30,7 @@ from bert_tf.serving.kinds import token_embeddings
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.multi_label import MultiLabel
+from bert_tf.serving.kinds.multiple_choice import MultipleChoice
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.serving.kinds.reranker import Reranker
@@ -93,8 +94,8 @@ def export(
 
     Args:
         model_dir: A model folder of a classifier, a regression, a model of
-            several labels, a reranker, a tagger, question answering, or any
-            with the kind "embedding" or "token_embeddings".
+            several labels, a reranker, a tagger, question answering, multiple
+            choice, or any with the kind "embedding" or "token_embeddings".
         export_dir: A local folder for versions in ONNX.
         options: The `ExportOptions`; those that say how a SavedModel is made
             must be the defaults.
@@ -162,7 +163,8 @@ def make_model(servable: Servable) -> Any:
         raise ValueError(
             "`format` must be saved_model for this kind: onnx is for "
             "classifiers, regressions, several labels, rerankers, taggers, "
-            "question answering and embeddings, of tokens too. "
+            "question answering, multiple choice and embeddings, of tokens "
+            "too. "
             f"Received: format=onnx, a model of {type(servable).__name__}."
         )
     if servable.model.config.is_decoder:
@@ -276,10 +278,27 @@ def _names_of_model_inputs():
 
 
 def _make_classifier(servable):
-    graph, model = OnnxGraph(), servable.model
-    encoder = model.encoder
-    *_, sequence = onnx_graph.add_encoder(graph, encoder)
-    x = onnx_graph.add_pooled(graph, encoder, sequence)
+    graph, head = OnnxGraph(), servable.model.classification_head
+    logits = _add_logits(graph, servable, head, onnx_graph.INPUTS)
+    return graph.to_model({"logits": (logits, [servable.model.num_labels])})
+
+
+def _make_multiple_choice(servable):
+    graph, head = OnnxGraph(), servable.model.choice_head
+    flat, shape = onnx_graph.add_flat_choices(graph)
+    logits = _add_logits(graph, servable, head, flat)
+    choices = onnx_graph.CHOICES
+    return graph.to_model(
+        {"logits": (graph.apply("Reshape", logits, shape), [choices])},
+        input_axes=[choices, onnx_graph.LENGTH],
+    )
+
+
+def _add_logits(graph, servable, head, inputs):
+    """Adds what a head makes of the pooled outputs: `[B, labels]`."""
+    model = servable.model
+    *_, sequence = onnx_graph.add_encoder(graph, model.encoder, inputs)
+    x = onnx_graph.add_pooled(graph, model.encoder, sequence)
     if model.hidden_layer is not None:
         x = graph.activation(
             model.hidden_layer.activation,
@@ -288,8 +307,7 @@ def _make_classifier(servable):
     # Their softmax, or their sigmoids, are the calibrated probabilities.
     # A reranker may have been tuned elsewhere, to no task of ours.
     temperature = servable.task.temperature if servable.task else 1.0
-    logits = graph.dense(model.classification_head.dense, x, 1 / temperature)
-    return graph.to_model({"logits": (logits, [model.num_labels])})
+    return graph.dense(head.dense, x, 1 / temperature)
 
 
 def _make_tagger(servable):
@@ -392,6 +410,7 @@ _MAKERS = {
     Classification: _make_classifier,
     MultiLabel: _make_classifier,
     Reranker: _make_classifier,
+    MultipleChoice: _make_multiple_choice,
     Tagging: _make_tagger,
     QuestionAnswering: _make_span_predictor,
     Embedding: _make_embedding,

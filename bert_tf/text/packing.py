@@ -171,19 +171,19 @@ def trim_padding(
     """Cuts the batch to its longest row: the answers are the same, sooner.
 
     Args:
-        inputs: A dictionary; of it the model inputs, int32 `[B, L]`, padded
-            at the end, are cut.
+        inputs: A dictionary; of it the model inputs, int32 `[B, ..., L]`,
+            padded at the end, are cut.
         multiple: What the longest row's length is rounded up to a multiple
             of.
 
     Returns:
-        The same, `[B, longest]` with 1 <= longest <= L.
+        The same, `[B, ..., longest]` with 1 <= longest <= L.
     """
-    lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
+    lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=-1)
     # An empty batch has no longest row; the pooler needs a first position.
     longest = tf.maximum(tf.reduce_max(lengths), 1)
     if multiple > 1:
         longest = (longest + multiple - 1) // multiple * multiple
     return inputs | {
-        name: inputs[name][:, :longest] for name in features.MODEL_INPUTS
+        name: inputs[name][..., :longest] for name in features.MODEL_INPUTS
     }

@@ -154,7 +154,29 @@ def test_vectors_of_tokens_are_the_trained_models(layer, tmp_path):
     assert difference(servable, tmp_path) < check.TOLERANCE
 
 
-@pytest.mark.parametrize("kind", ["pair", "topics"])
+def test_scores_of_choices_are_the_trained_models(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    servable = serving_models.servable("choice")
+    exported = onnx_exporter.export(
+        serving_models.model_dir("choice"), tmp_path, ExportOptions()
+    )
+    float32, *_ = exported.check_table.split("Loaded by")[1:]
+    assert "equal" in float32
+    model = onnx_exporter.load(f"{exported.path}/{onnx_exporter.FLOAT_FILE}")
+    inputs = servable.encode(servable.hard_texts()[:6])
+    # As the trained model's, they may be of any number of choices, and texts.
+    for num_texts, num_choices in ((6, 3), (6, 2), (0, 3)):
+        part = {
+            name: inputs[name][:num_texts, :num_choices]
+            for name in features.MODEL_INPUTS
+        }
+        logits = servable.call_model(part, training=False)
+        calibrated = logits / servable.task.temperature
+        np.testing.assert_allclose(model(part), calibrated, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["choice", "pair", "topics"])
 def test_logits_are_calibrated(kind, tmp_path):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
@@ -164,7 +186,7 @@ def test_logits_are_calibrated(kind, tmp_path):
     texts = servable.hard_texts()[:5]
     inputs = servable.encode(texts)
     logits = onnx_exporter.load(str(path))(inputs)
-    probabilities = {"pair": tf.nn.softmax, "topics": tf.nn.sigmoid}[kind]
+    probabilities = tf.nn.sigmoid if kind == "topics" else tf.nn.softmax
     np.testing.assert_allclose(
         probabilities(logits),
         servable.trained_answers(inputs, texts)["probabilities"],
@@ -223,7 +245,7 @@ def test_an_export_is_whole_and_checked(tmp_path):
     assert settings["labels"] == list(serving_models.PAIR_TASK.labels)
 
 
-@pytest.mark.parametrize("kind", ["pair", "tagger", "squad"])
+@pytest.mark.parametrize("kind", ["choice", "pair", "tagger", "squad"])
 def test_int8_is_asked_a_text_at_a_time_too(kind, tmp_path):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
@@ -324,7 +346,11 @@ def test_a_difference_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "kind, options, message",
     [
-        ("choice", {}, "must be saved_model for this kind"),
+        (
+            "fill_mask",
+            {"kind": "fill_mask"},
+            "must be saved_model for this kind",
+        ),
         ("pair", {"precision": "bfloat16"}, "`precision` must not be given"),
         ("pair", {"is_frozen": True}, "`is_frozen` must not be given"),
         (

@@ -78,7 +78,7 @@ TOPICS_TASK = MultiLabelTask(
 TAGGING_TASK = TaggingTask(
     scheme="bio", labels=("O", "B-é", "I-é", "B-x", "I-x")
 )
-CHOICE_TASK = MultipleChoiceTask(num_choices=3)
+CHOICE_TASK = MultipleChoiceTask(num_choices=3, temperature=1.25)
 SQUAD_TASK = SquadTask(
     version_2_with_negative=True,
     doc_stride=5,

@@ -5,7 +5,8 @@ TensorFlow's sake; here every operation is one that ONNX Runtime knows to fuse,
 and the graph reads as the model. Of all families: they differ by `BertConfig`.
 
 Inputs, int64 `[batch, length]`, under Hugging Face's names, which other
-programs know: `input_ids`, `attention_mask`, `token_type_ids`.
+programs know: `input_ids`, `attention_mask`, `token_type_ids`. Of multiple
+choice they are `[batch, choices, length]`.
 
 Letters: B batch, L length, D hidden size, N attention heads, H size of one.
 """
@@ -22,8 +23,7 @@ from bert_tf.models.encoder import BertEncoder
 # What has LayerNormalization; ONNX Runtime reads it since 1.13.
 OPSET = 17
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-_IDS, _MASK, _SEGMENTS = INPUTS
-_BATCH, LENGTH = "batch", "length"
+_BATCH, LENGTH, CHOICES = "batch", "length", "choices"
 _MASKED = -1e9
 
 
@@ -96,12 +96,17 @@ class OnnxGraph:
         inner = self.apply("Add", inner, self.constant("one", 1.0))
         return self.apply("Mul", self.apply("Mul", x, inner), half)
 
-    def to_model(self, outputs: Mapping[str, tuple[str, Sequence[Any]]]) -> Any:
+    def to_model(
+        self,
+        outputs: Mapping[str, tuple[str, Sequence[Any]]],
+        input_axes: Sequence[str] = (LENGTH,),
+    ) -> Any:
         """Returns the ModelProto.
 
         Args:
             outputs: {name outside: (tensor, axes)} of what is answered,
                 float32. The axes are those after the batch's: names, or sizes.
+            input_axes: Of the inputs, the names of those after the batch's.
         """
         from onnx import TensorProto
         from onnx import helper
@@ -116,7 +121,7 @@ class OnnxGraph:
             "bert_tf",
             [
                 helper.make_tensor_value_info(
-                    each, TensorProto.INT64, [_BATCH, LENGTH]
+                    each, TensorProto.INT64, [_BATCH, *input_axes]
                 )
                 for each in INPUTS
             ],
@@ -139,15 +144,23 @@ class OnnxGraph:
         )
 
 
-def add_encoder(graph: OnnxGraph, encoder: BertEncoder) -> list[str]:
+def add_encoder(
+    graph: OnnxGraph, encoder: BertEncoder, inputs: Sequence[str] = INPUTS
+) -> list[str]:
     """Adds an encoder without its pooler.
+
+    Args:
+        graph: The graph.
+        encoder: The encoder.
+        inputs: The ids, mask and segments, int64 `[B, L]`.
 
     Returns:
         Every block's output, float32 `[B, L, D]`.
     """
     config = encoder.config
-    x = _add_embeddings(graph, encoder.embeddings)
-    mask = graph.apply("Cast", _MASK, to=1)
+    ids, mask, segments = inputs
+    x = _add_embeddings(graph, encoder.embeddings, ids, segments)
+    mask = graph.apply("Cast", mask, to=1)
     mask = graph.apply("Sub", graph.constant("one", 1.0), mask)
     mask = graph.apply("Mul", mask, graph.constant("masked", _MASKED))
     mask = graph.apply("Unsqueeze", mask, graph.integers(1, 2))
@@ -162,6 +175,18 @@ def add_encoder(graph: OnnxGraph, encoder: BertEncoder) -> list[str]:
     return outputs
 
 
+def add_flat_choices(graph: OnnxGraph) -> tuple[list[str], str]:
+    """Adds the inputs `[B, C, L]` as sequences `[B * C, L]`; see `add_encoder`.
+
+    Returns:
+        The inputs, and the shape `[B, C]`, int64 `[2]`.
+    """
+    length = graph.apply("Shape", INPUTS[0], start=2, end=3)
+    rows = graph.apply("Concat", graph.integers(-1), length, axis=0)
+    flat = [graph.apply("Reshape", each, rows) for each in INPUTS]
+    return flat, graph.apply("Shape", INPUTS[0], start=0, end=2)
+
+
 def add_pooled(graph: OnnxGraph, encoder: BertEncoder, sequence: str) -> str:
     """Adds the pooler: float32 `[B, D]` of the first token."""
     first = graph.apply(
@@ -172,12 +197,12 @@ def add_pooled(graph: OnnxGraph, encoder: BertEncoder, sequence: str) -> str:
     return graph.apply("Tanh", graph.dense(encoder.pooler.dense, first))
 
 
-def _add_embeddings(graph, embeddings):
+def _add_embeddings(graph, embeddings, ids, segment_ids):
     config = embeddings.config
-    x = graph.apply("Gather", graph.weight(embeddings.word_embeddings), _IDS)
+    x = graph.apply("Gather", graph.weight(embeddings.word_embeddings), ids)
     places = graph.weight(embeddings.position_embeddings)
     if config.padding_idx is None:
-        length = graph.apply("Shape", _IDS, start=1, end=2)
+        length = graph.apply("Shape", ids, start=1, end=2)
         places = graph.apply(
             "Slice", places, graph.integers(0), length, graph.integers(0)
         )
@@ -185,7 +210,7 @@ def _add_embeddings(graph, embeddings):
         padding = graph.constant("padding", config.padding_idx, np.int64)
         is_token = graph.apply(
             "Cast",
-            graph.apply("Not", graph.apply("Equal", _IDS, padding)),
+            graph.apply("Not", graph.apply("Equal", ids, padding)),
             to=7,
         )
         count = graph.apply(
@@ -199,7 +224,7 @@ def _add_embeddings(graph, embeddings):
     if config.type_vocab_size:
         segments = graph.weight(embeddings.segment_embeddings)
         if config.type_vocab_size > 1:
-            segments = graph.apply("Gather", segments, _SEGMENTS)
+            segments = graph.apply("Gather", segments, segment_ids)
         x = graph.apply("Add", x, segments)
     x = graph.layer_norm(embeddings.layer_norm, x)
     if config.embedding_size is None:
