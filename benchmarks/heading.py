@@ -15,6 +15,8 @@ import sys
 from bert_tf.cores import num_cores
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
+# {flag of /proc/cpuinfo: what it is called}, the widest first.
+_VECTORS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
 # Run in an environment: prints those of its libraries that are measured.
 _VERSIONS = """
 from importlib import metadata
@@ -50,12 +52,18 @@ def show(**pythons):
 
 
 def _processor():
+    """Returns its name and widest vectors: one name stands for several."""
     path = pathlib.Path("/proc/cpuinfo")
-    # Not on macOS.
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    if not path.exists():  # E.g. on macOS.
+        return platform.machine()
+    found = {}
+    for line in path.read_text("utf-8").splitlines():
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip(), value.strip())
+    name = found.get("model name", platform.machine())
+    flags = found.get("flags", "").split()
+    vectors = [told for flag, told in _VECTORS.items() if flag in flags]
+    return f"{name} ({vectors[0]})" if vectors else name
 
 
 def _commit():

@@ -151,6 +151,7 @@ def make_commands(model_dir, data_dir, output_dir):
             f"--output_dir={output_dir}/retrieval",
         ]
     )
+    commands.append(["start.py", f"--input_file={wiki}"])
     commands.append(
         [
             "two_hours.py",

@@ -56,12 +56,12 @@ def leave_out() -> None:
 def _import_library(execute, module):
     """Imports without the others, and without looking for garbage.
 
-    An import makes a million objects, and almost all of them stay. Python
-    would look through them for cycles again and again, here and later: a
-    second until a program's first step. Frozen, they are left alone.
+    Almost all objects that an import makes stay. Python would look through
+    them for cycles again and again, here and later: a second of a program's
+    start. Frozen, they are left alone.
     """
     if not gc.isenabled():
-        # Within the import of the other library, or nobody wants it.
+        # Keras imports TensorFlow; or the program wants no collection.
         _import_without(execute, module)
         return
     gc.disable()

@@ -66,6 +66,15 @@ def test_head_is_shown_wherever_it_is_measured(monkeypatch, capsys):
     assert "- Versions of peer: unknown" in lines
 
 
+def test_head_tells_the_widest_vectors_of_a_processor(monkeypatch):
+    heading = load("heading")
+    text = "model name\t: A CPU\nflags\t\t: sse avx2 avx512f\n\nflags\t: sse\n"
+    path = heading.pathlib.Path
+    monkeypatch.setattr(path, "exists", lambda path: True)
+    monkeypatch.setattr(path, "read_text", lambda path, encoding: text)
+    assert heading._processor() == "A CPU (AVX-512)"
+
+
 def test_python_of_a_peer_is_found_from_the_folder_it_is_in(
     monkeypatch, capsys, tmp_path
 ):
