@@ -144,7 +144,7 @@ REFUSALS = {
 
 def command_of(path, *arguments):
     # The clients are copied out of the repository, and so run as files.
-    if path.parent.name == "bert_tf":
+    if path.parent == ROOT / "bert_tf":
         return [f"bert_tf.{path.stem}", *arguments]
     return [str(path), *arguments]
 

@@ -29,8 +29,9 @@ def test_gradient_of_the_bias_is_the_sum_over_all_rows(policy, shape):
     # What reaches the bias, each row rounded to the dtype, summed in float64.
     slope = upstream * (1 - outputs * outputs)
     expected = np.asarray(slope, "float64").reshape(-1, 8).sum(0)
-    tolerance = 1e-5 if policy == "float32" else 2**-8
-    # In bfloat16 TensorFlow's own is 20 % off.
+    # Where a processor has no products in bfloat16, the sums of blocks of rows
+    # are rounded too. TensorFlow's own gradient is 20 % off.
+    tolerance = 1e-5 if policy == "float32" else 2**-7
     np.testing.assert_allclose(gradient, expected, rtol=tolerance)
 
 
