@@ -68,6 +68,7 @@ _RECIPES = flags.DEFINE_list(
     ["relations", "hidden+relations", "self_relations"],
     "Of the part text: losses of each student, with + between.",
 )
+_MIXED_PRECISION = recipe.define_mixed_precision()
 
 # The slice: every so many-th row; the part of the rest that settings are chosen
 # on; and of the end the epochs, also of the choice, and the seeds.
@@ -160,7 +161,7 @@ def tune(task, data, folder, start, rate, seed=0):
             learning_rate=rate,
             random_seed=seed,
             num_train_epochs=_TASKS[task]["num_train_epochs"],
-            mixed_precision=recipe.MIXED_PRECISION.value,
+            mixed_precision=_MIXED_PRECISION.value,
             **_TUNING,
         )
     return score(task, folder)
@@ -180,7 +181,7 @@ def distil(task, data, folder, teacher, losses, rate, seed=0):
             learning_rate=rate,
             random_seed=seed,
             num_train_epochs=_TASKS[task]["num_train_epochs"],
-            mixed_precision=recipe.MIXED_PRECISION.value,
+            mixed_precision=_MIXED_PRECISION.value,
             **_TUNING,
         )
     return score(task, folder)
@@ -353,7 +354,7 @@ def pretrain(recipe_name, folder, records, vocabulary, config, num_steps):
     common = {
         "output_dir": folder,
         "bert_config_file": config,
-        "mixed_precision": recipe.MIXED_PRECISION.value,
+        "mixed_precision": _MIXED_PRECISION.value,
         "train_batch_size": _BATCH_SIZE,
         "learning_rate": 5e-4,
         "learning_rate_drop": "false",
@@ -464,7 +465,7 @@ def tune_all(folder):
             learning_rates=rates,
             seeds=seeds,
             num_train_epochs=3,
-            mixed_precision=recipe.MIXED_PRECISION.value,
+            mixed_precision=_MIXED_PRECISION.value,
             **_TUNING,
         )
         table = json.loads(
@@ -492,10 +493,13 @@ def main(_):
             )
     if "text" in _PARTS.value:
         program.require(input_file=_INPUT_FILE.value)
+    output_dir = recipe.open_output_dir(
+        _OUTPUT_DIR.value, _MIXED_PRECISION.value
+    )
     heading.show()
     for name in _PARTS.value:
-        folder = pathlib.Path(_OUTPUT_DIR.value).absolute() / name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = output_dir / name
+        folder.mkdir(exist_ok=True)
         parts[name](folder)
 
 

@@ -46,6 +46,7 @@ _MINUTES = flags.DEFINE_float(
 _FAMILIES = flags.DEFINE_list(
     "families", ["bert", "roberta", "albert"], "Which."
 )
+_MIXED_PRECISION = recipe.define_mixed_precision()
 
 _HELD_OUT_EVERY = 100
 _LENGTH = 64
@@ -134,7 +135,7 @@ def pretrain(folder, records, vocabulary, config, num_steps, **more):
         vocab_file=vocabulary,
         output_dir=folder,
         do_train=True,
-        mixed_precision=recipe.MIXED_PRECISION.value,
+        mixed_precision=_MIXED_PRECISION.value,
         train_batch_size=_BATCH_SIZE,
         learning_rate=5e-4,
         num_train_steps=num_steps,
@@ -222,7 +223,7 @@ def train_family(folder, plan):
         seeds="0",
         num_train_epochs=1,
         max_seq_length=_LENGTH,
-        mixed_precision=recipe.MIXED_PRECISION.value,
+        mixed_precision=_MIXED_PRECISION.value,
         bucket_window_batches=64,
     )
     table = json.loads((folder / "tuned" / "table.json").read_text())["table"]
@@ -252,8 +253,7 @@ def main(_):
         (glue_files.TRAIN, glue_files.DEV),
     )
     heading.show()
-    folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = recipe.open_output_dir(_OUTPUT_DIR.value, _MIXED_PRECISION.value)
     paths = files.expand_globs(_INPUT_FILE.value)
     train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     plans = {

@@ -16,7 +16,12 @@ from bert_tf.cores import num_cores
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 # {flag of /proc/cpuinfo: what it is called}, the widest first.
-_VECTORS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
+_VECTORS = {
+    "amx_tile": "AMX",
+    "avx512_bf16": "AVX-512 with bfloat16",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+}
 # Run in an environment: prints those of its libraries that are measured.
 _VERSIONS = """
 from importlib import metadata
@@ -40,7 +45,7 @@ def show(**pythons):
         "Processor": f"{_processor()}, {num_cores()} cores",
         "System": f"{platform.system()} {platform.release()}, load at the "
         f"start {os.getloadavg()[0]:.1f}",
-        "Commit": _commit(),
+        "Commit": commit(_ROOT),
         "Command": f"`{shlex.join(['python', *sys.orig_argv[1:]])}`",
         "Python": platform.python_version(),
     }
@@ -66,13 +71,12 @@ def _processor():
     return f"{name} ({vectors[0]})" if vectors else name
 
 
-def _commit():
-    commit = _output(["git", "rev-parse", "--short", "HEAD"], _ROOT)
-    is_changed = _output(["git", "status", "--porcelain"], _ROOT)
+def commit(folder):
+    """Returns the commit of a checkout, and whether it has changes."""
+    found = _output(["git", "rev-parse", "--short", "HEAD"], folder)
+    is_changed = _output(["git", "status", "--porcelain"], folder)
     # Both are unknown where there is no repository.
-    return (
-        f"{commit}, with changes" if is_changed not in ("", commit) else commit
-    )
+    return f"{found}, with changes" if is_changed not in ("", found) else found
 
 
 def _output(command, folder=None):

@@ -51,6 +51,7 @@ _TASKS = flags.DEFINE_list("tasks", ["SST-2", "CoLA"], "Tasks to tune to.")
 _GENERATOR_SIZE = flags.DEFINE_float(
     "generator_size", 0.25, "Width of the generator, as a share."
 )
+_MIXED_PRECISION = recipe.define_mixed_precision()
 
 _HELD_OUT_EVERY = 100
 _LENGTH = 64
@@ -110,7 +111,7 @@ def pretrain(folder, plan, num_steps, seed, **more):
         vocab_file=plan.vocabulary,
         output_dir=folder,
         do_train=True,
-        mixed_precision=recipe.MIXED_PRECISION.value,
+        mixed_precision=_MIXED_PRECISION.value,
         train_batch_size=_BATCH_SIZE,
         learning_rate=5e-4,
         num_train_steps=num_steps,
@@ -191,7 +192,7 @@ def train_and_tune(folder, plan, num_steps, seed):
         seeds=_TUNING_SEEDS,
         num_train_epochs=3,
         max_seq_length=_LENGTH,
-        mixed_precision=recipe.MIXED_PRECISION.value,
+        mixed_precision=_MIXED_PRECISION.value,
         bucket_window_batches=64,
     )
     table = json.loads((folder / "tuned" / "table.json").read_text())["table"]
@@ -213,8 +214,7 @@ def main(_):
             (glue_files.TRAIN, glue_files.DEV),
         )
     heading.show()
-    folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = recipe.open_output_dir(_OUTPUT_DIR.value, _MIXED_PRECISION.value)
     paths = files.expand_globs(_INPUT_FILE.value)
     train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     vocabulary = folder / "vocab.txt"

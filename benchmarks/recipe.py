@@ -11,15 +11,41 @@ from absl import flags
 
 from bert_tf import files
 
-MIXED_PRECISION = flags.DEFINE_enum(
-    "mixed_precision",
-    "bfloat16",
-    ["float32", "bfloat16"],
-    "Of all trainings. A processor without products in bfloat16 (AVX2) is "
-    "faster in float32.",
-)
-
 REPOSITORY = pathlib.Path(__file__).parents[1]
+# The flag that is defined here is its programs'.
+flags.disclaim_key_flags()
+
+
+def define_mixed_precision():
+    """Defines the flag of that name, and returns what holds its value."""
+    return flags.DEFINE_enum(
+        "mixed_precision",
+        "bfloat16",
+        ["float32", "bfloat16"],
+        "Of all trainings. A processor without products in bfloat16 (AVX2, "
+        "older AVX-512) is faster in float32.",
+    )
+
+
+def open_output_dir(path, mixed_precision):
+    """Makes the folder of all runs, which is of one precision; returns it.
+
+    Raises:
+        ValueError: If it holds runs of another precision. What is finished
+            there is taken as it is, and would be told as of this one.
+    """
+    folder = pathlib.Path(path).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    record = folder / "mixed_precision.txt"
+    if not record.exists():
+        files.write_text(record, mixed_precision)
+    found = record.read_text()
+    if found != mixed_precision:
+        raise ValueError(
+            f"`mixed_precision` must be {found}, that of the runs in {folder}. "
+            f"Received: mixed_precision={mixed_precision}."
+        )
+    return folder
 
 
 def divide(paths, folder, held_out_every):

@@ -154,6 +154,8 @@ def main(_):
     if _OTHER.value:
         checkouts["other"] = pathlib.Path(_OTHER.value).absolute()
     heading.show()
+    if _OTHER.value:
+        print(f"The other checkout: {heading.commit(checkouts['other'])}.")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         programs = make_data(folder)
@@ -174,11 +176,15 @@ def main(_):
                 for checkout, seconds in found.items()
             }
             for checkout, (end, processor, *parts) in medians.items():
-                other = medians.get("other", medians["this"])
+                other = medians.get("other")
+                shares = (
+                    (f"{end / other[0]:.2f}", f"{processor / other[1]:.2f}")
+                    if other
+                    else ("", "")
+                )
                 cells = (
-                    *(script, checkout),
-                    *(f"{end:.2f}", f"{end / other[0]:.2f}"),
-                    *(f"{processor:.2f}", f"{processor / other[1]:.2f}"),
+                    *(script, checkout, f"{end:.2f}", shares[0]),
+                    *(f"{processor:.2f}", shares[1]),
                     *(f"{part:.2f}" for part in parts),
                 )
                 print(f"| {' | '.join(cells)} |", flush=True)

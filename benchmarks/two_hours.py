@@ -43,6 +43,7 @@ _PHASES = flags.DEFINE_string(
     "Length, steps and batch of each phase. The default takes 1 hour and 47 "
     "minutes on two cores.",
 )
+_MIXED_PRECISION = recipe.define_mixed_precision()
 
 _VOCAB_SIZE = 8192
 _MAX_SEQ_LENGTH = 128
@@ -149,7 +150,7 @@ def pretrain(folder, records, eval_records, config_file):
         do_train=True,
         do_eval=True,
         keep_best=True,
-        mixed_precision=recipe.MIXED_PRECISION.value,
+        mixed_precision=_MIXED_PRECISION.value,
         eval_batch_size=32,
         max_eval_steps=50,
         learning_rate=_LEARNING_RATE,
@@ -179,7 +180,7 @@ def tune(folder, config_file, **weights):
             seeds=seeds,
             num_train_epochs=_TUNING_EPOCHS,
             max_seq_length=_MAX_SEQ_LENGTH,
-            mixed_precision=recipe.MIXED_PRECISION.value,
+            mixed_precision=_MIXED_PRECISION.value,
             bucket_window_batches=64,
             **weights,
         )
@@ -201,8 +202,7 @@ def main(_):
         )
     heading.show()
     paths = files.expand_globs(_INPUT_FILE.value)
-    folder = pathlib.Path(_OUTPUT_DIR.value).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = recipe.open_output_dir(_OUTPUT_DIR.value, _MIXED_PRECISION.value)
     train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     vocab_file = folder / "vocab.txt"
     if not vocab_file.exists():

@@ -2,9 +2,9 @@
 
 Both import large libraries where these are installed, for interfaces that no
 program of ours uses: Keras's wrappers for scikit-learn, pandas's frames as
-inputs, images of a gallery, TensorFlow Lite's converter of JAX. On a machine
-that has them they take as long as TensorFlow itself. Both libraries do without
-them where they are not installed.
+inputs, images of a gallery, notebooks, TensorFlow Lite's converter of JAX. On a
+machine that has them they take as long as TensorFlow itself. Both libraries do
+without them where they are not installed.
 
 And TensorFlow imports all that it offers, for the names in `tf.lite`,
 `tf.compat.v1` and 300 more modules that hold nothing but names. These are
@@ -57,8 +57,8 @@ def _import_library(execute, module):
     """Imports without the others, and without looking for garbage.
 
     Almost all objects that an import makes stay. Python would look through
-    them for cycles again and again, here and later: a second of a program's
-    start. Frozen, they are left alone.
+    them for cycles again and again, here and later. Frozen, they are left
+    alone.
     """
     if not gc.isenabled():
         # Keras imports TensorFlow; or the program wants no collection.

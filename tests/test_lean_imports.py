@@ -14,6 +14,7 @@ IMPORTS = """
 import gc, sys
 from bert_tf import lean_imports
 lean_imports.leave_out()
+gc.collect()
 collections = sum(each["collections"] for each in gc.get_stats())
 import tensorflow, keras
 # Python looked for no garbage among what stays, and goes on to look.
@@ -67,12 +68,12 @@ def test_who_collects_no_garbage_does_not_begin_to(tmp_path, monkeypatch):
     monkeypatch.setattr(lean_imports, "_IMPORTERS", ("collector",))
     monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
     lean_imports.leave_out()
+    frozen = gc.get_freeze_count()
     gc.disable()
-    gc.unfreeze()
     try:
         assert not importlib.import_module("collector").is_on
         assert not gc.isenabled()
-        assert gc.get_freeze_count() == 0
+        assert gc.get_freeze_count() <= frozen
     finally:
         gc.enable()
 

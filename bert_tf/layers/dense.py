@@ -43,10 +43,9 @@ class Dense(keras.layers.Dense):
 def add_bias(x: Tensor, bias_D: Tensor) -> Tensor:
     """Adds a vector to every row, for training.
 
-    Its gradient is the sum of the rows' gradients, taken as a matrix product:
-    that adds up in float32, while on CPUs TensorFlow's own gradient of a bias
-    adds bfloat16 in bfloat16, which over the 4,096 rows of a batch is 5 % off,
-    and takes longer.
+    Its gradient is the sum of the rows' gradients, taken by `sum_rows`. On CPUs
+    TensorFlow's own gradient of a bias adds bfloat16 in bfloat16, which over
+    the 4,096 rows of a batch is 5 % off, and takes longer.
 
     Args:
         x: float `[..., D]`.

@@ -86,6 +86,15 @@ def test_python_of_a_peer_is_found_from_the_folder_it_is_in(
     assert "- Versions of peer: -c here" in capsys.readouterr().out
 
 
+def test_runs_of_another_precision_are_refused(tmp_path):
+    recipe = load("recipe")
+    for _ in range(2):
+        folder = recipe.open_output_dir(tmp_path / "runs", "bfloat16")
+    assert folder == tmp_path / "runs"
+    with pytest.raises(ValueError, match="must be bfloat16, that of the runs"):
+        recipe.open_output_dir(folder, "float32")
+
+
 def test_environments_are_made_again_for_other_packages(tmp_path, monkeypatch):
     sides = load("sides")
     made, installed = [], []

@@ -182,6 +182,15 @@ def test_padding_is_trimmed_to_the_longest_row():
         {name: value[:0] for name, value in inputs.items()}
     )
     assert empty["input_ids"].shape == (0, 1)
+    # Of multiple choice: the longest of all choices.
+    choices = {name: value[:, None] for name, value in inputs.items()}
+    trimmed = packing.trim_padding(choices)
+    for name, value in choices.items():
+        np.testing.assert_array_equal(trimmed[name], value[..., :3])
+    empty = packing.trim_padding(
+        {name: value[:0] for name, value in choices.items()}
+    )
+    assert empty["input_ids"].shape == (0, 1, 1)
 
 
 @pytest.mark.parametrize("module_class", [ServingModule, HubEncoder])
