@@ -213,8 +213,8 @@ def main(_):
             os.path.join(_GLUE_DIR.value, task),
             (glue_files.TRAIN, glue_files.DEV),
         )
-    heading.show()
     folder = recipe.open_output_dir(_OUTPUT_DIR.value, _MIXED_PRECISION.value)
+    heading.show()
     paths = files.expand_globs(_INPUT_FILE.value)
     train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     vocabulary = folder / "vocab.txt"

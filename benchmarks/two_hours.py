@@ -200,9 +200,9 @@ def main(_):
             os.path.join(_GLUE_DIR.value, task),
             (glue_files.TRAIN, glue_files.DEV),
         )
-    heading.show()
     paths = files.expand_globs(_INPUT_FILE.value)
     folder = recipe.open_output_dir(_OUTPUT_DIR.value, _MIXED_PRECISION.value)
+    heading.show()
     train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     vocab_file = folder / "vocab.txt"
     if not vocab_file.exists():

@@ -100,9 +100,8 @@ def test_xla_makes_the_same_numbers(monkeypatch):
     plain, _ = run(monkeypatch, True, ROW_MASK, 0.4)
     compiled, _ = run(monkeypatch, True, ROW_MASK, 0.4, jit_compile=True)
     for values, wanted in zip(compiled, plain):
-        np.testing.assert_allclose(
-            values, wanted, atol=2e-6 * np.abs(wanted).max()
-        )
+        # Of numbers up to 5: 2.2e-6 was seen, on a processor with AVX2 alone.
+        np.testing.assert_allclose(values, wanted, atol=3e-6)
 
 
 @pytest.mark.parametrize("is_again", [True, False])

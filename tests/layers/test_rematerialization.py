@@ -61,6 +61,7 @@ def test_masks_and_gradients_are_the_same(tmp_path, num_devices, parts):
     got = train(tmp_path / "again", strategy, True, parts)
     np.testing.assert_allclose(got[0], expected[0], rtol=1e-5)
     for weight, wanted in zip(got[1], expected[1]):
-        np.testing.assert_allclose(weight, wanted, atol=5e-6)
+        # 2.3e-6 was seen, on a processor with AVX2 alone.
+        np.testing.assert_allclose(weight, wanted, atol=3e-6)
     # The blocks were traced once more, for the backward pass.
     assert got[2] == 2 * expected[2]
