@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 
-import tensorflow as tf
 from absl import flags
 
 from bert_tf import files
@@ -83,6 +82,8 @@ def run(script, threads=None, **arguments):
 
 def read_summaries(folder):
     """Returns {tag: {step: value}} of a training's event files."""
+    import tensorflow as tf
+
     found = {}
     # A training that went on has a file more, and may repeat steps.
     for path in sorted(folder.glob("events.out.tfevents.*")):

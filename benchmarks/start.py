@@ -63,8 +63,12 @@ _STEP = "step 1/1"
 def make_data(folder):
     """Writes what the programs are given; returns {program: its flags}."""
     with files.open_bytes(_INPUT_FILE.value) as stream:
-        text = stream.read(_NUM_BYTES)
-    text = text[: text.rindex(b"\n\n")]
+        text, separator, _ = stream.read(_NUM_BYTES).rpartition(b"\n\n")
+    if not separator:
+        raise ValueError(
+            f"--input_file must have a blank line in its first {_NUM_BYTES:,} "
+            f"bytes, behind a document. Received: {_INPUT_FILE.value}."
+        )
     (folder / "text.txt").write_bytes(text)
     (folder / "config.json").write_text(json.dumps(_CONFIG))
     vocabulary, records = folder / "vocab.txt", folder / "records.tfrecord"
@@ -153,6 +157,11 @@ def main(_):
     checkouts = {"this": recipe.REPOSITORY}
     if _OTHER.value:
         checkouts["other"] = pathlib.Path(_OTHER.value).absolute()
+        if not (checkouts["other"] / "bert_tf" / "run_pretraining.py").exists():
+            raise ValueError(
+                "--other must be a checkout of this repository. Received: "
+                f"{_OTHER.value}."
+            )
     heading.show()
     if _OTHER.value:
         print(f"The other checkout: {heading.commit(checkouts['other'])}.")
