@@ -54,6 +54,8 @@ def release(tmp_path_factory):
         "max_seq_length": 12,
         "train_batch_size": 4,
         "num_train_epochs": 2.0,
+        # A line a step, whatever the clock asks for.
+        "iterations_per_loop": 1,
     }
 
 
