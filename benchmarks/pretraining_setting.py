@@ -9,6 +9,8 @@ import pathlib
 import statistics
 import subprocess
 
+from bert_tf import allocator
+
 _FOLDER = pathlib.Path(__file__).parent
 # {peer: the library whose environment it runs in}
 PEERS = {
@@ -26,6 +28,8 @@ class Setting:
         name: What it is called in the table.
         python: The Python to run.
         job: See `pretraining_worker.read_job`.
+        environment: {variable: value} of the process, beside this one's;
+            None for what bert_tf's programs do on their own.
 
     Attributes:
         answers: What it answered, round by round.
@@ -36,19 +40,21 @@ class Setting:
         RuntimeError: Here and in `measure`, if the process has ended.
     """
 
-    def __init__(self, name, python, job):
+    def __init__(self, name, python, job, environment=None):
         self.name = name
         self.precision = job["precision"]
         self.is_peer = job["library"] != "bert_tf"
         self.is_random = job.get("files") is None
         self.answers = []
         script = "pretraining_peers" if self.is_peer else "pretraining_bert_tf"
+        if environment is None:
+            environment = {} if self.is_peer else allocator.VARIABLES
         self._process = subprocess.Popen(
             [python, str(_FOLDER / f"{script}.py"), json.dumps(job)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | environment,
         )
         self._read("ready")
 

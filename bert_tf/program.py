@@ -20,6 +20,7 @@ from typing import Any
 from absl import app
 from absl import flags
 
+from bert_tf import allocator
 from bert_tf import lean_imports
 from bert_tf import quiet
 
@@ -71,6 +72,7 @@ def run(main: Callable[[list[str]], Any]) -> None:
     os.environ.setdefault(_BACKEND, "tensorflow")
     quiet.quieten()
     lean_imports.leave_out()
+    allocator.keep_freed()
     # Those of the modules that programs share: --help shows key flags.
     for module in flags.FLAGS.flags_by_module_dict():
         if module.startswith("bert_tf."):

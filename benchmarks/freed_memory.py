@@ -1,0 +1,85 @@
+r"""Times a training step where freed memory is kept, and where it is not.
+
+    python benchmarks/freed_memory.py --size=mini --batch_size=32
+
+Two processes make the step of `run_pretraining` on full rows of random tokens,
+in turns, round after round: one as programs of bert_tf run, with
+bert_tf/allocator.py's settings, one with the C library's own. Prints a page for
+results/: medians over the rounds of rows a second and of processor seconds a
+row, and the ratio of each round's; and the most memory that a process took.
+
+With TF_ENABLE_ONEDNN_OPTS=1 in the environment, or on a CPU where that is the
+default, TensorFlow has an allocator of its own, and the two are alike.
+"""
+
+import statistics
+import sys
+
+import heading
+from absl import app
+from absl import flags
+from pretraining_setting import Setting
+
+from bert_tf.config import BertConfig
+
+_SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 32, "Rows a step.", lower_bound=1
+)
+_MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Of the rows.")
+_PRECISION = flags.DEFINE_multi_enum(
+    "precision", ["float32"], ["float32", "bfloat16"], "Of the layers."
+)
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Of turns.", lower_bound=1)
+_SECONDS = flags.DEFINE_float("seconds", 10.0, "Of one measurement, about.")
+
+_SIDES = {"as glibc has it": {}, "kept": None}
+
+
+def main(_):
+    config = BertConfig.named(_SIZE.value)
+    heading.show()
+    print(
+        f"{_SIZE.value}, {_BATCH_SIZE.value} rows of {_MAX_SEQ_LENGTH.value} "
+        "a step\n\n| precision | freed memory | rows/s | of the first "
+        "| CPU ms/row | of the first | MiB |\n|---|---|---|---|---|---|---|"
+    )
+    for precision in _PRECISION.value:
+        job = {
+            "library": "bert_tf",
+            "files": None,
+            "precision": precision,
+            "batch_size": _BATCH_SIZE.value,
+            "length": _MAX_SEQ_LENGTH.value,
+            "num_predictions": round(0.15 * _MAX_SEQ_LENGTH.value),
+            "config": config.to_dict(),
+        }
+        settings = [
+            Setting(name, sys.executable, job, environment)
+            for name, environment in _SIDES.items()
+        ]
+        for _ in range(_ROUNDS.value):
+            for setting in settings:
+                setting.measure(_SECONDS.value)
+        for setting in settings:
+            setting.stop()
+            print(
+                f"| {precision} | {setting.name} "
+                f"| {setting.median('rows_per_second'):.1f} "
+                f"| {ratio(setting, settings[0], 'rows_per_second')} "
+                f"| {1e3 * setting.median('cpu_seconds_per_row'):.1f} "
+                f"| {ratio(setting, settings[0], 'cpu_seconds_per_row')} "
+                f"| {setting.median('peak_bytes') / 2**20:.0f} |",
+                flush=True,
+            )
+
+
+def ratio(setting, first, name):
+    """Returns the median of the rounds' ratios of an answer."""
+    pairs = zip(setting.answers, first.answers)
+    ratios = [ours[name] / its[name] for ours, its in pairs]
+    return f"{statistics.median(ratios):.2f}"
+
+
+if __name__ == "__main__":
+    app.run(main)
