@@ -12,7 +12,7 @@ PACKAGE = ROOT / "bert_tf"
 # A line of the table in docs/architecture.md: a floor, if it is another than
 # the line's before, and a folder, or "programs", or on the lowest floor
 # modules.
-_LINE = re.compile(r"(\d| )  ((?:\w+/|programs)(?= )|config .*)")
+_LINE = re.compile(r"(\d| )  ((?:\w+/|programs)(?= )|(?<=0  )\w+  .*)")
 
 
 def read_floors():
