@@ -3,10 +3,10 @@ r"""Times a training step where freed memory is kept, and where it is not.
     python benchmarks/freed_memory.py --size=mini --batch_size=32
 
 Two processes make the step of `run_pretraining` on full rows of random tokens,
-in turns, round after round: one as programs of bert_tf run, with
-bert_tf/allocator.py's settings, one with the C library's own. Prints a page for
-results/: medians over the rounds of rows a second and of processor seconds a
-row, and the ratio of each round's; and the most memory that a process took.
+in turns, round after round: one with `allocator.VARIABLES`, which do what
+training programs do, one with the C library's allocator as it is. Prints a page
+for results/: medians over the rounds of rows a second and of processor seconds
+a row, and the ratio of each round's; and the most memory that a process took.
 
 With TF_ENABLE_ONEDNN_OPTS=1 in the environment, or on a CPU where that is the
 default, TensorFlow has an allocator of its own, and the two are alike.
@@ -20,6 +20,7 @@ from absl import app
 from absl import flags
 from pretraining_setting import Setting
 
+from bert_tf import allocator
 from bert_tf.config import BertConfig
 
 _SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
@@ -38,6 +39,11 @@ _SIDES = {"as glibc has it": {}, "kept": None}
 
 def main(_):
     config = BertConfig.named(_SIZE.value)
+    if allocator.is_set():
+        raise app.UsageError(
+            "The environment must set no allocator. Received: MALLOC_* or "
+            "GLIBC_TUNABLES with glibc.malloc."
+        )
     heading.show()
     print(
         f"{_SIZE.value}, {_BATCH_SIZE.value} rows of {_MAX_SEQ_LENGTH.value} "

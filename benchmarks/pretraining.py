@@ -15,6 +15,8 @@ data/create_pretraining_data.py, with --jit_compile the first of these compiled
 with XLA too, and each peer's step on full random rows, in
 the peer's environment. The settings take turns, round after round, one at a
 time, with a matrix product of 4096^3 in their precision before each turn.
+bert_tf's processes keep freed memory, as its programs do; peers run as they
+come.
 With --make_environments=FOLDER, the peers' environments are made there with
 pip and used.
 

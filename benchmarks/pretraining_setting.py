@@ -29,7 +29,8 @@ class Setting:
         python: The Python to run.
         job: See `pretraining_worker.read_job`.
         environment: {variable: value} of the process, beside this one's;
-            None for what bert_tf's programs do on their own.
+            None for a peer's as it is, and for bert_tf's as its programs have
+            theirs: `allocator.VARIABLES`, unless this one has its own.
 
     Attributes:
         answers: What it answered, round by round.
@@ -48,7 +49,8 @@ class Setting:
         self.answers = []
         script = "pretraining_peers" if self.is_peer else "pretraining_bert_tf"
         if environment is None:
-            environment = {} if self.is_peer else allocator.VARIABLES
+            is_left = self.is_peer or allocator.is_set()
+            environment = {} if is_left else allocator.VARIABLES
         self._process = subprocess.Popen(
             [python, str(_FOLDER / f"{script}.py"), json.dumps(job)],
             stdin=subprocess.PIPE,

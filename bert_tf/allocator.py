@@ -1,11 +1,12 @@
 """The C library's allocator, told to keep the memory that is freed.
 
-TensorFlow asks it for each tensor of a step, unless oneDNN's operations are in
-use, which bring an allocator of their own (on CPUs with AVX-512's products of
-bytes, or AMX). glibc then returns large blocks to the system as soon as they
-are free, and takes them back page by page, each filled with zeros, for the next
-operation: up to a fifth of a step. And each thread takes its blocks from an
-arena of its own, so that what one thread has freed is of no use to another.
+TensorFlow asks it for each tensor of a step on the CPU, unless oneDNN's
+operations are in use, which bring an allocator of their own (on CPUs with
+AVX-512's products of bytes, or AMX). glibc then returns large blocks to the
+system as soon as they are free, and takes them back page by page, each filled
+with zeros, for the next operation: up to a fifth of a step. And each thread
+takes its blocks from an arena of its own, so that what one thread has freed is
+of no use to another.
 """
 
 import ctypes
@@ -25,20 +26,25 @@ _MMAP_MAX = (-4, 0)
 _ARENA_MAX = (-8, 1)
 
 
+def is_set() -> bool:
+    """Returns whether the environment sets glibc's allocator."""
+    return "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "") or any(
+        name.startswith("MALLOC_") for name in os.environ
+    )
+
+
 def keep_freed() -> bool:
     """Lets this process reuse the memory that it frees, in all its threads.
 
     Call it before TensorFlow is imported: threads keep the arenas that they
-    have.
+    have. Processes that this one starts have their own.
 
     Returns:
-        Whether it does: not where the C library is not glibc, nor where the
-        environment sets its allocator (MALLOC_ARENA_MAX and so on, or
-        GLIBC_TUNABLES with glibc.malloc), which then holds.
+        Whether the C library was asked: it is not where it is not glibc, nor
+        where the environment sets its allocator (MALLOC_ARENA_MAX and so on,
+        or GLIBC_TUNABLES with glibc.malloc), which then holds.
     """
-    if "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "") or any(
-        name.startswith("MALLOC_") for name in os.environ
-    ):
+    if is_set():
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt

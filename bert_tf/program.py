@@ -35,6 +35,8 @@ _DEFINE: dict[Any, Callable[..., flags.FlagHolder]] = {
 }
 
 _BACKEND = "KERAS_BACKEND"
+# There where Linux has a driver of NVIDIA's.
+_NVIDIA = "/dev/nvidiactl"
 # What a program returns when it refuses its input.
 BAD_INPUT_EXIT_CODE = 1
 
@@ -59,6 +61,8 @@ def run(main: Callable[[list[str]], Any]) -> None:
                     f"{_BACKEND} must be tensorflow or not set. Received: "
                     f"{_BACKEND}={os.environ[_BACKEND]}."
                 )
+            if _steps_on_cpu():
+                allocator.keep_freed()
             return main(argv)
         except (ValueError, OSError) as error:
             if os.environ.get("BERT_TF_TRACEBACK"):
@@ -72,7 +76,6 @@ def run(main: Callable[[list[str]], Any]) -> None:
     os.environ.setdefault(_BACKEND, "tensorflow")
     quiet.quieten()
     lean_imports.leave_out()
-    allocator.keep_freed()
     # Those of the modules that programs share: --help shows key flags.
     for module in flags.FLAGS.flags_by_module_dict():
         if module.startswith("bert_tf."):
@@ -120,6 +123,19 @@ def _parse(argv):
     if len(rest) > 1:
         sys.exit(_refuse(f"Unexpected arguments: {' '.join(rest[1:])}."))
     return rest
+
+
+def _steps_on_cpu():
+    """Returns whether this is a training program, without an accelerator.
+
+    Servers should give memory back, and on an accelerator's host the threads of
+    the input are many and tensors small: arenas of their own serve these well.
+    """
+    # Of training_flags, which is on the floor of the programs.
+    told = flags.FLAGS
+    if "use_tpu" not in told or told["use_tpu"].value:
+        return False
+    return told["strategy"].value != "tpu" and not os.path.exists(_NVIDIA)
 
 
 def _refuse(reason):

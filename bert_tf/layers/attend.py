@@ -129,11 +129,13 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
                 slopes_BNQK *= factors_BNQK
             # Of the softmax: (slope - mean) p, where the mean of the slopes
             # weighted by p is the upstream gradient times the context.
-            # In float32 only now, not when the context is there.
-            again_BQNH = context_BQNH + zero_after(upstream_BQNH, dtype)
+            late_BQNH = context_BQNH
+            if dtype != "float32":
+                # Else it is cast when it is there, and kept twice.
+                late_BQNH += zero_after(upstream_BQNH, dtype)
             mean_BQN1 = ops.sum(
                 ops.cast(upstream_BQNH, "float32")
-                * ops.cast(again_BQNH, "float32"),
+                * ops.cast(late_BQNH, "float32"),
                 axis=-1,
                 keepdims=True,
             )
