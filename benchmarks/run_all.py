@@ -70,6 +70,7 @@ def make_commands(model_dir, data_dir, output_dir):
             ]
         )
     commands += [
+        ["freed_memory.py", "--precision=float32", "--precision=bfloat16"],
         ["data.py", f"--input_file={wiki}", vocab],
         ["data.py", "--what=memory", f"--input_file={wiki}", vocab],
         [
