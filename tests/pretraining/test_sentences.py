@@ -122,7 +122,7 @@ def test_rows_of_marks_are_split_as_mark_by_mark():
 @pytest.mark.parametrize(
     "row", [".", "...\"')", ". ", "a.b ", "«", "a.» b ", ".a", "。，", "Ä.b "]
 )
-def test_a_megabyte_of_marks_takes_no_second(row):
+def test_a_megabyte_of_marks_takes_no_minutes(row):
     text = row * (1_000_000 // len(row)) + "a"
 
     start = time.process_time()
@@ -130,4 +130,5 @@ def test_a_megabyte_of_marks_takes_no_second(row):
     seconds = time.process_time() - start
 
     assert len(found) == 1
-    assert seconds < 1
+    # Up to one, on a slow machine; of quadratic time it would be hours.
+    assert seconds < 10
