@@ -16,11 +16,11 @@ import statistics
 import sys
 
 import heading
-from absl import app
 from absl import flags
 from pretraining_setting import Setting
 
 from bert_tf import allocator
+from bert_tf import program
 from bert_tf.config import BertConfig
 
 _SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
@@ -40,7 +40,7 @@ _SIDES = {"as glibc has it": {}, "kept": None}
 def main(_):
     config = BertConfig.named(_SIZE.value)
     if allocator.is_set():
-        raise app.UsageError(
+        raise ValueError(
             "The environment must set no allocator. Received: MALLOC_* or "
             "GLIBC_TUNABLES with glibc.malloc."
         )
@@ -88,4 +88,4 @@ def ratio(setting, first, name):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

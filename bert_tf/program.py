@@ -52,6 +52,8 @@ def run(main: Callable[[list[str]], Any]) -> None:
 
     What TensorFlow and Keras log is left out, unless the environment has a
     TF_CPP_MIN_LOG_LEVEL, which then holds for their lines from Python too.
+
+    Training programs without an accelerator keep the memory that they free.
     """
 
     def guarded(argv):
@@ -128,8 +130,8 @@ def _parse(argv):
 def _steps_on_cpu():
     """Returns whether this is a training program, without an accelerator.
 
-    Servers should give memory back, and on an accelerator's host the threads of
-    the input are many and tensors small: arenas of their own serve these well.
+    Servers should give memory back. On an accelerator's host there is nothing
+    to gain, and what its many threads lose by one arena was not measured.
     """
     # Of training_flags, which is on the floor of the programs.
     told = flags.FLAGS
