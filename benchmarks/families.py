@@ -252,9 +252,9 @@ def main(_):
         os.path.join(_GLUE_DIR.value, "SST-2"),
         (glue_files.TRAIN, glue_files.DEV),
     )
+    paths = files.expand_globs(_INPUT_FILE.value)
     folder = recipe.open_output_dir(_OUTPUT_DIR.value, _MIXED_PRECISION.value)
     heading.show()
-    paths = files.expand_globs(_INPUT_FILE.value)
     train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     plans = {
         family: make_plan(family, folder / family, train, held_out)

@@ -54,6 +54,12 @@ _TUNING_SEEDS = flags.DEFINE_list(
     "Of the fine-tunings, whose median is told: what is tuned is small and "
     "the tasks are noisy.",
 )
+for _name in ("seeds", "tuning_seeds"):
+    flags.register_validator(
+        _name,
+        lambda seeds: seeds and all(seed.isdecimal() for seed in seeds),
+        "must be integers from 0 on, comma-separated.",
+    )
 _GENERATOR_SIZE = flags.DEFINE_float(
     "generator_size", 0.25, "Width of the generator, as a share."
 )
@@ -217,9 +223,9 @@ def main(_):
             os.path.join(_GLUE_DIR.value, task),
             (glue_files.TRAIN, glue_files.DEV),
         )
+    paths = files.expand_globs(_INPUT_FILE.value)
     folder = recipe.open_output_dir(_OUTPUT_DIR.value, _MIXED_PRECISION.value)
     heading.show()
-    paths = files.expand_globs(_INPUT_FILE.value)
     train, held_out = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     vocabulary = folder / "vocab.txt"
     if not vocabulary.exists():
