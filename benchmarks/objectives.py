@@ -29,7 +29,6 @@ from absl import flags
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.tasks.classification import glue_files
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text files: globs, comma-separated.", required=True
@@ -218,6 +217,8 @@ def train_and_tune(folder, plan, num_steps, seed):
 
 
 def main(_):
+    from bert_tf.tasks.classification import glue_files
+
     for task in _TASKS.value:
         glue_files.glue_task(task).check(
             os.path.join(_GLUE_DIR.value, task),

@@ -25,7 +25,6 @@ from matplotlib import figure
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.tasks.classification import glue_files
 from bert_tf.training import options
 
 _INPUT_FILE = flags.DEFINE_string(
@@ -193,6 +192,8 @@ def tune(folder, config_file, **weights):
 
 
 def main(_):
+    from bert_tf.tasks.classification import glue_files
+
     # What is missing or wrong is told now, and not after hours.
     parsed_phases = options.parse_phases(_PHASES.value)
     for task in _TUNING:
