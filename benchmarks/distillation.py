@@ -35,17 +35,8 @@ import recipe
 import sides
 from absl import flags
 
-from bert_tf import checkpoints
 from bert_tf import files
 from bert_tf import program
-from bert_tf.checkpoints import reader
-from bert_tf.checkpoints import starting_point
-from bert_tf.models import distiller
-from bert_tf.models.encoder import BertEncoder
-from bert_tf.serving import exporter
-from bert_tf.tasks.classification import glue_files
-from bert_tf.training import distillation
-from bert_tf.training import evaluation
 
 _TEACHER = flags.DEFINE_string(
     "teacher", None, "Folder of MiniLM.", required=True
@@ -143,6 +134,9 @@ def slice_rows(task, folder):
 
 def score(task, folder):
     """Returns what a run scored, in percent."""
+    from bert_tf.tasks.classification import glue_files
+    from bert_tf.training import evaluation
+
     metric = glue_files.glue_task(task).task.main_metric
     return 100 * evaluation.read_results(folder / "eval_results.txt")[metric]
 
@@ -189,6 +183,11 @@ def distil(task, data, folder, teacher, losses, rate, seed=0):
 
 def shallow(folder):
     """Writes the chosen layers of the teacher, as it was, as a folder."""
+    from bert_tf import checkpoints
+    from bert_tf.models import distiller
+    from bert_tf.models.encoder import BertEncoder
+    from bert_tf.training import distillation
+
     if not (folder / "README.md").exists():
         teacher = distillation.find_teacher(_TEACHER.value)
         start = distillation.find_student(teacher, student_layers=_LAYERS)
@@ -236,12 +235,16 @@ def choose(task, folder, start):
 
 
 def count_parameters(folder):
+    from bert_tf.checkpoints import reader
+
     with reader.open_checkpoint(str(folder)) as checkpoint:
         return sum(map(math.prod, checkpoint.container.shapes.values()))
 
 
 def strings_per_second(models, texts, batch_size=8, rounds=5):
     """Returns {name: strings a second} of exports; they take turns."""
+    from bert_tf.serving import exporter
+
     script = pathlib.Path(__file__).with_name("answer_strings.py")
     batches = [
         json.dumps([[text] for text in texts[start : start + batch_size]])
@@ -386,6 +389,8 @@ def pretrain(recipe_name, folder, records, vocabulary, config, num_steps):
 
 def run_text(folder):
     """The part text: trains by all recipes, tunes, and prints its table."""
+    from bert_tf.checkpoints import starting_point
+
     paths = files.expand_globs(_INPUT_FILE.value)
     train, _ = recipe.divide(paths, folder, _HELD_OUT_EVERY)
     start = starting_point.find(_TEACHER.value)
@@ -478,13 +483,6 @@ def tune_all(folder):
 
 def main(_):
     # What is missing is told now, and not after hours.
-    tasks = {*(_TASKS if "tasks" in _PARTS.value else ())}
-    tasks |= {*(_GLUE if "text" in _PARTS.value else ())}
-    for task in sorted(tasks):
-        glue_files.glue_task(task).check(
-            os.path.join(_GLUE_DIR.value, task),
-            (glue_files.TRAIN, glue_files.DEV),
-        )
     parts = {"tasks": run_tasks, "text": run_text}
     for name in _PARTS.value:
         if name not in parts:
@@ -493,6 +491,15 @@ def main(_):
             )
     if "text" in _PARTS.value:
         program.require(input_file=_INPUT_FILE.value)
+    from bert_tf.tasks.classification import glue_files
+
+    tasks = {*(_TASKS if "tasks" in _PARTS.value else ())}
+    tasks |= {*(_GLUE if "text" in _PARTS.value else ())}
+    for task in sorted(tasks):
+        glue_files.glue_task(task).check(
+            os.path.join(_GLUE_DIR.value, task),
+            (glue_files.TRAIN, glue_files.DEV),
+        )
     output_dir = recipe.open_output_dir(
         _OUTPUT_DIR.value, _MIXED_PRECISION.value
     )

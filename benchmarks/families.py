@@ -28,8 +28,6 @@ from matplotlib import figure
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.checkpoints import reader
-from bert_tf.tasks.classification import glue_files
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text files: globs, comma-separated.", required=True
@@ -248,6 +246,9 @@ def draw(plans, found, path):
 
 
 def main(_):
+    from bert_tf.checkpoints import reader
+    from bert_tf.tasks.classification import glue_files
+
     glue_files.glue_task("SST-2").check(
         os.path.join(_GLUE_DIR.value, "SST-2"),
         (glue_files.TRAIN, glue_files.DEV),

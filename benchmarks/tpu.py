@@ -35,14 +35,15 @@ _CELLS = flags.DEFINE_list(
     "cells",
     None,
     "Cells as size:length:batch:chip, e.g. base:128:256:v5e; chip is v5e or "
-    "v6e, or a host of several as v5e_2x2, under jax. Default: the table's.",
+    "v6e, or a host of several as v5e_2x2, under jax. With :rematerialize "
+    "behind it, blocks are computed again. Default: the table's.",
 )
 _COMPILE = flags.DEFINE_bool(
     "compile", True, "Whether to compile what is missing."
 )
 
 # The batches are powers of two that should fill the chip, and one as large as
-# those tell.
+# those tell. Of what is made again they are some times those without.
 _TABLE = (
     "base:128:256:v5e",
     "base:128:320:v5e",
@@ -52,7 +53,10 @@ _TABLE = (
     "base:128:512:v6e",
     "large:512:8:v5e",
     "base:512:64:v6e",
+    "base:128:1024:v5e:rematerialize",
+    "base:512:128:v5e:rematerialize",
 )
+_REMATERIALIZE = "rematerialize"
 _FOLDER = pathlib.Path(__file__).resolve().parent
 _GIB = 2**30
 
@@ -65,16 +69,22 @@ class Cell:
     length: int
     batch_size: int
     chip: str
+    rematerialize: bool = False
 
     @classmethod
     def parse(cls, text):
         parts = text.split(":")
-        if len(parts) != 4 or not (parts[1] + parts[2]).isdecimal():
+        if (
+            len(parts) < 4
+            or not (parts[1] + parts[2]).isdecimal()
+            or parts[4:] not in ([], [_REMATERIALIZE])
+        ):
             raise app.UsageError(
-                "--cells must hold size:length:batch:chip. Received: "
-                f"--cells={text}."
+                "--cells must hold size:length:batch:chip, or that and "
+                f":{_REMATERIALIZE}. Received: --cells={text}."
             )
-        return cls(parts[0], int(parts[1]), int(parts[2]), parts[3])
+        size, length, batch_size, chip = parts[:4]
+        return cls(size, int(length), int(batch_size), chip, bool(parts[4:]))
 
     @property
     def is_of_jax(self):
@@ -82,8 +92,15 @@ class Cell:
 
     @property
     def path(self):
-        name = "_".join(map(str, dataclasses.astuple(self)))
+        parts = [self.size, self.length, self.batch_size, self.chip]
+        if self.rematerialize:
+            parts.append(_REMATERIALIZE)
+        name = "_".join(map(str, parts))
         return pathlib.Path(_RESULTS_DIR.value, f"{name}.json")
+
+    @property
+    def activations(self):
+        return "again" if self.rematerialize else "kept"
 
     def compile(self):
         """Returns whether the cell is there, or now is."""
@@ -103,6 +120,7 @@ class Cell:
                     str(self.length),
                     str(self.batch_size),
                     self.chip.replace("_", ":"),
+                    _REMATERIALIZE if self.rematerialize else "keep",
                     partial,
                 ],
                 stdout=stream,
@@ -121,21 +139,25 @@ class Cell:
 def chip_table(cells):
     """Returns lines of Markdown: what one chip's program takes."""
     lines = [
-        "| model | length | rows | chip | Gflop a row | of the matrix products "
-        "| arguments | temporary | in all | of memory | rows, about |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| model | length | rows | chip | activations | Gflop a row "
+        "| of the matrix products | arguments | temporary | in all "
+        "| of memory | rows, about |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for cell in cells:
         told = cell.read()
-        start = f"| {cell.size} | {cell.length} | {cell.batch_size} "
+        start = (
+            f"| {cell.size} | {cell.length} | {cell.batch_size} | {cell.chip} "
+            f"| {cell.activations} "
+        )
         memory = tpu_costs.MEMORY_GIB[cell.chip]
         if "too_large" in told:
             reason = told["too_large"].split(": ", 2)[-1]
-            lines.append(f"{start}| {cell.chip} | {reason} ||||||||")
+            lines.append(f"{start}| {reason} |||||||")
             continue
         flops, total = told["flops"], _total_bytes(told)
         lines.append(
-            f"{start}| {cell.chip} | {flops / cell.batch_size / 1e9:.1f} "
+            f"{start}| {flops / cell.batch_size / 1e9:.1f} "
             f"| {flops / told['model_flops']:.2f} "
             f"| {told['argument_bytes'] / _GIB:.2f} GiB "
             f"| {told['temporary_bytes'] / _GIB:.2f} GiB "
@@ -155,15 +177,16 @@ def _most_rows(cell, told):
 def host_table(cells):
     """Returns lines of Markdown: one chip's program of several."""
     lines = [
-        "| model | length | rows | chips | all-reduces | arrays in them "
-        "| Gflop a chip | in all, a chip |",
-        "|---|---|---|---|---|---|---|---|",
+        "| model | length | rows | chips | activations | all-reduces "
+        "| arrays in them | Gflop a chip | in all, a chip |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for cell in cells:
         told = cell.read()
         lines.append(
             f"| {cell.size} | {cell.length} | {cell.batch_size} "
             f"| {told['num_chips']} {cell.chip.split('_')[0]} "
+            f"| {cell.activations} "
             f"| {len(told['all_reduces'])} | {sum(told['all_reduces'])} "
             f"| {told['flops'] / 1e9:,.0f} "
             f"| {_total_bytes(told) / _GIB:.2f} GiB |"
@@ -180,7 +203,8 @@ def flops_per_example(cells):
     compiled = {}
     for cell in cells:
         told = cell.read()
-        if "flops" in told:
+        # What is computed again is none of the model's.
+        if "flops" in told and not cell.rematerialize:
             of_size = compiled.setdefault(cell.size, {})
             of_size.setdefault(cell.length, told["flops"] / cell.batch_size)
     found = {}

@@ -1,12 +1,14 @@
 r"""Compiles the training step of pre-training for one TPU chip, without a TPU.
 
-    python benchmarks/tpu_compile.py base 128 256 v5e cell.json
+    python benchmarks/tpu_compile.py base 128 256 v5e keep cell.json
 
 lowers what `bert_tf.training.loop` runs on each replica (dropout seeds, model,
 losses, gradients, optimizer; mixed bfloat16) to StableHLO with TensorFlow and
-gives it to the compiler in libtpu. No device is asked for: nothing runs. Into
-the JSON file goes what the compiler tells of the program. `benchmarks/tpu.py`
-calls this for each line of its table.
+gives it to the compiler in libtpu. No device is asked for: nothing runs.
+With "keep" activations are kept, with "rematerialize" made again, as that flag
+of the program does.
+Into the JSON file goes what the compiler tells of the program.
+`benchmarks/tpu.py` calls this for each line of its table.
 
 Needs jax and libtpu beside bert_tf; `make tpu-check` makes the environment.
 """
@@ -40,18 +42,21 @@ from bert_tf.models import pretrainer  # noqa: E402
 from bert_tf.optimizers.bert import BertOptimizer  # noqa: E402
 from bert_tf.training import health  # noqa: E402
 from bert_tf.training import randomness  # noqa: E402
+from bert_tf.training import rematerialization  # noqa: E402
 from bert_tf.training import step as step_lib  # noqa: E402
 
 
-def lower_step(config, length, num_predictions, batch_size):
+def lower_step(config, length, num_predictions, batch_size, rematerialize):
     """Returns the step's StableHLO, as text."""
     model = pretrainer.BertPretrainer(config, dtype="mixed_bfloat16")
+    if rematerialize:
+        rematerialization.rematerialize(model.encoder)
     optimizer = BertOptimizer(1e-4)
     optimizer.build(model.trainable_variables)
     objective = objectives.PRETRAINING
     states = randomness.seed_states(model)
 
-    @tf.function(jit_compile=True)
+    @tf.function(autograph=False, jit_compile=True)
     def step(batch, number):
         randomness.set_seeds(states, 12345, number)
         return step_lib.train_step(
@@ -145,12 +150,16 @@ def _for_tpu(stablehlo):
     return stablehlo
 
 
-def main(size, length, batch_size, chip, path):
+def main(size, length, batch_size, chip, what, path):
     config = BertConfig.named(size)
     length, batch_size = int(length), int(batch_size)
     start = time.monotonic()
     stablehlo = lower_step(
-        config, length, tpu_costs.PREDICTIONS[length], batch_size
+        config,
+        length,
+        tpu_costs.PREDICTIONS[length],
+        batch_size,
+        what == "rematerialize",
     )
     found = compile_for_chip(stablehlo, chip)
     found["model_flops"] = batch_size * health.flops_per_example(

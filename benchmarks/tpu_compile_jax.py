@@ -1,12 +1,13 @@
 r"""Compiles pre-training under KERAS_BACKEND=jax for the chips of a TPU host.
 
-    python benchmarks/tpu_compile_jax.py base 128 256 v5e:2x2 cell.json
+    python benchmarks/tpu_compile_jax.py base 128 256 v5e:2x2 keep cell.json
 
 The batch is divided among the chips, the weights are on all of them, and the
-optimizer is Keras's AdamW: `bert_tf.training` is TensorFlow's. No device is
-asked for: nothing runs. Into the JSON file goes what the compiler tells of one
-chip's program, and the reductions over the chips in it. `benchmarks/tpu.py`
-calls this for each line of its table.
+optimizer is Keras's AdamW: `bert_tf.training` is TensorFlow's. With "keep"
+activations are kept, with "rematerialize" made again by `keras.remat`. No
+device is asked for: nothing runs. Into the JSON file goes what the compiler
+tells of one chip's program, and the reductions over the chips in it.
+`benchmarks/tpu.py` calls this for each line of its table.
 
 Needs jax and libtpu beside bert_tf; `make tpu-check` makes the environment.
 """
@@ -66,7 +67,7 @@ def make_step(model, optimizer):
     return step
 
 
-def main(size, length, batch_size, topology_name, path):
+def main(size, length, batch_size, topology_name, what, path):
     length, batch_size = int(length), int(batch_size)
     start = time.monotonic()
     topology = topologies.get_topology_desc(
@@ -79,6 +80,8 @@ def main(size, length, batch_size, topology_name, path):
     model = pretrainer.BertPretrainer(
         BertConfig.named(size), dtype="mixed_bfloat16"
     )
+    if what == "rematerialize":
+        model.encoder.rematerialize = True
     optimizer = keras.optimizers.AdamW(1e-4, global_clipnorm=1.0)
     optimizer.build(model.trainable_variables)
     state = jax.tree.map(

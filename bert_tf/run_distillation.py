@@ -120,12 +120,6 @@ _OF_RECORDS = (
         "the number of hosts.",
         lower_bound=1,
     ),
-    flags.DEFINE_bool(
-        "rematerialize",
-        _DEFAULTS.rematerialize,
-        "Compute the student's blocks a second time for the gradient instead "
-        "of keeping their activations. Not with losses of heads.",
-    ),
     flags.DEFINE_enum(
         "optimizer",
         _DEFAULTS.optimizer,
@@ -217,6 +211,7 @@ _OF_BOTH = (
     "do_train",
     "do_eval",
     "gradient_accumulation_steps",
+    "rematerialize",
     "jit_compile",
     "eval_batch_size",
     "learning_rate",

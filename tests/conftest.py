@@ -22,6 +22,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config):
+    if "not slow" in config.option.markexpr:
+        # XLA takes longer to compile these tests' programs than to run them.
+        # The tests with targets of their own have it as users do.
+        os.environ.setdefault(
+            "XLA_FLAGS",
+            "--xla_backend_optimization_level=0 "
+            "--xla_llvm_disable_expensive_passes=true",
+        )
     # Where workers run the tests, this process only waits for them.
     is_worker = hasattr(config, "workerinput")
     if not is_worker and config.getoption("numprocesses", None):

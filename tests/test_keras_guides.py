@@ -290,7 +290,13 @@ def test_steps_of_ones_own_are_those_of_fit():
             np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "mixed_bfloat16",
+        pytest.param("mixed_float16", marks=pytest.mark.slow),
+    ],
+)
 def test_mixed_precision_is_set_globally(policy):
     exact = make_model(run_eagerly=True)
     keras.config.set_dtype_policy(policy)

@@ -151,6 +151,7 @@ def test_pair_is_trained_evaluated_predicted_and_taken_up_again(
     assert "--learning_rate was 5e-05 and is 1.0." in refused.stderr
 
 
+@pytest.mark.slow
 def test_regression_on_mirrored_devices(tmp_path, release, run_program):
     data, output = tmp_path / "data", tmp_path / "output"
     for split in ("train", "dev"):

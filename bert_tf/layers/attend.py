@@ -97,7 +97,7 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
     """The same, and once more for the gradient.
 
     All rows at once: GPUs would idle beside a loop over them. Not by
-    `keras.remat`: XLA sees that it makes the same twice, and keeps the first.
+    `keras.remat`: TPUs' compiler sees the same made twice, and keeps the first.
     """
     dtype = value_BNKH.dtype
 

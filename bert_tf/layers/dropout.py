@@ -1,6 +1,8 @@
 """Dropout at 16 random bits an element."""
 
+import contextlib
 import math
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +28,7 @@ class Dropout(keras.layers.Dropout):
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(rate, **kwargs)
+        self._given_seed = None
         if self.noise_shape is not None or not self._num_kept():
             raise ValueError(
                 "`rate` must be below 1, and `noise_shape` None. Received: "
@@ -39,7 +42,18 @@ class Dropout(keras.layers.Dropout):
         """Returns the seed of a call's mask; None where nothing is dropped."""
         if not training or self._num_kept() == _NUM_LEVELS:
             return None
+        if self._given_seed is not None:
+            return self._given_seed
         return self.seed_generator.next()
+
+    @contextlib.contextmanager
+    def given(self, seed: Tensor | None) -> Iterator[None]:
+        """Lets calls inside take a seed that `draw_seed` gave before."""
+        self._given_seed = seed
+        try:
+            yield
+        finally:
+            self._given_seed = None
 
     def drop(self, inputs: Tensor, seed: Tensor | None) -> Tensor:
         """Returns the inputs dropped out: of one seed, always alike.

@@ -1,24 +1,32 @@
 """Layers whose activations are not kept for the gradient, but made again."""
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.gradients import zero_after
 
 
 def call_rematerialized(
-    layer: keras.layers.Layer, x: Tensor, *args: Any, **kwargs: Any
+    remat: Callable[[Callable[[Tensor], Tensor]], Callable[[Tensor], Tensor]],
+    layer: keras.layers.Layer,
+    x: Tensor,
+    *args: Any,
+    **kwargs: Any,
 ) -> Tensor:
-    """Calls a layer; in the backward pass it is computed once more.
+    """Calls a layer in training; for the gradient it is computed once more.
 
     Only `x` is kept of it, so that a stack of blocks has the memory of one
     block's activations, for about a third more time (Chen et al. 2016, arXiv
     1604.06174).
 
     Args:
-        layer: A built `keras.Layer`.
+        remat: `keras.remat`, or what does the same.
+        layer: A built `keras.Layer`, which calls each of its dropouts once.
         x: Float tensor, its first argument.
         *args: The others, which get no gradient.
         **kwargs: As those.
@@ -26,18 +34,20 @@ def call_rematerialized(
     Returns:
         What the layer returns, a float tensor.
     """
-    generators = [
-        part.seed_generator
-        for part in layer._flatten_layers()
-        if isinstance(part, keras.layers.Dropout) and part.rate > 0
+    dropouts = [
+        part for part in layer._flatten_layers() if isinstance(part, Dropout)
     ]
-    # A generator counts its calls. Both computations begin at the same count,
-    # and so have the same masks.
-    seeds = [ops.copy(generator.state.value) for generator in generators]
+    # Drawn once, for both computations: what is computed a second time must
+    # change no state. Each is tied to `x`: else the masks would be the same to
+    # XLA, and kept.
+    seeds = [dropout.draw_seed(True) for dropout in dropouts]
 
     def compute(x):
-        for generator, seed in zip(generators, seeds):
-            generator.state.assign(seed)
-        return layer(x, *args, **kwargs)
+        with contextlib.ExitStack() as stack:
+            for dropout, seed in zip(dropouts, seeds):
+                if seed is not None:
+                    seed += zero_after(x, seed.dtype)
+                stack.enter_context(dropout.given(seed))
+            return layer(x, *args, **kwargs)
 
-    return keras.remat(compute)(x)
+    return remat(compute)(x)

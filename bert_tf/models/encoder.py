@@ -59,6 +59,8 @@ class BertEncoder(Configured, keras.Model):
     Attributes:
         rematerialize: Whether training computes the blocks a second time for
             the gradient instead of keeping their activations; False at first.
+        remat: What does so to a function of a tensor: `keras.remat`, at first,
+            or another.
         trains_padding: Whether the word embedding of padding is trained, which
             matters where a loss reads outputs of padding; True at first.
 
@@ -99,6 +101,7 @@ class BertEncoder(Configured, keras.Model):
             for index in range(self.config.num_blocks)
         ]
         self.rematerialize = False
+        self.remat = keras.remat
         self.trains_padding = True
         self.pooler = Pooler(
             self.config, dtype=self.dtype_policy, name="pooler"
@@ -194,6 +197,7 @@ class BertEncoder(Configured, keras.Model):
     def _call_block(self, block, x, attention_mask, positions, training):
         if self.rematerialize and training:
             return call_rematerialized(
+                self.remat,
                 block,
                 x,
                 attention_mask,

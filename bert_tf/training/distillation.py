@@ -81,6 +81,21 @@ class Teaching:
             f"{self.student.init_checkpoint or 'the student'}."
         )
 
+    def check_rematerialized(self, value: bool) -> None:
+        """Checks that no loss is of what a student's blocks would forget.
+
+        Args:
+            value: Whether they are to be computed twice.
+
+        Raises:
+            ValueError: If one is.
+        """
+        if value and self.lesson.has(*lesson_lib.OF_HEADS):
+            raise ValueError(
+                "--rematerialize must not be given with the losses "
+                f"{', '.join(lesson_lib.OF_HEADS)}, which need what it forgets."
+            )
+
     def teacher_policy(self, policy: str) -> str:
         """Returns the dtype policy of the teacher, `policy` the student's."""
         if self.teacher_precision is None:
@@ -329,11 +344,7 @@ def run_on_records(
         ValueError: Also as of `on_records`, and if blocks are to be computed
             twice of whose inside a loss is made.
     """
-    if options.rematerialize and teaching.lesson.has(*lesson_lib.OF_HEADS):
-        raise ValueError(
-            "--rematerialize must not be given with the losses "
-            f"{', '.join(lesson_lib.OF_HEADS)}, which need what it forgets."
-        )
+    teaching.check_rematerialized(options.rematerialize)
     positions = teaching.teacher.config.max_position_embeddings
     return pretraining_run.run(
         options,

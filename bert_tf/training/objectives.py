@@ -27,6 +27,7 @@ from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.training import health
+from bert_tf.training import rematerialization
 from bert_tf.training.options import REPLACED_TOKENS
 from bert_tf.training.options import Options
 from bert_tf.training.output_folder import GENERATOR_FOLDER
@@ -67,9 +68,10 @@ class Pretraining:
         lambda origin: origin
     )
 
-    def rematerialize(self, value: bool) -> None:
+    def rematerialize(self) -> None:
+        """Lets training forget the blocks' activations and make them again."""
         for model in self.saved.values():
-            _encoder_of(model).rematerialize = value
+            rematerialization.rematerialize(_encoder_of(model))
 
     def load_weights(self, path: str) -> list[str]:
         """Fills the models with those of a folder.

@@ -95,7 +95,8 @@ def run(
     # Model.
     with strategy.scope():
         pretraining = make(options, start, policy)
-    pretraining.rematerialize(options.rematerialize)
+    if options.rematerialize:
+        pretraining.rematerialize()
     _logger.info(
         "%s parameters, %s, %d replicas.",
         f"{pretraining.model.count_params():,}",

@@ -121,6 +121,12 @@ class FineTuningConfig:
         "that of the whole batch.",
         _POSITIVE,
     )
+    rematerialize: bool = _flag(
+        False,
+        "Compute the blocks a second time for the gradient instead of keeping "
+        "their activations: long sequences in less memory, in more time. "
+        "Not with a teacher's attention and relations.",
+    )
     jit_compile: bool | str = _flag(
         "auto",
         "true: compile the step with XLA, which takes seconds to minutes for "

@@ -74,8 +74,9 @@ class DistillationRun(tuning_run.Run):
     Raises:
         ValueError: Also if the two models have different tokenizers where a
             loss needs one, the teacher has no head for the task, it is a
-            task that no student learns, or epochs are to be compared whose
-            losses do not reach the head.
+            task that no student learns, a loss is of what the student's blocks
+            are to forget, or epochs are to be compared whose losses do not
+            reach the head.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class DistillationRun(tuning_run.Run):
         if issubclass(task.source, TextSource):
             exempt = (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)
         teaching.check_tokenizers(exempt)
+        teaching.check_rematerialized(config.rematerialize)
         _check_head(teaching.lesson, config)
         self._teaching = teaching
         super().__init__(

@@ -39,6 +39,7 @@ from bert_tf.training import loop
 from bert_tf.training import output_folder
 from bert_tf.training import progress
 from bert_tf.training import randomness
+from bert_tf.training import rematerialization
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import encoder_layers
@@ -146,6 +147,8 @@ class Run:
         self._card = model_folder.read_card(self._folder)
         with strategy.scope():
             self.model = self._make_model(dtype_policy)
+            if config.do_train and config.rematerialize:
+                rematerialization.rematerialize(self.model.encoder)
             # What a training's state is of.
             self._trained = self._make_trained(dtype_policy)
         self.answers: dict[str, Any] = {}

@@ -69,6 +69,8 @@ def test_tables_of_stored_cells(tmp_path):
     cells = {
         "base_128_4_v5e": {"flops": 4e11, "model_flops": 5e11, **memory},
         "base_512_2_v5e": {"flops": 9e11, "model_flops": 9e11, **memory},
+        "base_128_8_v5e_rematerialize": {"flops": 9e11, "model_flops": 1e12}
+        | memory,
         "large_512_2_v6e": {"too_large": "EXHAUSTED: E1: Out of: HBM."},
         "base_128_8_v5e_2x2": {
             "flops": 2e11,
@@ -82,17 +84,22 @@ def test_tables_of_stored_cells(tmp_path):
     done = run_tables(
         tmp_path,
         "--nocompile",
-        "--cells=base:128:4:v5e,base:512:2:v5e,large:512:2:v6e,"
+        "--cells=base:128:8:v5e:rematerialize,base:128:4:v5e,"
+        "base:512:2:v5e,large:512:2:v6e,"
         "base:128:8:v5e_2x2,tiny:128:8:v5e",
     )
     assert done.returncode == 0, done.stderr
     rows = done.stdout.splitlines()
     assert (
-        "| base | 128 | 4 | v5e | 100.0 | 0.80 | 3.00 GiB | 5.00 GiB "
+        "| base | 128 | 4 | v5e | kept | 100.0 | 0.80 | 3.00 GiB | 5.00 GiB "
         "| 8.00 GiB | 51% | 10 |"
     ) in rows
-    assert "| large | 512 | 2 | v6e | Out of: HBM. ||||||||" in rows
-    assert "| base | 128 | 8 | 4 v5e | 2 | 8 | 200 | 8.00 GiB |" in rows
+    assert (
+        "| base | 128 | 8 | v5e | again | 112.5 | 0.90 | 3.00 GiB | 5.00 GiB "
+        "| 8.00 GiB | 51% | 20 |"
+    ) in rows
+    assert "| large | 512 | 2 | v6e | kept | Out of: HBM. |||||||" in rows
+    assert "| base | 128 | 8 | 4 v5e | kept | 2 | 8 | 200 | 8.00 GiB |" in rows
     # What the compiler counts where both lengths are there.
     costs = [row for row in rows if "-16 | 40%" in row]
     assert costs[0] == "| base | v5e-16 | 40% | 7.6 | 122 |"
@@ -100,7 +107,8 @@ def test_tables_of_stored_cells(tmp_path):
     assert len(costs) == 2
 
 
-def test_a_wrong_cell_is_named(tmp_path):
-    done = run_tables(tmp_path, "--nocompile", "--cells=base:128:v5e")
+@pytest.mark.parametrize("cell", ["base:128:v5e", "base:128:8:v5e:remat"])
+def test_a_wrong_cell_is_named(tmp_path, cell):
+    done = run_tables(tmp_path, "--nocompile", f"--cells={cell}")
     assert done.returncode == 1
-    assert "--cells=base:128:v5e" in done.stdout + done.stderr
+    assert f"--cells={cell}" in done.stdout + done.stderr

@@ -560,6 +560,19 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
         "    each = keras.saving.load_model(path)\n"
         "    logits[each.name] = jax.jit(each)(inputs)\n"
         "np.savez('logits.npz', **logits)\n"
+        # Traced alone: a state that is changed inside would be an error.
+        "model.encoder.rematerialize = True\n"
+        "batch = dict(np.load('own.npz'))\n"
+        "def loss(trainable, rest):\n"
+        "    call = model.stateless_call\n"
+        "    outputs, rest = call(trainable, rest, batch, training=True)\n"
+        "    return outputs['masked_lm_logits'].sum(), rest\n"
+        "values = [\n"
+        "    [variable.value for variable in variables]\n"
+        "    for variables in\n"
+        "    (model.trainable_variables, model.non_trainable_variables)\n"
+        "]\n"
+        "jax.eval_shape(jax.grad(loss, has_aux=True), *values)\n"
     )
     process = subprocess.run(
         [sys.executable, "-c", script],

@@ -115,7 +115,10 @@ def whole(tmp_path_factory):
     return train(tmp_path_factory.mktemp("whole"), make_strategy(), 1)
 
 
-@pytest.mark.parametrize(("num_devices", "parts"), [(1, 4), (2, 3)])
+@pytest.mark.parametrize(
+    ("num_devices", "parts"),
+    [(1, 4), pytest.param(2, 3, marks=pytest.mark.slow)],
+)
 def test_parts_make_the_steps_of_the_whole_batch(
     tmp_path, whole, num_devices, parts
 ):

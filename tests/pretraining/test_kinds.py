@@ -66,7 +66,15 @@ def weights_of(state):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind, marks=[pytest.mark.slow] * (kind == "full_sentences")
+        )
+        for kind in KINDS
+    ],
+)
 def test_a_resumed_run_on_records_of_a_kind_equals_an_unbroken_one(
     tmp_path, text, kind
 ):

@@ -13,9 +13,16 @@ from bert_tf.serving.proof import requests
 from support import serving_models
 
 KINDS = ("pair", "choice", "squad", "tagger", "fill_mask", "embedding")
+SLOW = ("choice", "squad", "fill_mask", "embedding")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW))
+        for kind in KINDS
+    ],
+)
 def test_answers_are_those_of_the_trained_model(kind):
     kind = f"frozen_{kind}"
     servable = check.trained_servable(

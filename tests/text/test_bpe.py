@@ -163,9 +163,11 @@ def test_random_merges(seed):
     merges = random_merges(generator, characters, 20, seed > 2)
     spec = make_spec(merges)
     letters = characters.replace("Ġ", " ")
+    # One word of such merges is merged pair by pair.
+    longest = 400 if seed > 2 else 3000
     texts = [
         "".join(generator.choices(letters, k=length))
-        for length in (1, 2, 3, 5, 9, 20, 31, 33, 70, 400, 3000)
+        for length in (1, 2, 3, 5, 9, 20, 31, 33, 70, longest)
     ]
     # Runs, which are merged two by two from their beginning.
     texts += ["a" * length for length in (2, 3, 7, 8, 40, 41, 999)]

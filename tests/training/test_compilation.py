@@ -12,6 +12,7 @@ from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training import loop
+from bert_tf.training import rematerialization
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
@@ -62,7 +63,7 @@ def make_steps(source, strategy, policy="float32", **options):
         if policy == "mixed_float16":
             # The first gradients are not finite.
             optimizer = LossScaleOptimizer(optimizer, initial_scale=2.0**20)
-            model.encoder.rematerialize = True
+            rematerialization.rematerialize(model.encoder)
         optimizer.build(model.trainable_variables)
     run_steps, _ = step_lib.compile_steps(
         model,

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import reader
+from bert_tf.models import encoder
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
@@ -191,7 +192,9 @@ def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     checkpoints.load(str(tmp_path / "a"), BertEncoder)
 
 
-def test_records_that_are_too_long_for_the_teacher_are_told(folder, tmp_path):
+def test_records_that_are_too_long_for_the_teacher_are_told(
+    folder, tmp_path, monkeypatch
+):
     teacher = BertPretrainer(
         dataclasses.replace(CONFIG, max_position_embeddings=8)
     )
@@ -212,7 +215,17 @@ def test_records_that_are_too_long_for_the_teacher_are_told(folder, tmp_path):
     teaching = dataclasses.replace(
         teaching, lesson=Lesson(losses={"masked_lm": 1.0})
     )
-    run(folder, tmp_path / "a", teaching)
+    blocks = []
+    call = encoder.call_rematerialized
+
+    def note(remat, block, *args, **kwargs):
+        blocks.append(block.name)
+        return call(remat, block, *args, **kwargs)
+
+    monkeypatch.setattr(encoder, "call_rematerialized", note)
+    run(folder, tmp_path / "a", teaching, rematerialize=True)
+    # In pre-training, of which this is one, the flag reaches the student.
+    assert len(blocks) == CONFIG.num_hidden_layers
     kept = checkpoints.load(str(tmp_path / "a"), BertPretrainer)
     assert kept.config.max_position_embeddings == 16
 

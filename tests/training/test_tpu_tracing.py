@@ -286,7 +286,15 @@ def has_xla_kernel(kind):
         )
         for task in TASKS
     ]
-    + [("classification", 2, family) for family in OWN_LAYERS],
+    + [
+        pytest.param(
+            "classification",
+            2,
+            family,
+            marks=[pytest.mark.slow] * (family != "albert"),
+        )
+        for family in OWN_LAYERS
+    ],
 )
 def test_steps_are_legal_on_tpu_cores(task, num_cores, family):
     traced, paths = trace(task, num_cores, family)

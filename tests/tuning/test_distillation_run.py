@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.models import distiller
+from bert_tf.models import encoder
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.distillation import encoder_objective
@@ -320,6 +321,31 @@ def test_epochs_are_not_compared_by_a_head_that_is_not_trained(
     teaching = make_teaching(teacher, {"hidden": 1.0, "labels": 1.0})
     make_run(tmp_path / "a", teaching, **options)
     assert "not trained" not in caplog.text
+
+
+def test_blocks_are_not_forgotten_that_a_loss_looks_into(
+    teacher, tmp_path, monkeypatch
+):
+    teaching = make_teaching(teacher, {"soft_targets": 1.0, "attention": 1.0})
+    with pytest.raises(ValueError, match="--rematerialize must not be given"):
+        make_run(tmp_path / "a", teaching, rematerialize=True)
+    assert not (tmp_path / "a").exists()
+    # Of states at the ends of blocks they may be: the student's alone.
+    run = make_run(
+        tmp_path / "a",
+        make_teaching(teacher, {"soft_targets": 1.0, "hidden": 1.0}),
+        rematerialize=True,
+    )
+    blocks = []
+    call = encoder.call_rematerialized
+
+    def note(remat, block, *args, **kwargs):
+        blocks.append(block)
+        return call(remat, block, *args, **kwargs)
+
+    monkeypatch.setattr(encoder, "call_rematerialized", note)
+    run.tune()
+    assert blocks == run.model.encoder.blocks
 
 
 def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):

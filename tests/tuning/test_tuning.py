@@ -14,6 +14,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
+from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks import task_folder
@@ -253,6 +254,33 @@ def test_steps_are_traced_once_for_all_epochs(
     assert results["global_step"] == 6
     assert len(weights) == 3
     assert sorted(traces) == ["set_seeds", "train_step"]
+
+
+def test_blocks_computed_again_train_the_same(shallow, tmp_path, monkeypatch):
+    calls = []
+    original = EncoderBlock.call
+
+    def call(self, *args, training=None, **kwargs):
+        calls.append(training)
+        return original(self, *args, training=training, **kwargs)
+
+    monkeypatch.setattr(EncoderBlock, "call", call)
+
+    def train(rematerialize):
+        calls.clear()
+        config = make_config(
+            tmp_path / str(rematerialize),
+            do_eval=False,
+            num_train_epochs=1.0,
+            rematerialize=rematerialize,
+        )
+        model, _, _ = run(shallow, config)
+        return model.get_weights(), calls.count(True)
+
+    (kept, num_kept), (again, num_again) = train(False), train(True)
+    assert (num_kept, num_again) == (1, 2)
+    for got, wanted in zip(again, kept, strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
 def test_training_stops_early_and_stays_stopped(shallow, tmp_path):
