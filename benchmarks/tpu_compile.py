@@ -159,7 +159,7 @@ def main(size, length, batch_size, chip, what, path):
         length,
         tpu_costs.PREDICTIONS[length],
         batch_size,
-        what == "rematerialize",
+        {"keep": False, "rematerialize": True}[what],
     )
     found = compile_for_chip(stablehlo, chip)
     found["model_flops"] = batch_size * health.flops_per_example(

@@ -80,8 +80,7 @@ def main(size, length, batch_size, topology_name, what, path):
     model = pretrainer.BertPretrainer(
         BertConfig.named(size), dtype="mixed_bfloat16"
     )
-    if what == "rematerialize":
-        model.encoder.rematerialize = True
+    model.encoder.rematerialize = {"keep": False, "rematerialize": True}[what]
     optimizer = keras.optimizers.AdamW(1e-4, global_clipnorm=1.0)
     optimizer.build(model.trainable_variables)
     state = jax.tree.map(
