@@ -43,7 +43,8 @@ _COMPILE = flags.DEFINE_bool(
 )
 
 # The batches are powers of two that should fill the chip, and one as large as
-# those tell. Of what is made again they are some times those without.
+# those tell. With blocks computed again they are several times as large, and
+# leave room.
 _TABLE = (
     "base:128:256:v5e",
     "base:128:320:v5e",

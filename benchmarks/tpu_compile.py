@@ -4,11 +4,10 @@ r"""Compiles the training step of pre-training for one TPU chip, without a TPU.
 
 lowers what `bert_tf.training.loop` runs on each replica (dropout seeds, model,
 losses, gradients, optimizer; mixed bfloat16) to StableHLO with TensorFlow and
-gives it to the compiler in libtpu. No device is asked for: nothing runs.
-With "keep" activations are kept, with "rematerialize" made again, as that flag
-of the program does.
-Into the JSON file goes what the compiler tells of the program.
-`benchmarks/tpu.py` calls this for each line of its table.
+gives it to the compiler in libtpu. With "keep" activations are kept, with
+"rematerialize" made again, as that flag of the program does. No device is asked
+for: nothing runs. Into the JSON file goes what the compiler tells of the
+program. `benchmarks/tpu.py` calls this for each line of its table.
 
 Needs jax and libtpu beside bert_tf; `make tpu-check` makes the environment.
 """

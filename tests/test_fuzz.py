@@ -206,7 +206,7 @@ CONFIG = peer.config_values(CLASSIFIER) | {
 }
 
 
-@fuzz(50, data=json_bytes(CONFIG))
+@fuzz(100, data=json_bytes(CONFIG))
 def test_config_json(folder, data):
     with Replaced(folder / "config.json", data):
         config = read(read_folder, str(folder))
@@ -215,7 +215,7 @@ def test_config_json(folder, data):
 
 
 @fuzz(
-    30, data=json_bytes({k: v for k, v in CONFIG.items() if k != "model_type"})
+    60, data=json_bytes({k: v for k, v in CONFIG.items() if k != "model_type"})
 )
 def test_bert_config_json(folder, data):
     with Replaced(folder / "bert_config.json", data):
@@ -245,7 +245,7 @@ TASKS = (
 )
 
 
-@fuzz(35, data=st.sampled_from(TASKS).flatmap(json_bytes))
+@fuzz(70, data=st.sampled_from(TASKS).flatmap(json_bytes))
 def test_task_json(folder, data):
     with Replaced(folder / "task.json", data):
         read(opening._stored_kind, str(folder), ExportOptions())
@@ -270,14 +270,14 @@ TOKENIZER = {
 }
 
 
-@fuzz(35, data=json_bytes(TOKENIZER))
+@fuzz(70, data=json_bytes(TOKENIZER))
 def test_tokenizer_json(tmp_path, data):
     with Replaced(tmp_path / "tokenizer.json", data):
         read(tokenizer_files.read_vocabulary, tmp_path)
         read(tokenizer_files.read_settings, tmp_path)
 
 
-@fuzz(20, data=json_bytes({"do_lower_case": True, "model_max_length": 9}))
+@fuzz(40, data=json_bytes({"do_lower_case": True, "model_max_length": 9}))
 def test_tokenizer_config_json(tmp_path, data):
     with Replaced(tmp_path / "tokenizer_config.json", data):
         settings = read(tokenizer_files.read_settings, tmp_path) or {}
@@ -301,7 +301,7 @@ HEADER = {
 
 
 @fuzz(
-    60,
+    120,
     header=json_bytes(HEADER),
     size=st.one_of(st.none(), st.integers(0, 2**64 - 1)),
     num_bytes=st.sampled_from([16, 16, 16, 0, 15, 99]),
@@ -319,7 +319,7 @@ def test_safetensors(folder, header, size, num_bytes):
             assert array is None or array.shape == shape
 
 
-@fuzz(20, data=json_bytes({"weight_map": {"a": "x", "b": "y"}}))
+@fuzz(40, data=json_bytes({"weight_map": {"a": "x", "b": "y"}}))
 def test_index_of_shards(folder, data):
     weights = folder / "model.safetensors"
     whole = weights.read_bytes()
@@ -355,7 +355,7 @@ PIECES = [
 ]
 
 
-@fuzz(35, data=lines_bytes(list(peer.TOKENS), PIECES))
+@fuzz(70, data=lines_bytes(list(peer.TOKENS), PIECES))
 def test_vocab_txt(tmp_path, data):
     path = tmp_path / "vocab.txt"
     path.write_bytes(data)
@@ -367,7 +367,7 @@ def test_vocab_txt(tmp_path, data):
 
 
 @fuzz(
-    50,
+    100,
     data=lines_bytes(["sentence\tlabel", "good\t1", "bad\t0"], PIECES),
     name=st.sampled_from(["tsv", "regression", "cola", "sst-2", "mrpc", "qqp"]),
 )
@@ -376,7 +376,7 @@ def test_tsv(tmp_path, data, name):
 
 
 @fuzz(
-    50,
+    100,
     data=lines_bytes(
         ["sentence,label", "good,1", '"a, ""b""", 0', '"a', 'b",1', ""], PIECES
     ),
@@ -401,7 +401,7 @@ def read_table(path, data, name):
 
 
 @fuzz(
-    60,
+    120,
     data=lines_bytes(
         ["-DOCSTART- O", "", "EU B-x", "of\tO", "EU NNP I-x", "# x", "a b"],
         PIECES,
@@ -457,7 +457,7 @@ SQUAD = {
 
 
 @fuzz(
-    60,
+    120,
     data=json_bytes(SQUAD),
     may_lack_answer=st.booleans(),
     is_training=st.booleans(),
@@ -472,7 +472,7 @@ def test_squad_json(tmp_path, data, may_lack_answer, is_training):
 
 
 @fuzz(
-    50,
+    100,
     data=st.one_of(
         lines_bytes(
             [

@@ -59,8 +59,8 @@ class BertEncoder(Configured, keras.Model):
     Attributes:
         rematerialize: Whether training computes the blocks a second time for
             the gradient instead of keeping their activations; False at first.
-        remat: What does so to a function of a tensor: `keras.remat`, at first,
-            or another.
+        remat: What does so to a function of a tensor: `keras.remat` at first,
+            which saves nothing on TPUs (`training.rematerialization` does).
         trains_padding: Whether the word embedding of padding is trained, which
             matters where a loss reads outputs of padding; True at first.
 

@@ -125,7 +125,7 @@ class FineTuningConfig:
         False,
         "Compute the blocks a second time for the gradient instead of keeping "
         "their activations: long sequences in less memory, in more time. "
-        "Not with a teacher's attention and relations.",
+        "Not for a student that learns attention or relations.",
     )
     jit_compile: bool | str = _flag(
         "auto",

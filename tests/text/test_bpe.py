@@ -156,18 +156,27 @@ def random_merges(generator, characters, number, are_results_shared):
     return tuple(merges)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_random_merges(seed):
+# One word of merges that share results is merged pair by pair.
+@pytest.mark.parametrize(
+    ("seed", "longest"),
+    [
+        *((seed, 3000) for seed in range(3)),
+        *((seed, 400) for seed in range(3, 6)),
+        *(
+            pytest.param(seed, 3000, marks=pytest.mark.slow)
+            for seed in range(3, 6)
+        ),
+    ],
+)
+def test_random_merges(seed, longest):
     generator = random.Random(seed)
     characters = ["ab", "abc", "Ġab"][seed % 3]
     merges = random_merges(generator, characters, 20, seed > 2)
     spec = make_spec(merges)
     letters = characters.replace("Ġ", " ")
-    # One word of such merges is merged pair by pair.
-    longest = 400 if seed > 2 else 3000
     texts = [
         "".join(generator.choices(letters, k=length))
-        for length in (1, 2, 3, 5, 9, 20, 31, 33, 70, longest)
+        for length in (1, 2, 3, 5, 9, 20, 31, 33, 70, 400, longest)
     ]
     # Runs, which are merged two by two from their beginning.
     texts += ["a" * length for length in (2, 3, 7, 8, 40, 41, 999)]

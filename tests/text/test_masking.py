@@ -401,16 +401,18 @@ def ngrams_of(tokens, order, lengths, limit):
 
 
 def test_ngrams_are_those_of_the_rule_for_the_same_random_bits():
-    ids, mask, seeds = make_inputs(100, 41, seed=16)
+    ids, mask, seeds = make_inputs(300, 41, seed=16)
     rules = {"max_predictions_per_seq": 9, "masked_lm_prob": 0.3}
     masked = mask_tokens(ids, mask, seeds, do_ngram_mask=True, **rules)
     order_bits = masking._random_bits(tf.constant(seeds), 0, 41).numpy()
+    key = seeds[:, :1], seeds[:, 1:]
+    ngram_bits = masking.random_words(tf.range(41), 2, key)[0].numpy()
     all_lengths = []
-    for row in range(100):
+    for row in range(300):
         length = mask[row].sum()
         tokens = [VOCABULARY.tokens[i] for i in ids[row, :length]]
         num_words = len(reference.words_of(tokens, True))
-        bits = masking.random_words(tf.range(num_words), 2, seeds[row])[0]
+        bits = ngram_bits[row, :num_words]
         lengths = 1 + np.searchsorted(np.array([6, 9]) / 11, bits / 2**32)
         expected = ngrams_of(
             tokens,

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import reader
-from bert_tf.models import encoder
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
@@ -22,6 +21,7 @@ from bert_tf.training import strategy as strategies
 from bert_tf.training.options import Options
 from bert_tf.training.options import Phase
 from references import training as reference
+from support import block_calls
 
 TOKENIZER = WordpieceSpec(reference.vocabulary())
 CONFIG = reference.tiny_config(0.1)
@@ -215,17 +215,10 @@ def test_records_that_are_too_long_for_the_teacher_are_told(
     teaching = dataclasses.replace(
         teaching, lesson=Lesson(losses={"masked_lm": 1.0})
     )
-    blocks = []
-    call = encoder.call_rematerialized
-
-    def note(remat, block, *args, **kwargs):
-        blocks.append(block.name)
-        return call(remat, block, *args, **kwargs)
-
-    monkeypatch.setattr(encoder, "call_rematerialized", note)
+    calls = block_calls.note(monkeypatch)
     run(folder, tmp_path / "a", teaching, rematerialize=True)
     # In pre-training, of which this is one, the flag reaches the student.
-    assert len(blocks) == CONFIG.num_hidden_layers
+    assert len(calls) == 2 * CONFIG.num_hidden_layers
     kept = checkpoints.load(str(tmp_path / "a"), BertPretrainer)
     assert kept.config.max_position_embeddings == 16
 

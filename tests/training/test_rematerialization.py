@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.input import array_source
-from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
@@ -19,6 +18,7 @@ from bert_tf.training import rematerialization
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
+from support import block_calls
 from support import family_models
 
 
@@ -34,15 +34,8 @@ def train(folder, strategy, remat, parts=1):
         reference.set_weights(model)
         rematerialize(model.encoder, remat)
         state = TrainingState(model, BertOptimizer(0.01), folder, {})
-    calls = []
-    original = EncoderBlock.call
-
-    def call(self, *args, **kwargs):
-        calls.append(self.name)
-        return original(self, *args, **kwargs)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EncoderBlock, "call", call)
+        calls = block_calls.note(patch)
         history = loop.train(
             state,
             reference.pretraining_objective(),

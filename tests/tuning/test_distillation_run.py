@@ -9,7 +9,6 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.models import distiller
-from bert_tf.models import encoder
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.distillation import encoder_objective
@@ -34,6 +33,7 @@ from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.distillation_run import DistillationRun
 from bert_tf.tuning.distillation_run import objective_of
 from references import distillation as oracle
+from support import block_calls
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 TOKENIZER = WordpieceSpec(Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS)))
@@ -336,16 +336,10 @@ def test_blocks_are_not_forgotten_that_a_loss_looks_into(
         make_teaching(teacher, {"soft_targets": 1.0, "hidden": 1.0}),
         rematerialize=True,
     )
-    blocks = []
-    call = encoder.call_rematerialized
-
-    def note(remat, block, *args, **kwargs):
-        blocks.append(block)
-        return call(remat, block, *args, **kwargs)
-
-    monkeypatch.setattr(encoder, "call_rematerialized", note)
+    calls = block_calls.note(monkeypatch)
     run.tune()
-    assert blocks == run.model.encoder.blocks
+    (block,) = run.model.encoder.blocks
+    assert calls == [block, block]
 
 
 def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):

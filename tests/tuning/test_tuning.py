@@ -14,7 +14,6 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
-from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks import task_folder
@@ -34,6 +33,7 @@ from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.record import EpochRecord
+from support import block_calls
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS))
@@ -257,14 +257,7 @@ def test_steps_are_traced_once_for_all_epochs(
 
 
 def test_blocks_computed_again_train_the_same(shallow, tmp_path, monkeypatch):
-    calls = []
-    original = EncoderBlock.call
-
-    def call(self, *args, training=None, **kwargs):
-        calls.append(training)
-        return original(self, *args, training=training, **kwargs)
-
-    monkeypatch.setattr(EncoderBlock, "call", call)
+    calls = block_calls.note(monkeypatch)
 
     def train(rematerialize):
         calls.clear()
@@ -275,7 +268,7 @@ def test_blocks_computed_again_train_the_same(shallow, tmp_path, monkeypatch):
             rematerialize=rematerialize,
         )
         model, _, _ = run(shallow, config)
-        return model.get_weights(), calls.count(True)
+        return model.get_weights(), len(calls)
 
     (kept, num_kept), (again, num_again) = train(False), train(True)
     assert (num_kept, num_again) == (1, 2)
