@@ -22,9 +22,9 @@ import subprocess
 import sys
 
 import tpu_costs
-from absl import app
 from absl import flags
 
+from bert_tf import program
 from bert_tf.config import BertConfig
 from bert_tf.training import health
 
@@ -80,7 +80,7 @@ class Cell:
             or not (parts[1] + parts[2]).isdecimal()
             or parts[4:] not in ([], [_REMATERIALIZE])
         ):
-            raise app.UsageError(
+            raise ValueError(
                 "--cells must hold size:length:batch:chip, or that and "
                 f":{_REMATERIALIZE}. Received: --cells={text}."
             )
@@ -251,4 +251,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)
