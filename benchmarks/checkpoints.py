@@ -20,11 +20,11 @@ import threading
 import time
 
 import heading
-from absl import app
 from absl import flags
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf import program
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
@@ -164,4 +164,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -31,8 +31,9 @@ import tempfile
 import time
 
 import heading
-from absl import app
 from absl import flags
+
+from bert_tf import program
 
 _WHAT = flags.DEFINE_enum(
     "what",
@@ -281,7 +282,7 @@ def learn(path, vocab_size, held_out, vocab_file):
 
 def time_vocabulary():
     if not _HELD_OUT_FILE.value:
-        raise app.UsageError("--what=vocabulary needs --held_out_file.")
+        raise ValueError("--what=vocabulary needs --held_out_file.")
     runs = [
         in_new_process(
             learn,
@@ -323,4 +324,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -28,10 +28,10 @@ import tempfile
 import heading
 import numpy as np
 import sides as sides_lib
-from absl import app
 from absl import flags
 
 from bert_tf import files
+from bert_tf import program
 
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "A folder of sentence-transformers.", required=True
@@ -174,4 +174,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -24,10 +24,10 @@ import subprocess
 import sys
 
 import heading
-from absl import app
 from absl import flags
 
 from bert_tf import files
+from bert_tf import program
 from bert_tf.tasks import metrics
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.question_answering import files as squad_files
@@ -305,7 +305,7 @@ def read_results(path):
         # A file of before had none.
         known = stored.get("settings", {}).get(name)
         if known != value:
-            raise app.UsageError(
+            raise ValueError(
                 f"{path} is of --{name}={known}. Received: --{name}={value}."
             )
     return stored["results"]
@@ -314,14 +314,14 @@ def read_results(path):
 def main(_):
     for name in _TASKS.value:
         if name not in _TASK_NAMES:
-            raise app.UsageError(
+            raise ValueError(
                 f"--tasks must be of {', '.join(_TASK_NAMES)}. "
                 f"Received: --tasks={','.join(_TASKS.value)}."
             )
     sides = {"bert_tf": run_bert_tf}
     for peer in _PEERS.value:
         if peer not in _RUN_PEERS:
-            raise app.UsageError(
+            raise ValueError(
                 f"--peers must be of {', '.join(_RUN_PEERS)}. "
                 f"Received: --peers={','.join(_PEERS.value)}."
             )
@@ -360,4 +360,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

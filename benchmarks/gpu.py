@@ -30,10 +30,10 @@ import time
 
 import heading
 import tensorflow as tf
-from absl import app
 from absl import flags
 from pretraining_setting import Setting
 
+from bert_tf import program
 from bert_tf.config import BertConfig
 from bert_tf.training import health
 
@@ -221,7 +221,7 @@ def peaks(values):
         try:
             found[precision] = float(number) * 1e12
         except ValueError:
-            raise app.UsageError(
+            raise ValueError(
                 "--peak_tflops must be precision=number, comma-separated. "
                 f"Received: --peak_tflops={told}."
             ) from None
@@ -296,4 +296,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -28,9 +28,9 @@ import heading
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 - registers its operations.
-from absl import app
 from absl import flags
 
+from bert_tf import program
 from bert_tf.layers.dense import Dense
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
@@ -313,4 +313,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -18,10 +18,10 @@ import urllib.parse
 import urllib.request
 
 import heading
-from absl import app
 from absl import flags
 
 from bert_tf import files
+from bert_tf import program
 from bert_tf.playground.model import PlaygroundModel
 
 _MODEL_DIR = flags.DEFINE_string(
@@ -44,7 +44,7 @@ def read_sentences():
                 found.append(text)
             if len(found) == _SENTENCES.value:
                 return found
-    raise app.UsageError(
+    raise ValueError(
         f"--text_file must have {_SENTENCES.value} such sentences. "
         f"Received: {len(found)}."
     )
@@ -113,4 +113,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

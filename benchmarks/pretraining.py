@@ -40,11 +40,11 @@ import time
 import heading
 import sides
 import tensorflow as tf
-from absl import app
 from absl import flags
 from pretraining_setting import PEERS
 from pretraining_setting import Setting
 
+from bert_tf import program
 from bert_tf.config import BertConfig
 from bert_tf.training import health
 
@@ -93,7 +93,7 @@ def pairs(values, flag):
     for told in values:
         name, separator, value = told.partition("=")
         if not separator or name in found:
-            raise app.UsageError(
+            raise ValueError(
                 f"--{flag} must be name=value, each name once. Received: "
                 f"--{flag}={told}."
             )
@@ -173,20 +173,20 @@ def main(_):
     config = BertConfig.named(_SIZE.value)
     files = {"random": None} | pairs(_RECORDS.value, "records")
     if len(files) > 1 and _VOCAB_FILE.value is None:
-        raise app.UsageError("--vocab_file must be given with --records.")
+        raise ValueError("--vocab_file must be given with --records.")
     peers = pairs(_PEER.value, "peer")
     if _MAKE_ENVIRONMENTS.value:
         pythons = sides.make_environments(_MAKE_ENVIRONMENTS.value)
         peers = {peer: pythons[PEERS[peer]] for peer in PEERS} | peers
     for peer in peers:
         if peer not in PEERS:
-            raise app.UsageError(
+            raise ValueError(
                 f"--peer must be of {', '.join(PEERS)}. Received: "
                 f"--peer={peer}={peers[peer]}."
             )
     for precision in _PRECISION.value:
         if precision not in ("float32", "bfloat16"):
-            raise app.UsageError(
+            raise ValueError(
                 "--precision must be of float32 and bfloat16. Received: "
                 f"--precision={precision}."
             )
@@ -246,4 +246,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

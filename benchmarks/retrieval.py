@@ -33,10 +33,10 @@ import subprocess
 import sys
 
 import heading
-from absl import app
 from absl import flags
 
 from bert_tf import files
+from bert_tf import program
 
 _PARTS = ("throughput", "memory", "squad", "simcse")
 _WHAT = flags.DEFINE_list("what", [*_PARTS], f"Of {', '.join(_PARTS)}.")
@@ -380,7 +380,7 @@ def settings():
 def main(_):
     for part in _WHAT.value:
         if part not in _PARTS:
-            raise app.UsageError(
+            raise ValueError(
                 f"--what must be of {', '.join(_PARTS)}. "
                 f"Received: --what={','.join(_WHAT.value)}."
             )
@@ -396,7 +396,7 @@ def main(_):
         stored = json.loads(path.read_text("utf-8"))
         for name, value in settings().items():
             if stored["settings"].get(name) != value:
-                raise app.UsageError(
+                raise ValueError(
                     f"{path} is of --{name}={stored['settings'].get(name)}. "
                     f"Received: --{name}={value}."
                 )
@@ -406,4 +406,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -15,8 +15,9 @@ import shlex
 import subprocess
 import sys
 
-from absl import app
 from absl import flags
+
+from bert_tf import program
 
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "A model folder.", required=True
@@ -208,4 +209,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

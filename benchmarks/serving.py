@@ -47,10 +47,10 @@ import tempfile
 import heading
 import numpy as np
 import sides as sides_lib
-from absl import app
 from absl import flags
 
 from bert_tf import checkpoints
+from bert_tf import program
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import starting_point
 from bert_tf.models.classifier import BertClassifier
@@ -442,4 +442,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

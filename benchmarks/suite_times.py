@@ -24,8 +24,9 @@ import sys
 import tempfile
 import time
 
-from absl import app
 from absl import flags
+
+from bert_tf import program
 
 _NUM_PROCESSES = flags.DEFINE_integer(
     "num_processes", 2, "Processes that run tests side by side.", lower_bound=1
@@ -105,4 +106,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -27,9 +27,9 @@ import tempfile
 import heading
 import numpy as np
 import sides as sides_lib
-from absl import app
 from absl import flags
 
+from bert_tf import program
 from bert_tf.text.tokenizers import files as tokenizer_files
 
 _MODEL_DIR = flags.DEFINE_string(
@@ -137,4 +137,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

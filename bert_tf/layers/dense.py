@@ -22,8 +22,8 @@ class Dense(keras.layers.Dense):
     def call(self, inputs, training=None):
         if not (training and self.use_bias):
             return super().call(inputs)
-        # A copy: TensorFlow's custom gradients take tensors, not variables.
-        bias_D = ops.copy(self.bias)
+        # Cast: TensorFlow's custom gradients take tensors, not variables.
+        bias_D = ops.cast(self.bias, self.compute_dtype)
         outputs = add_bias(ops.matmul(inputs, self.kernel), bias_D)
         return outputs if self.activation is None else self.activation(outputs)
 
@@ -35,8 +35,10 @@ class Dense(keras.layers.Dense):
                 keeps little.
             inputs: float `[T, F]`, not activated yet, in the compute dtype.
         """
-        outputs = multiply_activated(activation, inputs, ops.copy(self.kernel))
-        return add_bias(outputs, ops.copy(self.bias))
+        dtype = self.compute_dtype
+        kernel = ops.cast(self.kernel, dtype)
+        outputs = multiply_activated(activation, inputs, kernel)
+        return add_bias(outputs, ops.cast(self.bias, dtype))
 
 
 @with_gradient
@@ -53,6 +55,9 @@ def add_bias(x: Tensor, bias_D: Tensor) -> Tensor:
     """
 
     def gradient(up):
-        return up, sum_rows(ops.reshape(up, (-1, ops.shape(up)[-1])))
+        up_TD = up
+        if len(up.shape) > 2:
+            up_TD = ops.reshape(up, (-1, up.shape[-1]))
+        return up, sum_rows(up_TD)
 
     return ops.add(x, bias_D), gradient

@@ -78,26 +78,34 @@ class Dropout(keras.layers.Dropout):
             dtype: The factors' type.
         """
         num_kept = self._num_kept()
-        size = math.prod(shape)
-        # All numbers of 32 bits but the largest, which `maxval` excludes.
-        words = keras.random.randint(
-            ((size + 1) // 2, 1),
-            minval=-(2**31),
-            maxval=2**31 - 1,
-            dtype="int32",
-            seed=_Drawn(seed),
-        )
-        # As float32 on the way, which changes no bit: to see int32 as int16
-        # Keras reshapes it, and that TensorFlow does in a GPU's host's memory.
-        levels = ops.view(ops.view(words, "float32"), "int16")
-        levels = ops.reshape(levels, (-1,))[:size]
-        levels = ops.reshape(levels, shape)
+        *rows, width = shape
+        if isinstance(width, int) and width % 2 == 0:
+            levels = _draw_levels((*rows, width // 2), seed)
+        else:
+            size = math.prod(shape)
+            levels = _draw_levels(((size + 1) // 2, 1), seed)
+            levels = ops.reshape(ops.reshape(levels, (-1,))[:size], shape)
         keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, dtype)
         return keeps * (_NUM_LEVELS / num_kept)
 
     def _num_kept(self):
         """Returns how many of the levels keep their element."""
         return _NUM_LEVELS - round(self.rate * _NUM_LEVELS)
+
+
+def _draw_levels(shape, seed):
+    """Returns random numbers of 16 bits, two for each element of a shape."""
+    # All numbers of 32 bits but the largest, which `maxval` excludes.
+    words = keras.random.randint(
+        shape,
+        minval=-(2**31),
+        maxval=2**31 - 1,
+        dtype="int32",
+        seed=_Drawn(seed),
+    )
+    # As float32 on the way, which changes no bit: to see int32 as int16
+    # Keras reshapes it, and that TensorFlow does in a GPU's host's memory.
+    return ops.view(ops.view(words, "float32"), "int16")
 
 
 class _Drawn(keras.random.SeedGenerator):

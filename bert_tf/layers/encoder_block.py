@@ -24,9 +24,8 @@ class EncoderBlock(ConfiguredLayer):
         config: A `BertConfig`.
 
     Call arguments:
-        inputs: float `[batch, length, hidden]`; outside of training, without
-            `positions`, also the rows of one matrix,
-            `[batch * length, hidden]`.
+        inputs: float `[batch, length, hidden]`; without `positions` also the
+            rows of one matrix, `[batch * length, hidden]`.
         attention_mask: bool `[batch, 1 or length, length]`, True where a
             query may look at a key.
         positions: None, or the only ones at which the block is computed: int32
@@ -84,7 +83,9 @@ class EncoderBlock(ConfiguredLayer):
         if not is_matrix:
             x_TD = ops.reshape(attended_BQD, (-1, self.config.hidden_size))
         x_TF = self.intermediate(x_TD)
-        if training and is_long(attended_BQD.shape[1], inputs.shape[1]):
+        length = attention_mask.shape[-1]
+        num_queries = length if is_matrix else attended_BQD.shape[1]
+        if training and is_long(num_queries, length):
             x_BQD = self.output_dense.call_activated(
                 self.config.hidden_act, x_TF
             )

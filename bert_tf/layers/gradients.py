@@ -41,7 +41,7 @@ def sum_rows(x_TD: Tensor) -> Tensor:
         x_TD: Float `[T, D]`.
     """
     ones_1T = ops.ones((1, ops.shape(x_TD)[0]), x_TD.dtype)
-    return ops.reshape(ops.matmul(ones_1T, x_TD), (-1,))
+    return ops.squeeze(ops.matmul(ones_1T, x_TD), 0)
 
 
 def zero_after(x: Tensor, dtype: str) -> Tensor:

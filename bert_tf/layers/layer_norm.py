@@ -30,9 +30,11 @@ class LayerNorm(keras.layers.LayerNormalization):
         gamma_D = ops.cast(self.gamma, "float32")
         beta_D = ops.cast(self.beta, "float32")
         if training:
-            x_TD = ops.reshape(x, (-1, x.shape[-1]))
-            outputs_TD = _with_gradient(x_TD, gamma_D, beta_D, self.epsilon)
-            outputs = ops.reshape(outputs_TD, ops.shape(x))
+            is_matrix = len(x.shape) == 2
+            x_TD = x if is_matrix else ops.reshape(x, (-1, x.shape[-1]))
+            outputs = _with_gradient(x_TD, gamma_D, beta_D, self.epsilon)
+            if not is_matrix:
+                outputs = ops.reshape(outputs, ops.shape(x))
         else:
             # An export holds no gradient of its own.
             normal, _ = _normalize(x, self.epsilon)
@@ -57,7 +59,7 @@ def _with_gradient(x_TD, gamma_D, beta_D, epsilon):
             product_TD = up_TD * normal_TD
             # With u = gamma * upstream: (u - mean(u) - n mean(u n)) * scale.
             # Products with a vector sum several times faster than `mean`.
-            gamma_D1 = (gamma_D / gamma_D.shape[0])[:, None]
+            gamma_D1 = ops.expand_dims(gamma_D / gamma_D.shape[0], 1)
             mean_T1 = ops.matmul(up_TD, gamma_D1)
             slope_T1 = ops.matmul(product_TD, gamma_D1)
             x_gradient_TD = (

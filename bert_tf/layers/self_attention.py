@@ -67,10 +67,8 @@ class SelfAttention(ConfiguredLayer):
         else:
             # Rows of all the batch: TensorFlow fuses the product of two
             # matrices with the bias.
-            x_TD = ops.reshape(inputs, (-1, hidden_size))
-            queries_TD = x_TD
-            if queries is not None:
-                queries_TD = ops.reshape(queries, (-1, hidden_size))
+            x_TD = self._as_matrix(inputs)
+            queries_TD = x_TD if queries is None else self._as_matrix(queries)
             query_TD = self.query(queries_TD)
             if scale is None:
                 query_TD *= self._scale()
@@ -113,7 +111,7 @@ class SelfAttention(ConfiguredLayer):
         _, head_size = self._heads()
         return head_size**-0.5
 
-    def _project_at_once(self, inputs_BLD, batch_size, length):
+    def _project_at_once(self, inputs, batch_size, length):
         """Returns queries, keys and values, each `[B, N, L, H]`, scaled.
 
         One product with the kernels side by side: in training, where rows are
@@ -128,12 +126,17 @@ class SelfAttention(ConfiguredLayer):
         bias = ops.concatenate(
             [self.query.bias * scale, self.key.bias, self.value.bias]
         )
-        x_TD = ops.reshape(inputs_BLD, (-1, self.config.hidden_size))
+        x_TD = self._as_matrix(inputs)
         x = ops.reshape(
             add_bias(ops.matmul(x_TD, kernel), bias),
             (batch_size, length, 3, *self._heads()),
         )
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3)
+
+    def _as_matrix(self, x):
+        if len(x.shape) == 2:
+            return x
+        return ops.reshape(x, (-1, self.config.hidden_size))
 
     def _split_heads(self, x_TD, batch_size, length):
         x_BLNH = ops.reshape(x_TD, (batch_size, length, *self._heads()))

@@ -140,17 +140,15 @@ class BertEncoder(Configured, keras.Model):
             for index in range(num_layers)
         )
         shape = ops.shape(x)
-        if not training:
-            # One matrix from block to block: no block has to find its shape.
-            x = ops.reshape(x, (-1, self.config.hidden_size))
+        # One matrix from block to block: no block has to find its shape.
+        x = ops.reshape(x, (-1, self.config.hidden_size))
         for block in blocks:
             x = self._call_block(block, x, attention_mask, None, training)
-            encoder_outputs.append(x if training else ops.reshape(x, shape))
+            encoder_outputs.append(ops.reshape(x, shape))
         first_positions = inputs.get(features.FIRST_POSITIONS)
         if positions is None or observed is not None:
             x = self._call_block(last, x, attention_mask, None, training)
-            if not training:
-                x = ops.reshape(x, shape)
+            x = ops.reshape(x, shape)
             encoder_outputs.append(x)
             if observed is not None:
                 observed.states += [embedded, *encoder_outputs]
@@ -162,8 +160,7 @@ class BertEncoder(Configured, keras.Model):
                 "pooled_output": pooled_output,
                 "encoder_outputs": encoder_outputs,
             }
-        if not training:
-            x = ops.reshape(x, shape)
+        x = ops.reshape(x, shape)
         # The positions that are pooled stand before the others.
         if first_positions is None and isinstance(positions, int):
             wanted, num_pooled = 1, 1

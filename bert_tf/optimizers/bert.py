@@ -137,6 +137,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
         self.skip_nonfinite = skip_nonfinite
         self.layerwise_decay = layerwise_decay
+        self._shared = _Shared()
 
     def build(self, variables):
         if self.built:
@@ -187,13 +188,47 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """
         return self._update_norm.value()
 
+    def apply(self, grads, trainable_variables=None):
+        try:
+            super().apply(grads, trainable_variables)
+        finally:
+            self._shared.clear()
+
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         dtype = variable.dtype
         gradient = tf.cast(gradient, dtype)
+        factor = self._rate_factors[index]
+        # One device's variables share these: of an operation for each, a
+        # small model's step would have a tenth more of them.
+        kept_share, scalars = self._shared.get(
+            (variable.device, factor, dtype),
+            lambda: self._make_scalars(learning_rate, factor, dtype),
+        )
+        if self.skip_nonfinite:
+            gradient = tf.where(
+                ops.isfinite(self.gradient_norm), gradient, tf.zeros([], dtype)
+            )
+
+        before = self._read_after(gradient, variable)
+        if self._is_decayed[index]:
+            self.assign(variable, before * kept_share)
+        # One pass over memory where single operations would make ten.
+        tf.raw_ops.ResourceApplyAdam(
+            var=_handle(variable),
+            m=_handle(self._momentums[index]),
+            v=_handle(self._velocities[index]),
+            grad=gradient,
+            **scalars,
+        )
+        after = tf.convert_to_tensor(variable)
+        self._update_norm.add(before, after)
+
+    def _make_scalars(self, learning_rate, rate_factor, dtype):
+        """Returns what a decayed weight is multiplied by, and Adam's inputs."""
         rate = tf.cast(learning_rate, dtype)
-        if self._rate_factors[index] != 1.0:
-            rate *= self._rate_factors[index]
+        if rate_factor != 1.0:
+            rate *= rate_factor
         beta_1 = tf.constant(self.beta_1, dtype)
         beta_2 = tf.constant(self.beta_2, dtype)
         epsilon = tf.constant(self.epsilon, dtype)
@@ -206,29 +241,17 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if self.skip_nonfinite:
             # A rate of 0 and betas of 1 change nothing.
             is_finite = ops.isfinite(self.gradient_norm)
-            gradient = tf.where(is_finite, gradient, tf.zeros([], dtype))
             rate = tf.where(is_finite, rate, tf.zeros([], dtype))
             beta_1 = tf.where(is_finite, beta_1, tf.ones([], dtype))
             beta_2 = tf.where(is_finite, beta_2, tf.ones([], dtype))
-
-        before = self._read_after(gradient, variable)
-        if self._is_decayed[index]:
-            self.assign(variable, before * (1 - rate * self.weight_decay))
-        # One pass over memory where single operations would make ten.
-        tf.raw_ops.ResourceApplyAdam(
-            var=_handle(variable),
-            m=_handle(self._momentums[index]),
-            v=_handle(self._velocities[index]),
-            beta1_power=power_1,
-            beta2_power=power_2,
-            lr=rate,
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=epsilon,
-            grad=gradient,
-        )
-        after = tf.convert_to_tensor(variable)
-        self._update_norm.add(before, after)
+        return 1 - rate * (self.weight_decay or 0.0), {
+            "beta1_power": power_1,
+            "beta2_power": power_2,
+            "lr": rate,
+            "beta1": beta_1,
+            "beta2": beta_2,
+            "epsilon": epsilon,
+        }
 
     def _read_after(self, gradient, variable):
         """Returns the variable's value, read when its gradient is there.
@@ -278,7 +301,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         variables = [var for _, var in grads_and_vars]
         grads = [_dense(grad, var) for grad, var in grads_and_vars]
         replica = tf.distribute.get_replica_context()
-        if replica is not None:
+        if replica is not None and replica.num_replicas_in_sync > 1:
             grads = replica.all_reduce(
                 tf.distribute.ReduceOp.SUM, grads, options=_ALL_REDUCE
             )
@@ -293,6 +316,24 @@ class BertOptimizer(keras.optimizers.Optimizer):
             )
             grads = tuple(grad * tf.cast(scale, grad.dtype) for grad in grads)
         return list(zip(grads, variables))
+
+
+class _Shared:
+    """What the updates of a step's variables have in common, made once.
+
+    No dictionary: an attribute that is one, checkpoints would look into.
+    """
+
+    def __init__(self):
+        self._made = {}
+
+    def get(self, key, make):
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def clear(self):
+        self._made.clear()
 
 
 class _UpdateNorm:

@@ -29,15 +29,35 @@ def test_masks_keep_their_share_and_the_mean(rate):
     assert abs(np.mean(flat[:-1] & flat[1:]) - both) < bound
 
 
-def test_masks_are_of_the_halves_of_random_words():
-    # Runs of older releases are resumed: the bits stay what they are.
-    mask = np.array(Dropout(0.3, seed=5)(np.ones((7, 5, 9)), training=True))
-    words = keras.random.randint(
-        (158, 1), -(2**31), 2**31 - 1, seed=keras.random.SeedGenerator(5)
+# Of an odd length, of an even one, and of one that the graph does not know.
+@pytest.mark.parametrize(
+    "shape, known",
+    [
+        ((7, 5, 9), (7, 5, 9)),
+        ((7, 5, 8), (7, 5, 8)),
+        ((7, 5, 8), (None, None, 8)),
+        ((7, 5, 8), (None, 5, None)),
+        ((7, 5, 9), (None, None, None)),
+    ],
+)
+def test_masks_are_of_the_halves_of_random_words(shape, known):
+    layer = Dropout(0.3, seed=5)
+    layer.build(shape)
+    call = tf.function(
+        lambda x: layer(x, training=True),
+        input_signature=[tf.TensorSpec(known, "float32")],
     )
-    halves = np.array(words).view("int16").ravel()[: 7 * 5 * 9]
+    # Runs of older releases are resumed: the bits stay what they are.
+    mask = np.array(call(tf.ones(shape)))
+    size = np.prod(shape)
+    words = keras.random.randint(
+        ((size + 1) // 2, 1),
+        *(-(2**31), 2**31 - 1),
+        seed=keras.random.SeedGenerator(5),
+    )
+    halves = np.array(words).view("int16").ravel()[:size]
     keeps = halves < round(0.7 * 2**16) - 2**15
-    np.testing.assert_array_equal(mask != 0, keeps.reshape(7, 5, 9))
+    np.testing.assert_array_equal(mask != 0, keeps.reshape(shape))
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

@@ -420,6 +420,25 @@ def test_the_norm_of_the_update_is_that_of_the_change(num_devices):
     assert len(optimizer.variables) == 2 + 2 * 3 + 1
 
 
+def test_a_step_that_failed_leaves_the_next_its_own_rate(monkeypatch):
+    weights = [keras.Variable([1.0, 2.0]) for _ in range(2)]
+    gradients = [tf.ones(2), tf.ones(2)]
+    optimizer = BertOptimizer(0.1, weight_decay=0.0)
+    optimizer.build(weights)
+
+    def fail(**_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tf.raw_ops, "ResourceApplyAdam", fail)
+        with pytest.raises(MemoryError):
+            optimizer.apply(gradients, weights)
+    before = [np.array(weight) for weight in weights]
+    optimizer.learning_rate = 0.0
+    optimizer.apply(gradients, weights)
+    np.testing.assert_array_equal([np.array(w) for w in weights], before)
+
+
 @pytest.mark.parametrize(
     "option",
     [{"clipnorm": 1.0}, {"clipvalue": 1.0}, {"gradient_accumulation_steps": 2}],
