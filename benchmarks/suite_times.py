@@ -24,9 +24,8 @@ import sys
 import tempfile
 import time
 
+from absl import app
 from absl import flags
-
-from bert_tf import program
 
 _NUM_PROCESSES = flags.DEFINE_integer(
     "num_processes", 2, "Processes that run tests side by side.", lower_bound=1
@@ -106,4 +105,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    program.run(main)
+    app.run(main)

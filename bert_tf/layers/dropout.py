@@ -78,7 +78,7 @@ class Dropout(keras.layers.Dropout):
             dtype: The factors' type.
         """
         num_kept = self._num_kept()
-        *rows, width = shape
+        *rows, width = shape or (1,)
         if isinstance(width, int) and width % 2 == 0:
             levels = _draw_levels((*rows, width // 2), seed)
         else:

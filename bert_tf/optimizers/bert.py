@@ -189,10 +189,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
         return self._update_norm.value()
 
     def apply(self, grads, trainable_variables=None):
-        try:
+        with self._shared.kept():
             super().apply(grads, trainable_variables)
-        finally:
-            self._shared.clear()
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
@@ -325,15 +323,23 @@ class _Shared:
     """
 
     def __init__(self):
+        self._made = None
+
+    @contextlib.contextmanager
+    def kept(self):
+        """Within it, `get` keeps what it makes. Replicas meet within it."""
         self._made = {}
+        try:
+            yield
+        finally:
+            self._made = None
 
     def get(self, key, make):
+        if self._made is None:
+            return make()
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-    def clear(self):
-        self._made.clear()
 
 
 class _UpdateNorm:

@@ -38,6 +38,7 @@ def test_masks_keep_their_share_and_the_mean(rate):
         ((7, 5, 8), (None, None, 8)),
         ((7, 5, 8), (None, 5, None)),
         ((7, 5, 9), (None, None, None)),
+        ((), ()),
     ],
 )
 def test_masks_are_of_the_halves_of_random_words(shape, known):
@@ -49,7 +50,7 @@ def test_masks_are_of_the_halves_of_random_words(shape, known):
     )
     # Runs of older releases are resumed: the bits stay what they are.
     mask = np.array(call(tf.ones(shape)))
-    size = np.prod(shape)
+    size = int(np.prod(shape))
     words = keras.random.randint(
         ((size + 1) // 2, 1),
         *(-(2**31), 2**31 - 1),

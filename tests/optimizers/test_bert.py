@@ -420,6 +420,16 @@ def test_the_norm_of_the_update_is_that_of_the_change(num_devices):
     assert len(optimizer.variables) == 2 + 2 * 3 + 1
 
 
+def test_every_update_outside_of_apply_has_its_own_rate():
+    first, second = (keras.Variable([1.0]) for _ in range(2))
+    optimizer = BertOptimizer(0.1, weight_decay=0.5)
+    optimizer.build([first, second])
+    optimizer.update_step(tf.ones(1), first.value, 0.1)
+    optimizer.update_step(tf.ones(1), second.value, 0.0)
+    assert float(first[0]) < 1
+    assert float(second[0]) == 1
+
+
 def test_a_step_that_failed_leaves_the_next_its_own_rate(monkeypatch):
     weights = [keras.Variable([1.0, 2.0]) for _ in range(2)]
     gradients = [tf.ones(2), tf.ones(2)]
