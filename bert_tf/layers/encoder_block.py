@@ -12,6 +12,7 @@ from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.attend import is_long
 from bert_tf.layers.attention_mask import gather_queries
 from bert_tf.layers.configured import ConfiguredLayer
+from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.self_attention import SelfAttention
 
@@ -79,10 +80,7 @@ class EncoderBlock(ConfiguredLayer):
         # Feed-forward. TensorFlow fuses the product of two matrices with the
         # bias, and outside training with the activation.
         is_matrix = len(attended_BQD.shape) == 2
-        x_TD = attended_BQD
-        if not is_matrix:
-            x_TD = ops.reshape(attended_BQD, (-1, self.config.hidden_size))
-        x_TF = self.intermediate(x_TD)
+        x_TF = self.intermediate(as_matrix(attended_BQD))
         length = attention_mask.shape[-1]
         num_queries = length if is_matrix else attended_BQD.shape[1]
         if training and is_long(num_queries, length):

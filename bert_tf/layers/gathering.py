@@ -1,8 +1,18 @@
-"""Picking places out of rows."""
+"""Rows of a batch: as one matrix, and picked by their places."""
 
 from keras import ops
 
 from bert_tf.features import Tensor
+
+
+def as_matrix(x: Tensor) -> Tensor:
+    """Returns the rows of `[..., D]` as one matrix, `[T, D]`.
+
+    Of a matrix, the same tensor: no operation is added to the graph.
+    """
+    if len(x.shape) == 2:
+        return x
+    return ops.reshape(x, (-1, x.shape[-1] or ops.shape(x)[-1]))
 
 
 def gather_positions(sequence: Tensor, positions: Tensor | int) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.gathering import as_matrix
 
 
 def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
@@ -30,7 +31,7 @@ def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
     return compute
 
 
-def sum_rows(x_TD: Tensor) -> Tensor:
+def sum_rows(x: Tensor) -> Tensor:
     """Returns the sum of all rows, `[D]`, taken as a matrix product.
 
     On CPUs that is several times faster than a sum, and rounds less: bfloat16
@@ -38,8 +39,9 @@ def sum_rows(x_TD: Tensor) -> Tensor:
     block by block.
 
     Args:
-        x_TD: Float `[T, D]`.
+        x: Float `[..., D]`.
     """
+    x_TD = as_matrix(x)
     ones_1T = ops.ones((1, ops.shape(x_TD)[0]), x_TD.dtype)
     return ops.squeeze(ops.matmul(ones_1T, x_TD), 0)
 

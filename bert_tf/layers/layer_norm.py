@@ -6,6 +6,7 @@ Letters in tensor names: T position in the batch, D hidden size.
 import keras
 from keras import ops
 
+from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gradients import sum_rows
 from bert_tf.layers.gradients import with_gradient
 
@@ -30,10 +31,10 @@ class LayerNorm(keras.layers.LayerNormalization):
         gamma_D = ops.cast(self.gamma, "float32")
         beta_D = ops.cast(self.beta, "float32")
         if training:
-            is_matrix = len(x.shape) == 2
-            x_TD = x if is_matrix else ops.reshape(x, (-1, x.shape[-1]))
-            outputs = _with_gradient(x_TD, gamma_D, beta_D, self.epsilon)
-            if not is_matrix:
+            outputs = _with_gradient(
+                as_matrix(x), gamma_D, beta_D, self.epsilon
+            )
+            if len(x.shape) != 2:
                 outputs = ops.reshape(outputs, ops.shape(x))
         else:
             # An export holds no gradient of its own.

@@ -10,6 +10,7 @@ from keras import ops
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.dense import add_bias
+from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.observing import observed_here
 
 
@@ -67,8 +68,8 @@ class SelfAttention(ConfiguredLayer):
         else:
             # Rows of all the batch: TensorFlow fuses the product of two
             # matrices with the bias.
-            x_TD = self._as_matrix(inputs)
-            queries_TD = x_TD if queries is None else self._as_matrix(queries)
+            x_TD = as_matrix(inputs)
+            queries_TD = x_TD if queries is None else as_matrix(queries)
             query_TD = self.query(queries_TD)
             if scale is None:
                 query_TD *= self._scale()
@@ -126,17 +127,12 @@ class SelfAttention(ConfiguredLayer):
         bias = ops.concatenate(
             [self.query.bias * scale, self.key.bias, self.value.bias]
         )
-        x_TD = self._as_matrix(inputs)
+        x_TD = as_matrix(inputs)
         x = ops.reshape(
             add_bias(ops.matmul(x_TD, kernel), bias),
             (batch_size, length, 3, *self._heads()),
         )
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3)
-
-    def _as_matrix(self, x):
-        if len(x.shape) == 2:
-            return x
-        return ops.reshape(x, (-1, self.config.hidden_size))
 
     def _split_heads(self, x_TD, batch_size, length):
         x_BLNH = ops.reshape(x_TD, (batch_size, length, *self._heads()))

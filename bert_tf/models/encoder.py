@@ -14,6 +14,7 @@ from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import Configured
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
@@ -141,7 +142,7 @@ class BertEncoder(Configured, keras.Model):
         )
         shape = ops.shape(x)
         # One matrix from block to block: no block has to find its shape.
-        x = ops.reshape(x, (-1, self.config.hidden_size))
+        x = as_matrix(x)
         for block in blocks:
             x = self._call_block(block, x, attention_mask, None, training)
             encoder_outputs.append(ops.reshape(x, shape))

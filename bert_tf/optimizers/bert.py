@@ -197,8 +197,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
         dtype = variable.dtype
         gradient = tf.cast(gradient, dtype)
         factor = self._rate_factors[index]
-        # One device's variables share these: of an operation for each, a
-        # small model's step would have a tenth more of them.
+        # Made once for each device. Made for each variable, they would be a
+        # tenth of the operations of a small model's step.
         kept_share, scalars = self._shared.get(
             (variable.device, factor, dtype),
             lambda: self._make_scalars(learning_rate, factor, dtype),
@@ -327,7 +327,10 @@ class _Shared:
 
     @contextlib.contextmanager
     def kept(self):
-        """Within it, `get` keeps what it makes. Replicas meet within it."""
+        """Within it, `get` keeps what it makes.
+
+        All replicas enter it before any of their variables is updated.
+        """
         self._made = {}
         try:
             yield

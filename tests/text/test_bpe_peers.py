@@ -3,7 +3,8 @@
     BERT_TF_TEXT_FILES=wiki.txt.xz:books.txt.xz \
         python -m pytest -m peers tests/text/test_bpe_peers.py
 
-Texts are the first 5 MB of each file, a text a line.
+Texts are the first 5 MB of each file, a text a line; the project's documents
+where no file is named.
 """
 
 import itertools
@@ -21,6 +22,7 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.bpe import BpeSpec
 from references import auto_tokenizer as peer
 from support import peers
+from support.paths import ROOT
 
 pytestmark = pytest.mark.peers
 
@@ -87,8 +89,9 @@ def check_equal(spec, texts):
     return num_pieces
 
 
-@pytest.mark.skipif(not TEXT_FILES, reason="needs BERT_TF_TEXT_FILES")
-@pytest.mark.parametrize("path", TEXT_FILES)
+@pytest.mark.parametrize(
+    "path", TEXT_FILES or sorted((ROOT / "docs").glob("*.md"))
+)
 def test_text(spec, path):
     lines = read_lines(path)
     assert check_equal(spec, lines) > len(lines)

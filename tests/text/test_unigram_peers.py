@@ -138,10 +138,10 @@ def google_s_pieces(processor, text):
     return [processor.piece_to_id(piece) for piece in pieces]
 
 
+# The rules are ALBERT's alone.
+@pytest.mark.parametrize("both", [unigram_files.ALBERT_CLASS], indirect=True)
 def test_text_by_google_s_rules(both, texts):
     ours, _ = both
-    if ours.spec.keep_accents:
-        pytest.skip("ALBERT's alone")
     (contents,) = ours.spec.vocabulary_files.values()
     processor = sentencepiece.SentencePieceProcessor(model_proto=contents)
     different = total = 0
