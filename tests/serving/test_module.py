@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.serving import saved_model
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds.hub import HubEncoder
 from bert_tf.text import packing
@@ -191,6 +192,17 @@ def test_padding_is_trimmed_to_the_longest_row():
         {name: value[:0] for name, value in choices.items()}
     )
     assert empty["input_ids"].shape == (0, 1, 1)
+
+
+def test_the_graph_holds_each_way_of_calling_once():
+    graph = saved_model._read(serving_models.exported("pair")).meta_graphs[0]
+    called = [
+        function.signature.name
+        for function in graph.graph_def.library.function
+        if function.signature.name.startswith("__inference___call__")
+    ]
+    # The model as in training and not, the preprocessor of texts and of pairs.
+    assert len(called) == 4
 
 
 @pytest.mark.parametrize("module_class", [ServingModule, HubEncoder])

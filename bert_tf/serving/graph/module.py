@@ -213,10 +213,15 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
         self.tokenizer = servable.preprocessor.tokenizer
         self._max_text_bytes = servable.options.bounds["max_text_bytes"]
         self._preprocess = lambda texts: servable.preprocess(texts)
-        strings = tf.TensorSpec([None], tf.string)
-        self.__call__.get_concrete_function(strings)
+        # With the names that TensorFlow gives them: others it would trace once
+        # more as it saves.
+        texts, *pair = [
+            tf.TensorSpec([None], tf.string, name=name)
+            for name in ("texts", "texts_0", "texts_1")
+        ]
+        self.__call__.get_concrete_function(texts)
         if servable.TAKES_PAIRS:
-            self.__call__.get_concrete_function([strings, strings])
+            self.__call__.get_concrete_function(pair)
 
     @tf.function(autograph=False)
     def __call__(self, texts):
