@@ -67,7 +67,9 @@ def train_step(
             totals = objective.losses(outputs, part)
             loss = objective.loss(objective.loss_terms(totals, weights))
             scaled_loss = optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled_loss, model.trainable_variables)
+        # Keras goes through all layers for them: once, not for each of them.
+        variables = model.trainable_variables
+        gradients = tape.gradient(scaled_loss, variables)
         # What this loss does not depend on has no gradient, e.g. the pooler
         # where there are no next-sentence labels. It stays as it is, and is
         # not decayed; Keras does so too, but warns.
@@ -79,7 +81,7 @@ def train_step(
         # Of trimmed batches TensorFlow does not know it, e.g. the positions'.
         for number, gradient in gradients.items():
             if isinstance(gradient, tf.Tensor):
-                gradient.set_shape(model.trainable_variables[number].shape)
+                gradient.set_shape(variables[number].shape)
         metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
         return gradients, totals, metrics
 
@@ -92,7 +94,8 @@ def train_step(
     if jit_compile:
         run_parts = compilation.jit(run_parts)
     gradients, totals, metrics = run_parts(batch, weights)
-    variables = [model.trainable_variables[number] for number in gradients]
+    variables = model.trainable_variables
+    variables = [variables[number] for number in gradients]
     learning_rate = tf.identity(optimizer.learning_rate)
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     with inner_optimizer.measuring_update(measures_update):
