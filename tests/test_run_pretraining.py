@@ -118,7 +118,9 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
     entries = json.loads((output / "train" / "settings.json").read_text())
     assert [entry["from_step"] for entry in entries] == [0, 2]
     kept = entries[1]["settings"]
-    assert re.fullmatch(r"1 files \([0-9a-f]{8}\)", kept.pop("records")[0])
+    (records,) = kept.pop("records")
+    assert re.fullmatch(r"1 files \([0-9a-f]{8}\)", records)
+    assert kept.pop("evaluation") == f"{records}, 100 batches of 8"
     assert kept == {
         "train_batch_size": [4],
         "phase_ends": [],
@@ -223,6 +225,26 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             {"do_train": True, "profile_steps": "5"},
             "--profile_steps must be two numbers, first:last. Received: "
             "--profile_steps=5.",
+        ),
+        (
+            {
+                "do_train": True,
+                "profile_steps": "4:6",
+                "num_train_steps": 4,
+            },
+            "--profile_steps must begin before the training ends, at step 4. "
+            "Received: --profile_steps=4:6.",
+        ),
+        (
+            {
+                "do_train": True,
+                "do_eval": True,
+                "strategy": "mirrored",
+                "num_cpu_devices": 3,
+                "train_batch_size": 6,
+            },
+            "--eval_batch_size must be a multiple of 3, the number of "
+            "replicas. Received: --eval_batch_size=8.",
         ),
         (
             {"do_train": True, "learning_rate_decay": "polynomial"},

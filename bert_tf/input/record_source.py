@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import progress_bar
 from bert_tf.features import Batch
 from bert_tf.features import RecordSpec
 from bert_tf.input import batching
@@ -72,7 +73,13 @@ class RecordSource:
     @functools.cached_property
     def num_examples(self) -> int:
         """The number of examples; reads the files whose count is unknown."""
-        return sum(self._count(path) for path in self.paths)
+        unknown = [path for path in self.paths if path not in self.counts]
+        with progress_bar.track(
+            unknown, "count the examples", len(unknown), "file"
+        ) as paths:
+            for path in paths:
+                self._count(path)
+        return sum(self.counts[path] for path in self.paths)
 
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -88,7 +95,7 @@ class RecordSource:
     ) -> tf.data.Dataset:
         """Returns the training batches; see `BatchSource`."""
         context = context or tf.distribute.InputContext()
-        num_shares = self._check_shares(batch_size, context)
+        num_shares = self.check_shares(batch_size, context.num_input_pipelines)
         own = range(num_shares)
         if num_shares > 1:
             on_host = num_shares // context.num_input_pipelines
@@ -132,9 +139,16 @@ class RecordSource:
             self.counts[path] = int(count)
         return self.counts[path]
 
-    def _check_shares(self, batch_size, context):
-        """Returns the number of shares."""
-        num_hosts = context.num_input_pipelines
+    def check_shares(self, batch_size: int, num_hosts: int) -> int:
+        """Returns the number of shares of a training batch.
+
+        Args:
+            batch_size: Its examples, over all replicas.
+            num_hosts: Machines that read the input.
+
+        Raises:
+            ValueError: If hosts, files or the batch cannot be shared out so.
+        """
         num_shares = self.num_shares or num_hosts
         if num_shares > 1 and num_shares % num_hosts:
             raise ValueError(
@@ -224,14 +238,15 @@ class RecordSource:
             # Without counting them: that may mean to read them all.
             zeros = tf.zeros_like(order, tf.int64)
             return paths, zeros, zeros - 1
+        num_examples = self.num_examples  # Counts what is not counted yet.
         counts = tf.gather(
-            tf.constant([self._count(path) for path in self.paths], tf.int64),
+            tf.constant([self.counts[path] for path in self.paths], tf.int64),
             order,
         )
         # Of this epoch, and of the next, what all shares consumed before.
         places = tf.cast(epoch, tf.int64) + tf.constant([[0], [1]], tf.int64)
         consumed = (
-            places * self.num_examples + tf.range(num_shares, dtype=tf.int64)
+            places * num_examples + tf.range(num_shares, dtype=tf.int64)
         ) // num_shares
         sizes = consumed[1] - consumed[0]
         start = tf.reduce_sum(sizes[:number])

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import report
 from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models import distillation
@@ -133,11 +135,20 @@ class Teaching:
             values["soft_targets_temperature"] = temperature
         return values
 
-    def facts(self, teacher: keras.Model) -> dict[str, Any]:
-        """Returns what else it is of: which teacher, in what arithmetic."""
+    def facts(
+        self, teacher: keras.Model, new: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Returns what else it is of: which teacher, in what arithmetic.
+
+        Args:
+            teacher: The teacher.
+            new: Paths of its variables that are in no checkpoint. They depend
+                on the run's seed, and nothing asks them.
+        """
         digest = hashlib.sha256()
         for variable in teacher.weights:
-            digest.update(ops.convert_to_numpy(variable).tobytes())
+            if variable.path not in new:
+                digest.update(ops.convert_to_numpy(variable).tobytes())
         return {
             "teacher_sha256": digest.hexdigest(),
             "teacher_precision": teacher.dtype_policy.name,
@@ -308,7 +319,12 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
         teacher = teacher_class(
             teaching.teacher.config, dtype=teaching.teacher_policy(policy)
         )
-        loading.load_weights(path, teacher, new_parts=new_parts)
+        coverage = loading.load_weights(path, teacher, new_parts=new_parts)
+        new = {
+            entry.name
+            for entry in coverage.entries
+            if entry.status == report.NEW
+        }
         begin = functools.partial(teaching.begin, teacher, student)
         return Pretraining(
             model=distiller.Distiller(student, teacher, lesson),
@@ -316,7 +332,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
                 lesson, start.config.is_decoder
             ),
             saved={"": student},
-            description=teaching.settings() | teaching.facts(teacher),
+            description=teaching.settings() | teaching.facts(teacher, new),
             settings={},
             # The teacher's are counted nowhere.
             flops_per_example=None,

@@ -170,16 +170,7 @@ def train(
                 on_save()
         return history
     is_chief = strategies.is_chief(strategy)
-    num_parts = (
-        strategy.num_replicas_in_sync * config.gradient_accumulation_steps
-    )
-    if config.train_batch_size % num_parts:
-        raise ValueError(
-            f"`train_batch_size` must be a multiple of {num_parts}: "
-            f"{strategy.num_replicas_in_sync} replicas times "
-            f"gradient_accumulation_steps={config.gradient_accumulation_steps}."
-            f" Received: train_batch_size={config.train_batch_size}."
-        )
+    check_batch_size(config, strategy)
     inner_optimizer = getattr(
         state.optimizer, "inner_optimizer", state.optimizer
     )
@@ -291,6 +282,22 @@ def train(
                     f"{config.num_train_steps} is saved."
                 )
     return history
+
+
+def check_batch_size(
+    config: TrainingConfig, strategy: tf.distribute.Strategy
+) -> None:
+    """Raises `ValueError` if a batch has not as many examples in every part."""
+    num_parts = (
+        strategy.num_replicas_in_sync * config.gradient_accumulation_steps
+    )
+    if config.train_batch_size % num_parts:
+        raise ValueError(
+            f"`train_batch_size` must be a multiple of {num_parts}: "
+            f"{strategy.num_replicas_in_sync} replicas times "
+            f"gradient_accumulation_steps={config.gradient_accumulation_steps}."
+            f" Received: train_batch_size={config.train_batch_size}."
+        )
 
 
 def _steps_to_next_stop(step, config, end):

@@ -189,6 +189,13 @@ class Options:
         if self.do_train:
             output_folder.check(self.output_dir)
             self._check_warmup()
+            first, last = self.profile_steps or (0, 0)
+            if first >= self.num_train_steps:
+                raise ValueError(
+                    "--profile_steps must begin before the training ends, at "
+                    f"step {self.num_train_steps}. Received: "
+                    f"--profile_steps={first}:{last}."
+                )
         addresses.check(self.tf_data_service)
         decays.check(
             self.learning_rate,

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from bert_tf.input.batch_source import BatchSource
+from bert_tf.input.record_source import RecordSource
 from bert_tf.models.objectives import Objective
 from bert_tf.training import loop
 from bert_tf.training import preemption
 from bert_tf.training import step as step_lib
+from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import Phase
 
@@ -53,6 +55,21 @@ def train(
     history: list[dict[str, float]] = []
     last = len(phases) - 1
     ends = itertools.accumulate(phase.num_steps for phase in phases)
+    configs = [
+        dataclasses.replace(
+            config,
+            num_train_steps=end,
+            train_batch_size=phase.train_batch_size,
+        )
+        for phase, end, config in zip(phases, ends, configs, strict=True)
+    ]
+    # Now, not when its turn comes: that may be after weeks.
+    for number, (config, source) in enumerate(
+        zip(configs, sources, strict=True), 1
+    ):
+        if state.step < config.num_train_steps:
+            place = f"Phase {number} of {len(phases)}: " if last else ""
+            _check(config, source, strategy, place)
     # Traced once for all phases whose batches have one form.
     compiled = step_lib.compile_steps(
         state.model,
@@ -64,9 +81,10 @@ def train(
     )
     # Over all of them: the signal may come while one ends.
     with preemption.stop_noted():
-        for number, (phase, end, config, source) in enumerate(
-            zip(phases, ends, configs, sources, strict=True)
+        for number, (phase, config, source) in enumerate(
+            zip(phases, configs, sources, strict=True)
         ):
+            end = config.num_train_steps
             if state.step >= end and number < last:
                 continue
             is_new = number == 0 or source is not sources[number - 1]
@@ -80,11 +98,6 @@ def train(
                     phase,
                     end,
                 )
-            config = dataclasses.replace(
-                config,
-                num_train_steps=end,
-                train_batch_size=phase.train_batch_size,
-            )
             loop.train(
                 state,
                 objective,
@@ -97,3 +110,15 @@ def train(
                 compiled=compiled,
             )
     return history
+
+
+def _check(config, source, strategy, place):
+    """Raises `ValueError` if a phase cannot be trained in its batches."""
+    try:
+        loop.check_batch_size(config, strategy)
+        if isinstance(source, RecordSource):
+            source.check_shares(
+                config.train_batch_size, strategies.num_hosts(strategy)
+            )
+    except ValueError as error:
+        raise ValueError(f"{place}{error}") from error

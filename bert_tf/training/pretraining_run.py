@@ -40,7 +40,10 @@ from bert_tf.training.options import Options
 
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
+_FLOAT16 = "mixed_float16"
 _EVAL_RESULTS = "eval_results.txt"
+# Where one of these is another, losses cannot be compared.
+_LOSS_SETTINGS = {settings.EVALUATION, "discriminator_weight"}
 # Of a manifest's settings.
 _TFDS_NAME = "tfds_name"
 # Of descriptions of records in a model card.
@@ -91,6 +94,14 @@ def run(
         config = dataclasses.replace(start.config, is_decoder=is_decoder)
         start = dataclasses.replace(start, config=config)
     sources, eval_source = _find_records(options, start, teacher_positions)
+    num_replicas = strategy.num_replicas_in_sync
+    if options.do_eval and options.eval_batch_size % num_replicas:
+        # Not after the training.
+        raise ValueError(
+            f"--eval_batch_size must be a multiple of {num_replicas}, the "
+            "number of replicas. Received: --eval_batch_size="
+            f"{options.eval_batch_size}."
+        )
 
     # Model.
     with strategy.scope():
@@ -101,7 +112,7 @@ def run(
         "%s parameters, %s, %d replicas.",
         f"{pretraining.model.count_params():,}",
         policy,
-        strategy.num_replicas_in_sync,
+        num_replicas,
     )
 
     evaluate = evaluation.make_evaluation(
@@ -113,7 +124,9 @@ def run(
         options.max_eval_steps,
     )
     if options.do_train:
-        state = _make_state(options, start, pretraining, sources, strategy)
+        state = _make_state(
+            options, start, pretraining, sources, eval_source, strategy
+        )
         with state.hold(strategies.is_chief(strategy)):
             _train(
                 options,
@@ -174,7 +187,8 @@ def _origin(options, start, state, descriptions, is_resumed):
         "versions": model_card.versions(),
     }
     # Only compared with, and told by the data.
-    del values["records"]
+    for name in ("records", settings.EVALUATION):
+        values.pop(name, None)
     data: dict[str, dict] = {}
     for number, told in enumerate(descriptions[:_MAX_DESCRIPTIONS], start=1):
         title = f"Records {number}" if data else "Records"
@@ -277,7 +291,7 @@ def _find_records(options, start, teacher_positions):
     )
 
 
-def _make_state(options, start, pretraining, sources, strategy):
+def _make_state(options, start, pretraining, sources, eval_source, strategy):
     if options.num_warmup_steps > options.num_train_steps:
         _logger.warning(
             "The warmup, of %d steps, is longer than the training, of %d: the "
@@ -326,20 +340,25 @@ def _make_state(options, start, pretraining, sources, strategy):
             options.output_dir,
             description,
             options.keep_checkpoint_max,
-            _run_settings(options, pretraining, sources, strategy),
+            _run_settings(options, pretraining, sources, eval_source, strategy),
         )
 
 
-def _run_settings(options, pretraining, sources, strategy):
+def _run_settings(options, pretraining, sources, eval_source, strategy):
     """Returns what the weights are a function of, and may change on resuming.
 
-    Not the number of devices, nor what only saves memory.
+    Not the number of devices, nor what only saves memory. What is evaluated
+    on tells which model is the best.
     """
+    evaluation = {}
+    if options.keep_best:
+        evaluation[settings.EVALUATION] = (
+            f"{_identity(eval_source)}, {options.max_eval_steps} batches of "
+            f"{options.eval_batch_size}"
+        )
     return {
-        "records": [
-            f"{len(source.paths)} files ({source.digest[:8]})"
-            for source in sources
-        ],
+        "records": [_identity(source) for source in sources],
+        **evaluation,
         "train_batch_size": [
             phase.train_batch_size for phase in options.phases
         ],
@@ -373,6 +392,10 @@ def _run_settings(options, pretraining, sources, strategy):
     }
 
 
+def _identity(source):
+    return f"{len(source.paths)} files ({source.digest[:8]})"
+
+
 def _train(
     options,
     start,
@@ -384,6 +407,7 @@ def _train(
     jit_compile,
 ):
     """Trains from the state's last checkpoint, if any."""
+    _check_precision(state)
     # The order matters: a run that began from --init_checkpoint goes on from
     # its own last checkpoint.
     is_resumed = state.restore()
@@ -391,7 +415,7 @@ def _train(
         _logger.info("Going on from step %d.", state.step)
         changes = state.settings.changes()
         if changes:
-            is_meant = settings.is_longer_only(changes)
+            is_meant = settings.are_meant(changes)
             (_logger.info if is_meant else _logger.warning)(
                 "%s", settings.describe(changes, state.step, state.example)
             )
@@ -430,6 +454,21 @@ def _train(
     _logger.info("The model is in %s.", options.output_dir)
 
 
+def _check_precision(state):
+    """Raises `ValueError` if the checkpoints have a loss scale to no use."""
+    steps = state.saved_steps()
+    if not steps:
+        return
+    state.settings.find(steps[-1])
+    old, new = state.settings.changes().get("mixed_precision", ("", ""))
+    if old != new and _FLOAT16 in (old, new):
+        raise ValueError(
+            f"--mixed_precision must stay as it was, {old}: the optimizer of "
+            f"float16 is another. Received: {new}. To go on in it, begin in "
+            f"another folder with --init_checkpoint={state.output_dir}."
+        )
+
+
 def _keep_best(options, start, state, results, strategy, save_model: Callable):
     """Keeps the model, if its loss is below that of the best so far."""
     text = (f"{name} {value:.4g}" for name, value in results.items())
@@ -440,8 +479,12 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
         return
     best = os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
     path = f"{best}/{_EVAL_RESULTS}"
-    if files.exists(path) and not (
-        results["loss"] < evaluation.read_results(path)["loss"]
+    # Until the first checkpoint of a resumed run these are the changes since.
+    is_comparable = not _LOSS_SETTINGS & state.settings.changes().keys()
+    if (
+        is_comparable
+        and files.exists(path)
+        and not results["loss"] < evaluation.read_results(path)["loss"]
     ):
         return
     save_model(best)

@@ -13,6 +13,9 @@ from bert_tf import files
 
 _FILE = "settings.json"
 
+# What the best model is found with. It changes nothing in the training.
+EVALUATION = "evaluation"
+
 # What follows where one of these differs.
 _CONSEQUENCES = (
     (
@@ -34,6 +37,11 @@ _CONSEQUENCES = (
     (
         {"train_batch_size"},
         "The examples are read on from number {example} in the new batches.",
+    ),
+    (
+        {EVALUATION},
+        "The next evaluation is the first to be compared with: the best model "
+        "before it is replaced.",
     ),
 )
 
@@ -122,9 +130,9 @@ def _text(value):
     return ", ".join(map(str, values)) or "none"
 
 
-def is_longer_only(changes: Mapping[str, tuple[Any, Any]]) -> bool:
-    """Returns whether the run is made longer, or shorter, and no more."""
-    return set(changes) == {"num_train_steps"}
+def are_meant(changes: Mapping[str, tuple[Any, Any]]) -> bool:
+    """Returns whether only the run's length and its evaluation are others."""
+    return changes.keys() <= {"num_train_steps", EVALUATION}
 
 
 def describe(
@@ -142,7 +150,7 @@ def describe(
         for name, (old, new) in changes.items()
     )
     sentences = [f"Resuming from step {step} with other settings: {told}."]
-    if not is_longer_only(changes):
+    if not are_meant(changes):
         sentences.append("The run no longer equals an unbroken one.")
     sentences += [
         text.format(step=step, example=example)

@@ -164,7 +164,7 @@ def compile_steps(
     """
     seed_states = randomness.seed_states(model)
     waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
-    structure = None
+    structures = {}
     log = compilation.Log()
 
     def make_replica_step(strategy):
@@ -191,10 +191,11 @@ def compile_steps(
 
         return replica_step
 
-    def as_row(results):
+    def as_row(results, iterator):
         # Runs while the step is traced: the names are known only then.
-        nonlocal structure
-        structure = tf.nest.map_structure(lambda _: None, results)
+        structures[_names(iterator)] = tf.nest.map_structure(
+            lambda _: None, results
+        )
         return tf.stack(tf.nest.flatten(results))
 
     # AutoGraph would take longer to read the model's code than tracing takes.
@@ -224,7 +225,7 @@ def compile_steps(
                         index == count - 1,
                     ),
                 )
-            row = as_row(on_first_replica(strategy, results))
+            row = as_row(on_first_replica(strategy, results), iterator)
             if jit_compile:
                 with tf.control_dependencies([row]):
                     log.ends()
@@ -253,6 +254,7 @@ def compile_steps(
             tf.constant(step, tf.int64),
             tf.constant(count, tf.int32),
         )
+        structure = structures[_names(iterator)]
         return [
             tf.nest.pack_sequence_as(structure, row)
             for row in rows.numpy().tolist()
@@ -266,6 +268,11 @@ def on_first_replica(strategy: tf.distribute.Strategy, results: Any) -> Any:
     return tf.nest.map_structure(
         lambda value: strategy.experimental_local_results(value)[0], results
     )
+
+
+def _names(iterator):
+    """Returns the names in its batches: what the step tells depends on them."""
+    return tuple(sorted(iterator.element_spec))
 
 
 def _now():

@@ -1,5 +1,6 @@
 """Records and arrays to batches: order, resuming, shards, checks."""
 
+import contextlib
 import dataclasses
 import itertools
 
@@ -242,6 +243,22 @@ def test_counts_of_the_manifest_spare_reading(folder, small_groups):
     assert first_ids(source.training_batches(1, 50), 10) == first_ids(
         records.training_batches(1, 50), 10
     )
+
+
+def test_counting_tells_how_far_it_is(folder, small_groups, monkeypatch):
+    records = make_records(folder)
+    shown = []
+
+    @contextlib.contextmanager
+    def track(items, title, total=None, unit="batch"):
+        shown.append((title, total, unit))
+        yield iter(items)
+
+    monkeypatch.setattr(record_source.progress_bar, "track", track)
+    assert records.num_examples == NUM_EXAMPLES
+    # Where a run goes on, and where there are shares: all is counted before.
+    list(records.training_batches(1, 50).take(1))
+    assert shown == [("count the examples", len(records.paths), "file")]
 
 
 def test_files_in_an_object_store_are_read_in_large_parts(folder, monkeypatch):

@@ -4,8 +4,10 @@ import dataclasses
 import logging
 import shutil
 
+import keras
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 from bert_tf import checkpoints
@@ -221,6 +223,34 @@ def test_records_that_are_too_long_for_the_teacher_are_told(
     assert len(calls) == 2 * CONFIG.num_hidden_layers
     kept = checkpoints.load(str(tmp_path / "a"), BertPretrainer)
     assert kept.config.max_position_embeddings == 16
+
+
+def test_a_teacher_is_told_by_what_its_folder_holds(folder, tmp_path):
+    # A masked LM alone: pooler and next sentences are made anew, by the seed.
+    shutil.copytree(folder / "teacher", tmp_path / "teacher")
+    path = tmp_path / "teacher" / "model.safetensors"
+    tensors = {
+        name: value
+        for name, value in safetensors.numpy.load_file(path).items()
+        if "pooler" not in name and "seq_relationship" not in name
+    }
+    safetensors.numpy.save_file(tensors, path)
+    found = []
+    for seed in (1, 2):
+        keras.utils.set_random_seed(seed)
+        teaching = make_teaching(tmp_path)
+        make = distillation.on_records(teaching)
+        found.append(make(None, teaching.student, "float32"))
+    first, second = (
+        {weight.path: weight.numpy() for weight in each.model.teacher().weights}
+        for each in found
+    )
+    assert any((first[path] != second[path]).any() for path in first)
+    assert found[0].description == found[1].description
+    # And it is told from another.
+    full = distillation.on_records(make_teaching(folder))
+    full = full(None, make_teaching(folder).student, "float32")
+    assert full.description != found[0].description
 
 
 def test_bad_teachers_are_told_in_a_line(folder):

@@ -81,11 +81,14 @@ def make_sources():
     ]
 
 
-def train(folder, stops=(), sources=None):
-    """Trains; told to stop at these steps, it goes on with a new state."""
+def train(folder, stops=(), sources=None, num_parts=(1, 1, 1)):
+    """Trains; told to stop at these steps, it goes on with a new state.
+
+    Each time it has one of `num_parts` of gradient accumulation.
+    """
     strategy = make_strategy()
     history = []
-    for stop in (*stops, None):
+    for stop, parts in zip((*stops, None), num_parts):
         with strategy.scope():
             model = Sum()
             state = TrainingState(
@@ -101,7 +104,10 @@ def train(folder, stops=(), sources=None):
                 os.kill(os.getpid(), signal.SIGTERM)
 
         config = loop.TrainingConfig(
-            num_train_steps=1, iterations_per_loop=1, save_checkpoints_steps=1
+            num_train_steps=1,
+            iterations_per_loop=1,
+            save_checkpoints_steps=1,
+            gradient_accumulation_steps=parts,
         )
         try:
             history += phases.train(
@@ -160,3 +166,15 @@ def test_phases_of_one_source_read_on(tmp_path):
     read.clear()
     train(tmp_path / "stopped", (4, 5), sources=[source] * 2)
     assert read == [(6, 0), (4, 4 * 6), (4, 4 * 6), (4, 4 * 6 + 4)]
+
+
+def test_batches_of_a_later_phase_are_looked_at_first(tmp_path):
+    # 6 can be cut into three parts, 4 cannot.
+    with pytest.raises(
+        ValueError, match="^Phase 2 of 2: `train_batch_size` must be a multiple"
+    ):
+        train(tmp_path / "run", num_parts=[3])
+    assert not (tmp_path / "run").exists()
+    # Phase 1, of batches that cannot be cut into four, is over at step 4.
+    *_, state = train(tmp_path / "run", (4,), num_parts=[1, 4])
+    assert state.step == NUM_STEPS

@@ -3,8 +3,13 @@
 import dataclasses
 from types import SimpleNamespace
 
+import pytest
+
 from bert_tf.manifest import Manifest
+from bert_tf.training import evaluation
 from bert_tf.training import pretraining_run
+from bert_tf.training.settings import RunSettings
+from bert_tf.training.strategy import make_strategy
 
 
 def make_source(**settings):
@@ -100,3 +105,78 @@ def test_records_of_many_manifests_are_told_as_one():
     (told,) = pretraining_run._describe_records([source])
     assert told["Examples"] == "1,234,000"
     assert told["Tokens"] == "56,789,000"
+
+
+def resumed_state(folder, step, saved=(), **values):
+    """Returns what is asked of a training state that was resumed."""
+    settings = RunSettings(str(folder), values)
+    settings.find(step)
+    return SimpleNamespace(
+        step=step,
+        output_dir=str(folder),
+        settings=settings,
+        saved_steps=lambda: list(saved),
+    )
+
+
+def test_the_best_of_another_evaluation_is_not_compared_with(tmp_path):
+    options = SimpleNamespace(
+        output_dir=str(tmp_path), eval_input_file="b", input_files=("a",)
+    )
+    start = SimpleNamespace(
+        config=SimpleNamespace(
+            model_type="bert", num_hidden_layers=2, hidden_size=8
+        )
+    )
+    best = tmp_path / "best"
+
+    def keep(state, loss):
+        """Evaluates and saves; returns the loss of the best model so far."""
+        pretraining_run._keep_best(
+            options,
+            start,
+            state,
+            {"loss": loss},
+            make_strategy(),
+            lambda folder: best.mkdir(exist_ok=True),
+        )
+        state.settings.write()
+        return evaluation.read_results(f"{best}/eval_results.txt")["loss"]
+
+    # What was trained on has a lower loss than what was not.
+    given = {"evaluation": "1 files (aaaaaaaa)", "discriminator_weight": 50}
+    state = resumed_state(tmp_path, 0, **given)
+    assert keep(state, 0.5) == 0.5
+    given["evaluation"] = "1 files (bbbbbbbb)"
+    state = resumed_state(tmp_path, 10, **given)
+    assert keep(state, 7.0) == 7.0
+    # From here on both are of the new one: in this run, and when it goes on.
+    state = resumed_state(tmp_path, 20, **given)
+    assert keep(state, 8.0) == 7.0
+    assert keep(state, 6.0) == 6.0
+    given["discriminator_weight"] = 500
+    assert keep(resumed_state(tmp_path, 30, **given), 60.0) == 60.0
+
+
+def test_float16_is_not_left_or_entered_on_the_way(tmp_path):
+    policies = "mixed_float16", "mixed_bfloat16", "float32"
+    for old in policies:
+        folder = tmp_path / old
+        folder.mkdir()
+        resumed_state(folder, 0, mixed_precision=old).settings.write()
+        for new in policies:
+            state = resumed_state(folder, 2, [2], mixed_precision=new)
+            if old == new or "mixed_float16" not in (old, new):
+                pretraining_run._check_precision(state)
+                continue
+            with pytest.raises(ValueError) as error:
+                pretraining_run._check_precision(state)
+            assert str(error.value) == (
+                f"--mixed_precision must stay as it was, {old}: the optimizer "
+                f"of float16 is another. Received: {new}. To go on in it, "
+                f"begin in another folder with --init_checkpoint={folder}."
+            )
+    # A run that begins has nothing to keep to.
+    pretraining_run._check_precision(
+        resumed_state(tmp_path / "new", 0, mixed_precision="mixed_float16")
+    )

@@ -47,7 +47,7 @@ def test_what_differs_is_named_with_what_follows(folder):
 
 def test_a_longer_run_is_not_called_another(folder):
     changes = resume(folder, 60, num_train_steps=200).changes()
-    assert settings.is_longer_only(changes)
+    assert settings.are_meant(changes)
     text = settings.describe(changes, 60, 480)
     assert "num_train_steps 100 -> 200. The learning rate follows" in text
     assert "unbroken" not in text
@@ -59,7 +59,17 @@ def test_a_longer_run_is_not_called_another(folder):
         train_batch_size=[8, 4],
         records=[*GIVEN["records"], "2 files (11111111)"],
     ).changes()
-    assert settings.is_longer_only(changes)
+    assert settings.are_meant(changes)
+
+
+def test_another_evaluation_changes_no_training(folder):
+    run = resume(folder, 60, evaluation="1 files (0a1b2c3d), 100 batches of 8")
+    run.write()
+    changes = resume(folder, 61, evaluation="another").changes()
+    assert settings.are_meant(changes)
+    text = settings.describe(changes, 61, 488)
+    assert "unbroken" not in text
+    assert "The next evaluation is the first to be compared with" in text
 
 
 def test_a_change_is_named_until_a_checkpoint_was_made_with_it(folder):

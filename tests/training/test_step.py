@@ -43,3 +43,28 @@ def test_a_block_adds_few_operations():
     # variable has constants of its own and activations change their shapes.
     first, second = count_operations(1), count_operations(2)
     assert second - first <= 540
+
+
+def test_what_a_step_tells_is_of_its_own_batch():
+    model = BertPretrainer(reference.tiny_config())
+    optimizer = BertOptimizer(WarmupDecay(0.01, 20, 2))
+    optimizer.build(model.trainable_variables)
+    run, _ = step_lib.compile_steps(model, PRETRAINING, optimizer)
+    strategy = tf.distribute.get_strategy()
+    arrays = reference.pretraining_arrays(4)
+    alone = {
+        name: value
+        for name, value in arrays.items()
+        if name != "next_sentence_labels"
+    }
+
+    def names_of(arrays, step):
+        batches = tf.data.Dataset.from_tensors(arrays)
+        (results,), _ = run(strategy, iter(batches), step, 1)
+        return results["values"].keys(), results["metrics"].keys()
+
+    # Pairs, texts alone, and pairs again: of these there is a graph already.
+    first, second = names_of(arrays, 0), names_of(alone, 1)
+    assert first[0] - second[0] == {"next_sentence_loss"}
+    assert first[1] - second[1] == {"next_sentence_accuracy"}
+    assert names_of(arrays, 2) == first
