@@ -88,6 +88,42 @@ def test_classifiers_of_one_output_are_served_too(tmp_path):
         opening.open_folder(folder, options)
 
 
+IDENTITY = "torch.nn.modules.linear.Identity"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        # Of sentence-transformers 4 and 5, and of those before.
+        {
+            "sentence_transformers": {
+                "activation_fn": IDENTITY,
+                "version": "4.1.0",
+            },
+            "_attn_implementation_autoset": True,
+        },
+        {"sbert_ce_default_activation_function": IDENTITY},
+    ],
+)
+def test_cross_encoders_of_all_releases_are_found(tmp_path, values):
+    folder = tmp_path / "model"
+    shutil.copytree(serving_models.model_dir("regression"), folder)
+    (folder / "task.json").unlink()
+    expected = bert_tf.load(folder).model
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    servable = opening.open_folder(folder)
+    assert isinstance(servable, Reranker)
+    assert servable.task == RerankingTask()
+    inputs = servable.encode(PAIRS)
+    found = servable.trained_answers(inputs, PAIRS)["scores"]
+    np.testing.assert_allclose(found, expected(inputs)[:, 0], atol=1e-6)
+    # Other keys are refused as before.
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"other": 1}))
+    with pytest.raises(ValueError, match="Unknown keys.*'other'"):
+        opening.open_folder(folder)
+
+
 @pytest.mark.parametrize("kind", ["pair", "encoder"])
 def test_other_models_are_refused(tmp_path, kind):
     folder = tmp_path / "model"

@@ -30,6 +30,10 @@ _NOT_ARCHITECTURE = {
     *("language", "name", "output_hidden_states", "output_past"),
     *("pad_token_id", "problem_type", "return_dict", "tokenizer_class"),
     *("torch_dtype", "transformers_version", "use_cache"),
+    # transformers 4.46 to 4.5x: how it has computed the attention.
+    "_attn_implementation_autoset",
+    # sentence-transformers' of a CrossEncoder: `sentence_folder` reads them.
+    *("sbert_ce_default_activation_function", "sentence_transformers"),
 }
 # Keys that change what a model computes: those here have one value for each.
 _REQUIRED_VALUES = {
