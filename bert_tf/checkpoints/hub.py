@@ -1,11 +1,12 @@
 """Model folders of the Hugging Face Hub, by name.
 
 "hf:organisation/name", or "hf:organisation/name@revision", is the local copy of
-that folder: configuration, weights as safetensors, and tokenizer, and no other
-file. `huggingface_hub` keeps it in its cache, and obeys HF_HUB_OFFLINE,
-HF_ENDPOINT, HF_HOME and HF_TOKEN.
+that folder: configuration, weights as safetensors, tokenizer, the modules of a
+model of sentences, and no other file. `huggingface_hub` keeps it in its cache,
+and obeys HF_HUB_OFFLINE, HF_ENDPOINT, HF_HOME and HF_TOKEN.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -14,11 +15,20 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import sentence_files
 from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.text.tokenizers import bpe_files
+from bert_tf.text.tokenizers import unigram_files
 
 PREFIX = "hf:"
 _SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")
-_OTHERS = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", "task.json")
+# Those of the tokenizers without `tokenizers.files`, which needs TensorFlow.
+_OTHERS = (
+    *("vocab.txt", "tokenizer_config.json", "tokenizer.json", "task.json"),
+    *(bpe_files.VOCABULARY_FILE, bpe_files.MERGES_FILE),
+    *unigram_files.ALL_MODEL_FILES,
+    *sentence_files.FILES,
+)
 
 
 def local_path(path: files.AnyPath) -> str:
@@ -112,6 +122,12 @@ def _download(path):
             if fetch(shard) is None:
                 raise ValueError(f"{path}: has no {shard}.")
     for file_name in _OTHERS:
+        fetch(file_name)
+    # What we do not have is told by what reads the vectors, as of a folder.
+    file_names: list[str] = []
+    with contextlib.suppress(ValueError):
+        file_names = sentence_files.module_files(folder)
+    for file_name in file_names:
         fetch(file_name)
     return folder
 

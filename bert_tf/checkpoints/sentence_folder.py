@@ -22,10 +22,11 @@ import numpy as np
 import safetensors.numpy
 
 from bert_tf import files
+from bert_tf.checkpoints import sentence_files
 from bert_tf.checkpoints.containers import safetensors_folder
 from bert_tf.text.tokenizers import files as tokenizer_files
 
-MODULES_FILE = "modules.json"
+MODULES_FILE = sentence_files.MODULES_FILE
 CLS, MEAN, MAX = "cls", "mean", "max"
 POOLINGS = (CLS, MEAN, MAX)
 # Names of prompts that sentence-transformers looks for, before the default.
@@ -36,8 +37,8 @@ LINEAR, TANH = "linear", "tanh"
 # "euclidean" and "manhattan".
 COSINE = "cosine"
 
-_LENGTH_FILE = "sentence_bert_config.json"
-_PROMPTS_FILE = "config_sentence_transformers.json"
+_LENGTH_FILE = sentence_files.LENGTH_FILE
+_PROMPTS_FILE = sentence_files.PROMPTS_FILE
 # {in files since version 5: ours}, and {in older files: ours}.
 _MODES = {"cls": CLS, "mean": MEAN, "max": MAX}
 _OLD_PREFIX = "pooling_mode_"
@@ -46,13 +47,6 @@ _OLD_MODES = {
     "pooling_mode_mean_tokens": MEAN,
     "pooling_mode_max_tokens": MAX,
 }
-# Pooling after the Transformer, any number of Dense, perhaps Normalize.
-_TRANSFORMER, _POOLING, _DENSE, _NORMALIZE = _MODULES = (
-    "Transformer",
-    "Pooling",
-    "Dense",
-    "Normalize",
-)
 # Where all releases find them, those of before version 5 too.
 _PACKAGE = "sentence_transformers.models"
 # Functions by the last word of their name, which their packages precede.
@@ -182,12 +176,9 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
             the vector what we do not; the message names the file.
     """
     folder = str(folder).rstrip("/")
-    path = f"{folder}/{MODULES_FILE}"
-    if not files.exists(path):
+    paths = sentence_files.read_modules(folder)
+    if paths is None:
         return None
-    modules = files.read_json(path, files.MAX_FOLDER_TEXT)
-    with files.errors_named(path):
-        paths = _modules(modules)
     pooling_path = f"{folder}/{paths[1][1]}/config.json"
     pooling = files.read_object(pooling_path)
     with files.errors_named(pooling_path):
@@ -198,12 +189,12 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
     with files.errors_named(prompts_path):
         return SentenceVectors(
             pooling=mode,
-            is_normalized=paths[-1][0] == _NORMALIZE,
+            is_normalized=paths[-1][0] == sentence_files.NORMALIZE,
             max_seq_length=_max_seq_length(folder),
             dense=tuple(
                 _read_dense(f"{folder}/{path}")
                 for name, path in paths
-                if name == _DENSE
+                if name == sentence_files.DENSE
             ),
             # Older files have null for none.
             prompts=values.get("prompts") or {},
@@ -249,10 +240,10 @@ def make_texts(
         max_seq_length: The longest sequence.
     """
     modules = [
-        _TRANSFORMER,
-        _POOLING,
-        *[_DENSE] * len(vectors.dense),
-        *[_NORMALIZE] * vectors.is_normalized,
+        sentence_files.TRANSFORMER,
+        sentence_files.POOLING,
+        *[sentence_files.DENSE] * len(vectors.dense),
+        *[sentence_files.NORMALIZE] * vectors.is_normalized,
     ]
     paths = [f"{n}_{name}" if n else "" for n, name in enumerate(modules)]
     texts: dict[str, str | bytes] = {
@@ -307,46 +298,6 @@ def make_texts(
 
 def _to_json(values):
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-
-
-def _modules(modules):
-    """Returns (module, its folder) of each, all of which we have."""
-    is_good = isinstance(modules, list) and all(
-        isinstance(module, dict)
-        and isinstance(module.get("type"), str)
-        and isinstance(module.get("path"), str)
-        for module in modules
-    )
-    if not is_good:
-        raise ValueError(
-            "must be a list of modules with `type` and `path`. "
-            f"Received: {files.shortened(modules)}."
-        )
-    # Their packages have changed, their names have not.
-    names = [module["type"].rpartition(".")[2] for module in modules]
-    middle = names[2:]
-    if middle[-1:] == [_NORMALIZE]:
-        middle.pop()
-    if names[:2] != [_TRANSFORMER, _POOLING] or {*middle} - {_DENSE}:
-        raise ValueError(
-            f"the modules must be {', '.join(_MODULES)}; of the third there "
-            "may be none or several, the last may be missing. "
-            f"Received: {', '.join(names)}."
-        )
-    paths = [module["path"] for module in modules]
-    if paths[0] not in ("", "."):
-        raise ValueError(
-            "the Transformer must be in the folder itself: give that folder. "
-            f"Received: path={paths[0]!r}."
-        )
-    for path in paths[1:]:
-        # What is not below the folder is none of its files.
-        if path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(
-                "the path of a module must be in the folder. "
-                f"Received: path={files.shortened(path)}."
-            )
-    return list(zip(names, paths))
 
 
 def _pooling(values: dict[str, Any]) -> str:

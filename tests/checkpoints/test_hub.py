@@ -12,16 +12,35 @@ import threading
 import numpy as np
 import pytest
 
+import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import starting_point
+from bert_tf.checkpoints.sentence_folder import DenseLayer
+from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.sentence_encoder import BertSentenceEncoder
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from support import releases
 
 TOKENS = (*SPECIAL_TOKENS, *"abc")
+# Other than what a model has by itself: the mean, not divided by its length.
+VECTORS = SentenceVectors(
+    pooling="cls",
+    is_normalized=True,
+    dense=(
+        DenseLayer(
+            kernel=np.linspace(-1, 1, 32, dtype="float32").reshape(8, 4),
+            bias=np.float32([0.5, 0, -0.5, 1]),
+            activation="tanh",
+        ),
+    ),
+    prompts={"query": "a "},
+    default_prompt_name="query",
+)
 COMMITS = {"main": "1" * 40, "old": "2" * 40}
 # Asks for each name, and prints {name: folder or error}. No TensorFlow.
 ASK = """
@@ -101,6 +120,12 @@ def server(tmp_path_factory):
         path = root / "org" / name / "model.safetensors.index.json"
         path.write_text(index)
     (root / "org/sharded/model-1-of-1.safetensors").write_bytes(b"shard")
+    for name in tokenizer_files.vocabulary_files():
+        (root / "org/sharded" / name).write_text("{}")
+    checkpoints.save(root / "org/sentences", model, spec, 8, vectors=VECTORS)
+    shutil.copytree(root / "org/sentences", root / "org/outside")
+    path = root / "org/outside/modules.json"
+    path.write_text(path.read_text().replace("1_Pooling", "../1_Pooling"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub) as server:
         server.root, server.asked, server.folder = root, [], folder
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -166,6 +191,31 @@ def test_model_is_fetched_once_and_without_other_files(
         np.testing.assert_array_equal(left, right)
 
 
+def test_models_of_sentences_are_fetched_with_their_modules(
+    server, ask, monkeypatch
+):
+    name, outside = "hf:org/sentences", "hf:org/outside"
+    server.asked.clear()
+    folders = ask(name, outside)
+    # What modules.json says of other folders is not followed.
+    assert os.path.isfile(f"{folders[outside]}/modules.json")
+    assert not any(".." in path for _, path in server.asked)
+
+    monkeypatch.setattr(hub, "_download", folders.__getitem__)
+    model, preprocessor, _ = bert_tf.load(name)
+    local = bert_tf.load(server.root / "org/sentences")
+    assert isinstance(model, BertSentenceEncoder)
+    assert isinstance(local.model, BertSentenceEncoder)
+    assert (model.pooling, model.is_normalized) == ("cls", True)
+    assert model.sentence_vectors.prompts == {"query": "a "}
+    assert preprocessor.max_seq_length == 8
+    texts = ["a b", "c"]
+    found = model(preprocessor(texts)).numpy()
+    assert found.shape == (2, 4)
+    expected = local.model(local.preprocessor(texts))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_what_is_not_there_is_told(ask):
     names = {
         "hf:org/none": "the Hub has no such model",
@@ -180,7 +230,9 @@ def test_what_is_not_there_is_told(ask):
         assert told[name].startswith("error: ")
         assert message in told[name]
         assert "\n" not in told[name]
-    assert "model-1-of-1.safetensors" in os.listdir(told["hf:org/sharded"])
+    found = os.listdir(told["hf:org/sharded"])
+    assert "model-1-of-1.safetensors" in found
+    assert {*tokenizer_files.vocabulary_files()} <= {*found}
     assert told["folder"] == "folder"
 
 

@@ -1,0 +1,102 @@
+"""Which files make a folder one of sentence-transformers. No TensorFlow.
+
+What they say is read by `sentence_folder`.
+"""
+
+import posixpath
+
+from bert_tf import files
+from bert_tf.checkpoints.containers import safetensors_folder
+
+MODULES_FILE = "modules.json"
+LENGTH_FILE = "sentence_bert_config.json"
+PROMPTS_FILE = "config_sentence_transformers.json"
+# Those in the folder itself.
+FILES = (MODULES_FILE, LENGTH_FILE, PROMPTS_FILE)
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
+# Pooling after the Transformer, any number of Dense, perhaps Normalize.
+TRANSFORMER, POOLING, DENSE, NORMALIZE = MODULES = (
+    "Transformer",
+    "Pooling",
+    "Dense",
+    "Normalize",
+)
+_FILES_OF = {POOLING: (CONFIG_FILE,), DENSE: (CONFIG_FILE, WEIGHTS_FILE)}
+
+
+def read_modules(folder: str) -> list[tuple[str, str]] | None:
+    """Returns (module, its folder) of each; None in a folder of other models.
+
+    Args:
+        folder: A model folder.
+
+    Raises:
+        ValueError: If modules.json is damaged, or names a module that we do
+            not have or a path that is not in the folder.
+    """
+    path = f"{folder}/{MODULES_FILE}"
+    if not files.exists(path):
+        return None
+    modules = files.read_json(path, files.MAX_FOLDER_TEXT)
+    with files.errors_named(path):
+        return _checked(modules)
+
+
+def module_files(folder: str) -> list[str]:
+    """Returns the files that the modules of a folder have, beside `FILES`.
+
+    Args:
+        folder: A model folder, of which only modules.json must be there.
+
+    Returns:
+        Paths in the folder; none in a folder of other models.
+
+    Raises:
+        ValueError: As of `read_modules`.
+    """
+    return [
+        posixpath.normpath(posixpath.join(path, file_name))
+        for name, path in read_modules(folder) or ()
+        for file_name in _FILES_OF.get(name, ())
+    ]
+
+
+def _checked(modules):
+    """Returns (module, its folder) of each, all of which we have."""
+    is_good = isinstance(modules, list) and all(
+        isinstance(module, dict)
+        and isinstance(module.get("type"), str)
+        and isinstance(module.get("path"), str)
+        for module in modules
+    )
+    if not is_good:
+        raise ValueError(
+            "must be a list of modules with `type` and `path`. "
+            f"Received: {files.shortened(modules)}."
+        )
+    # Their packages have changed, their names have not.
+    names = [module["type"].rpartition(".")[2] for module in modules]
+    middle = names[2:]
+    if middle[-1:] == [NORMALIZE]:
+        middle.pop()
+    if names[:2] != [TRANSFORMER, POOLING] or {*middle} - {DENSE}:
+        raise ValueError(
+            f"the modules must be {', '.join(MODULES)}; of the third there "
+            "may be none or several, the last may be missing. "
+            f"Received: {', '.join(names)}."
+        )
+    paths = [module["path"] for module in modules]
+    if paths[0] not in ("", "."):
+        raise ValueError(
+            "the Transformer must be in the folder itself: give that folder. "
+            f"Received: path={paths[0]!r}."
+        )
+    for path in paths[1:]:
+        # What is not below the folder is none of its files.
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(
+                "the path of a module must be in the folder. "
+                f"Received: path={files.shortened(path)}."
+            )
+    return list(zip(names, paths))
