@@ -153,7 +153,14 @@ def _weights(checkpoint, steps, target_format):
             tensors[name] = array
             note = f"from {step.note}"
             entries.append(CoverageEntry(step.status, name, array.shape, note))
-        elif step.found is not None:
+        elif step.found is None:
+            assert step.tensor is not None
+            note = f"{step.note}, and not in the target"
+            shape = step.tensor.shape
+            entries.append(
+                CoverageEntry(step.status, step.name, shape, note, step.part)
+            )
+        else:
             note = "of another shape" if step.tensor else step.note
             entries.append(
                 CoverageEntry(report.LEFT_OVER, step.name, step.found, note)

@@ -91,6 +91,30 @@ def test_partial_conversion_says_what_is_left_over(tmp_path):
     assert len(report.names("loaded")) == 39
 
 
+def test_partial_conversion_says_what_is_missing(tmp_path):
+    tensors = peer.tensors("BertModel")
+    names = (
+        "encoder.layer.1.intermediate.dense.bias",
+        "pooler.dense.weight",
+    )
+    shapes = [tensors.pop(name).shape for name in names]
+    # In the layout of the variables: a kernel's is the other way round.
+    shapes[1] = shapes[1][::-1]
+    peer.write_folder(tmp_path / "a", "BertModel", tensors)
+    report = convert(
+        tmp_path / "a", tmp_path / "b", "bert_tf", allow_partial=True
+    )
+    new = [entry for entry in report.entries if entry.status == "new"]
+    assert [(entry.name, entry.shape, entry.part) for entry in new] == [
+        (f"bert.{names[0]}", shapes[0], "encoder"),
+        (f"bert.{names[1]}", shapes[1], "pooler"),
+    ]
+    assert new[0].note == "not in the checkpoint, and not in the target"
+    assert "37 tensors; 2 initialised" in report.summary
+    converted = safetensors.numpy.load_file(tmp_path / "b/model.safetensors")
+    assert not {*names} & {*converted}
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
