@@ -15,6 +15,8 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import plan
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
+from bert_tf.checkpoints import sentence_files
+from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.checkpoints.report import CoverageEntry
 from bert_tf.text.tokenizers import files as tokenizer_files
@@ -33,8 +35,9 @@ def convert(
     """Converts a checkpoint; every value stays bit for bit what it was.
 
     Weights, heads, Adam's moments and the global step, vocabulary and case,
-    label names. The forms "hugging_face" and "bert_tf" are one and the same
-    folder, but the latter keeps the task.json.
+    label names, and what sentence-transformers' files say. The forms
+    "hugging_face" and "bert_tf" are one and the same folder, but the latter
+    keeps the task.json.
 
     Args:
         source: As the `path` of `checkpoints.load`.
@@ -99,6 +102,7 @@ def convert(
         target_format = file_format if is_google else containers.HUGGING_FACE
         tensors, entries = _weights(checkpoint, steps, target_format)
         slots, slot_entries = _slots(checkpoint, table, target_format)
+        kept, file_entries = _sentence_files(checkpoint, is_google)
         if is_google:
             assert family.google_config_file and family.write_google_config
             values = family.write_google_config(config)
@@ -113,11 +117,14 @@ def convert(
                 family.file_name(name, architecture): array
                 for name, array in tensors.items()
             }
-            texts = _texts(checkpoint, config, architecture, tokenizer)
+            # Before config.json, which is the last.
+            texts = kept | _texts(checkpoint, config, architecture, tokenizer)
             if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
             model_folder.write(target, tensors, texts, slots)
-    coverage = report.CoverageReport(checkpoint.path, (*entries, *slot_entries))
+    coverage = report.CoverageReport(
+        checkpoint.path, (*entries, *slot_entries, *file_entries)
+    )
     logging.info("Converted a checkpoint:\n%s", coverage)
     return coverage
 
@@ -212,6 +219,38 @@ def _write_release(folder, tensors, texts):
         tf1_checkpoint.write(f"{temporary}/{prefix}", tensors)
 
 
+def _sentence_files(checkpoint, is_google):
+    """Returns sentence-transformers' files that are kept, entries of others.
+
+    They hold nothing that a conversion changes.
+
+    Returns:
+        {name in the folder: bytes}, and entries of the report.
+    """
+    folder = checkpoint.folder
+    names = sentence_files.found_files(folder)
+    note = "in no file of this form" if is_google else None
+    if not is_google and not sentence_folder.is_cross_encoder(
+        folder, checkpoint.config_values
+    ):
+        try:
+            sentence_folder.read(folder)
+        except ValueError as error:
+            logging.warning("The files of the vectors are left: %s", error)
+            note = "of vectors that bert_tf does not make"
+    if note is not None:
+        return {}, [
+            CoverageEntry(report.LEFT_OVER, name, None, note) for name in names
+        ]
+    return {
+        name: files.read_bytes(
+            f"{folder}/{name}",
+            files.MAX_FOLDER_TEXT if name.endswith(".json") else None,
+        )
+        for name in names
+    }, []
+
+
 def _texts(checkpoint, config, architecture, tokenizer):
     num_labels = labels = problem_type = None
     its_parts = checkpoint.family.architectures[architecture]
@@ -231,6 +270,9 @@ def _texts(checkpoint, config, architecture, tokenizer):
         classifier_dropout=checkpoint.classifier_dropout,
         problem_type=problem_type,
     )
+    for key in sentence_files.CROSS_ENCODER_KEYS:
+        if key in checkpoint.config_values:
+            values[key] = checkpoint.config_values[key]
     # transformers writes 10 ** 30, or nothing, where nobody told the length.
     settings = model_folder.read_tokenizer_config(checkpoint.folder)
     longest = config.max_position_embeddings

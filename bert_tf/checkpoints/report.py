@@ -19,20 +19,21 @@ _LAYER_NUMBER = re.compile(r"(?<=layer[_.])\d+")
 
 @dataclasses.dataclass(frozen=True)
 class CoverageEntry:
-    """One variable of the model, or one tensor of the checkpoint.
+    """A variable of the model, or a tensor or another file of the checkpoint.
 
     Args:
         status: `LOADED`, `NEW` (in the model, not in the checkpoint) or
             `LEFT_OVER` (in the checkpoint, not in the model).
         name: Path of the variable; of a tensor left over its name in the file.
-        shape: Shape of the variable, or of the tensor in the file.
+        shape: Shape of the variable, or of the tensor in the file; None of a
+            file that is no tensor.
         note: Where the values came from, or why they did not come.
         part: Which of `parts` it belongs to; none where nothing tells.
     """
 
     status: str
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] | None
     note: str = ""
     part: str = ""
 
@@ -108,7 +109,7 @@ class CoverageReport:
             row = (
                 entry.status,
                 _LAYER_NUMBER.sub("{}", entry.name),
-                "x".join(map(str, entry.shape)) or "scalar",
+                _shape_text(entry.shape),
                 _LAYER_NUMBER.sub("{}", entry.note),
             )
             layers.setdefault(row, []).extend(
@@ -118,6 +119,12 @@ class CoverageReport:
             tuple(cell.replace("{}", _ranges(numbers)) for cell in row)
             for row, numbers in layers.items()
         ]
+
+
+def _shape_text(shape):
+    if shape is None:
+        return "file"
+    return "x".join(map(str, shape)) or "scalar"
 
 
 def _parts_of(entries):

@@ -3,6 +3,7 @@
 What they say is read by `sentence_folder`.
 """
 
+import contextlib
 import posixpath
 
 from bert_tf import files
@@ -13,6 +14,11 @@ LENGTH_FILE = "sentence_bert_config.json"
 PROMPTS_FILE = "config_sentence_transformers.json"
 # Those in the folder itself.
 FILES = (MODULES_FILE, LENGTH_FILE, PROMPTS_FILE)
+# Keys of a CrossEncoder's config.json, in releases since 4 and before.
+CROSS_ENCODER_KEYS = (
+    "sentence_transformers",
+    "sbert_ce_default_activation_function",
+)
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
 # Pooling after the Transformer, any number of Dense, perhaps Normalize.
@@ -60,6 +66,23 @@ def module_files(folder: str) -> list[str]:
         for name, path in read_modules(folder) or ()
         for file_name in _FILES_OF.get(name, ())
     ]
+
+
+def found_files(folder: str) -> list[str]:
+    """Returns the files that are there, `FILES` first.
+
+    Of modules that we do not have, none.
+
+    Args:
+        folder: A model folder.
+
+    Returns:
+        Paths in the folder.
+    """
+    names = list(FILES)
+    with contextlib.suppress(ValueError):
+        names += module_files(folder)
+    return [name for name in names if files.exists(f"{folder}/{name}")]
 
 
 def _checked(modules):

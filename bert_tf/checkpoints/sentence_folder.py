@@ -57,7 +57,6 @@ _ACTIVATION_NAMES = {
     TANH: f"{_ACTIVATION_PACKAGE}.activation.Tanh",
 }
 _KERNEL, _BIAS = "linear.weight", "linear.bias"
-_OLD_ACTIVATION = "sbert_ce_default_activation_function"
 # What of a Dense module is one vector made another, and nothing besides.
 _VECTOR = "sentence_embedding"
 
@@ -211,8 +210,8 @@ def is_cross_encoder(folder: str, config_values: Mapping[str, Any]) -> bool:
         folder: A model folder.
         config_values: Its config.json.
     """
-    # In releases since 4, and before; since 6 it has a file of its own.
-    if {"sentence_transformers", _OLD_ACTIVATION} & config_values.keys():
+    # In releases before 6; since then it has a file of its own.
+    if {*sentence_files.CROSS_ENCODER_KEYS} & config_values.keys():
         return True
     values = _read_object(f"{folder}/{_PROMPTS_FILE}")
     return values.get("model_type") == "CrossEncoder"

@@ -1,15 +1,22 @@
 """Conversion: what is kept, dropped and refused; the bits are in
 test_google.py."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
+import bert_tf
 from bert_tf.checkpoints import convert
 from bert_tf.checkpoints import model_folder
+from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.sentence_encoder import BertSentenceEncoder
+from bert_tf.text.preprocessor import Preprocessor
 from references import checkpoints as peer
+from support import sentence_models
+from support import serving_models
 
 
 @pytest.mark.parametrize("architecture", peer.ARCHITECTURES)
@@ -113,6 +120,108 @@ def test_partial_conversion_says_what_is_missing(tmp_path):
     assert "37 tensors; 2 initialised" in report.summary
     converted = safetensors.numpy.load_file(tmp_path / "b/model.safetensors")
     assert not {*names} & {*converted}
+
+
+SENTENCE_FILES = [
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+    "2_Dense/config.json",
+    "2_Dense/model.safetensors",
+]
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sentences") / "model"
+    vectors = dataclasses.replace(
+        sentence_models.VECTORS, dense=sentence_models.VECTORS.dense[:1]
+    )
+    sentence_models.save(folder, vectors)
+    path = folder / "sentence_bert_config.json"
+    path.write_text('{"max_seq_length": 9}')
+    return folder
+
+
+@pytest.mark.parametrize("file_format", ["bert_tf", "hugging_face"])
+def test_models_of_sentences_make_the_same_vectors(
+    tmp_path, sentences, file_format
+):
+    report = convert(sentences, tmp_path / "b", file_format)
+    assert report.names("left over") == ()
+    models = [bert_tf.load(each) for each in (sentences, tmp_path / "b")]
+    assert isinstance(models[1].model, BertSentenceEncoder)
+    assert models[1].preprocessor.max_seq_length == 9
+    texts = ["the quick", "lorem " * 30]
+    expected, found = (each.model(each.preprocessor(texts)) for each in models)
+    assert found.shape == (2, 5)
+    np.testing.assert_array_equal(found, expected)
+    for name in SENTENCE_FILES:
+        converted = (tmp_path / "b" / name).read_bytes()
+        assert converted == (sentences / name).read_bytes()
+
+
+def test_what_has_no_place_for_sentences_reports_their_files(
+    tmp_path, sentences
+):
+    report = convert(sentences, tmp_path / "b", "google", hidden_act="gelu_new")
+    assert report.names("left over") == tuple(SENTENCE_FILES)
+    assert str(report).splitlines()[-2].split() == [
+        *("left", "over", "2_Dense/model.safetensors", "file"),
+        *["in", "no", "file", "of", "this", "form"],
+    ]
+    assert not (tmp_path / "b/modules.json").exists()
+
+
+def test_vectors_that_we_do_not_make_are_reported(tmp_path, caplog):
+    peer.write_folder(tmp_path / "a", "BertModel")
+    modules = [
+        {"type": f"a.{name}", "path": path}
+        for name, path in (("Transformer", ""), ("WordWeights", "1"))
+    ]
+    (tmp_path / "a/modules.json").write_text(json.dumps(modules))
+    with caplog.at_level("WARNING", logger="absl"):
+        report = convert(tmp_path / "a", tmp_path / "b", "bert_tf")
+    assert report.names("left over") == ("modules.json",)
+    assert "Received: Transformer, WordWeights" in caplog.text
+    assert not (tmp_path / "b/modules.json").exists()
+
+
+@pytest.mark.parametrize(
+    "name, values",
+    [
+        (
+            "config.json",
+            {"sentence_transformers": {"version": "4.1.0"}},
+        ),
+        (
+            "config.json",
+            {"sbert_ce_default_activation_function": "torch.nn.Identity"},
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"model_type": "CrossEncoder", "other": 1},
+        ),
+    ],
+)
+def test_cross_encoders_stay_so(tmp_path, name, values):
+    bert_tf.save(
+        tmp_path / "a",
+        BertClassifier(serving_models.CONFIG, num_labels=1),
+        Preprocessor.from_folder(serving_models.model_dir("encoder")),
+    )
+    path = tmp_path / "a" / name
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(before | values))
+    convert(tmp_path / "a", tmp_path / "b", "hugging_face")
+    found = json.loads((tmp_path / "b" / name).read_text())
+    assert values.items() <= found.items()
+    models = [bert_tf.load(tmp_path / each) for each in "ab"]
+    assert models[1].task == bert_tf.RerankingTask()
+    pairs = [["the quick", "a"], ["fox", "b c"]]
+    expected, found = (each.model(each.preprocessor(pairs)) for each in models)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(

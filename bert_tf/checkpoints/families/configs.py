@@ -7,6 +7,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf import sizes
+from bert_tf.checkpoints import sentence_files
 from bert_tf.config import BertConfig
 
 # The fields of BERT's own configuration, by the names that they have there.
@@ -32,8 +33,7 @@ _NOT_ARCHITECTURE = {
     *("torch_dtype", "transformers_version", "use_cache"),
     # transformers 4.46 to 4.5x: how it has computed the attention.
     "_attn_implementation_autoset",
-    # sentence-transformers' of a CrossEncoder: `sentence_folder` reads them.
-    *("sbert_ce_default_activation_function", "sentence_transformers"),
+    *sentence_files.CROSS_ENCODER_KEYS,
 }
 # Keys that change what a model computes: those here have one value for each.
 _REQUIRED_VALUES = {
