@@ -1,5 +1,6 @@
 """SavedModels that XLA compiles for a few shapes."""
 
+import contextlib
 import dataclasses
 
 import pytest
@@ -14,6 +15,7 @@ from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
+from bert_tf.serving.proof import compilation
 from bert_tf.serving.proof import report
 from support import serving_models
 
@@ -245,6 +247,52 @@ def test_lengths_that_no_request_has_are_told(caplog, monkeypatch):
     ):
         warmup.write_requests(path, servable, (), "name")
     assert "No warm-up request has the length 1 or 2: it is" in caplog.text
+
+
+@pytest.mark.parametrize("contents", ["text", "ids"])
+def test_times_are_of_requests_of_each_length(monkeypatch, contents):
+    servable = serving_models.servable(
+        "pair",
+        contents=contents,
+        is_jit_compiled=True,
+        jit_lengths=(9,),
+        jit_batch_sizes=(1, 4),
+    )
+    called = []
+
+    @contextlib.contextmanager
+    def calling(path, requests, times, **_):
+        for name, inputs in requests:
+            called.append(called_shape(servable, name, inputs))
+            times.append(float(len(times)))
+        yield "2.0", iter(())
+
+    monkeypatch.setattr(compilation.caller, "calling", calling)
+    # Of three calls a shape the first and the last.
+    assert compilation.seconds_by_shape("", servable) == {
+        (1, 9): (0.0, 2.0),
+        (4, 9): (3.0, 5.0),
+        (1, 19): (6.0, 8.0),
+        (4, 19): (9.0, 11.0),
+    }
+    assert called[::3] == [(1, 9), (4, 9), (1, 19), (4, 19)]
+
+
+def called_shape(servable, name, inputs):
+    """Returns the (rows, length) of what goes into a signature."""
+    if servable.forms[name].examples:
+        (serialized,) = inputs.values()
+        features = [
+            tf.train.Example.FromString(each).features.feature
+            for each in serialized
+        ]
+        lengths = [len(each["input_ids"].int64_list.value) for each in features]
+        return len(lengths), max(lengths)
+    if servable.forms[name].of == "ids":
+        return inputs["input_ids"].shape
+    ids = servable.preprocessor([*inputs.values()])
+    lengths = ids["input_mask"].numpy().sum(axis=1)
+    return len(lengths), max(lengths)
 
 
 def test_times_are_shown_with_what_the_server_needs():
