@@ -1,5 +1,7 @@
 """Fill-mask, embeddings, the Hub's preprocessor; old versions."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
+from bert_tf.serving.kinds.hub import Encoder
 from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
 from bert_tf.tasks import fill_mask
@@ -85,6 +89,34 @@ IDS = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), "int32 [?, ?]")
 HUB_IDS = dict.fromkeys(
     ("input_word_ids", "input_mask", "input_type_ids"), "int32 [?, ?]"
 )
+
+
+def test_a_task_that_is_not_there_is_told():
+    options = ExportOptions(kind="task")
+    for kind, message in (
+        ("encoder", "encoder: must be tuned to a task .*Received: BertModel"),
+        ("pretrainer", "must be tuned to a task .*BertForPreTraining"),
+    ):
+        folder = serving_models.model_dir(kind)
+        with pytest.raises(ValueError, match=message):
+            opening.open_folder(folder, options)
+        assert isinstance(opening.open_folder(folder), Encoder)
+    servable = opening.open_folder(serving_models.model_dir("pair"), options)
+    assert isinstance(servable, Classification)
+
+
+def test_choices_without_their_number_are_refused(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(serving_models.model_dir("choice"), folder)
+    (folder / "task.json").unlink()
+    for kind in (None, "task"):
+        with pytest.raises(
+            ValueError,
+            match="model: must have a task.json, .*BertForMultipleChoice",
+        ):
+            opening.open_folder(folder, ExportOptions(kind=kind))
+    servable = opening.open_folder(folder, ExportOptions(kind="encoder"))
+    assert isinstance(servable, Encoder)
 
 
 def test_fill_mask_signatures():

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.serving import options as options_lib
@@ -70,7 +71,7 @@ def open_folder(
     """Opens a model folder to be served.
 
     A classifier without task.json, as transformers writes them, gets its
-    label names from config.json.
+    label names from config.json. A model for multiple choice must have one.
 
     Args:
         model_dir: The folder, of bert_tf or Hugging Face.
@@ -92,6 +93,8 @@ def open_folder(
         with reader.open_checkpoint(str(model_dir)) as checkpoint:
             if kind is None:
                 kind, task = _found_kind(checkpoint, options)
+                if kind is Encoder:
+                    _check_is_for_an_encoder(checkpoint, options)
             options = kind.resolve(kind.with_folder(options, model_dir), task)
             model = kind.load(checkpoint, task, options)
             weight_files = checkpoint.weight_files
@@ -179,6 +182,24 @@ def _found_kind(checkpoint, options):
         if kind.is_found(checkpoint):
             return kind, kind.task_of(checkpoint, options.text_features)
     return Encoder, None
+
+
+def _check_is_for_an_encoder(checkpoint, options):
+    """Raises `ValueError` where an encoder is not what was asked for."""
+    architecture = checkpoint.architecture
+    if parts.MULTIPLE_CHOICE in checkpoint.parts:
+        raise ValueError(
+            f"{checkpoint.path}: must have a {model_folder.TASK_FILE}, which "
+            "tells the number of choices; `kind` may be 'encoder', which "
+            f"leaves the head out. Received: {architecture}."
+        )
+    if options.kind == options_lib.TASK:
+        raise ValueError(
+            f"{checkpoint.path}: must be tuned to a task for "
+            f"kind={options.kind!r}: it has no {model_folder.TASK_FILE}, and "
+            "its class tells no task. "
+            f"Received: {architecture or 'no class that is known'}."
+        )
 
 
 def check_length(model: Any, preprocessor: Preprocessor) -> None:
