@@ -193,3 +193,17 @@ def require(**values: object) -> None:
     for name, value in values.items():
         if value is None or value == "":
             raise ValueError(f"--{name} must be given.")
+
+
+def numbers(flag: flags.FlagHolder) -> tuple[int, ...]:
+    """Returns the whole numbers that a flag of a list holds.
+
+    Raises:
+        ValueError: If one is none, or negative; the message names the flag.
+    """
+    if not all(word.isdecimal() for word in flag.value):
+        raise ValueError(
+            f"--{flag.name} must be numbers with commas between. "
+            f"Received: --{flag.name}={','.join(flag.value)}."
+        )
+    return tuple(map(int, flag.value))

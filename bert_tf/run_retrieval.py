@@ -212,12 +212,7 @@ def _check_flags(config):
         raise ValueError(
             "--gradient_accumulation_steps must not be given with --chunk_size."
         )
-    if not all(size.isdecimal() for size in _MATRYOSHKA_SIZES.value):
-        raise ValueError(
-            "--matryoshka_sizes must be numbers with commas between. "
-            f"Received: --matryoshka_sizes={','.join(_MATRYOSHKA_SIZES.value)}."
-        )
-    return tuple(int(size) for size in _MATRYOSHKA_SIZES.value)
+    return program.numbers(_MATRYOSHKA_SIZES)
 
 
 def _check_scores_are_read(config):

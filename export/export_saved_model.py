@@ -264,10 +264,10 @@ def main(_):
         token_column=_TOKEN_COLUMN.value,
         max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
         timeout_seconds=_TIMEOUT_SECONDS.value,
-        warmup_batch_sizes=[int(size) for size in _WARMUP_BATCH_SIZES.value],
+        warmup_batch_sizes=program.numbers(_WARMUP_BATCH_SIZES),
         is_jit_compiled=_JIT.value,
-        jit_lengths=[int(length) for length in _JIT_LENGTHS.value],
-        jit_batch_sizes=[int(size) for size in _JIT_BATCH_SIZES.value],
+        jit_lengths=program.numbers(_JIT_LENGTHS),
+        jit_batch_sizes=program.numbers(_JIT_BATCH_SIZES),
         version=_VERSION.value,
         keep_versions=_KEEP_VERSIONS.value,
     )

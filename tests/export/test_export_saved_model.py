@@ -1,5 +1,6 @@
 """The program that exports, as users run it."""
 
+import pytest
 import tensorflow as tf
 
 from bert_tf.serving import saved_model
@@ -74,3 +75,23 @@ def test_a_version_that_is_there_is_an_error_of_one_line(run_program, tmp_path):
     assert "Traceback" not in process.stderr
     assert sorted(taken.parent.rglob("*")) == [taken, taken / "saved_model.pb"]
     assert (taken / "saved_model.pb").read_text() == "another"
+
+
+@pytest.mark.parametrize(
+    "flag", ["warmup_batch_sizes=1,8x", "jit_lengths=,8", "jit_batch_sizes=-1"]
+)
+def test_lists_of_numbers_are_told_by_their_flag(run_program, tmp_path, flag):
+    process = run_program(
+        PROGRAM,
+        f"--model_dir={tmp_path}/none",
+        f"--export_dir={tmp_path}/export",
+        "--jit",
+        f"--{flag}",
+        check=False,
+    )
+    assert process.returncode == 1
+    name, _, value = flag.partition("=")
+    assert process.stderr.splitlines()[-1].endswith(
+        f": error: --{name} must be numbers with commas between. "
+        f"Received: --{name}={value}."
+    )
