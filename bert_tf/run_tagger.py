@@ -59,8 +59,8 @@ _TFDS_DATA_DIR = flags.DEFINE_string(
 _TOKEN_COLUMN = flags.DEFINE_string(
     "token_column",
     None,
-    "The column of words: its number from 0, or its name in the first line. "
-    "Default: 0; of --tfds_name tokens.",
+    "The column of words: its number from 0, or its name in the first line "
+    "(of every file, the test set's too). Default: 0; of --tfds_name tokens.",
 )
 _TAG_COLUMN = flags.DEFINE_string(
     "tag_column",
@@ -128,11 +128,8 @@ def _read(split, path, builder):
     return tagging_files.read_columns(
         path,
         tagging_files.parse_column(_TOKEN_COLUMN.value, 0),
-        (
-            tagging_files.parse_column(_TAG_COLUMN.value, -1)
-            if has_tags
-            else None
-        ),
+        tagging_files.parse_column(_TAG_COLUMN.value, -1),
+        has_tags,
     )
 
 

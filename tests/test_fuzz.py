@@ -407,7 +407,15 @@ def read_table(path, data, name):
         PIECES,
     ),
     columns=st.sampled_from(
-        [(0, -1), (0, None), (-1, 0), (1, 2), (5, -5), ("a", "b")]
+        [
+            (0, -1),
+            (0, -1, False),
+            (0, "b", False),
+            (-1, 0),
+            (1, 2),
+            (5, -5),
+            ("a", "b"),
+        ]
     ),
 )
 def test_conll(tmp_path, data, columns):

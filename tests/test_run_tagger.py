@@ -85,19 +85,24 @@ def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
     assert predictions.startswith("-DOCSTART- O O\n\n")
     assert "\u200b O O\n" in predictions
 
-    # The tuned model alone gives the same answers, with a file of its own.
+    # The tuned model alone gives the same answers, with files whose columns
+    # have names.
     (output / "test_predictions.txt").unlink()
-    (tmp_path / "words").write_text(f"{SENTENCE}\n{LONG}", "utf-8")
+    for name in ("dev", "test"):
+        text = (tmp_path / f"{name}.txt").read_text("utf-8")
+        (tmp_path / f"{name}.named").write_text(f"word ner\n{text}", "utf-8")
     done = run_program(
         PROGRAM,
         "--do_eval",
         "--do_predict",
-        f"--test_file={tmp_path / 'words'}",
+        "--tag_column=ner",
+        f"--eval_file={tmp_path / 'dev.named'}",
+        f"--test_file={tmp_path / 'test.named'}",
         *flags[2:],
     )
     assert releases.read_results(output) == pytest.approx(results, rel=1e-5)
     again = (output / "test_predictions.txt").read_text("utf-8")
-    assert again == predictions
+    assert again == f"word ner predicted\n{predictions}"
 
 
 def test_unknown_tag_is_told_before_training(tmp_path, flags, run_program):

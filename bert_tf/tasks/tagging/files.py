@@ -160,7 +160,8 @@ def parse_column(text: str | None, default: int) -> int | str:
 def read_columns(
     path: files.AnyPath,
     token_column: int | str = 0,
-    tag_column: int | str | None = -1,
+    tag_column: int | str = -1,
+    has_tags: bool = True,
 ) -> TaggingExamples:
     """Reads a column file.
 
@@ -172,10 +173,12 @@ def read_columns(
         token_column: Number of the column of words, from 0, or from -1
             backwards, or its name: the first line then holds the names, alone
             or after "# global.columns =".
-        tag_column: Likewise, of the tags; None to read no tags.
+        tag_column: Likewise, of the tags.
+        has_tags: Whether the tags are read. If not, there may be no column of
+            them; a name still says that the first line holds names.
 
     Returns:
-        `TaggingExamples`.
+        `TaggingExamples`, with tags if they are read.
 
     Raises:
         ValueError: If the file is missing, not UTF-8 or without sentences, a
@@ -187,7 +190,9 @@ def read_columns(
     if not lines[-1]:
         lines.pop()
     has_header = isinstance(token_column, str) or isinstance(tag_column, str)
-    layout = _Layout(path, lines, token_column, tag_column, has_header)
+    layout = _Layout(
+        path, lines, token_column, tag_column if has_tags else None, has_header
+    )
     words, tags, line_indices, row_lengths = [], [], [], []
     begins_sentence = True
     for index in range(int(has_header), len(lines)):
@@ -208,7 +213,7 @@ def read_columns(
     return TaggingExamples(
         path=str(path),
         words=tuple(words),
-        tags=None if tag_column is None else tuple(tags),
+        tags=tuple(tags) if has_tags else None,
         row_lengths=np.array(row_lengths, np.int32),
         lines=tuple(lines),
         line_indices=np.array(line_indices, np.int32),

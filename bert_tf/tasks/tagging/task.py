@@ -118,7 +118,7 @@ class TaggingTask(Task):
         if not columns.may_have_lists(data):
             column = -1 if label_column is None else label_column
             return tagging_files.read_columns(
-                data, tag_column=None if split == TEST else column
+                data, tag_column=column, has_tags=split != TEST
             )
         names: list[Any] = ["words"]
         if split != TEST:

@@ -96,13 +96,36 @@ def test_columns_by_name_and_number(
 
 def test_words_without_tags(write, tmp_path):
     examples = tagging_files.read_columns(
-        write("a\n#\n# not a word\n\nb\n"), tag_column=None
+        write("a\n#\n# not a word\n\nb\n"), has_tags=False
     )
     assert examples.words == ("a", "#", "b")
     assert examples.tags is None
     path = tmp_path / "predictions.txt"
     tagging_files.write_predictions(path, examples, ["O", "O", "B-x"])
     assert path.read_text() == "a O\n# O\n# not a word\n\nb B-x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "predictions"),
+    [
+        ("word ner\na O\n\nb B-x\n", "word ner predicted\na O P\n\nb B-x P\n"),
+        # A set to predict may have no column of tags.
+        ("word\na\n\nb\n", "word predicted\na P\n\nb P\n"),
+        (
+            "# global.columns = FORM\na\n\nb\n",
+            "# global.columns = FORM predicted\na P\n\nb P\n",
+        ),
+    ],
+)
+def test_a_name_of_the_tags_tells_of_a_header_where_none_are_read(
+    write, tmp_path, text, predictions
+):
+    examples = tagging_files.read_columns(write(text), 0, "ner", False)
+    assert examples.words == ("a", "b")
+    assert examples.tags is None
+    path = tmp_path / "predictions.txt"
+    tagging_files.write_predictions(path, examples, ["P", "P"])
+    assert path.read_text() == predictions
 
 
 @pytest.mark.parametrize(

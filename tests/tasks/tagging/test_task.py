@@ -14,6 +14,8 @@ from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import task_folder
+from bert_tf.tasks.source import DEV
+from bert_tf.tasks.source import TEST
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.tasks.tagging.task import TaggingTask
@@ -42,6 +44,15 @@ def test_task_goes_through_json():
         "labels": ["O", "B-x", "I-x", "B-y", "I-y"],
     }
     assert TaggingTask.from_dict(values) == TASK
+
+
+def test_a_named_column_of_tags_makes_the_first_line_a_header(tmp_path):
+    path = tmp_path / "file.conll"
+    path.write_text("word ner\na B-x\nb O\n")
+    for split, tags in ((DEV, ("B-x", "O")), (TEST, None)):
+        examples = TASK.read(path, split, "ner")
+        assert examples.words == ("a", "b")
+        assert examples.tags == tags
 
 
 @pytest.mark.parametrize(
