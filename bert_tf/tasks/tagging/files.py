@@ -288,7 +288,8 @@ def write_predictions(
     """Writes the lines that were read, each row with its predicted tag.
 
     So the last two columns of a file whose last column are the tags are what
-    conlleval reads. Lines of -DOCSTART- get "O". Whole or not at all.
+    conlleval reads. Lines of -DOCSTART- that are no words get "O". Whole or
+    not at all.
 
     Args:
         path: The file.
@@ -296,8 +297,10 @@ def write_predictions(
         tags: The predicted tags of all words, W strings.
     """
     lines = list(examples.lines)
+    # A table's words may begin so too.
+    word_lines = {*examples.line_indices.tolist()}
     for index, line in enumerate(lines):
-        if line.startswith(_DOCUMENT_START):
+        if line.startswith(_DOCUMENT_START) and index not in word_lines:
             lines[index] = _append(line, examples.separator, "O")
     if examples.has_header:
         is_comment = lines[0].startswith(_COLUMN_NAMES)

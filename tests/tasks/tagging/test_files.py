@@ -158,6 +158,21 @@ def test_bad_files_are_told_by_line(write, text, columns, message):
     assert str(error.value).startswith(str(path))
 
 
+def test_a_tables_word_that_begins_as_a_document_gets_one_tag(tmp_path):
+    words = ["-DOCSTART-", "a", "-DOCSTART-x"]
+    for tags, predictions in (
+        (
+            ["O", "B-x", "O"],
+            "-DOCSTART-\tO\tO\na\tB-x\tB-y\n-DOCSTART-x\tO\tO\n\n",
+        ),
+        (None, "-DOCSTART-\tO\na\tB-y\n-DOCSTART-x\tO\n\n"),
+    ):
+        examples = tagging_files.from_rows("table", [("row 1", words, tags)])
+        path = tmp_path / "predictions.txt"
+        tagging_files.write_predictions(path, examples, ["O", "B-y", "O"])
+        assert path.read_text() == predictions
+
+
 def test_blanks_around_tags_are_taken_off_and_counted(write, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         examples = tagging_files.read_columns(
