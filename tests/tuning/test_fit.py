@@ -17,6 +17,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.tasks import task_folder
+from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification import task as glue
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.text_source import TextSource
@@ -559,6 +560,28 @@ def test_starting_point_of_a_tuned_model(tmp_path):
     other = dataclasses.replace(COLOUR, labels=("x", "y", "z"))
     head = task_folder.new_model(start, other).classification_head.weights[0]
     assert np.abs(head - model.classification_head.weights[0]).max() > 1e-3
+
+
+def test_a_calibrated_folder_is_of_a_task_whose_classes_have_synonyms(tmp_path):
+    mrpc = glue_files.glue_task("MRPC")
+    calibrated = dataclasses.replace(mrpc.task, temperature=1.5)
+    checkpoints.save(
+        tmp_path / "tuned",
+        BertClassifier(CONFIG, 2),
+        WordpieceSpec(VOCABULARY),
+        11,
+        task=calibrated.to_dict(),
+        label_names=calibrated.labels,
+    )
+    task = glue.tuned_task(tmp_path / "tuned", mrpc.task)
+    assert task == calibrated
+    assert task.label_synonyms == ("not_equivalent", "equivalent")
+    (tmp_path / "dev.tsv").write_text(
+        "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+        "equivalent\t1\t2\tcat\tdog\nnot_equivalent\t3\t4\tcow\then\n"
+    )
+    examples = dataclasses.replace(mrpc, task=task).read(tmp_path, "dev")
+    assert examples.labels.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(

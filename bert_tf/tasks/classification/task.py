@@ -372,5 +372,7 @@ def tuned_task(
             f"{folder}: is tuned to the task {found.name!r}. "
             f"Received: task_name={task.name!r}."
         )
-    # Equal tasks may differ in their synonyms, which task.json has not.
-    return task if found == task else found
+    if task is None or found.labels != task.labels:
+        return found
+    # task.json has no synonyms.
+    return dataclasses.replace(found, label_synonyms=task.label_synonyms)
