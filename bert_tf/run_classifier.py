@@ -207,6 +207,7 @@ def _find_task(config, folder, builder):
         program.require(label_column=_LABEL_COLUMN.value)
     if folder is not None:
         task = classification.tuned_task(folder)
+        _check_is_of(task)
         return glue_files.TaskFiles(
             task=task,
             splits=glue_files.named_columns(
@@ -221,6 +222,41 @@ def _find_task(config, folder, builder):
     return glue_files.tsv_task(
         _TEXT_COLUMNS.value, _LABEL_COLUMN.value, labels, _REGRESSION.value
     )
+
+
+def _check_is_of(task):
+    """Raises `ValueError` if a flag is not what the model was tuned to."""
+    names = _TEXT_COLUMNS.value or ()
+    labels = _LABELS.value or ()
+    num_texts = len(task.text_features)
+    is_regression = not task.labels
+    for flag, is_right, wanted, received in (
+        (
+            # They may have other names than in training.
+            _TEXT_COLUMNS,
+            len(names) == num_texts,
+            f"{num_texts} name{'s' * (num_texts > 1)}",
+            ",".join(names),
+        ),
+        (
+            # Their order is that of the answers' columns.
+            _LABELS,
+            tuple(labels) == task.labels,
+            ",".join(task.labels) or "left out (of a regression)",
+            ",".join(labels),
+        ),
+        (
+            _REGRESSION,
+            _REGRESSION.value == is_regression,
+            str(is_regression).lower(),
+            str(_REGRESSION.value).lower(),
+        ),
+    ):
+        if flag.present and not is_right:
+            raise ValueError(
+                f"--{flag.name} must be {wanted}, as the model was tuned, or "
+                f"be given with --do_train. Received: --{flag.name}={received}."
+            )
 
 
 def _find_labels(builder):

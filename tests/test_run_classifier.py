@@ -242,6 +242,40 @@ def test_any_tsv_from_a_model_folder(tmp_path, release, run_program):
     probabilities = np.loadtxt(tmp_path / "predictions" / "test_results.tsv")
     assert probabilities.shape == (9, 3)
 
+    # It is evaluated as it was tuned, or not at all; its columns may be named
+    # otherwise.
+    for flag, message in (
+        (
+            "--text_columns=subject,team",
+            "--text_columns must be 1 name, as the model was tuned, or be "
+            "given with --do_train. Received: --text_columns=subject,team.",
+        ),
+        (
+            "--labels=law,it,sales",
+            "--labels must be it,law,sales, as the model was tuned, or be "
+            "given with --do_train. Received: --labels=law,it,sales.",
+        ),
+        (
+            "--regression",
+            "--regression must be false, as the model was tuned, or be given "
+            "with --do_train. Received: --regression=true.",
+        ),
+    ):
+        refused = run_program(
+            PROGRAM,
+            "--task_name=tsv",
+            f"--data_dir={data}",
+            f"--init_checkpoint={output}",
+            f"--output_dir={tmp_path / 'refused'}",
+            "--label_column=team",
+            "--do_eval",
+            "--max_seq_length=16",
+            flag,
+            check=False,
+        )
+        assert refused.returncode == 1
+        assert message in refused.stderr.splitlines()[-1]
+
 
 @pytest.mark.parametrize(
     ("flags", "message"),
