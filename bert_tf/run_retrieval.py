@@ -56,7 +56,8 @@ _TEXT_COLUMNS = flags.DEFINE_list(
     [],
     "Names of the columns of texts, with commas between: query, positive, "
     "negatives. Default: query (or anchor), positive, negative...; sentence1 "
-    "and sentence2; or text.",
+    "and sentence2; or text. Of scored pairs in --eval_file, and of "
+    "--test_file, the first two hold if the file has them.",
 )
 _SCORE_COLUMN = flags.DEFINE_string(
     "score_column", "score", "Name of the column of people's scores."

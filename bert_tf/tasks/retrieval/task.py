@@ -25,6 +25,7 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import sentence_encoder
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
+from bert_tf.tasks import columns
 from bert_tf.tasks.retrieval import chunks
 from bert_tf.tasks.retrieval import files as retrieval_files
 from bert_tf.tasks.retrieval import losses
@@ -353,18 +354,21 @@ class RetrievalTask(Task):
         Data to train on are what the loss asks for; with scores they are
         refused by a loss that reads none. Those of a development set are scored
         pairs where the table has a column of scores, else queries with
-        passages. Of a set to predict there are two texts a row.
+        passages. Of a set to predict there are two texts a row. `text_columns`
+        are of the data to train on: of scored pairs to evaluate on, and of a
+        set to predict, they hold where there are two or more and the table has
+        the first two.
         """
-        columns = self.text_columns
+        names = self.text_columns
         if split == TRAIN:
             if self.loss_name == options.SIMCSE:
-                return retrieval_files.read_texts(data, columns)
+                return retrieval_files.read_texts(data, names)
             if self.loss_name in options.SCORED:
                 return retrieval_files.read_scored(
-                    data, columns, label_column, self.max_score
+                    data, names, label_column, self.max_score
                 )
             examples = retrieval_files.read_groups(
-                data, columns, score_column=label_column
+                data, names, score_column=label_column
             )
             if self.loss_name == options.TRIPLET and examples.rows.shape[1] < 3:
                 raise ValueError(
@@ -373,7 +377,9 @@ class RetrievalTask(Task):
                 )
             return examples
         if split == TEST:
-            return retrieval_files.read_scored(data, columns[:2], None)
+            return retrieval_files.read_scored(
+                data, self._pair_columns(data), None
+            )
         if retrieval_files.has_scores(data, label_column):
             self._check_metric(_CORRELATIONS, "scored pairs")
             if self.corpus:
@@ -383,16 +389,29 @@ class RetrievalTask(Task):
                     f"Received: {files.shortened([*map(str, self.corpus)])}."
                 )
             return retrieval_files.read_scored(
-                data, columns[:2], label_column, self.max_score
+                data, self._pair_columns(data), label_column, self.max_score
             )
         self._check_metric(ranking.QUERY_SCORES, "queries with passages")
         return retrieval_files.read_groups(
             data,
-            columns,
+            names,
             is_ranking=True,
             corpus=self.corpus,
             score_column=label_column,
         )
+
+    def _pair_columns(self, data):
+        """Returns the two of `text_columns` that a table has, or none."""
+        names = self.text_columns[:2]
+        if len(names) == 2 and {*names} <= {*columns.names_in(data)}:
+            return names
+        if names:
+            logging.info(
+                "%s: the columns of its two texts are the usual ones, not %s.",
+                columns.title(data),
+                ", ".join(names),
+            )
+        return ()
 
     def make_sources(
         self,

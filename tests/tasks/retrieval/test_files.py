@@ -90,6 +90,36 @@ def test_scored_pairs():
         task.read(table, "dev")
 
 
+@pytest.mark.parametrize(
+    ("loss_name", "names", "table"),
+    [
+        ("simcse", ("sentence",), {"sentence": ["a", "b"]}),
+        ("multiple_negatives", ("q", "p"), {"q": ["a"], "p": ["b"]}),
+        (
+            "triplet",
+            ("q", "p", "n"),
+            {"q": ["a"], "p": ["b"], "n": ["c"]},
+        ),
+    ],
+)
+def test_pairs_may_have_other_columns_than_the_training(
+    loss_name, names, table
+):
+    task = RetrievalTask(
+        loss_name=loss_name, text_columns=names, metric="spearman"
+    )
+    assert len(task.read(table, "train")) == len(table[names[0]])
+    sts = {"sentence1": ["a"], "sentence2": ["c"], "score": [0.5]}
+    for split, labels in (("dev", [0.5]), ("test", None)):
+        examples = task.read(sts, split)
+        assert texts_of(examples) == [["a", "c"]]
+        assert labels is None or examples.labels.tolist() == labels
+        # Where the table has them too, they are the ones.
+        if len(names) > 1:
+            both = {names[0]: ["x"], names[1]: ["y"]} | sts
+            assert texts_of(task.read(both, split)) == [["x", "y"]]
+
+
 @pytest.mark.parametrize("loss_name", ["multiple_negatives", "triplet"])
 @pytest.mark.parametrize(
     "names",
