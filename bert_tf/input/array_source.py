@@ -6,6 +6,7 @@ What a source of batches is, `batch_source` says.
 import dataclasses
 import math
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -129,16 +130,27 @@ class ArraySource:
         return gather
 
 
-def example_lengths(source: BatchSource, batch_size: int = 256) -> np.ndarray:
+def example_lengths(
+    source: BatchSource,
+    batch_size: int = 256,
+    masks: Sequence[str] = (features.INPUT_MASK,),
+) -> np.ndarray:
     """Returns the tokens of every example, int32 `[N]`; reads them all.
 
+    Of an example of several sequences they are those of its longest one.
+
     Args:
-        source: A source of batches with an `input_mask`.
+        source: A source of batches with these masks.
         batch_size: Examples read together.
+        masks: Names of the masks, `[B, ..., L]`, each of its own L.
     """
-    counts = source.evaluation_batches(batch_size).map(
-        lambda batch: tf.reduce_sum(batch[features.INPUT_MASK], axis=-1)
-    )
+
+    def longest(batch):
+        counts = [tf.reduce_sum(batch[name], axis=-1) for name in masks]
+        rows = [tf.reshape(each, [tf.shape(each)[0], -1]) for each in counts]
+        return tf.reduce_max(tf.concat(rows, axis=1), axis=1)
+
+    counts = source.evaluation_batches(batch_size).map(longest)
     num_batches = math.ceil(source.num_examples / batch_size)
     with progress_bar.track(
         counts.as_numpy_iterator(), "tokenize", num_batches

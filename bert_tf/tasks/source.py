@@ -72,8 +72,7 @@ class Source(abc.ABC):
     @functools.cached_property
     def lengths(self) -> np.ndarray:
         """int `[N]`: the tokens of every row, of its longest sequence."""
-        lengths = array_source.example_lengths(self)
-        return lengths.reshape(self.num_examples, -1).max(axis=1)
+        return array_source.example_lengths(self)
 
     @property
     def num_examples(self) -> int:

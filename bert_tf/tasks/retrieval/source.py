@@ -53,6 +53,11 @@ class GroupSource(Source):
             labels = np.zeros(len(self.examples), np.float32)
         return {"rows": self.examples.rows, features.LABELS: labels}
 
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        masks = features.INPUT_MASK, features.PASSAGE_MASK
+        return array_source.example_lengths(self, masks=masks)
+
     def training_batches(
         self, batch_size: int, start_example: int = 0, context: Context = None
     ) -> tf.data.Dataset:

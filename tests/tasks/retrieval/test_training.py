@@ -310,6 +310,25 @@ def test_each_side_of_a_batch_has_its_own_length():
     assert words == ["[CLS]", "j", "a", "b", "[SEP]"]
 
 
+def test_batches_by_length_go_by_the_longest_of_query_and_passages():
+    table = {
+        "query": ["a b", "a b c d e f", "a", "c"],
+        "positive": ["a b c d e", "a", "b", "d"],
+        "negative": ["f", "a b", "a b c", "a b c d e f g"],
+    }
+    task = RetrievalTask(loss_name="triplet", query_prompt="j ")
+    source = make_source(task, table, window_batches=2)
+    assert source.lengths.tolist() == [7, 9, 5, 9]
+    longest = sorted(
+        max(
+            batch[features.INPUT_IDS].shape[-1],
+            batch[features.PASSAGE_IDS].shape[-1],
+        )
+        for batch in source.training_batches(2).take(2)
+    )
+    assert longest == [7, 9]
+
+
 @pytest.mark.parametrize(
     ("fields", "flags", "message"),
     [
