@@ -17,6 +17,7 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf import program
+from bert_tf import progress_bar
 from bert_tf.serving.kinds import texts as texts_lib
 
 _MODEL_DIR = flags.DEFINE_string(
@@ -91,17 +92,32 @@ def main(_):
         filled = fill_mask.fill(texts, answers, start.tokenizer)
         return answers | {"sequences": filled}
 
-    records = []
-    for first in range(0, len(texts), _BATCH_SIZE.value):
-        batch = texts[first : first + _BATCH_SIZE.value]
-        records += _to_records(batch, answer(tf.constant(batch)))
+    def answered(starts):
+        # One batch after the other: all answers at once may be gigabytes.
+        for first in starts:
+            batch = texts[first : first + _BATCH_SIZE.value]
+            yield from _to_records(batch, answer(tf.constant(batch)))
+
+    starts = range(0, len(texts), _BATCH_SIZE.value)
     if _OUTPUT_FILE.value:
-        lines = (f"{json.dumps(record)}\n" for record in records)
-        files.write_text(_OUTPUT_FILE.value, "".join(lines))
-        print(f"{len(records)} texts in {_OUTPUT_FILE.value}")
+        # Lines of the progress, where there is no bar.
+        logging.set_verbosity(logging.INFO)
+        with progress_bar.track(starts, "fill in", len(starts)) as tracked:
+            _write(_OUTPUT_FILE.value, answered(tracked))
+        print(f"{len(texts)} texts in {_OUTPUT_FILE.value}")
     else:
-        for record in records:
+        for record in answered(starts):
             print("\n".join(_to_table(record, start.tokenizer.vocabulary)))
+
+
+def _write(path, records):
+    with (
+        files.whole_file(path) as temporary,
+        files.local_target(temporary) as local,
+        open(local, "w", encoding="utf-8") as stream,
+    ):
+        for record in records:
+            stream.write(f"{json.dumps(record)}\n")
 
 
 def _to_records(texts, answers):

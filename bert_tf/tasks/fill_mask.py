@@ -5,6 +5,7 @@ SavedModel carries. Letters in tensor names: B batch, L position, M masks of a
 text, K answers to a mask, V vocabulary.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf import files
+from bert_tf import progress_bar
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.features import Batch
@@ -23,6 +25,8 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.words import WHITE_SPACE
 from bert_tf.text.vocabulary import Vocabulary
 
+# Lines.
+_CHECKED_TOGETHER = 1024
 # RE2's \s, spelled out, at the end of a string.
 _WHITE_SPACE_AT_END = r"[\t\n\f\r ]+$"
 # That of `tokenizers`.
@@ -115,24 +119,33 @@ def check_texts(
     Raises:
         ValueError: If not; the message names the line.
     """
-    inputs = encode(tf.constant(texts), preprocessor)
-    is_mask = find_masks(inputs, preprocessor.vocabulary)
-    num_left = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1).numpy()
     mask_token = preprocessor.vocabulary.special.mask
-    num_masks = count_masks(texts, mask_token).numpy()
-    for line, (found, left) in enumerate(zip(num_masks, num_left), start=1):
-        if not found:
-            raise ValueError(
-                f"{source}, line {line}: the text must have a {mask_token}. "
-                f"Received: {texts[line - 1]!r}."
-            )
-        if left < found:
-            raise ValueError(
-                f"{source}, line {line}: {found - left} of {found} "
-                f"{mask_token} are beyond the first "
-                f"{preprocessor.max_seq_length} tokens, all that the model "
-                "reads."
-            )
+    # A million lines at once would be gigabytes.
+    starts = range(0, len(texts), _CHECKED_TOGETHER)
+    with progress_bar.track(starts, "check", len(starts)) as tracked:
+        for start in tracked:
+            chunk = texts[start : start + _CHECKED_TOGETHER]
+            inputs = encode(tf.constant(chunk), preprocessor)
+            is_mask = find_masks(inputs, preprocessor.vocabulary)
+            num_left = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1)
+            for line, text, found, left in zip(
+                itertools.count(start + 1),
+                chunk,
+                count_masks(chunk, mask_token).numpy(),
+                num_left.numpy(),
+            ):
+                if not found:
+                    raise ValueError(
+                        f"{source}, line {line}: the text must have a "
+                        f"{mask_token}. Received: {text!r}."
+                    )
+                if left < found:
+                    raise ValueError(
+                        f"{source}, line {line}: {found - left} of {found} "
+                        f"{mask_token} are beyond the first "
+                        f"{preprocessor.max_seq_length} tokens, all that the "
+                        "model reads."
+                    )
 
 
 def count_masks(texts: tf.Tensor, mask_token: str) -> tf.Tensor:

@@ -239,6 +239,23 @@ def test_texts_that_cannot_be_filled_in_are_named(preprocessor):
         )
 
 
+def test_many_texts_are_checked_in_chunks(preprocessor, monkeypatch):
+    sizes = []
+    encode = fill_mask.encode
+
+    def counted(texts, preprocessor):
+        sizes.append(len(texts))
+        return encode(texts, preprocessor)
+
+    monkeypatch.setattr(fill_mask, "encode", counted)
+    texts = ["the [MASK]"] * 2500
+    fill_mask.check_texts(texts, "x", preprocessor)
+    assert sizes == [1024, 1024, 452]
+    texts[2099] = b"the mask"
+    with pytest.raises(ValueError, match=r"x, line 2100: .* b'the mask'"):
+        fill_mask.check_texts(texts, "x", preprocessor)
+
+
 def test_model_without_the_head_is_refused():
     with pytest.raises(ValueError, match="must have a masked-LM head"):
         fill_mask.load_model(serving_models.model_dir("encoder"))
