@@ -72,7 +72,7 @@ class WindowMaker(tf.Module):
             input_signature=[
                 ragged(tf.string),
                 ragged(tf.int32),
-                tf.TensorSpec([None], tf.int32),
+                *[tf.TensorSpec([None], tf.int32)] * 3,
             ],
         )
 
@@ -123,7 +123,11 @@ class WindowMaker(tf.Module):
         return tf.where(is_window, context, -1)
 
     def pack(
-        self, pieces: tf.RaggedTensor, rows: tf.Tensor, windows: tf.Tensor
+        self,
+        pieces: tf.RaggedTensor,
+        rows: tf.Tensor,
+        windows: tf.Tensor,
+        first_pieces: tf.Tensor | int = 0,
     ) -> dict[str, tf.Tensor]:
         """Returns the model inputs of windows, int32 `[B, L]`.
 
@@ -131,33 +135,39 @@ class WindowMaker(tf.Module):
             pieces: RaggedTensor int32 `[N, (pieces)]`, of sentences.
             rows: int32 `[B]`: which sentence each window is of.
             windows: int32 `[B]`: the windows' numbers.
+            first_pieces: int32 `[B]`: what number in its sentence the first of
+                a row's pieces has, if they do not begin with the sentence.
         """
-        start = windows * self.step
+        start = windows * self.step - first_pieces
         left = tf.gather(tf.cast(pieces.row_lengths(), tf.int32), rows) - start
         inside = packing.take(
             pieces, rows, start, tf.clip_by_value(left, 0, self.room)
         )
         return packing.pack([inside], self.max_seq_length, self.vocabulary)
 
-    def __call__(self, words, tag_ids, windows):
+    def __call__(self, words, tag_ids, windows, first_pieces, num_pieces):
         """Makes one window of each sentence.
 
         Args:
-            words: RaggedTensor string `[B, (words)]`.
+            words: RaggedTensor string `[B, (words)]`: those of which a piece
+                is in the window, or more of the sentence.
             tag_ids: RaggedTensor int32 `[B, (words)]`.
             windows: int32 `[B]`: the windows' numbers.
+            first_pieces: int32 `[B]`: how many pieces of the sentence are
+                before these words.
+            num_pieces: int32 `[B]`: how many the whole sentence has.
 
         Returns:
             A dictionary: the model inputs and `labels`, int32 `[B, L]`: the
             tags at the first pieces of the words that are tagged in this
             window, and `IGNORED` at all other tokens.
         """
-        made = self._make(words, tag_ids, windows)
+        made = self._make(words, tag_ids, windows, first_pieces, num_pieces)
         for value in made.values():
             value.set_shape([*windows.shape, self.max_seq_length])
         return made
 
-    def _make_windows(self, words, tag_ids, windows):
+    def _make_windows(self, words, tag_ids, windows, first_pieces, num_pieces):
         # A word of controls alone has none.
         pieces_of_words = self.tokenizer.tokenize(words.flat_values).merge_dims(
             1, 2
@@ -167,8 +177,15 @@ class WindowMaker(tf.Module):
             tf.gather(pieces_of_words.row_splits, words.row_splits),
             validate=False,
         )
-        row_W, window_W, place_W = self._places_of_words(
-            words, pieces_of_words, pieces
+        row_W = tf.cast(words.value_rowids(), tf.int32)
+        first_W = tf.cast(
+            pieces_of_words.row_starts()
+            - tf.gather(pieces.row_starts(), row_W),
+            tf.int32,
+        )
+        window_W, place_W = self.place(
+            first_W + tf.gather(first_pieces, row_W),
+            tf.gather(num_pieces, row_W),
         )
         is_here_W = (window_W == tf.gather(windows, row_W)) & (
             pieces_of_words.row_lengths() > 0
@@ -181,20 +198,9 @@ class WindowMaker(tf.Module):
             tf.boolean_mask(tag_ids.flat_values, is_here_W) - IGNORED,
             shape,
         )
-        return self.pack(pieces, tf.range(tf.size(windows)), windows) | {
-            features.LABELS: labels_BL + IGNORED
-        }
-
-    def _places_of_words(self, words, pieces_of_words, pieces):
-        """Returns of every word its row, its window, and its place there."""
-        row_W = tf.cast(words.value_rowids(), tf.int32)
-        first_W = tf.cast(
-            pieces_of_words.row_starts()
-            - tf.gather(pieces.row_starts(), row_W),
-            tf.int32,
-        )
-        num_pieces_W = tf.gather(tf.cast(pieces.row_lengths(), tf.int32), row_W)
-        return row_W, *self.place(first_W, num_pieces_W)
+        return self.pack(
+            pieces, tf.range(tf.size(windows)), windows, first_pieces
+        ) | {features.LABELS: labels_BL + IGNORED}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -238,18 +244,48 @@ class TaggingSource(Source):
         )
         return np.minimum(left, self.maker.room)
 
+    @functools.cached_property
+    def word_ranges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Two int32 `[num_examples]`: which words have a piece in a window.
+
+        They are those of the sentence from the first number on, below the
+        second, as numbers of all words. To make the whole sentence anew for
+        each of its windows would cost the square of its length.
+        """
+        sentences, windows = self.arrays["sentence"], self.arrays["window"]
+        num_pieces = self._pieces_of_sentences[sentences]
+        first = self._sentence_starts[sentences] + windows * self.maker.step
+        left = num_pieces - windows * self.maker.step
+        limit = first + np.minimum(left, self.maker.room)
+        first_words = np.searchsorted(self._word_starts[1:], first, "right")
+        limits = np.searchsorted(self._word_starts[:-1], limit, "left")
+        # A sentence without a piece has none of them.
+        limits = np.maximum(limits, first_words)
+        return first_words.astype(np.int32), limits.astype(np.int32)
+
     def input_maker(self) -> Callable[[Batch], Batch]:
-        lengths = self.examples.row_lengths.astype(np.int64)
-        words, tag_ids = (
-            tf.RaggedTensor.from_row_lengths(tf.constant(values), lengths)
-            for values in (self.examples.words, self._tag_ids)
+        words, tag_ids = map(tf.constant, (self.examples.words, self._tag_ids))
+        first_words, limits = map(tf.constant, self.word_ranges)
+        sentences = self.arrays["sentence"]
+        first_pieces = tf.constant(
+            self._word_starts[self.word_ranges[0]]
+            - self._sentence_starts[sentences],
+            tf.int32,
         )
+        num_pieces = tf.constant(self._pieces_of_sentences)
+        windows_before = tf.cumsum(self.num_windows, exclusive=True)
 
         def make(batch):
+            row = tf.gather(windows_before, batch["sentence"]) + batch["window"]
+            index = tf.ragged.range(
+                tf.gather(first_words, row), tf.gather(limits, row)
+            )
             made = self.maker(
-                tf.gather(words, batch["sentence"]),
-                tf.gather(tag_ids, batch["sentence"]),
+                index.with_flat_values(tf.gather(words, index.flat_values)),
+                index.with_flat_values(tf.gather(tag_ids, index.flat_values)),
                 batch["window"],
+                tf.gather(first_pieces, row),
+                tf.gather(num_pieces, batch["sentence"]),
             )
             if self.is_trimmed:
                 length = tf.shape(self._trim(made)[features.INPUT_IDS])[1]
@@ -275,10 +311,8 @@ class TaggingSource(Source):
         sentence = np.repeat(
             np.arange(len(self.examples)), self.examples.row_lengths
         )
-        first = np.cumsum(num_pieces) - num_pieces
-        pieces_before = np.cumsum(self._pieces_of_sentences)
-        pieces_before -= self._pieces_of_sentences
-        first -= pieces_before[sentence]
+        first = self._word_starts[:-1].copy()
+        first -= self._sentence_starts[sentence]
         has_piece = (num_pieces > 0) & (first < self.maker.max_pieces)
         window, place = self.maker.place(
             tf.constant(first, tf.int32),
@@ -330,12 +364,22 @@ class TaggingSource(Source):
         )
 
     @functools.cached_property
+    def _word_starts(self):
+        """int64 [W + 1]: the pieces before every word, and all of them."""
+        sums = np.cumsum(self._pieces_of_words, dtype=np.int64)
+        return np.concatenate([[0], sums])
+
+    @functools.cached_property
+    def _sentence_starts(self):
+        """int64 [N]: the pieces before every sentence."""
+        limits = np.cumsum(self.examples.row_lengths)
+        return self._word_starts[limits - self.examples.row_lengths]
+
+    @functools.cached_property
     def _pieces_of_sentences(self):
         limits = np.cumsum(self.examples.row_lengths)
-        sums = np.concatenate([[0], np.cumsum(self._pieces_of_words)])
-        return (sums[limits] - sums[limits - self.examples.row_lengths]).astype(
-            np.int32
-        )
+        num_pieces = self._word_starts[limits] - self._sentence_starts
+        return num_pieces.astype(np.int32)
 
 
 def padded_outputs(

@@ -123,6 +123,58 @@ def test_windows_and_labels_are_those_of_plain_loops(length):
         assert batch[features.LABELS].shape == (7, longest)
 
 
+@pytest.mark.parametrize("length", [4, 9, 16])
+def test_windows_of_their_own_words_are_those_of_the_whole_sentences(length):
+    examples = random_examples(length + 1)
+    source = source_of(examples, length)
+    count = source.num_examples
+    (batch,) = source.evaluation_batches(count).as_numpy_iterator()
+    # No more words than the room has pieces, and those without any between.
+    room = length - 2
+    most = room + examples.words.count("\u200b")
+    first_words, limits = source.word_ranges
+    assert 1 <= max(limits - first_words) <= most
+
+    sentences = source.arrays["sentence"]
+    pieces = maker_of(length).tokenizer.tokenize(examples.words)
+    num_pieces = np.int32(
+        [
+            sum(row)
+            for row in examples.by_sentence(
+                pieces.merge_dims(1, 2).row_lengths().numpy()
+            )
+        ]
+    )
+    words, tag_ids = (
+        tf.gather(
+            tf.RaggedTensor.from_row_lengths(
+                values, examples.row_lengths.astype(np.int64)
+            ),
+            sentences,
+        )
+        for values in (examples.words, examples.tag_ids(LABELS))
+    )
+    whole = maker_of(length)(
+        words,
+        tag_ids,
+        source.arrays["window"],
+        np.zeros(count, np.int32),
+        num_pieces[sentences],
+    )
+    for name, values in whole.items():
+        np.testing.assert_array_equal(batch[name], values, err_msg=name)
+
+
+def test_many_windows_of_a_sentence_tokenize_a_word_about_twice():
+    source = source_of(examples_of([["a"] * 20_000], ("O",) * 20_000))
+    # 7 pieces, each window 4 further.
+    assert source.num_windows.tolist() == [5000]
+    first_words, limits = source.word_ranges
+    assert (limits - first_words).sum() == 4999 * 7 + 4
+    batch = next(source.evaluation_batches(4).as_numpy_iterator())
+    assert batch["input_mask"].sum() == 4 * 9
+
+
 def test_every_word_is_predicted_once_and_where_it_was_learned():
     examples = random_examples(5)
     source = source_of(examples)
