@@ -30,7 +30,7 @@ AnyPath = str | os.PathLike[str]
 _DECOMPRESSORS: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
-    ".bz2": bz2.open,
+    ".bz2": lambda file: io.BufferedReader(_Bz2Bytes(file), _READ_AHEAD),
 }
 _READ_AHEAD = 1 << 20
 # The most that a text file of a model folder may hold; vocabularies of half a
@@ -164,7 +164,7 @@ def open_bytes(path: AnyPath, decompress: bool = True) -> io.BufferedIOBase:
     )
     for suffix, opener in _DECOMPRESSORS.items():
         if decompress and path.endswith(suffix):
-            return opener(stream or path, "rb")
+            return opener(stream or path)
     return stream or open(path, "rb")
 
 
@@ -200,6 +200,50 @@ class _RemoteBytes(io.RawIOBase):
     def close(self):
         self._file.close()
         super().close()
+
+
+class _Bz2Bytes(io.RawIOBase):
+    """What a .bz2 holds; reading raises `EOFError` where it is damaged.
+
+    bz2's own reader raises an `OSError` there, as a disk that fails does; but
+    it has no number.
+    """
+
+    def __init__(self, file):
+        super().__init__()
+        self._file = bz2.BZ2File(file)
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return self._file.seekable()
+
+    def readinto(self, buffer):
+        with _damage_told():
+            return self._file.readinto(buffer)
+
+    def seek(self, offset, whence=os.SEEK_SET):
+        # It reads up to there.
+        with _damage_told():
+            return self._file.seek(offset, whence)
+
+    def tell(self):
+        return self._file.tell()
+
+    def close(self):
+        self._file.close()
+        super().close()
+
+
+@contextlib.contextmanager
+def _damage_told():
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise EOFError(str(error)) from error
+        raise
 
 
 def sha256(path: AnyPath) -> str:

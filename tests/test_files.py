@@ -4,8 +4,11 @@ Each case runs on the local disk and on TensorFlow's in-memory file system,
 ram://, which like an object store is reached through tf.io.gfile alone.
 """
 
+import bz2
+import errno
 import gzip
 import hashlib
+import lzma
 import os
 import uuid
 
@@ -161,13 +164,14 @@ def test_a_file_in_the_way_of_a_folder_is_named(tmp_path):
         files.make_folder(tmp_path / "out" / "below")
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
-def test_lines_are_read_and_cut_and_sought_anywhere(folder, name):
+COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_lines_are_read_and_cut_and_sought_anywhere(folder, suffix):
     data = b"one\ntwo and more\n\nlast"
-    path = f"{folder}/{name}"
-    files.write_bytes(
-        path, gzip.compress(data) if name.endswith("gz") else data
-    )
+    path = f"{folder}/a.txt{suffix}"
+    files.write_bytes(path, COMPRESS[suffix](data))
     with files.open_bytes(path) as stream:
         assert stream.readline() == b"one\n"
         assert stream.readline(6) == b"two an"
@@ -177,6 +181,45 @@ def test_lines_are_read_and_cut_and_sought_anywhere(folder, name):
         assert stream.seek(2) == 2
         assert list(stream) == [b"e\n", b"two and more\n", b"\n", b"last"]
         assert stream.tell() == len(data)
+
+
+@pytest.mark.parametrize(
+    "suffix, compress",
+    [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)],
+)
+def test_damage_of_a_compressed_file_is_told_as_such(folder, suffix, compress):
+    whole = compress(os.urandom(20_000))
+    middle = len(whole) // 2
+    flipped = bytearray(whole)
+    flipped[middle] ^= 0xFF
+    path = f"{folder}/a.txt{suffix}"
+    for data in (b"none of it " * 9, whole[:middle], bytes(flipped)):
+        files.write_bytes(path, data)
+        with (
+            files.open_bytes(path) as stream,
+            pytest.raises(files.DAMAGE_ERRORS),
+        ):
+            stream.read()
+        # To seek is to read up to there.
+        with (
+            files.open_bytes(path) as stream,
+            pytest.raises(files.DAMAGE_ERRORS),
+        ):
+            stream.seek(len(whole))
+            stream.read()
+
+
+def test_a_disk_that_fails_is_no_damage(tmp_path, monkeypatch):
+    (tmp_path / "a.bz2").write_bytes(bz2.compress(b"abc"))
+
+    def fail(file, buffer):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with files.open_bytes(tmp_path / "a.bz2") as stream:
+        monkeypatch.setattr(bz2.BZ2File, "readinto", fail)
+        with pytest.raises(OSError, match="Input/output error") as raised:
+            stream.read()
+    assert raised.value.errno == errno.EIO
 
 
 def test_the_end_is_sought_from_there(folder):
