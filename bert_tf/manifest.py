@@ -12,6 +12,7 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -164,6 +165,25 @@ def read(path: files.AnyPath) -> Manifest:
             f"{', '.join(sorted(names ^ set(values)))}."
         )
     return Manifest(**values)
+
+
+def without_empty(
+    record_paths: Iterable[str], told: Mapping[str, Manifest]
+) -> list[str]:
+    """Returns the record files but those whose manifest tells of no example.
+
+    Where there are fewer examples than files, the builder leaves some empty.
+
+    Args:
+        record_paths: The record files.
+        told: {path: `Manifest`}, as `find` returns it.
+    """
+    return [
+        path
+        for path in record_paths
+        if path not in told
+        or told[path].records[posixpath.basename(path)]["examples"]
+    ]
 
 
 def find(record_paths: Iterable[str]) -> dict[str, Manifest]:

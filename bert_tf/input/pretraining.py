@@ -93,6 +93,9 @@ def pretraining_records(
     """
     paths = manifest.find_records(patterns, flag)
     manifests = manifest.find(paths)
+    # Not all of them, or there would be nothing to train on.
+    paths = manifest.without_empty(paths, manifests) or paths
+    manifests = {path: manifests[path] for path in paths if path in manifests}
     kind = _LENGTHS | _common_kind(paths, manifests)
     length = max_seq_length or kind["max_seq_length"]
     num_predictions = max_predictions_per_seq or kind["max_predictions_per_seq"]

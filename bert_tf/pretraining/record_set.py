@@ -217,6 +217,14 @@ def ranges_of(
     Differs from BERT: the original fills its files in turn. Of examples in a
     random order both ways give every file a random share.
     """
+    if num_examples < num_shards:
+        _logger.warning(
+            "`output_file` names %d files for %d examples: %d of them are "
+            "empty, and readers pass over them.",
+            num_shards,
+            num_examples,
+            num_shards - num_examples,
+        )
     numbers = itertools.count()
     shards = []
     for shard in range(num_shards):

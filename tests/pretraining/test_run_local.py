@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf import manifest as manifests
+from bert_tf.config import BertConfig
+from bert_tf.input.pretraining import pretraining_records
 from bert_tf.pretraining import plan
 from bert_tf.pretraining import record_set
 from bert_tf.pretraining import run_local
@@ -22,6 +24,7 @@ from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.records import example_runs
 from bert_tf.pretraining.records import inspection
 from bert_tf.pretraining.records import record_rules
+from bert_tf.pretraining.records import survey
 from bert_tf.pretraining.records import tfrecord
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import sentences
@@ -172,6 +175,33 @@ def test_shards_in_a_row_are_the_one_file(tmp_path, tokenizer):
     parts.append(read("y"))
     assert sum(parts, []) == one
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_files_that_get_no_example_are_passed_over(tmp_path, tokenizer, caplog):
+    text = write_text(tmp_path / "a.txt", make_documents(1, seed=3))
+    counts = run_local.build(text, f"{tmp_path}/x@40", tokenizer, CHEAP)
+    paths = sorted(map(str, tmp_path.glob("x-*")))
+    filled = [path for path in paths if os.path.getsize(path)]
+    assert 0 < len(filled) == counts.records < 40 == len(paths)
+    told = f"names 40 files for {counts.examples} examples: "
+    assert f"{told}{40 - counts.examples} of them are empty" in caplog.text
+
+    found = survey.make(paths, VOCABULARY, lambda examples, manifest: None)
+    assert found.num_files == len(filled)
+    assert found.totals["records"] == counts.records
+    assert found.is_one_set
+    records = pretraining_records(
+        f"{tmp_path}/x-*",
+        BertConfig.named("tiny", vocab_size=len(VOCABULARY)),
+        tokenizer,
+    )
+    assert list(records.paths) == filled
+    assert records.num_examples == counts.records
+
+    # Without one that has an example there is nothing to look at.
+    empty = [path for path in paths if path not in filled]
+    with pytest.raises(ValueError, match="There is no record in .*x-000"):
+        survey.make(empty, VOCABULARY, lambda examples, manifest: None)
 
 
 def submit_when_started(executor, call, method, number, submit=SUBMIT):
