@@ -8,10 +8,12 @@ one ends.
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import queue
 import threading
 from collections import abc
 
@@ -27,7 +29,8 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
     """Yields a function that runs tasks and gives their results.
 
     `run(method, numbers)` yields (number, `getattr(tasks, method)(number)`),
-    in the order in which they are done.
+    in the order in which they are done. Where anything raises in the block,
+    the others' tasks are not waited for: they are ended in the midst of them.
 
     Args:
         tasks: An object that can be pickled, with methods of one integer.
@@ -43,51 +46,109 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
             (number, getattr(tasks, method)(number)) for number in numbers
         )
         return
-    num_others = num_workers - 1
+    # Workers end where its other end is closed.
+    watched, held = multiprocessing.Pipe(duplex=False)
     executor = concurrent.futures.ProcessPoolExecutor(
-        num_others,
+        num_workers - 1,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_set_up,
         # Pickled, so that TensorFlow is not imported before `_set_up`.
-        initargs=(pickle.dumps(tasks),),
+        initargs=(pickle.dumps(tasks), watched),
     )
-
-    # They take seconds to start, and get no task before.
-    ready = executor.submit(_call, None, None)
-
-    def run(method, numbers):
-        numbers = collections.deque(numbers)
-        running: dict[concurrent.futures.Future, int] = {}
-        try:
-            while numbers or running:
-                # One that each of them works on, and one in reserve.
-                while (
-                    numbers and ready.done() and len(running) < 2 * num_others
-                ):
-                    number = numbers.popleft()
-                    running[executor.submit(_call, method, number)] = number
-                if numbers:
-                    number = numbers.popleft()
-                    yield number, getattr(tasks, method)(number)
-                else:
-                    concurrent.futures.wait(
-                        running, return_when=concurrent.futures.FIRST_COMPLETED
-                    )
-                for task in [task for task in running if task.done()]:
-                    yield running.pop(task), task.result()
-        except concurrent.futures.process.BrokenProcessPool as error:
-            raise OSError(
-                "A worker process was killed, perhaps for want of memory. "
-                "Run again to continue where it stopped."
-            ) from error
-
     try:
-        yield run
+        started = [
+            executor.submit(_call, None, None) for _ in range(num_workers - 1)
+        ]
+        yield lambda method, numbers: _run(
+            tasks, executor, started, method, numbers
+        )
+    except BaseException:
+        # What they are at may take half an hour, and can be done again.
+        held.close()
+        raise
     finally:
         executor.shutdown(cancel_futures=True)
+        held.close()
+        watched.close()
 
 
-def _set_up(tasks):
+def _run(tasks, executor, started, method, numbers):
+    """Yields (number, result) of tasks of all processes, as `pool` tells.
+
+    Args:
+        tasks: What they are methods of.
+        executor: The other processes.
+        started: A future of each of them. They take seconds to start, and get
+            no task before one is done.
+        method: The name of the method.
+        numbers: Of the tasks.
+    """
+    num_others = len(started)
+    left = collections.deque(numbers)
+    num_given = 0
+    lock = threading.Lock()
+    done: queue.SimpleQueue = queue.SimpleQueue()
+
+    def take(for_other=False):
+        """Returns the next number, or None."""
+        nonlocal num_given
+        with lock:
+            if for_other:
+                # One that each of them works on, and one in reserve, but for
+                # the last ones: those are for the first that is free.
+                most = num_others * (2 if len(left) > num_others else 1)
+                if num_given >= most:
+                    return None
+                num_given += bool(left)
+            return left.popleft() if left else None
+
+    def give():
+        # Not under the lock: the executor has its own, and may hold it when
+        # it tells of an end.
+        while (number := take(for_other=True)) is not None:
+            task = executor.submit(_call, method, number)
+            task.add_done_callback(functools.partial(end, number))
+
+    def end(number, task):
+        """Called where another process, or its start, is done.
+
+        By the executor's thread: the next task does not wait until this
+        process is done with its own.
+        """
+        nonlocal num_given
+        is_failed = task.cancelled() or task.exception() is not None
+        if number is not None or is_failed:
+            done.put((number, task))
+        with lock:
+            num_given -= number is not None
+            if is_failed:
+                left.clear()
+        # None can be given any more when the executor shuts down.
+        with contextlib.suppress(RuntimeError):
+            give()
+
+    try:
+        for task in started:
+            task.add_done_callback(functools.partial(end, None))
+        # Each is told once.
+        for _ in range(len(numbers)):
+            number = take() if done.empty() else None
+            if number is not None:
+                yield number, getattr(tasks, method)(number)
+            else:
+                number, task = done.get()
+                yield number, task.result()
+    except concurrent.futures.process.BrokenProcessPool as error:
+        raise OSError(
+            "A worker process was killed, perhaps for want of memory. "
+            "Run again to continue where it stopped."
+        ) from error
+    finally:
+        with lock:
+            left.clear()
+
+
+def _set_up(tasks, watched):
     global _tasks
     quiet.quieten()
     lean_imports.leave_out()
@@ -99,13 +160,15 @@ def _set_up(tasks):
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
     # Not before: `quiet` filters the import in a process of one thread alone.
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(
+        target=_end_with_parent, args=(watched,), daemon=True
+    ).start()
 
 
-def _end_with_parent():
+def _end_with_parent(watched):
     parent = multiprocessing.parent_process()
     assert parent is not None
-    multiprocessing.connection.wait([parent.sentinel])
+    multiprocessing.connection.wait([parent.sentinel, watched])
     os._exit(1)
 
 

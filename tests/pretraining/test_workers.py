@@ -1,5 +1,6 @@
 """Tasks in other processes: what is not told by the builder's tests."""
 
+import multiprocessing
 import os
 import time
 
@@ -12,8 +13,9 @@ from bert_tf.pretraining import workers
 class Tasks:
     """Tasks that a worker can do."""
 
-    def __init__(self):
+    def __init__(self, folder=None):
         self.first_process = os.getpid()
+        self.folder = folder
 
     def square(self, number):
         return number * number
@@ -28,6 +30,32 @@ class Tasks:
 
     def refuse(self, number):
         raise ValueError(f"not {number}")
+
+    def refuse_one_and_sleep(self, number):
+        """Of the other process: the first is refused, the next is long."""
+        if os.getpid() == self.first_process:
+            time.sleep(0.05)
+        elif self.mark("refused"):
+            raise ValueError(f"not {number}")
+        else:
+            time.sleep(60)
+
+    def wait_for_others(self, number):
+        """Returns how many are done while this process is in the first."""
+        if os.getpid() != self.first_process:
+            return self.mark(str(number))
+        end = time.monotonic() + 60
+        while len(os.listdir(self.folder)) < 5 and time.monotonic() < end:
+            time.sleep(0.05)
+        return len(os.listdir(self.folder))
+
+    def mark(self, name):
+        """Returns whether it is the first that makes the file."""
+        try:
+            open(os.path.join(self.folder, name), "x").close()
+        except FileExistsError:
+            return False
+        return True
 
 
 def test_tasks_in_this_process():
@@ -52,6 +80,27 @@ def test_what_a_worker_raises_and_a_killed_worker(capfd, monkeypatch):
             list(run("die", range(9)))
     # TensorFlow, which it imports, says nothing of the machine.
     assert capfd.readouterr().err == ""
+
+
+def test_an_error_does_not_wait_for_tasks_of_others(tmp_path):
+    with (
+        pytest.raises(ValueError, match="not "),
+        workers.pool(Tasks(tmp_path), 2) as run,
+    ):
+        try:
+            for _ in run("refuse_one_and_sleep", range(10_000)):
+                pass
+        finally:
+            raised = time.monotonic()
+    assert time.monotonic() - raised < 20
+    assert not multiprocessing.active_children()
+
+
+def test_others_work_while_this_process_is_in_its_first_task(tmp_path):
+    with workers.pool(Tasks(tmp_path), 2) as run:
+        told = dict(run("wait_for_others", range(6)))
+    # All but the first, and before they were started there was no other one.
+    assert told == {0: 5} | dict.fromkeys(range(1, 6), True)
 
 
 @pytest.mark.parametrize("cpu_count, cores", [(3, 3), (None, 1)])
