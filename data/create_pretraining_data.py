@@ -193,6 +193,19 @@ def _run_pipeline(source, tokenizer, settings):
 
 def _source():
     if not _TFDS_NAME.value:
+        for flag in (_TFDS_DATA_DIR, _TFDS_SPLIT):
+            if flag.present:
+                raise ValueError(
+                    f"`{flag.name}` must come with `tfds_name`. "
+                    f"Received: {flag.name}={flag.value!r}."
+                )
+        field, form = _SETTINGS["text_field"], _SETTINGS["input_format"].value
+        if field.present and form != "jsonl":
+            raise ValueError(
+                "`text_field` must come with --input_format=jsonl or "
+                f"`tfds_name`. Received: text_field={field.value!r}, "
+                f"input_format={form}."
+            )
         program.require(input_file=_INPUT_FILE.value)
         return _INPUT_FILE.value
     if _INPUT_FILE.value or _SETTINGS["input_format"].present:

@@ -55,6 +55,12 @@ _HTML_SEED = flags.DEFINE_integer(
 def main(argv):
     del argv
     program.require(input_file=_INPUT_FILE.value, vocab_file=_VOCAB_FILE.value)
+    for flag in (_HTML_RECORDS, _HTML_SEED):
+        if flag.present and not _HTML.value:
+            raise ValueError(
+                f"`{flag.name}` must come with `html`. "
+                f"Received: {flag.name}={flag.value}."
+            )
     vocabulary = _read_vocabulary(_VOCAB_FILE.value)
     page_data = _page_data(vocabulary) if _HTML.value else None
     paths = manifests.find_records(_INPUT_FILE.value, "input_file")

@@ -90,6 +90,12 @@ def main(argv):
             "`do_lower_case` must be False with --model=byte_bpe. Received: "
             "do_lower_case=True."
         )
+    if _TEXT_FIELD.present and _INPUT_FORMAT.value != "jsonl":
+        raise ValueError(
+            "`text_field` must come with --input_format=jsonl. Received: "
+            f"text_field={_TEXT_FIELD.value!r}, "
+            f"input_format={_INPUT_FORMAT.value}."
+        )
     paths = files.expand_globs(_INPUT_FILE.value)
     _check_output_file(_OUTPUT_FILE.value, paths, is_wordpiece)
 

@@ -96,6 +96,27 @@ def test_bad_flags_are_one_line(folder, run_program):
     assert not (folder / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ({"tfds_split": "dev"}, "`tfds_split` must come with `tfds_name`."),
+        ({"tfds_data_dir": "x"}, "`tfds_data_dir` must come with `tfds_name`."),
+        (
+            {"text_field": "body", "input_format": "text"},
+            "`text_field` must come with --input_format=jsonl or `tfds_name`. "
+            "Received: text_field='body', input_format=text.",
+        ),
+    ],
+)
+def test_flags_that_nothing_reads_are_refused(
+    folder, run_program, flags, message
+):
+    process = run_program(PROGRAM, *arguments(folder, **flags), check=False)
+    assert process.returncode == 1
+    assert message in process.stderr
+    assert not (folder / "out").exists()
+
+
 def test_full_disk_leaves_no_records(folder, run_program):
     with full_disk(20_000):
         process = run_program(

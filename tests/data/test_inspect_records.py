@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from bert_tf.pretraining.records import tfrecord
 
@@ -51,3 +52,20 @@ def test_broken_records_are_told(tmp_path, run_program):
     ]
     assert [record["number"] for record in data["records"]] == [0, 1, 2]
     assert ["random next", "66.7%"] in data["totals"]
+
+
+@pytest.mark.parametrize("flag", ["html_records=5", "html_seed=3"])
+def test_flags_of_the_page_are_refused_without_it(tmp_path, run_program, flag):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    process = run_program(
+        "bert_tf.data.inspect_records",
+        f"--input_file={tmp_path}/x.tfrecord",
+        f"--vocab_file={tmp_path}/vocab.txt",
+        f"--{flag}",
+        check=False,
+    )
+    name, _, _ = flag.partition("=")
+    assert process.returncode == 1
+    assert f"`{name}` must come with `html`. Received: {flag}." in (
+        process.stderr
+    )

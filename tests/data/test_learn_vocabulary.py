@@ -302,6 +302,20 @@ def test_program_leaves_the_old_file_when_it_refuses(run_program, tmp_path):
     ]
 
 
+def test_program_refuses_a_field_of_text_without_fields(run_program, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT, "utf-8")
+    process = run_program(
+        "bert_tf.data.learn_vocabulary",
+        f"--input_file={tmp_path}/text.txt",
+        "--text_field=body",
+        f"--output_file={tmp_path}/vocab.txt",
+        check=False,
+    )
+    assert process.returncode == 1
+    assert "`text_field` must come with --input_format=jsonl" in process.stderr
+    assert not (tmp_path / "vocab.txt").exists()
+
+
 def test_program_does_not_overwrite_its_input(run_program, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(TEXT, "utf-8")
