@@ -137,32 +137,32 @@ class Plan:
         """Writes the records of examples to a file.
 
         Returns:
-            `{"records", "predictions", "bytes"}`, numbers.
+            `{"records", "predictions", "unmasked_examples", "bytes"}`,
+            numbers.
         """
-        num_predictions = 0
+        numbers = {"predictions": 0, "unmasked_examples": 0}
+        batches = self._record_batches(examples, numbers)
+        num_records = tfrecord.write(path, map(tfrecord.serialize, batches))
+        return numbers | {"records": num_records, "bytes": files.size(path)}
 
-        def serialized():
-            nonlocal num_predictions
-            for batch in self._record_batches(examples):
-                weights = batch.get(features.MASKED_LM_WEIGHTS, np.zeros(1))
-                num_predictions += int(weights.sum())
-                yield tfrecord.serialize(batch)
+    def _record_batches(self, examples, numbers):
+        """Yields the records of `Examples` by batches: {name: [B, length]}.
 
-        num_records = tfrecord.write(path, serialized())
-        return {
-            "records": num_records,
-            "predictions": num_predictions,
-            "bytes": files.size(path),
-        }
+        What is masked in them is added to `numbers`.
+        """
 
-    def _record_batches(self, examples):
-        """Yields the records of `Examples` by batches: {name: [B, length]}."""
+        def make(examples):
+            records = self.record_features(examples)
+            if features.MASKED_LM_WEIGHTS in records:
+                chosen = records[features.MASKED_LM_WEIGHTS].sum(axis=1)
+                numbers["predictions"] += int(chosen.sum())
+                numbers["unmasked_examples"] += int((chosen == 0).sum())
+            return records
+
         settings = self.settings
         if settings.max_sequences_per_row == 1:
             for first in range(0, len(examples), _BATCH_SIZE):
-                yield self.record_features(
-                    examples.take(slice(first, first + _BATCH_SIZE))
-                )
+                yield make(examples.take(slice(first, first + _BATCH_SIZE)))
             return
         lengths = examples.lengths(self.tokenizer.vocabulary.special)
         rows = row_packing.assign_rows(
@@ -178,7 +178,7 @@ class Plan:
         edges = np.unique(np.searchsorted(rows, rows[::_BATCH_SIZE]))
         for first, last in zip(edges, [*edges[1:], len(rows)]):
             yield row_packing.join_rows(
-                self.record_features(examples.take(slice(first, last))),
+                make(examples.take(slice(first, last))),
                 rows[first:last] - rows[first],
                 settings.max_sequences_per_row,
                 self.tokenizer.vocabulary.pad_id,

@@ -32,6 +32,10 @@ RANGE_SIZE = 1 << 16
 _MAX_ONE_SENTENCE = 0.5
 _MAX_LONG = 0.2
 
+# RoBERTa's rule may mask nothing of an example of six tokens or fewer, too; few
+# of a text's examples are so short.
+_MAX_UNMASKED = 0.1
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counts:
@@ -48,6 +52,7 @@ class Counts:
             whose segments are swapped.
         predictions: Tokens that are to be predicted; none are chosen where
             the masking is dynamic.
+        unmasked_examples: Examples without one, unless the masking is dynamic.
         cut_lines: Lines that were too long, and cut.
         cut_documents: Documents that were too long, and cut.
         lone_documents: Documents with no other to draw a random next
@@ -70,6 +75,7 @@ class Counts:
     example_tokens: int
     random_pairs: int
     predictions: int
+    unmasked_examples: int
     cut_lines: int
     cut_documents: int
     lone_documents: int
@@ -169,6 +175,21 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
         )
         if number
     ]
+    unmasked = counts.unmasked_examples / counts.examples
+    if unmasked > _MAX_UNMASKED:
+        reason = ""
+        if settings.do_whole_word_mask or settings.do_ngram_mask:
+            reason = (
+                ": their words have more tokens than may be masked. To "
+                "byte-level BPE and XLM-RoBERTa's tokenizer, words are what "
+                "stands between spaces, so that a sentence of Chinese, "
+                "Japanese or Thai is one. Leave out --do_whole_word_mask and "
+                "--do_ngram_mask for such text"
+            )
+        found.append(
+            f"{counts.unmasked_examples:,} of {counts.examples:,} examples "
+            f"({unmasked:.0%}) have no token to predict{reason}."
+        )
     if not OBJECTIVES[settings.objective].needs_sentences:
         return found
     lone = counts.one_sentence_documents / counts.documents

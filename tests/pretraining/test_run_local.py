@@ -117,6 +117,7 @@ def test_every_rule_holds_and_the_text_is_recovered(
         example_tokens=found["input_mask"].sum(),
         random_pairs=found["next_sentence_labels"].sum(),
         predictions=found["masked_lm_weights"].sum(),
+        unmasked_examples=0,
         cut_lines=0,
         cut_documents=0,
         lone_documents=0,
@@ -549,6 +550,53 @@ def test_paragraphs_that_are_taken_for_sentences_are_told(
     ]
     assert len(warnings) == (found is not None)
     assert re.search(found or "^$", "".join(warnings))
+
+
+@pytest.mark.parametrize("rule", ["do_whole_word_mask", "do_ngram_mask", None])
+def test_examples_without_a_prediction_are_told(tmp_path, tokenizer, rule):
+    # Words of 12 tokens, more than the 5 that are masked, and of 1.
+    documents = ["abcdefghijkl\nmlkjihgfedcb", "a b c d\ne f g h"]
+    text = "\n\n".join(documents[n % 4 == 3] for n in range(40))
+    (tmp_path / "a.txt").write_text(text)
+
+    def build(name, num_a_row):
+        settings = Settings(
+            max_seq_length=60,
+            max_predictions_per_seq=5,
+            dupe_factor=1,
+            max_sequences_per_row=num_a_row,
+            **{rule: True} if rule else {},
+        )
+        counts = run_local.build(
+            f"{tmp_path}/a.txt", f"{tmp_path}/{name}", tokenizer, settings
+        )
+        return counts, record_set.warnings(counts, settings)
+
+    counts, warnings = build("x", 1)
+    rows, warnings_of_rows = build("rows", 4)
+    weights = read_all(tmp_path / "x")["masked_lm_weights"]
+    found = int((weights.sum(1) == 0).sum())
+    # Of rows it is their examples that are counted.
+    assert rows.records < counts.records
+    assert counts.unmasked_examples == rows.unmasked_examples == found
+    assert warnings == warnings_of_rows
+    assert counts.predictions == rows.predictions == weights.sum() > 0
+    if rule is None:
+        assert not found
+        assert not warnings
+        return
+    share = found / counts.examples
+    assert share > 0.3
+    (warning,) = warnings
+    assert warning.startswith(
+        f"{found} of {counts.examples} examples ({share:.0%}) have no token "
+        "to predict: their words have "
+    )
+    assert "Leave out --do_whole_word_mask and --do_ngram_mask" in warning
+    few = dataclasses.replace(
+        counts, unmasked_examples=int(0.1 * counts.examples)
+    )
+    assert not record_set.warnings(few, Settings())
 
 
 def test_one_document_is_counted(tmp_path, tokenizer):
