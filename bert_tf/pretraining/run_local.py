@@ -171,8 +171,9 @@ def build(
             examples only about so.
         tokenizer: The spec of the tokenizer.
         settings: A `Settings`.
-        progress: Called as `progress(stage, done, total)`; the stages are
-            "read" (bytes), "pair" (blocks) and "write" (examples).
+        progress: Called as `progress(stage, done, total)`, before the first
+            task of a stage and after each; the stages are "read" (bytes),
+            "pair" (blocks) and "write" (examples).
         num_workers: The number of processes; 0 is as many as there are cores
             and the size of the input makes worth while.
         work_dir: Where to work: a folder that is made, and removed at the
@@ -244,6 +245,9 @@ def _run_stages(tasks, run, num_shards, progress):
         results = [tasks.result(stage, number) for number in range(len(sizes))]
         left = [number for number, told in enumerate(results) if told is None]
         done = sum(sizes) - sum(sizes[number] for number in left)
+        if progress and left:
+            # A task may take minutes.
+            progress(shown, done, sum(sizes))
         for number, told in run(method, left):
             results[number] = told
             done += sizes[number]

@@ -241,8 +241,12 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
     num_tokens = json.loads(whole["manifest-x-00000-of-00003.json"])["counts"][
         "tokens"
     ]
-    stages_seen = ["read"] * 2 + ["pair"] * -(-num_tokens // 1500)
-    assert [report[0] for report in seen] == stages_seen + ["write"] * 3
+    # And once before the first task of each.
+    stages_seen = ["read"] * 3 + ["pair"] * (1 + -(-num_tokens // 1500))
+    assert [report[0] for report in seen] == stages_seen + ["write"] * 4
+    assert [report[:2] for report in seen if not report[1]] == [
+        (stage, 0) for stage in ("read", "pair", "write")
+    ]
     assert sorted(whole) == ["manifest-x-00000-of-00003.json"] + [
         f"x-0000{n}-of-00003" for n in range(3)
     ]
