@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 _BYTES_A_WORKER = 8 << 20
 
 # Version of the files in a work folder: only the same one goes on with them.
-_WORK_VERSION = 4
+_WORK_VERSION = 3
 
 # The stages, as the names of their files have them: parts of the text, blocks
 # of documents, and ranges of examples, of which older releases said segments.
