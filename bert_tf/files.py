@@ -429,6 +429,23 @@ def whole_file(path: AnyPath) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def whole_stream(path: AnyPath, mode: str = "w") -> Iterator[Any]:
+    """Yields a stream to write `path` with, bit by bit, as of `whole_file`.
+
+    Args:
+        path: The file, local or remote.
+        mode: "w" for text, which is UTF-8 with line ends as they are, or "wb".
+    """
+    encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
+    with (
+        whole_file(path) as temporary,
+        local_target(temporary) as local,
+        open(local, mode, encoding=encoding, newline=newline) as stream,
+    ):
+        yield stream
+
+
+@contextlib.contextmanager
 def whole_folder(path: AnyPath, last: str | None = None) -> Iterator[str]:
     """Yields a temporary folder whose contents become the folder `path`.
 

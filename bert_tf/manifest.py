@@ -12,7 +12,6 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -167,25 +166,6 @@ def read(path: files.AnyPath) -> Manifest:
     return Manifest(**values)
 
 
-def without_empty(
-    record_paths: Iterable[str], told: Mapping[str, Manifest]
-) -> list[str]:
-    """Returns the record files but those whose manifest tells of no example.
-
-    Where there are fewer examples than files, the builder leaves some empty.
-
-    Args:
-        record_paths: The record files.
-        told: {path: `Manifest`}, as `find` returns it.
-    """
-    return [
-        path
-        for path in record_paths
-        if path not in told
-        or told[path].records[posixpath.basename(path)]["examples"]
-    ]
-
-
 def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
     """Returns {record path: its `Manifest`} of the records that have one.
 
@@ -221,3 +201,23 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
             if told:
                 found[path] = told[size]
     return found
+
+
+def find_filled(
+    record_paths: Sequence[str],
+) -> tuple[Sequence[str], dict[str, Manifest]]:
+    """Returns the record files that hold examples, and `find` of them.
+
+    Where there are fewer examples than files, the builder leaves some empty,
+    as their manifest tells. Of nothing but empty files all are returned: who
+    reads them says what is wrong.
+    """
+    found = find(record_paths)
+    filled = [
+        path
+        for path in record_paths
+        if path not in found
+        or found[path].records[posixpath.basename(path)]["examples"]
+    ]
+    paths = filled or record_paths
+    return paths, {path: found[path] for path in paths if path in found}

@@ -195,6 +195,24 @@ def require(**values: object) -> None:
             raise ValueError(f"--{name} must be given.")
 
 
+def check_as_tuned(
+    flag: flags.FlagHolder, is_right: bool, wanted: str, received: str
+) -> None:
+    """Raises `ValueError` if a flag is given that contradicts a tuned model.
+
+    Args:
+        flag: The flag.
+        is_right: Whether its value is what the model was tuned to.
+        wanted: What that is.
+        received: Its value.
+    """
+    if flag.present and not is_right:
+        raise ValueError(
+            f"--{flag.name} must be {wanted}, as the model was tuned, or be "
+            f"given with --do_train. Received: --{flag.name}={received}."
+        )
+
+
 def numbers(flag: flags.FlagHolder) -> tuple[int, ...]:
     """Returns the whole numbers that a flag of a list holds.
 

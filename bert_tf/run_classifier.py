@@ -227,36 +227,29 @@ def _find_task(config, folder, builder):
 def _check_is_of(task):
     """Raises `ValueError` if a flag is not what the model was tuned to."""
     names = _TEXT_COLUMNS.value or ()
-    labels = _LABELS.value or ()
     num_texts = len(task.text_features)
+    # They may have other names than in training.
+    program.check_as_tuned(
+        _TEXT_COLUMNS,
+        len(names) == num_texts,
+        f"{num_texts} name{'s' * (num_texts > 1)}",
+        ",".join(names),
+    )
+    labels = _LABELS.value or ()
+    # Their order is that of the answers' columns.
+    program.check_as_tuned(
+        _LABELS,
+        tuple(labels) == task.labels,
+        ",".join(task.labels) or "left out (of a regression)",
+        ",".join(labels),
+    )
     is_regression = not task.labels
-    for flag, is_right, wanted, received in (
-        (
-            # They may have other names than in training.
-            _TEXT_COLUMNS,
-            len(names) == num_texts,
-            f"{num_texts} name{'s' * (num_texts > 1)}",
-            ",".join(names),
-        ),
-        (
-            # Their order is that of the answers' columns.
-            _LABELS,
-            tuple(labels) == task.labels,
-            ",".join(task.labels) or "left out (of a regression)",
-            ",".join(labels),
-        ),
-        (
-            _REGRESSION,
-            _REGRESSION.value == is_regression,
-            str(is_regression).lower(),
-            str(_REGRESSION.value).lower(),
-        ),
-    ):
-        if flag.present and not is_right:
-            raise ValueError(
-                f"--{flag.name} must be {wanted}, as the model was tuned, or "
-                f"be given with --do_train. Received: --{flag.name}={received}."
-            )
+    program.check_as_tuned(
+        _REGRESSION,
+        _REGRESSION.value == is_regression,
+        str(is_regression).lower(),
+        str(_REGRESSION.value).lower(),
+    )
 
 
 def _find_labels(builder):

@@ -102,22 +102,16 @@ def main(_):
     if _OUTPUT_FILE.value:
         # Lines of the progress, where there is no bar.
         logging.set_verbosity(logging.INFO)
-        with progress_bar.track(starts, "fill in", len(starts)) as tracked:
-            _write(_OUTPUT_FILE.value, answered(tracked))
+        with (
+            progress_bar.track(starts, "fill in", len(starts)) as tracked,
+            files.whole_stream(_OUTPUT_FILE.value) as stream,
+        ):
+            for record in answered(tracked):
+                stream.write(f"{json.dumps(record)}\n")
         print(f"{len(texts)} texts in {_OUTPUT_FILE.value}")
     else:
         for record in answered(starts):
             print("\n".join(_to_table(record, start.tokenizer.vocabulary)))
-
-
-def _write(path, records):
-    with (
-        files.whole_file(path) as temporary,
-        files.local_target(temporary) as local,
-        open(local, "w", encoding="utf-8") as stream,
-    ):
-        for record in records:
-            stream.write(f"{json.dumps(record)}\n")
 
 
 def _to_records(texts, answers):

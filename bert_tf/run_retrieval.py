@@ -243,11 +243,7 @@ def _check_is_stored(stored, sizes):
     for flag, field in _STORED:
         value = sizes if flag is _MATRYOSHKA_SIZES else flag.value
         wanted = getattr(stored, field)
-        if flag.present and value != wanted:
-            raise ValueError(
-                f"--{flag.name} must be {wanted!r}, as the model was tuned, or "
-                f"be given with --do_train. Received: --{flag.name}={value}."
-            )
+        program.check_as_tuned(flag, value == wanted, repr(wanted), str(value))
 
 
 def _check_is_trained(folder, dense):

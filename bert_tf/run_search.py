@@ -384,11 +384,7 @@ def _search(
     k = min(_TOP_K.value + bool((own_rows >= 0).any()), len(corpus))
     scores, found = search.top_k(query_vectors, corpus_vectors, k, similarity)
     path = f"{_output_dir()}/search.jsonl"
-    with (
-        files.whole_file(path) as temporary,
-        files.local_target(temporary) as local,
-        open(local, "w", encoding="utf-8") as stream,
-    ):
+    with files.whole_stream(path) as stream:
         for name, text, own, row, row_scores in zip(
             queries.ids, queries.texts, own_rows, found, scores
         ):

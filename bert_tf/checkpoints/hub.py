@@ -6,7 +6,6 @@ model of sentences, and no other file. `huggingface_hub` keeps it in its cache,
 and obeys HF_HUB_OFFLINE, HF_ENDPOINT, HF_HOME and HF_TOKEN.
 """
 
-import contextlib
 import functools
 import os
 import re
@@ -123,11 +122,7 @@ def _download(path):
                 raise ValueError(f"{path}: has no {shard}.")
     for file_name in _OTHERS:
         fetch(file_name)
-    # What we do not have is told by what reads the vectors, as of a folder.
-    file_names: list[str] = []
-    with contextlib.suppress(ValueError):
-        file_names = sentence_files.module_files(folder)
-    for file_name in file_names:
+    for file_name in sentence_files.module_files(folder):
         fetch(file_name)
     return folder
 

@@ -56,22 +56,22 @@ def module_files(folder: str) -> list[str]:
         folder: A model folder, of which only modules.json must be there.
 
     Returns:
-        Paths in the folder; none in a folder of other models.
-
-    Raises:
-        ValueError: As of `read_modules`.
+        Paths in the folder; none in a folder of other models, and of modules
+        that `read_modules` refuses.
     """
+    modules = None
+    # Who reads the vectors says what is wrong.
+    with contextlib.suppress(ValueError):
+        modules = read_modules(folder)
     return [
         posixpath.normpath(posixpath.join(path, file_name))
-        for name, path in read_modules(folder) or ()
+        for name, path in modules or ()
         for file_name in _FILES_OF.get(name, ())
     ]
 
 
 def found_files(folder: str) -> list[str]:
-    """Returns the files that are there, `FILES` first.
-
-    Of modules that we do not have, none.
+    """Returns those of `FILES` and `module_files` that are there.
 
     Args:
         folder: A model folder.
@@ -79,9 +79,7 @@ def found_files(folder: str) -> list[str]:
     Returns:
         Paths in the folder.
     """
-    names = list(FILES)
-    with contextlib.suppress(ValueError):
-        names += module_files(folder)
+    names = (*FILES, *module_files(folder))
     return [name for name in names if files.exists(f"{folder}/{name}")]
 
 

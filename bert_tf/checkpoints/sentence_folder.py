@@ -26,7 +26,6 @@ from bert_tf.checkpoints import sentence_files
 from bert_tf.checkpoints.containers import safetensors_folder
 from bert_tf.text.tokenizers import files as tokenizer_files
 
-MODULES_FILE = sentence_files.MODULES_FILE
 CLS, MEAN, MAX = "cls", "mean", "max"
 POOLINGS = (CLS, MEAN, MAX)
 # Names of prompts that sentence-transformers looks for, before the default.
@@ -37,8 +36,6 @@ LINEAR, TANH = "linear", "tanh"
 # "euclidean" and "manhattan".
 COSINE = "cosine"
 
-_LENGTH_FILE = sentence_files.LENGTH_FILE
-_PROMPTS_FILE = sentence_files.PROMPTS_FILE
 # {in files since version 5: ours}, and {in older files: ours}.
 _MODES = {"cls": CLS, "mean": MEAN, "max": MAX}
 _OLD_PREFIX = "pooling_mode_"
@@ -182,7 +179,7 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
     pooling = files.read_object(pooling_path)
     with files.errors_named(pooling_path):
         mode, include_prompt = _pooling(pooling), _include_prompt(pooling)
-    prompts_path = f"{folder}/{_PROMPTS_FILE}"
+    prompts_path = f"{folder}/{sentence_files.PROMPTS_FILE}"
     values = _read_object(prompts_path)
     similarity = values.get("similarity_fn_name")
     with files.errors_named(prompts_path):
@@ -213,13 +210,13 @@ def is_cross_encoder(folder: str, config_values: Mapping[str, Any]) -> bool:
     # In releases before 6; since then it has a file of its own.
     if {*sentence_files.CROSS_ENCODER_KEYS} & config_values.keys():
         return True
-    values = _read_object(f"{folder}/{_PROMPTS_FILE}")
+    values = _read_object(f"{folder}/{sentence_files.PROMPTS_FILE}")
     return values.get("model_type") == "CrossEncoder"
 
 
 def check_has_no_prompt(folder: files.AnyPath) -> None:
     """Raises `ValueError` if a reranker puts a prompt before its queries."""
-    path = f"{str(folder).rstrip('/')}/{_PROMPTS_FILE}"
+    path = f"{str(folder).rstrip('/')}/{sentence_files.PROMPTS_FILE}"
     name = _read_object(path).get("default_prompt_name")
     if name is not None:
         raise ValueError(
@@ -270,10 +267,10 @@ def make_texts(
         texts[f"{path}/{safetensors_folder.WEIGHTS_FILE}"] = (
             safetensors.numpy.save(tensors, metadata={"format": "pt"})
         )
-    texts[_LENGTH_FILE] = _to_json(
+    texts[sentence_files.LENGTH_FILE] = _to_json(
         {"max_seq_length": max_seq_length, "do_lower_case": False}
     )
-    texts[_PROMPTS_FILE] = _to_json(
+    texts[sentence_files.PROMPTS_FILE] = _to_json(
         {
             "prompts": dict(vectors.prompts),
             "default_prompt_name": vectors.default_prompt_name,
@@ -281,7 +278,7 @@ def make_texts(
         }
     )
     # After those that it names.
-    texts[MODULES_FILE] = _to_json(
+    texts[sentence_files.MODULES_FILE] = _to_json(
         [
             {
                 "idx": n,
@@ -330,7 +327,7 @@ def _include_prompt(values):
 
 
 def _max_seq_length(folder):
-    path = f"{folder}/{_LENGTH_FILE}"
+    path = f"{folder}/{sentence_files.LENGTH_FILE}"
     values = _read_object(path)
     length = values.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 1):

@@ -92,10 +92,7 @@ def pretraining_records(
             they do not suit the model.
     """
     paths = manifest.find_records(patterns, flag)
-    manifests = manifest.find(paths)
-    # Not all of them, or there would be nothing to train on.
-    paths = manifest.without_empty(paths, manifests) or paths
-    manifests = {path: manifests[path] for path in paths if path in manifests}
+    paths, manifests = manifest.find_filled(paths)
     kind = _LENGTHS | _common_kind(paths, manifests)
     length = max_seq_length or kind["max_seq_length"]
     num_predictions = max_predictions_per_seq or kind["max_predictions_per_seq"]

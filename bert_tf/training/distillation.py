@@ -320,11 +320,6 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             teaching.teacher.config, dtype=teaching.teacher_policy(policy)
         )
         coverage = loading.load_weights(path, teacher, new_parts=new_parts)
-        new = {
-            entry.name
-            for entry in coverage.entries
-            if entry.status == report.NEW
-        }
         begin = functools.partial(teaching.begin, teacher, student)
         return Pretraining(
             model=distiller.Distiller(student, teacher, lesson),
@@ -332,7 +327,8 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
                 lesson, start.config.is_decoder
             ),
             saved={"": student},
-            description=teaching.settings() | teaching.facts(teacher, new),
+            description=teaching.settings()
+            | teaching.facts(teacher, coverage.names(report.NEW)),
             settings={},
             # The teacher's are counted nowhere.
             flops_per_example=None,

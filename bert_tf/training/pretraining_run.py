@@ -350,15 +350,15 @@ def _run_settings(options, pretraining, sources, eval_source, strategy):
     Not the number of devices, nor what only saves memory. What is evaluated
     on tells which model is the best.
     """
-    evaluation = {}
+    of_best = {}
     if options.keep_best:
-        evaluation[settings.EVALUATION] = (
+        of_best[settings.EVALUATION] = (
             f"{_identity(eval_source)}, {options.max_eval_steps} batches of "
             f"{options.eval_batch_size}"
         )
     return {
         "records": [_identity(source) for source in sources],
-        **evaluation,
+        **of_best,
         "train_batch_size": [
             phase.train_batch_size for phase in options.phases
         ],

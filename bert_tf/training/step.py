@@ -94,8 +94,8 @@ def train_step(
     if jit_compile:
         run_parts = compilation.jit(run_parts)
     gradients, totals, metrics = run_parts(batch, weights)
-    variables = model.trainable_variables
-    variables = [variables[number] for number in gradients]
+    trainable = model.trainable_variables
+    variables = [trainable[number] for number in gradients]
     learning_rate = tf.identity(optimizer.learning_rate)
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     with inner_optimizer.measuring_update(measures_update):

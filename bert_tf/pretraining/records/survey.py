@@ -84,10 +84,7 @@ def make(
             vocabulary, or of another objective or rule of masks than another
             one does.
     """
-    told = manifests.find(paths)
-    # That all are empty is told by who reads them.
-    paths = manifests.without_empty(paths, told) or paths
-    told = {path: told[path] for path in paths if path in told}
+    paths, told = manifests.find_filled(paths)
     _check_alike(paths, told)
     totals: collections.Counter = collections.Counter()
     broken: collections.Counter = collections.Counter()

@@ -8,6 +8,7 @@ from absl import logging
 
 from bert_tf import features
 from bert_tf import files
+from bert_tf.checkpoints import sentence_files
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
@@ -110,7 +111,7 @@ class Embedding(Servable):
                 raise ValueError(
                     f"`{_PROMPT_NAME}` must be given with a folder that has "
                     f"prompts. Received: {_PROMPT_NAME}={name!r}, and in "
-                    f"{model_dir} no {sentence_folder.MODULES_FILE}."
+                    f"{model_dir} no {sentence_files.MODULES_FILE}."
                 )
             return options
         with files.errors_named(model_dir):

@@ -159,11 +159,7 @@ def write(
         (queries.texts[query], corpus.texts[positive], corpus.texts[negative])
         for query, positive, negative in triplets
     )
-    with (
-        files.whole_file(path) as temporary,
-        files.local_target(temporary) as local,
-        open(local, "w", encoding="utf-8", newline="") as stream,
-    ):
+    with files.whole_stream(path) as stream:
         stream.writelines(make(path, rows))
 
 

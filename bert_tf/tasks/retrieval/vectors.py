@@ -143,11 +143,7 @@ def compute(
             for rows, values in embedder.batches(part, batch_size):
                 vectors[rows] = values
                 yield
-            with (
-                files.whole_file(found.path(index)) as temporary,
-                files.local_target(temporary) as local,
-                open(local, "wb") as stream,
-            ):
+            with files.whole_stream(found.path(index), "wb") as stream:
                 np.save(stream, vectors)
 
     with progress_bar.track(steps(), title, num_batches) as tracked:
