@@ -22,6 +22,7 @@ from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.config import BertConfig
 
 PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_KERAS_FILE = "tf_model.h5"
 _WEIGHTS = {safetensors_folder.WEIGHTS_FILE, safetensors_folder.INDEX_FILE}
 # A configuration may describe so many times what the files hold. Less than
 # this, every tensor that is missing is named.
@@ -247,9 +248,11 @@ def _open_hugging_face(folder, stack, found):
     if architecture is None:
         _check_no_other_family(folder, family, named)
     _check_weights(folder, found, architecture)
+    container = SafetensorsFolder(folder, stack, family.table_name)
+    _check_not_tensorflow(container, architecture)
     return Checkpoint(
         path=folder,
-        container=SafetensorsFolder(folder, stack, family.table_name),
+        container=container,
         family=family,
         config=config,
         parts=family.architectures.get(architecture or "", (parts.ENCODER,)),
@@ -283,18 +286,48 @@ def _check_weights(folder, found, architecture):
         return
     for pickle in PICKLE_FILES:
         if pickle in found:
-            name = architecture or "AutoModel"
             raise ValueError(
                 f"{folder}/{pickle}: pickles of PyTorch can run any code and "
-                f"are not read. Convert the folder where transformers and "
-                f'torch are installed: python -c "from transformers import '
-                f"{name}; {name}.from_pretrained('{folder}')"
-                f".save_pretrained('{folder}', safe_serialization=True)\""
+                "are not read. Convert the folder where transformers and torch "
+                f"are installed: {_conversion(folder, architecture)}"
             )
+    if _KERAS_FILE in found:
+        command = _conversion(folder, architecture, ", from_tf=True")
+        raise ValueError(
+            f"{folder}/{_KERAS_FILE}: weights of transformers' TensorFlow "
+            "classes are not read. Convert the folder where transformers 4, "
+            f"torch and tensorflow are installed: {command}"
+        )
     raise ValueError(
         f"{folder}: has neither {safetensors_folder.WEIGHTS_FILE} nor "
         f"{safetensors_folder.INDEX_FILE}. "
         f"Found: {', '.join(sorted(found)) or 'nothing'}."
+    )
+
+
+def _check_not_tensorflow(container, architecture):
+    """Raises `ValueError` for weights that a TensorFlow class has saved.
+
+    Their names and layouts are other ones: no tensor would be found, and with
+    `allow_partial` all weights would be new.
+    """
+    for name in (*container.shapes, *container.ignored):
+        if name.endswith(":0"):
+            raise ValueError(
+                f"{container.weights_path}: weights of transformers' "
+                f"TensorFlow classes, such as {name}, are not read. Convert "
+                "the folder where transformers 4, torch and tensorflow are "
+                f"installed: {_conversion(container.folder, architecture)}"
+            )
+
+
+def _conversion(folder, architecture, arguments=""):
+    """Returns the command that makes safetensors of PyTorch's form."""
+    name = architecture or "AutoModel"
+    return (
+        f'python -c "from transformers import {name}; '
+        f"{name}.from_pretrained('{folder}'{arguments})"
+        f".save_pretrained('{folder}', safe_serialization=True)\""
     )
 
 

@@ -271,6 +271,25 @@ def test_pickles_are_refused_with_the_command_that_converts(tmp_path, name):
         assert "save_pretrained(" in str(error.value)
 
 
+@pytest.mark.parametrize("allow_partial", [False, True])
+def test_weights_of_tensorflow_classes_are_refused(tmp_path, allow_partial):
+    # As TFBertModel.save_pretrained(folder, safe_serialization=True) names
+    # them: with `allow_partial` each would be left over, and all be new.
+    tensors = {
+        "bert/embeddings/word_embeddings/weight:0": np.zeros((12, 8), "f4"),
+        "bert/encoder/layer_._0/output/dense/bias:0": np.zeros(8, "f4"),
+    }
+    peer.write_folder(tmp_path, "BertForMaskedLM", tensors)
+    with pytest.raises(ValueError) as error:
+        checkpoints.load(tmp_path, BertEncoder, allow_partial=allow_partial)
+    assert "bert/embeddings/word_embeddings/weight:0" in str(error.value)
+    assert f"BertForMaskedLM.from_pretrained('{tmp_path}')" in str(error.value)
+    (tmp_path / "model.safetensors").rename(tmp_path / "tf_model.h5")
+    with pytest.raises(ValueError) as error:
+        checkpoints.load(tmp_path, BertEncoder, allow_partial=allow_partial)
+    assert f"from_pretrained('{tmp_path}', from_tf=True)" in str(error.value)
+
+
 def cut(path, tensors):
     path.write_bytes(path.read_bytes()[:-100])
     return "truncated"
