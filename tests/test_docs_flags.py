@@ -21,9 +21,9 @@ STEPS = [
     for step in pages.steps(page)
     if step.kind != "python"
 ]
-# Of absl, TensorBoard, pip and TensorFlow Serving.
+# Of absl, TensorBoard, pip, TensorFlow Serving and google-research/bert.
 OTHERS = {
-    *("help", "logdir", "no-deps"),
+    *("help", "logdir", "no-deps", "use_one_hot_embeddings"),
     *("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism"),
     "allow_version_labels_for_unavailable_models",
     "xla_cpu_compilation_enabled",
@@ -63,6 +63,54 @@ def test_every_flag_is_one_of_its_program(commands):
         if step is not None and answer["error"]
     ]
     assert not wrong, "\n".join(wrong)
+
+
+# The flags of google-research/bert's programs, by those of ours; most have all.
+GOOGLE_SHARED = {"bert_config_file", "init_checkpoint", "max_seq_length"} | {
+    *("use_tpu", "master", "num_tpu_cores")
+}
+GOOGLE_TRAINED = GOOGLE_SHARED | {
+    *("output_dir", "do_train", "train_batch_size", "learning_rate"),
+    *("save_checkpoints_steps", "iterations_per_loop"),
+    *("tpu_name", "tpu_zone", "gcp_project"),
+}
+GOOGLE_TUNED = GOOGLE_TRAINED | {
+    *("vocab_file", "do_lower_case", "do_predict", "predict_batch_size"),
+    *("num_train_epochs", "warmup_proportion"),
+}
+GOOGLE = {
+    "bert_tf.data.create_pretraining_data": {
+        *("input_file", "output_file", "vocab_file", "do_lower_case"),
+        *("do_whole_word_mask", "max_seq_length", "max_predictions_per_seq"),
+        *("random_seed", "dupe_factor", "masked_lm_prob", "short_seq_prob"),
+    },
+    "bert_tf.run_pretraining": GOOGLE_TRAINED
+    | {"input_file", "max_predictions_per_seq", "do_eval", "eval_batch_size"}
+    | {"num_train_steps", "num_warmup_steps", "max_eval_steps"},
+    "bert_tf.run_classifier": GOOGLE_TUNED
+    | {"data_dir", "task_name", "do_eval", "eval_batch_size"},
+    "bert_tf.run_squad": GOOGLE_TUNED
+    | {"train_file", "predict_file", "doc_stride", "max_query_length"}
+    | {"n_best_size", "max_answer_length", "verbose_logging"}
+    | {"version_2_with_negative", "null_score_diff_threshold"},
+    "bert_tf.extract_features": GOOGLE_SHARED
+    | {"input_file", "output_file", "layers", "vocab_file", "do_lower_case"}
+    | {"batch_size", "use_one_hot_embeddings"},
+}
+
+
+def test_flags_of_google_are_ours_or_its_page_names_them():
+    parsed = pages.parse_flags([(name, []) for name in GOOGLE])
+    missing = [
+        name
+        for answer, names in zip(parsed, GOOGLE.values(), strict=True)
+        for name in sorted(names - answer["values"].keys())
+    ]
+    page = read("docs/from_google_bert.md")
+    differences = page.partition("## Differences")[2]
+    assert [name for name in missing if f"--{name}`" not in differences] == []
+    # Of the program of new weights alone.
+    assert "needs `--vocab_file`" in differences
 
 
 def test_every_flag_of_the_prose_is_one_of_a_program(commands):
