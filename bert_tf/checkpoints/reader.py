@@ -134,13 +134,13 @@ class Checkpoint:
     def has_part(self, part: str) -> bool:
         """Whether a head's tensors, if there, are this part's and no other's.
 
-        Several heads may have one name: the class tells which it is.
+        Several heads may have one name: the class tells which it is, or that
+        there is no pooler.
         """
-        return (
-            part not in parts.OF_ONE_NAME
-            or self.architecture is None
-            or part in self.parts
-        )
+        if part not in parts.OF_ONE_NAME or part in self.parts:
+            return True
+        is_told = self.architecture or set(parts.OF_ONE_NAME) & set(self.parts)
+        return not is_told
 
     def read(self, tensor: Tensor, slot: str = "") -> np.ndarray:
         """Returns a tensor in the layout of its Keras variable.
@@ -225,7 +225,7 @@ def _open_google(path):
             break
     else:
         config = families.config_of_google(container.shapes)
-    return Checkpoint(
+    checkpoint = Checkpoint(
         path=path,
         container=container,
         family=families.of_config(config),
@@ -236,6 +236,27 @@ def _open_google(path):
             else (parts.ENCODER,)
         ),
     )
+    return dataclasses.replace(checkpoint, parts=_google_parts(checkpoint))
+
+
+def _google_parts(checkpoint):
+    """Returns the parts whose tensors must be in files of Google's form.
+
+    Taggers and models for spans do without a pooler. Google's own have one; it
+    is left out where they were converted.
+    """
+    if checkpoint.config is None or parts.POOLER not in checkpoint.parts:
+        return checkpoint.parts
+    found = {
+        tensor.part
+        for tensor in checkpoint.family.table(_one_layer(checkpoint.config))
+        if checkpoint.shape_of(tensor) is not None
+    }
+    heads = (parts.SPAN, parts.TOKEN_CLASSIFIER)
+    head = next((head for head in heads if head in found), None)
+    if parts.POOLER in found or head is None:
+        return checkpoint.parts
+    return parts.ENCODER, head
 
 
 def _open_hugging_face(folder, stack, found):

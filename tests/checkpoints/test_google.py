@@ -16,6 +16,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from references import checkpoints as peer
@@ -248,6 +249,42 @@ def test_tuned_heads_go_both_ways(tmp_path, head, architecture):
             tensors["output_weights"],
         )
     assert_bit_equal(read(tmp_path / "c"), tensors)
+
+
+@pytest.mark.parametrize(
+    ("head", "architecture", "model_class"),
+    [
+        (CLASSIFIER, "BertForTokenClassification", BertTokenClassifier),
+        (SQUAD, "BertForQuestionAnswering", BertSpanPredictor),
+    ],
+)
+def test_heads_without_a_pooler_are_read(
+    tmp_path, head, architecture, model_class
+):
+    tensors = values(ENCODER | head)
+    del tensors["bert/pooler/dense/kernel"], tensors["bert/pooler/dense/bias"]
+    write(tmp_path, tensors)
+    model = checkpoints.load(tmp_path, model_class)
+    assert len(model.coverage_report.names("loaded")) == len(tensors)
+    outputs, _ = head.values()
+    found = [variable.numpy().T for variable in model.trainable_variables]
+    (kernel,) = [array for array in found if array.shape == outputs]
+    np.testing.assert_array_equal(kernel, tensors[next(iter(head))])
+    # A head of tokens is none of texts.
+    other = checkpoints.load(tmp_path, BertClassifier, num_labels=3)
+    assert len(other.coverage_report.names("loaded")) == len(tensors) - 2
+    report = checkpoints.convert(tmp_path, tmp_path / "b", "hugging_face")
+    assert len(report.names("loaded")) == len(tensors)
+    config = json.loads((tmp_path / "b/config.json").read_text())
+    assert config["architectures"] == [architecture]
+
+
+def test_a_pooler_must_be_there_without_such_a_head(tmp_path):
+    tensors = values(ENCODER | PRETRAINING)
+    del tensors["bert/pooler/dense/kernel"], tensors["bert/pooler/dense/bias"]
+    write(tmp_path, tensors)
+    with pytest.raises(ValueError, match="bert/pooler/dense/kernel is missing"):
+        checkpoints.load(tmp_path, BertEncoder)
 
 
 def test_slots_are_left_over_from_the_weights(tmp_path):
