@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_tf.checkpoints import containers
 from bert_tf.checkpoints import families
+from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import report
 from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.checkpoints.reader import Checkpoint
@@ -179,12 +180,16 @@ def _can_extend(tensor, found, wanted):
 
 
 def _left_over(checkpoint, used, config):
-    # Heads of one name are told apart where the checkpoint says its class.
+    # Heads of one name are told apart where the checkpoint says its class. Else
+    # they are taken for a classifier's, as a conversion takes them.
     known = {
         tensor.name(checkpoint.file_format): tensor.part
         for tensor in sorted(
             families.of_config(config).table(config),
-            key=lambda tensor: checkpoint.has_part(tensor.part),
+            key=lambda tensor: (
+                checkpoint.has_part(tensor.part),
+                tensor.part == parts.CLASSIFIER,
+            ),
         )
     }
     others = checkpoint.family.other_nets

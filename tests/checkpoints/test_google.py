@@ -295,6 +295,7 @@ def test_slots_are_left_over_from_the_weights(tmp_path):
     assert len(left_over) == 2 * 25 + 1 + 2
     assert "output_weights" in left_over
     assert "output_weights/adam_m" in left_over
+    assert report.summary.endswith("unused (classifier head)")
 
 
 def test_path_may_be_a_prefix(tmp_path):
