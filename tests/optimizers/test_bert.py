@@ -1,5 +1,7 @@
 """BERT's optimizer against NumPy, in `fit`, in a custom step, mirrored."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
+from support import paths
 
 
 def make_model():
@@ -33,6 +36,26 @@ def make_model():
         np.random.default_rng(2).normal(0, 3, (5, 3))
     )
     return model
+
+
+def test_what_the_page_puts_for_create_optimizer_is_adam():
+    page = (paths.ROOT / "docs/from_transformers.md").read_text("utf-8")
+    (code,) = re.findall(r"^\| `create_optimizer.*?` \| `(.+)` \|$", page, re.M)
+    names = {"BertOptimizer": BertOptimizer, "WarmupDecay": WarmupDecay}
+    ours = eval(code, names | {"rate": 0.1, "steps": 8, "warmup": 2})
+    # Of transformers' create_optimizer(0.1, 8, 2): Adam without weight decay
+    # and clipping, a linear warmup, then linearly to 0.
+    rates = [0, 0.05, *(0.1 * (8 - step) / 6 for step in range(2, 8))]
+    variable = keras.Variable([1.0, -20.0], name="kernel")
+    wanted, m, v = np.array([1.0, -20.0]), np.zeros(2), np.zeros(2)
+    for step, rate in enumerate(rates, 1):
+        gradient = np.array([3.0, -1e-4]) / step
+        ours.apply_gradients([(tf.constant(gradient, "float32"), variable)])
+        m = 0.9 * m + 0.1 * gradient
+        v = 0.999 * v + 0.001 * gradient**2
+        correction = np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+        wanted -= rate * correction * m / (np.sqrt(v) + 1e-8)
+    np.testing.assert_allclose(variable, wanted, rtol=1e-4)
 
 
 def test_layers_have_their_share_of_the_learning_rate():
