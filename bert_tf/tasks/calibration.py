@@ -103,8 +103,8 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
         )
     if slope(logits, labels, high)[0] <= 0:
         raise CalibrationError(
-            "its answers are right, all but the least sure ones: the likeliest "
-            f"temperature is below {LEAST:g}"
+            "its answers are right, or right far more often than their "
+            f"probabilities say: the likeliest temperature is below {LEAST:g}"
         )
     inverse = 1.0
     for _ in range(_MOST_STEPS):

@@ -126,6 +126,8 @@ def test_bins_are_without_their_lower_ends():
         ("few", "it has 49 examples, and fewer than 50"),
         ("one_class", "all of its labels are the same"),
         ("right", "its answers are right, .* is below 0.05"),
+        # Many are wrong, of a model that has hardly been trained.
+        ("unsure", "right far more often than their probabilities say"),
         ("wrong", "no better than chance: .* is above 20"),
         ("flat", "no better than chance: .* is above 20"),
         ("nan", "some of its answers are no numbers"),
@@ -140,6 +142,8 @@ def test_what_tells_no_temperature(change, message, is_binary):
         labels = np.ones_like(labels)
     elif change == "flat":
         logits = np.zeros_like(logits)
+    elif change == "unsure":
+        logits = logits / 100
     elif change == "nan":
         logits[7, 1] = np.nan
     elif is_binary:
