@@ -76,7 +76,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     Raises:
         ValueError: If `global_clipnorm` or `layerwise_decay` is out of its
-            range, or Keras's own clipping or accumulation is asked for.
+            range, or Keras's own clipping or accumulation is asked for; when
+            it is built, if a variable has 16 bits.
 
     Example:
 
@@ -142,6 +143,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
     def build(self, variables):
         if self.built:
             return
+        _check_bits(self, variables)
         super().build(variables)
         self._momentums, self._velocities = self.add_optimizer_variables(
             variables, ["momentum", "velocity"]
@@ -408,6 +410,22 @@ def _half_squares(dtype):
             ).get_concrete_function()
             for function in (half_square, zero)
         )
+
+
+def _check_bits(optimizer, variables):
+    """Raises `ValueError` if a variable has 16 bits.
+
+    There beta_2 is 1 in bfloat16, and v stays 0; in float16 v and epsilon are
+    next to nothing.
+    """
+    for variable in variables:
+        dtype = tf.as_dtype(variable.dtype).name
+        if dtype in ("bfloat16", "float16"):
+            raise ValueError(
+                f"{type(optimizer).__name__} must have float32 weights. In 16 "
+                "bits, train with dtype='mixed_bfloat16'. Received: "
+                f"{getattr(variable, 'path', variable.name)} of {dtype}."
+            )
 
 
 def _dense(grad, variable):

@@ -481,6 +481,19 @@ def test_options_that_act_before_the_sum_are_refused(option):
         BertOptimizer(**option)
 
 
+@pytest.mark.parametrize("make_optimizer", [BertOptimizer, LambOptimizer])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_of_16_bits_are_refused(make_optimizer, dtype):
+    # In bfloat16 a beta_2 of 0.999 is 1: the updates had no bound.
+    model = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(1, dtype=dtype, name="dense")]
+    )
+    model.compile(make_optimizer(0.1), "mse", run_eagerly=True)
+    message = f"must have float32 weights.*Received: .*kernel of {dtype}"
+    with pytest.raises(ValueError, match=message):
+        model.train_on_batch(np.ones((2, 2)), np.ones((2, 1)))
+
+
 def test_a_variable_without_gradient_stays_as_it_is():
     model = make_model()
     optimizer = BertOptimizer(0.03, weight_decay=0.5)
