@@ -251,6 +251,48 @@ def test_a_frozen_encoder_is_not_trained():
     assert len(names) == 2
 
 
+def test_copies_and_files_tell_what_is_frozen(tmp_path):
+    model = make_model()
+    model.encoder.trainable = False
+    model.encoder.blocks[0].output_dense.trainable = True
+    model.compile(bert_tf.BertOptimizer(0.01), model.loss, run_eagerly=True)
+    model.train_on_batch(INPUTS, LABELS)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    left, right = again.optimizer.variables, model.optimizer.variables
+    for one, other in zip(left, right, strict=True):
+        np.testing.assert_array_equal(one, other)
+    trained = [variable.trainable for variable in model.variables]
+    assert sum(trained) == 4
+    for copy in (again, keras.models.clone_model(model)):
+        assert [variable.trainable for variable in copy.variables] == trained
+
+
+def test_a_functional_model_s_file_tells_that_its_encoder_is_frozen(tmp_path):
+    inputs = {
+        name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS
+    }
+    encoder = bert_tf.BertEncoder(CONFIG)
+    encoder.trainable = False
+    outputs = keras.layers.Dense(2)(encoder(inputs)["pooled_output"])
+    keras.Model(inputs, outputs).save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(again.trainable_weights) == 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_unused_pooler_stays_frozen_when_all_is_unfrozen():
+    model = bert_tf.BertTokenClassifier(CONFIG, NUM_LABELS)
+    names = [weight.path for weight in model.trainable_weights]
+    model.encoder.trainable = False
+    model.encoder.trainable = True
+    assert [weight.path for weight in model.trainable_weights] == names
+    # Keras warns of gradients that are missing.
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, run_eagerly=True)
+    model.train_on_batch(INPUTS, INPUTS["input_ids"] % NUM_LABELS)
+
+
 class OwnStep(bert_tf.BertClassifier):
     """The guides' step, of `fit` or by hand."""
 

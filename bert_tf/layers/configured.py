@@ -40,6 +40,35 @@ class Configured:
         return values | {"config": self.config.to_dict()}
 
 
+class ConfiguredModel(Configured, keras.Model):
+    """A model of a configuration, whose copies and files tell what is frozen.
+
+    Keras's own tell of the model itself alone, and its layers would be trained.
+    """
+
+    def get_config(self):
+        values = super().get_config()
+        states = {
+            path: layer.trainable
+            for path, layer, parent in _layers_within(self)
+            if layer.trainable != parent.trainable
+        }
+        if states or not self.trainable:
+            values["trainable_layers"] = states
+        return values
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        states = config.pop("trainable_layers", None)
+        model = super().from_config(config, custom_objects)
+        if states is not None:
+            # A layer comes before those within it, which it sets too.
+            for path, layer, parent in _layers_within(model):
+                layer.trainable = states.get(path, parent.trainable)
+        return model
+
+
 class ConfiguredLayer(Configured, keras.layers.Layer):
     """A layer, and the sublayers that BERT is made of, as configured."""
 
@@ -82,6 +111,14 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         )
         layer_norm.build((None, None, num_inputs or self.config.hidden_size))
         return layer_norm
+
+
+def _layers_within(parent, prefix=""):
+    """Yields (path, layer, the layer that it is in), from the outside in."""
+    for layer in parent._flatten_layers(include_self=False, recursive=False):
+        path = f"{prefix}{layer.name}"
+        yield path, layer, parent
+        yield from _layers_within(layer, f"{path}/")
 
 
 def from_dict(values: Any) -> BertConfig:

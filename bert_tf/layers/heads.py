@@ -31,7 +31,29 @@ class Pooler(ConfiguredLayer):
 
     Returns:
         float `[batch, hidden]`, or `[batch, sequences, hidden]`.
+
+    Attributes:
+        trainable: Keras's; False whatever is set once `leave_out` was called.
     """
+
+    _is_left_out = False
+
+    @property
+    def trainable(self):
+        return super().trainable
+
+    @trainable.setter
+    def trainable(self, value):
+        is_trained = value and not self._is_left_out
+        keras.layers.Layer.trainable.fset(self, is_trained)
+
+    def leave_out(self) -> None:
+        """Says that a model makes no use of it.
+
+        A model that is frozen and unfrozen then has no gradient of it to miss.
+        """
+        self._is_left_out = True
+        self.trainable = False
 
     def build(self, sequence_shape, first_positions_shape=None):
         if self.config.has_pooler:

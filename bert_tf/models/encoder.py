@@ -11,7 +11,7 @@ from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.layers.configured import Configured
+from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.gathering import as_matrix
@@ -24,7 +24,7 @@ from bert_tf.layers.rematerialization import call_rematerialized
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertEncoder(Configured, keras.Model):
+class BertEncoder(ConfiguredModel):
     """Embeddings, a stack of encoder blocks, and a pooler.
 
     The model of Devlin et al. 2018, section 3, without heads. Its weights
@@ -205,7 +205,7 @@ class BertEncoder(Configured, keras.Model):
         return block(x, attention_mask, positions=positions, training=training)
 
 
-class EncoderModel(Configured, keras.Model):
+class EncoderModel(ConfiguredModel):
     """A model of an encoder, and of heads that its own `build` builds.
 
     Args:

@@ -9,7 +9,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.layers.configured import Configured
+from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.configured import from_dict
 from bert_tf.layers.sampling import sample_classes
 from bert_tf.models.discriminator import BertDiscriminator
@@ -54,7 +54,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class ReplacedTokensPretrainer(Configured, keras.Model):
+class ReplacedTokensPretrainer(ConfiguredModel):
     """Replaced-token detection (Clark et al. 2020, section 2).
 
     The generator predicts the masked tokens. A sample of each prediction takes

@@ -115,7 +115,7 @@ class BertSentenceEncoder(EncoderModel):
         self.run_in_chunks: (
             Callable[[Any, Callable[[Batch], Tensor], Batch], Tensor] | None
         ) = None
-        self.encoder.pooler.trainable = False
+        self.encoder.pooler.leave_out()
         self.dense = None
         if dense_size is not None:
             self.dense = Dense(

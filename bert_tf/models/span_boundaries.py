@@ -10,14 +10,14 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.layers.configured import Configured
+from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import SpanBoundaryHead
 from bert_tf.models.pretrainer import BertPretrainer
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class SpanBoundaryPretrainer(Configured, keras.Model):
+class SpanBoundaryPretrainer(ConfiguredModel):
     """A `BertPretrainer`, and the span-boundary objective (SpanBERT).
 
     Joshi et al. 2020 (arXiv 1907.10529), section 3.2: every token of a masked

@@ -41,7 +41,7 @@ class BertSpanPredictor(EncoderModel):
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        self.encoder.pooler.trainable = False
+        self.encoder.pooler.leave_out()
         # Positions of padding are candidates, as in google-research/bert, but
         # do not train [PAD], as in transformers: on 3,000 questions of SQuAD
         # its exact match is two points higher.

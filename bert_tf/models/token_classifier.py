@@ -53,7 +53,7 @@ class BertTokenClassifier(EncoderModel):
         super().__init__(config, **kwargs)
         self.num_labels = num_labels
         self.dropout = dropout
-        self.encoder.pooler.trainable = False
+        self.encoder.pooler.leave_out()
         self.classification_head = self.make_head(
             num_labels, "token_classifier", dropout
         )
