@@ -120,7 +120,7 @@ def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
         has_rows = True
         try:
             values = tuple(map(_plain, values))
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
             raise ValueError(f"{where}: is not UTF-8: {error}.") from error
         yield where, values
     if not has_rows:
@@ -267,4 +267,7 @@ def _plain(value):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
+    if isinstance(value, str):
+        # Half a surrogate pair, which TensorFlow would refuse later on.
+        value.encode("utf-8")
     return value.decode("utf-8") if isinstance(value, bytes) else value

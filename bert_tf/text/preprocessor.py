@@ -189,4 +189,12 @@ def _to_tensor(segment):
                     f"`texts`, row {row}: must be a string; an empty one is "
                     f"''. Received: {files.shortened(text)}."
                 ) from None
+            try:
+                tf.constant(text)
+            except ValueError:
+                # Half a surrogate pair, as JSON can write it.
+                raise ValueError(
+                    f"`texts`, row {row}: must be what UTF-8 can hold. "
+                    f"Received: {files.shortened(text)}."
+                ) from None
         raise

@@ -94,6 +94,7 @@ def test_two_texts_eagerly(texts):
         (np.array(["a", "b", None], object), "row 3: .* Received: None"),
         ([np.float64("nan"), "a"], "row 1: .* Received: .*nan"),
         ([["a", "b"], [3, 4]], "row 1: .* Received: 3"),
+        (["a", "b \ud800"], r"row 2: must be what UTF-8 .*'b \\ud800'"),
     ],
 )
 def test_what_is_no_text_is_named_by_its_row(texts, message):

@@ -165,6 +165,10 @@ def test_a_data_frame_is_a_table():
             "row 2: is not UTF-8",
         ),
         (
+            {"subject": ["a", "half \ud800"], "label": ["it", "it"]},
+            "row 2: is not UTF-8",
+        ),
+        (
             tf.data.Dataset.from_tensor_slices({"text": ["a"]}),
             "row 1: must be an object with subject, label",
         ),
