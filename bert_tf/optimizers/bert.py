@@ -76,8 +76,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     Raises:
         ValueError: If `global_clipnorm` or `layerwise_decay` is out of its
-            range, or Keras's own clipping or accumulation is asked for; when
-            it is built, if a variable has 16 bits.
+            range, `no_weight_decay` is a string, or Keras's own clipping or
+            accumulation is asked for; when it is built, if a variable has 16
+            bits.
 
     Example:
 
@@ -123,6 +124,12 @@ class BertOptimizer(keras.optimizers.Optimizer):
             raise ValueError(
                 "`layerwise_decay` must be above 0, and at most 1. Received: "
                 f"layerwise_decay={layerwise_decay}."
+            )
+        # A string's characters would be found in nearly every path.
+        if isinstance(no_weight_decay, str):
+            raise ValueError(
+                "`no_weight_decay` must be a list of regular expressions. "
+                f"Received: no_weight_decay={no_weight_decay!r}."
             )
         super().__init__(
             learning_rate=learning_rate,

@@ -227,6 +227,11 @@ def test_what_is_not_decayed_can_be_named():
     assert optimizer._is_decayed == [False, False, True, True, True]
 
 
+def test_one_string_of_what_is_not_decayed_is_refused():
+    with pytest.raises(ValueError, match="must be a list .*decay='bias'"):
+        BertOptimizer(no_weight_decay="bias")
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_makes_the_step_of_the_formula(jit_compile):
     ids, labels = make_data(6)
