@@ -140,6 +140,32 @@ def test_a_normalizer_of_another_kind_is_refused(write, normalizer):
         tokenizer_files.read_settings(folder)
 
 
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        (
+            {"added_tokens": [{"content": "<e1>", "id": 8, "special": False}]},
+            "`added_tokens` must be special tokens.*'<e1>'",
+        ),
+        (
+            {"pre_tokenizer": {"type": "Whitespace"}},
+            "`pre_tokenizer` must be a BertPreTokenizer.*'Whitespace'",
+        ),
+    ],
+)
+def test_texts_that_are_parted_otherwise_are_refused(write, values, match):
+    theirs = {"normalizer": NORMALIZER, "model": {"vocab": IDS}}
+    folder = write(**theirs)
+    assert tokenizer_files.read(str(folder)).vocabulary.tokens == TOKENS
+    special = {"content": "<e1>", "id": 8, "special": True}
+    write(**theirs, added_tokens=[special, {"content": "[PAD]", "id": 0}])
+    spec = tokenizer_files.read(str(folder))
+    assert spec.vocabulary.tokens == (*TOKENS, "<e1>")
+    write(**theirs | values)
+    with pytest.raises(ValueError, match=f"tokenizer.json: {match}"):
+        tokenizer_files.read(str(folder))
+
+
 @pytest.fixture
 def model(tmp_path):
     """Returns a function that makes a model folder with these settings."""

@@ -294,6 +294,7 @@ def read(
                 f'{SETTINGS_FILE} with {{"do_lower_case": true}} or false '
                 "there."
             )
+    _check_tokenizer_json(folder)
     with files.errors_named(path if files.exists(path) else folder):
         for name, values in (
             ("do_basic_tokenize", (True,)),
@@ -307,6 +308,14 @@ def read(
                     f"Received: {name}={files.shortened(settings[name])}."
                 )
         return KINDS[class_name(settings)](vocabulary, do_lower_case)
+
+
+def _check_tokenizer_json(folder):
+    path = f"{folder}/{TOKENIZER_FILE}"
+    if files.exists(path):
+        tokenizer = files.read_object(path)
+        with files.errors_named(path):
+            tokenizer_json.check_wordpiece(tokenizer)
 
 
 def _class_list():

@@ -18,6 +18,7 @@ from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.vocabulary import Vocabulary
 
 WORDPIECE = "WordPiece"
+_PRE_TOKENIZER = {"type": "BertPreTokenizer"}
 
 
 def make_wordpiece(
@@ -57,7 +58,7 @@ def make_wordpiece(
             "strip_accents": None,
             "lowercase": bool(do_lower_case),
         },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "pre_tokenizer": _PRE_TOKENIZER,
         "post_processor": {
             "type": "TemplateProcessing",
             "single": first,
@@ -129,6 +130,32 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
     return tokens_of(tokenizer)
 
 
+def check_wordpiece(tokenizer: dict[str, Any]) -> None:
+    """Checks that a file parts texts as BERT's tokenizer does.
+
+    Args:
+        tokenizer: The contents of the file.
+
+    Raises:
+        ValueError: If it looks for tokens in texts before they are parted, but
+            for special ones, or parts them otherwise.
+    """
+    for token in _added_tokens(tokenizer):
+        is_special = token["content"] in vocabulary_lib.SPECIAL_TOKENS
+        # `tokenizers` itself tells it of each.
+        if not (is_special or token.get("special", True)):
+            raise ValueError(
+                "`added_tokens` must be special tokens: others are not looked "
+                f"for in texts. Received: {files.shortened(token['content'])}."
+            )
+    splits = tokenizer.get("pre_tokenizer", _PRE_TOKENIZER)
+    if splits != _PRE_TOKENIZER:
+        raise ValueError(
+            "`pre_tokenizer` must be a BertPreTokenizer. "
+            f"Received: {files.shortened(splits)}."
+        )
+
+
 def tokens_of(tokenizer: dict[str, Any]) -> tuple[str, ...]:
     """Returns the entries of a file whose `model` has ids of entries.
 
@@ -143,15 +170,19 @@ def tokens_of(tokenizer: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(vocabulary, dict):
         raise ValueError("`model` must have a `vocab`, tokens and their ids.")
     ids = dict(vocabulary)
+    for token in _added_tokens(tokenizer):
+        ids.setdefault(token["content"], token.get("id"))
+    return by_id(ids)
+
+
+def _added_tokens(tokenizer):
     added = tokenizer.get("added_tokens") or []
     if not isinstance(added, list) or not all(
         isinstance(token, dict) and isinstance(token.get("content"), str)
         for token in added
     ):
         raise ValueError("`added_tokens` must be a list of tokens and ids.")
-    for token in added:
-        ids.setdefault(token["content"], token.get("id"))
-    return by_id(ids)
+    return added
 
 
 def by_id(ids: dict[str, Any]) -> tuple[str, ...]:
