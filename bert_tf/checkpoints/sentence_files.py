@@ -11,9 +11,17 @@ from bert_tf.checkpoints.containers import safetensors_folder
 
 MODULES_FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
+# It, and what releases before 1.0 called it, one name for each family.
+LENGTH_FILES = (
+    LENGTH_FILE,
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+)
 PROMPTS_FILE = "config_sentence_transformers.json"
 # Those in the folder itself.
-FILES = (MODULES_FILE, LENGTH_FILE, PROMPTS_FILE)
+FILES = (MODULES_FILE, *LENGTH_FILES, PROMPTS_FILE)
 # Keys of a CrossEncoder's config.json, in releases since 4 and before.
 CROSS_ENCODER_KEYS = (
     "sentence_transformers",

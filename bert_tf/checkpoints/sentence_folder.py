@@ -179,6 +179,12 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
     pooling = files.read_object(pooling_path)
     with files.errors_named(pooling_path):
         mode, include_prompt = _pooling(pooling), _include_prompt(pooling)
+    max_seq_length = _max_seq_length(folder)
+    dense = tuple(
+        _read_dense(f"{folder}/{path}")
+        for name, path in paths
+        if name == sentence_files.DENSE
+    )
     prompts_path = f"{folder}/{sentence_files.PROMPTS_FILE}"
     values = _read_object(prompts_path)
     similarity = values.get("similarity_fn_name")
@@ -186,12 +192,8 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
         return SentenceVectors(
             pooling=mode,
             is_normalized=paths[-1][0] == sentence_files.NORMALIZE,
-            max_seq_length=_max_seq_length(folder),
-            dense=tuple(
-                _read_dense(f"{folder}/{path}")
-                for name, path in paths
-                if name == sentence_files.DENSE
-            ),
+            max_seq_length=max_seq_length,
+            dense=dense,
             # Older files have null for none.
             prompts=values.get("prompts") or {},
             default_prompt_name=values.get("default_prompt_name"),
@@ -327,7 +329,7 @@ def _include_prompt(values):
 
 
 def _max_seq_length(folder):
-    path = f"{folder}/{sentence_files.LENGTH_FILE}"
+    path = _length_path(folder)
     values = _read_object(path)
     length = values.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 1):
@@ -335,13 +337,20 @@ def _max_seq_length(folder):
             f"{path}: `max_seq_length` must be a positive "
             f"integer. Received: {files.shortened(length)}."
         )
-    settings = tokenizer_files.read_settings(folder) or {}
-    if values.get("do_lower_case") and not settings.get("do_lower_case", True):
+    # Of other kinds than WordPiece the settings do not tell it.
+    if values.get("do_lower_case") and not (
+        tokenizer_files.read(folder).do_lower_case
+    ):
         raise ValueError(
             f"{path}: `do_lower_case` must be the tokenizer's, false. "
             "Received: do_lower_case=true."
         )
     return length
+
+
+def _length_path(folder):
+    paths = [f"{folder}/{name}" for name in sentence_files.LENGTH_FILES]
+    return next(filter(files.exists, paths), paths[0])
 
 
 def _read_dense(folder):

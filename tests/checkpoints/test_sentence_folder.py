@@ -1,14 +1,19 @@
 """Folders of sentence-transformers: what is written is read again."""
 
 import json
+import shutil
 
 import pytest
 
 import bert_tf
+from bert_tf import checkpoints
+from bert_tf.checkpoints import sentence_files
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
+from bert_tf.models.encoder import BertEncoder
 from support import sentence_models
 from support import serving_models
+from support import tokenizer_families
 from support.sentence_models import VECTORS
 
 
@@ -55,6 +60,34 @@ def test_the_similarity_is_kept(tmp_path, name):
     model, preprocessor, _ = bert_tf.load(tmp_path / "model")
     bert_tf.save(tmp_path / "again", model, preprocessor)
     assert sentence_folder.read(tmp_path / "again") == found
+
+
+@pytest.mark.parametrize("name", ["albert", "roberta"])
+def test_texts_are_lower_cased_by_the_tokenizer_alone(tmp_path, name):
+    config, tokenizer, _ = tokenizer_families.FAMILIES[name]
+    vectors = SentenceVectors(pooling="mean", is_normalized=False)
+    length = tokenizer_families.MAX_SEQ_LENGTH
+    folder = str(tmp_path / "model")
+    encoder = BertEncoder(config)
+    checkpoints.save(folder, encoder, tokenizer, length, vectors=vectors)
+    path = tmp_path / "model/sentence_bert_config.json"
+    path.write_text('{"do_lower_case": true}')
+    if tokenizer.do_lower_case:
+        assert sentence_folder.read(folder).max_seq_length is None
+        return
+    with pytest.raises(ValueError, match="`do_lower_case` must be .*, false"):
+        sentence_folder.read(folder)
+
+
+def test_the_length_has_an_older_file(folder, tmp_path):
+    copied = tmp_path / "model"
+    shutil.copytree(folder, copied)
+    (copied / "sentence_bert_config.json").unlink()
+    assert sentence_folder.read(copied).max_seq_length is None
+    path = copied / "sentence_xlm-roberta_config.json"
+    path.write_text('{"max_seq_length": 5}')
+    assert sentence_folder.read(copied).max_seq_length == 5
+    assert path.name in sentence_files.found_files(str(copied))
 
 
 def test_prompts_are_found_by_their_names():
@@ -138,8 +171,9 @@ def test_what_we_do_not_do_is_refused(folder, name, change, message):
         values[key] = value
     path.write_text(json.dumps(values))
     try:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=message) as error:
             sentence_folder.read(folder)
+        assert str(error.value).count(str(folder)) == 1
     finally:
         path.write_text(before)
 
