@@ -260,7 +260,9 @@ def _google_parts(checkpoint):
 
 
 def _open_hugging_face(folder, stack, found):
-    config = families.read_config(f"{folder}/{config_json.CONFIG_FILE}")
+    config = families.read_config(
+        f"{folder}/{config_json.CONFIG_FILE}", is_hugging_face=True
+    )
     values = config_json.read(folder)
     family = families.of_config(config)
     named = values.get("architectures") or ()

@@ -67,6 +67,22 @@ def test_encoder_equals_transformers(tmp_path, hidden_act):
         )
 
 
+def test_a_configuration_that_names_no_family_is_theirs_too(tmp_path):
+    # As the older folders have it: Google's keys beside Hugging Face's weights.
+    peer.write_folder(tmp_path, "BertModel")
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text())
+    for key in ("model_type", "architectures", "layer_norm_eps"):
+        del values[key]
+    path.write_text(json.dumps(values))
+    outputs = checkpoints.load(tmp_path, BertEncoder)(INPUTS)
+    np.testing.assert_allclose(
+        peer.golden_slice(outputs["sequence_output"]),
+        GOLDEN["gelu"]["BertModel"]["last_hidden_state"],
+        atol=2e-5,
+    )
+
+
 def test_two_forms_of_gelu_differ():
     # The comparison above would not see them exchanged otherwise.
     first = np.array(GOLDEN["gelu"]["BertModel"]["layer_1"])

@@ -45,12 +45,16 @@ def of_config(config: BertConfig | None) -> Family:
     return DEFAULT if config is None else of_type(config.model_type)
 
 
-def read_config(path: str, family: Family = DEFAULT) -> BertConfig:
+def read_config(
+    path: str, family: Family = DEFAULT, is_hugging_face: bool = False
+) -> BertConfig:
     """Reads a configuration of Hugging Face's form, or of Google's.
 
     Args:
         path: The JSON file.
         family: That of a file which names none, as Google's do not.
+        is_hugging_face: Whether the weights beside it are in Hugging Face's
+            form: then so is a file which names none.
 
     Raises:
         ValueError: If it is missing or damaged, of another family than ours,
@@ -59,6 +63,8 @@ def read_config(path: str, family: Family = DEFAULT) -> BertConfig:
     """
     values = files.read_json(path, files.MAX_FOLDER_TEXT)
     with files.errors_named(path):
+        if is_hugging_face and isinstance(values, dict):
+            values = {"model_type": family.model_type} | values
         return parse_config(values, family)
 
 
