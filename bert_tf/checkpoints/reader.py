@@ -14,6 +14,7 @@ from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import sentence_files
 from bert_tf.checkpoints.containers import safetensors_folder
 from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
 from bert_tf.checkpoints.containers.tf1_checkpoint import Tf1Checkpoint
@@ -206,6 +207,9 @@ def _open(path, stack):
         return _open_google(path)
     if found & {config_json.CONFIG_FILE, *_WEIGHTS, *PICKLE_FILES}:
         return _open_hugging_face(path, stack, found)
+    if sentence_files.MODULES_FILE in found:
+        # Where the weights lie in another folder, it says what to do.
+        sentence_files.read_modules(path)
     raise ValueError(
         f"{path}: must be a model folder with "
         f"{safetensors_folder.WEIGHTS_FILE}, a release of Google's with "

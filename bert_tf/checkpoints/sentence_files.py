@@ -118,8 +118,9 @@ def _checked(modules):
     paths = [module["path"] for module in modules]
     if paths[0] not in ("", "."):
         raise ValueError(
-            "the Transformer must be in the folder itself: give that folder. "
-            f"Received: path={paths[0]!r}."
+            "the Transformer must be in the folder itself, where "
+            "sentence-transformers saves it since version 2: open the folder "
+            f"there and save it again. Received: path={paths[0]!r}."
         )
     for path in paths[1:]:
         # What is not below the folder is none of its files.

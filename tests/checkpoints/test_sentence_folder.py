@@ -178,6 +178,17 @@ def test_what_we_do_not_do_is_refused(folder, name, change, message):
         path.write_text(before)
 
 
+def test_weights_in_a_folder_of_their_own_are_refused(folder, tmp_path):
+    # Without them it would be taken for no model folder at all.
+    path = tmp_path / "modules.json"
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    path.write_text(json.dumps(modules))
+    message = "modules.json: .* in the folder itself.* save it again"
+    with pytest.raises(ValueError, match=message):
+        checkpoints.load(tmp_path, BertEncoder)
+
+
 def test_other_poolings_are_refused():
     with pytest.raises(ValueError, match="`pooling` must be one of cls, mean"):
         SentenceVectors(pooling="last", is_normalized=True)
