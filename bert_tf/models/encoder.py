@@ -119,6 +119,7 @@ class BertEncoder(ConfiguredModel):
         self.pooler.build(sequence_shape)
 
     def call(self, inputs, positions=None, training=None):
+        check_axes(inputs, "[B, L], a batch of sequences")
         attention_mask = make_attention_mask(
             inputs[features.INPUT_MASK],
             inputs.get(features.SEQUENCE_IDS),
@@ -277,6 +278,25 @@ class EncoderModel(ConfiguredModel):
             dropout,
             dtype=self.dtype_policy,
             name=name,
+        )
+
+
+def check_axes(inputs: features.Batch, expected: str) -> None:
+    """Checks how many axes the ids have.
+
+    Args:
+        inputs: A model's.
+        expected: The shape, a letter an axis, and what it is.
+
+    Raises:
+        ValueError: If they are more or fewer.
+    """
+    shape = inputs[features.INPUT_IDS].shape
+    axes, _, _ = expected.partition("]")
+    if len(shape) != len(axes.split(",")):
+        raise ValueError(
+            f"`{features.INPUT_IDS}` must be of the shape {expected}. "
+            f"Received: shape {[*shape]}."
         )
 
 

@@ -8,6 +8,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder import check_axes
 from bert_tf.models.encoder import check_bidirectional
 
 
@@ -81,7 +82,12 @@ class BertMultipleChoice(EncoderModel):
 
 
 def flatten_choices(inputs: features.Batch) -> tuple[features.Batch, Any]:
-    """Returns inputs `[B, C, L]` as sequences `[B * C, L]`, and C."""
+    """Returns inputs `[B, C, L]` as sequences `[B * C, L]`, and C.
+
+    Raises:
+        ValueError: If they have another number of axes.
+    """
+    check_axes(inputs, "[B, C, L], C sequences an example")
     _, num_choices, length = ops.shape(inputs[features.INPUT_IDS])
     flat = {
         name: ops.reshape(inputs[name], (-1, length))

@@ -17,6 +17,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.objectives import PRETRAINING
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.reranker import BertReranker
 from references import model as reference
 from references import training as reference_training
 from support.family_models import OWN_LAYERS
@@ -438,6 +439,22 @@ def test_classifier_gives_one_logit_a_label():
         logits, pooled @ np.array(head.kernel) + np.array(head.bias), atol=1e-5
     )
     assert BertClassifier(CONFIG, num_labels=1)(INPUTS).shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "model, num_axes, message",
+    [
+        (BertEncoder(CONFIG), 1, r"shape \[B, L\].* shape \[5\]"),
+        (BertClassifier(CONFIG, 3), 3, r"shape \[B, L\].* shape \[1, 3, 5\]"),
+        (BertMultipleChoice(CONFIG), 2, r"\[B, C, L\].* shape \[3, 5\]"),
+        (BertReranker(CONFIG), 2, r"\[B, C, L\].* shape \[3, 5\]"),
+    ],
+)
+def test_inputs_of_other_axes_are_refused(model, num_axes, message):
+    places = {1: 0, 2: ..., 3: None}
+    inputs = {name: ids[places[num_axes]] for name, ids in INPUTS.items()}
+    with pytest.raises(ValueError, match=f"`input_ids` must be .*{message}"):
+        model(inputs)
 
 
 def test_classifier_refuses_no_labels():
