@@ -9,7 +9,6 @@ what is held in memory depends on neither.
 import concurrent.futures
 import contextlib
 import functools
-import glob
 import json
 import logging
 import os
@@ -44,6 +43,12 @@ _WORK_VERSION = 3
 # The stages, as the names of their files have them: parts of the text, blocks
 # of documents, and ranges of examples, of which older releases said segments.
 _PART, _BLOCK, _RANGE = "part", "block", "segment"
+# Of the files that a task of each writes.
+_SUFFIXES = {
+    _PART: blocks.SUFFIXES,
+    _BLOCK: example_runs.SUFFIXES,
+    _RANGE: ("tfrecord",),
+}
 
 
 class Tasks:
@@ -136,9 +141,11 @@ class Tasks:
 
 
 def _done(path, numbers):
-    # On the disk before the file that says so.
-    for name in glob.glob(f"{glob.escape(path)}.*"):
-        with open(name, "rb") as stream:
+    # On the disk before the file that says so. The folder is not searched: it
+    # has the files of all tasks, and a corpus may have thousands of files.
+    stage, _, _ = os.path.basename(path).rpartition("-")
+    for suffix in _SUFFIXES[stage]:
+        with open(f"{path}.{suffix}", "rb") as stream:
             os.fsync(stream.fileno())
     files.write_text(f"{path}.json", json.dumps(numbers))
     return numbers

@@ -295,6 +295,51 @@ def test_stopped_run_goes_on_and_ends_the_same(
     assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
 
 
+def test_work_folder_is_not_searched_for_every_task(
+    tmp_path, tokenizer, monkeypatch
+):
+    """It has the files of all tasks: the time would grow with their square."""
+    make_small(monkeypatch, part_bytes=300)
+    text = write_text(tmp_path / "a.txt", make_documents(40, seed=6))
+    searched = []
+    scandir = os.scandir
+
+    def note(path="."):
+        searched.append(os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", note)
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda number: (
+            synced.append(os.path.basename(os.readlink(f"/dev/fd/{number}"))),
+            fsync(number),
+        ),
+    )
+    done = []
+    run_local.build(
+        text,
+        f"{tmp_path}/made/x",
+        tokenizer,
+        CHEAP,
+        lambda *report: done.append(report),
+    )
+    assert len(done) > 20
+    assert not [path for path in searched if path.endswith(".work")]
+    # What a task wrote is on the disk before it is done, as before.
+    assert {
+        name.partition("-")[0] + name[name.rfind(".") :]
+        for name in synced
+        if re.match(r"(part|block|segment)-", name)
+    } == {
+        *("part.tokens", "part.lengths", "part.documents"),
+        *("block.rows", "block.tokens", "block.index", "segment.tfrecord"),
+    }
+
+
 def test_work_of_other_text_is_not_gone_on_with(
     tmp_path, tokenizer, monkeypatch
 ):

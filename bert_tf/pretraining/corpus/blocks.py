@@ -21,6 +21,8 @@ from bert_tf.text.tokenizers.tokenizer import Tokenizer
 # Tokens of a block, about 13 MB of English. With its pairs of ten passes it
 # takes some 250 MB of memory.
 BLOCK_TOKENS = 3 << 20
+# Of the files of a part.
+SUFFIXES = ("tokens", "lengths", "documents")
 
 # A batch for the tokenizer ends at so many sentences or characters.
 _MAX_BATCH_SENTENCES = 1024
@@ -151,7 +153,7 @@ def write_part(
         sentences: An iterable of (document key, sentence), keys ascending.
         tokenize: As `make_tokenize` returns it.
         dtype: Of the token ids.
-        path: Three files are made, of this name and a suffix.
+        path: Files are made, of this name and each of `SUFFIXES`.
 
     Returns:
         `{"documents", "sentences", "tokens"}`, numbers.

@@ -23,6 +23,9 @@ from bert_tf.text.vocabulary import Vocabulary
 _INDEX_BITS = 12
 _NUM_BUCKETS = 1 << _INDEX_BITS
 
+# Of the files of a run.
+SUFFIXES = ("rows", "tokens", "index")
+
 # Examples whose tokens are copied together.
 _COPY_SIZE = 1 << 16
 
@@ -97,7 +100,7 @@ def write_run(
         corpus: The block, a `Corpus`.
         cuts: Its `Cuts`, shuffled.
         dtype: Of the token ids.
-        path: Three files are made, of this name and a suffix.
+        path: Files are made, of this name and each of `SUFFIXES`.
         special: The `SpecialTokens`, which are counted.
 
     Returns:
