@@ -206,6 +206,15 @@ def test_bad_lines_are_left_out_and_told(tmp_path, monkeypatch, caplog):
     )
 
 
+def test_byte_order_mark_is_no_text(tmp_path):
+    """Byte-level BPE would learn it."""
+    path = tmp_path / "text.txt"
+    path.write_text("one\ntwo\n", encoding="utf-8-sig")
+    batches = wordpiece.read_lines([path, path])
+    lines = [line for batch in batches for line in batch if line]
+    assert lines == [b"one", b"two"] * 2
+
+
 @pytest.mark.parametrize("text", ["中é" * 4000, "x" * 9000, "the end\t" * 900])
 def test_text_without_lines_is_read_in_blocks(tmp_path, monkeypatch, text):
     monkeypatch.setattr(wordpiece, "_BLOCK_BYTES", 1001)

@@ -1,6 +1,7 @@
 """Text files to documents of sentences, whole and by parts."""
 
 import bz2
+import codecs
 import gzip
 import hashlib
 import json
@@ -129,6 +130,32 @@ def test_jsonl_has_a_document_a_line(tmp_path):
         ["One.", "Two.", "Three"],
         ["Four"],
     ]
+
+
+@pytest.mark.parametrize(
+    "input_format, text",
+    [
+        ("sentences", "a b\nc\n\nd\n"),
+        ("text", "A b. C.\n\nD.\n"),
+        ("jsonl", '{"text": "A b. C."}\n{"text": "D."}\n'),
+        (
+            "wikiextractor",
+            '<doc id="1" title="A">\nA\n\nB.\n</doc>\n'
+            '<doc id="2" title="C">\nC\n\nD.\n</doc>\n',
+        ),
+    ],
+)
+def test_byte_order_mark_is_no_text(tmp_path, input_format, text):
+    """The first article of a WikiExtractor's file was lost by it."""
+    marked = codecs.BOM_UTF8 + text.encode()
+    path, marked_path, both = write(
+        tmp_path, a=text, b=marked, c="\ufeff" + text
+    )
+    expected = list(read([path], input_format).values())
+    assert len(expected) == 2
+    assert list(read([marked_path], input_format).values()) == expected
+    by_parts = read([both], input_format, all_parts([both], 1))
+    assert list(by_parts.values()) == expected
 
 
 def test_jsonl_of_another_field(tmp_path):

@@ -291,6 +291,9 @@ class TextFiles:
                 except UnicodeDecodeError as error:
                     reason = reason or bad_lines.not_utf_8(error)
                     text = line.decode("utf-8", "ignore")
+                if not offset:
+                    # A byte order mark is no text, and hides a <doc> or a {.
+                    text = text.removeprefix("\ufeff")
                 is_within = is_first and begin < (part.end or math.inf)
                 if reason and is_within and begin != last_bad:
                     reader.bad_lines.add(number, offset, reason=reason)

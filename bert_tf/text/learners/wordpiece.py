@@ -11,6 +11,7 @@ the top down. On 50 MB of Wikipedia it had not finished after ten minutes on
 one core, where this one takes seconds.
 """
 
+import codecs
 import collections
 import contextlib
 import heapq
@@ -208,6 +209,9 @@ def _read_blocks(path):
     is_empty = True
     with contextlib.closing(files.open_bytes(path)) as stream:
         while read := _read(stream, path):
+            if is_empty:
+                # No text, but a character to byte-level BPE.
+                read = read.removeprefix(codecs.BOM_UTF8)
             is_empty = False
             block = rest + read
             end = (
