@@ -50,6 +50,15 @@ allocator.keep_freed = keep = mock.Mock(wraps=allocator.keep_freed)
 program.run(lambda argv: print(keep.called, use_again()))
 """
 
+# Of the C library's allocator TensorFlow has no numbers.
+IN_TENSORFLOW = """
+from bert_tf import allocator
+allocator.keep_freed()
+import tensorflow as tf
+block = tf.zeros([1 << 20])
+print(True, tf.config.experimental.get_memory_info("CPU:0")["current"])
+"""
+
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="glibc is Linux's."
 )
@@ -94,6 +103,15 @@ def test_programs_without_a_step_on_the_cpu_give_memory_back(arguments):
 def test_what_the_environment_sets_holds(environment):
     kept, _ = run(BY_FUNCTION, **environment)
     assert not kept
+
+
+def test_tensors_are_in_an_allocator_of_tensorflow():
+    assert run(IN_TENSORFLOW) == (True, 4 << 20)
+    # What the environment sets holds here, too.
+    left = {"TF_CPU_ALLOCATOR_USE_BFC": "0", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        run(IN_TENSORFLOW, **left)
+    assert "Allocator stats not available" in error.value.stderr
 
 
 def test_a_process_may_be_started_so():

@@ -10,6 +10,8 @@ import keras
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.gradients import with_gradient
+from bert_tf.layers.gradients import zero_after
 
 _NUM_LEVELS = 2**16
 
@@ -24,6 +26,7 @@ class Dropout(keras.layers.Dropout):
     that is kept under the rounded rate, so that means stay what they are.
 
     Args and call arguments are Keras's; `noise_shape` is not offered.
+    `again=True` keeps no mask for the gradient, but makes it once more.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
@@ -35,8 +38,11 @@ class Dropout(keras.layers.Dropout):
                 f"rate={rate}, noise_shape={self.noise_shape}."
             )
 
-    def call(self, inputs, training=False):
-        return self.drop(inputs, self.draw_seed(training))
+    def call(self, inputs, training=False, again=False):
+        seed = self.draw_seed(training)
+        if again and seed is not None:
+            return self._drop_again(inputs, seed)
+        return self.drop(inputs, seed)
 
     def draw_seed(self, training: bool | None) -> Tensor | None:
         """Returns the seed of a call's mask; None where nothing is dropped."""
@@ -66,6 +72,15 @@ class Dropout(keras.layers.Dropout):
             return inputs
         # A product, and in the backward pass another: `where` is dearer.
         return inputs * self.make_factors(ops.shape(inputs), seed, inputs.dtype)
+
+    def _drop_again(self, inputs, seed):
+        """The same, with the mask made once more for the gradient."""
+
+        def drop(x):
+            # Without the input's 0, all masks would be made at the start.
+            return self.drop(x, seed + zero_after(x, seed.dtype))
+
+        return with_gradient(lambda inputs: (drop(inputs), drop))(inputs)
 
     def make_factors(
         self, shape: Sequence[int | Tensor], seed: Tensor, dtype: str

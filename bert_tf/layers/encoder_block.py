@@ -61,29 +61,34 @@ class EncoderBlock(ConfiguredLayer):
         self.output_layer_norm = self.make_layer_norm("output_layer_norm")
 
     def call(self, inputs, attention_mask, positions=None, training=None):
-        queries_BQD = None
+        queries_BQD = inputs
         if positions is not None:
             queries_BQD = gather_positions(inputs, positions)
             attention_mask = gather_queries(attention_mask, positions)
+        is_matrix = len(queries_BQD.shape) == 2
+        length = attention_mask.shape[-1]
+        num_queries = length if is_matrix else queries_BQD.shape[1]
+        # Of long sequences training keeps little, and makes the rest again.
+        again = bool(training) and is_long(num_queries, length)
 
         # Self-attention.
         x_BQD = self.attention(
-            inputs, attention_mask, queries_BQD, training=training
+            inputs,
+            attention_mask,
+            None if positions is None else queries_BQD,
+            training=training,
         )
-        if queries_BQD is None:
-            queries_BQD = inputs
-        x_BQD = self.attention_output_dropout(x_BQD, training=training)
+        x_BQD = self.attention_output_dropout(
+            x_BQD, training=training, again=again
+        )
         attended_BQD = self.attention_layer_norm(
-            queries_BQD + x_BQD, training=training
+            queries_BQD + x_BQD, training=training, again=again
         )
 
         # Feed-forward. TensorFlow fuses the product of two matrices with the
         # bias, and outside training with the activation.
-        is_matrix = len(attended_BQD.shape) == 2
         x_TF = self.intermediate(as_matrix(attended_BQD))
-        length = attention_mask.shape[-1]
-        num_queries = length if is_matrix else attended_BQD.shape[1]
-        if training and is_long(num_queries, length):
+        if again:
             x_BQD = self.output_dense.call_activated(
                 self.config.hidden_act, x_TF
             )
@@ -94,8 +99,10 @@ class EncoderBlock(ConfiguredLayer):
             x_BQD = self.output_dense(x_TF)
         if not is_matrix:
             x_BQD = ops.reshape(x_BQD, ops.shape(attended_BQD))
-        x_BQD = self.output_dropout(x_BQD, training=training)
-        return self.output_layer_norm(attended_BQD + x_BQD, training=training)
+        x_BQD = self.output_dropout(x_BQD, training=training, again=again)
+        return self.output_layer_norm(
+            attended_BQD + x_BQD, training=training, again=again
+        )
 
     def compute_output_shape(
         self, inputs_shape, attention_mask_shape=None, positions_shape=None

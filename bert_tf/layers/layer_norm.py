@@ -9,6 +9,7 @@ from keras import ops
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gradients import sum_rows
 from bert_tf.layers.gradients import with_gradient
+from bert_tf.layers.gradients import zero_after
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -21,16 +22,18 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     Call arguments:
         inputs: float `[..., hidden]`.
+        again: Whether training keeps the input instead, where that is half as
+            large, and normalises it once more for the gradient.
 
     Returns:
         float `[..., hidden]` in the compute dtype; it is computed in float32.
     """
 
-    def call(self, inputs, training=None):
-        x = ops.cast(inputs, "float32")
+    def call(self, inputs, training=None, again=False):
         gamma_D = ops.cast(self.gamma, "float32")
         beta_D = ops.cast(self.beta, "float32")
         if training:
+            x = inputs if again else ops.cast(inputs, "float32")
             outputs = _with_gradient(
                 as_matrix(x), gamma_D, beta_D, self.epsilon
             )
@@ -38,13 +41,14 @@ class LayerNorm(keras.layers.LayerNormalization):
                 outputs = ops.reshape(outputs, ops.shape(x))
         else:
             # An export holds no gradient of its own.
-            normal, _ = _normalize(x, self.epsilon)
+            normal, _ = _normalize(inputs, self.epsilon)
             outputs = normal * gamma_D + beta_D
         return ops.cast(outputs, self.compute_dtype)
 
 
 def _normalize(x, epsilon):
-    """Returns the normalised input, and what it was scaled by."""
+    """Returns the normalised input, and what it was scaled by, in float32."""
+    x = ops.cast(x, "float32")
     centered = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
     scale = ops.rsqrt(variance + epsilon)
@@ -52,11 +56,17 @@ def _normalize(x, epsilon):
 
 
 def _with_gradient(x_TD, gamma_D, beta_D, epsilon):
+    dtype = x_TD.dtype
+
     @with_gradient
     def normalize(x_TD, gamma_D, beta_D):
-        normal_TD, scale_T1 = _normalize(x_TD, epsilon)
+        first = normal_TD, _ = _normalize(x_TD, epsilon)
 
         def gradient(up_TD):
+            normal_TD, scale_T1 = first
+            if dtype != "float32":
+                late_TD = x_TD + zero_after(up_TD, dtype)
+                normal_TD, scale_T1 = _normalize(late_TD, epsilon)
             product_TD = up_TD * normal_TD
             # With u = gamma * upstream: (u - mean(u) - n mean(u n)) * scale.
             # Products with a vector sum several times faster than `mean`.
@@ -66,7 +76,11 @@ def _with_gradient(x_TD, gamma_D, beta_D, epsilon):
             x_gradient_TD = (
                 up_TD * gamma_D - mean_T1 - normal_TD * slope_T1
             ) * scale_T1
-            return x_gradient_TD, sum_rows(product_TD), sum_rows(up_TD)
+            return (
+                ops.cast(x_gradient_TD, dtype),
+                sum_rows(product_TD),
+                sum_rows(up_TD),
+            )
 
         return normal_TD * gamma_D + beta_D, gradient
 

@@ -86,11 +86,10 @@ class Objective:
 
     def loss(self, terms: Mapping[str, Any]) -> Any:
         """Returns the sum of {name: term}, each times what it counts."""
+        weights = {name: self.loss_weights.get(name, 1) for name in terms}
         return sum(
             # Of 1 none: graphs have no operation more.
-            term
-            if (weight := self.loss_weights.get(name, 1)) == 1
-            else weight * term
+            term if weights[name] == 1 else weights[name] * term
             for name, term in terms.items()
         )
 

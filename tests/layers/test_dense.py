@@ -117,17 +117,55 @@ def test_a_layer_of_inputs_that_are_activated_twice(name, dtype):
         assert kept_by_the_gradient(twice, inputs).count((9, 6)) == 1
 
 
-@pytest.mark.parametrize(("min_scores", "num_kept"), [(1, 1), (10**9, 2)])
-def test_blocks_of_long_sequences_keep_one_tensor_of_the_inner_width(
-    monkeypatch, min_scores, num_kept
-):
+@pytest.mark.parametrize("min_scores", [1, 10**9])
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_blocks_of_long_sequences_keep_little(monkeypatch, min_scores, dtype):
     monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
     config = BertConfig.named("tiny", vocab_size=9, intermediate_size=7)
-    block = EncoderBlock(config)
+    block = EncoderBlock(config, dtype=dtype)
     block.build((None, None, config.hidden_size))
     mask = tf.ones((2, 1, 5), "bool")
-    kept = kept_by_the_gradient(
-        lambda x: block(x, mask, training=True),
-        tf.ones((2, 5, config.hidden_size)),
-    )
-    assert kept.count((10, 7)) == num_kept
+    x = tf.ones((10, config.hidden_size), block.compute_dtype)
+    kept = kept_by_the_gradient(lambda x: block(x, mask, training=True), x)
+    is_long = min_scores == 1
+    assert kept.count((10, 7)) == (1 if is_long else 2)
+    # The input, the context, what the feed-forward layer gets, and of each
+    # layer normalisation one tensor; of short sequences two masks of dropout.
+    assert (kept.count((10, config.hidden_size)) == 5) == is_long
+
+
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [("float32", 1e-5), ("mixed_bfloat16", 0.03)]
+)
+def test_blocks_of_long_sequences_compute_the_same(monkeypatch, dtype, atol):
+    config = BertConfig.named("tiny", vocab_size=9, intermediate_size=7)
+    block = EncoderBlock(config, dtype=dtype)
+    block.build((None, None, config.hidden_size))
+    mask = tf.constant([[[True] * 5], [[True] * 3 + [False] * 2]])
+    draw = np.random.default_rng(1).normal
+    inputs = tf.constant(draw(size=(10, config.hidden_size)), "float32")
+    upstream = tf.constant(draw(size=inputs.shape), "float32")
+
+    def run(min_scores):
+        monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
+        for layer in block._flatten_layers():
+            if hasattr(layer, "seed_generator"):
+                layer.seed_generator.state.assign([3, 0])
+
+        @tf.function(autograph=False)
+        def step(inputs):
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                outputs = tf.cast(block(inputs, mask, training=True), "float32")
+            sources = [inputs, *block.trainable_weights]
+            return outputs, tape.gradient(outputs, sources, upstream)
+
+        return step(inputs)
+
+    outputs, gradients = run(1)
+    wanted, wanted_gradients = run(10**9)
+    np.testing.assert_array_equal(outputs, wanted)
+    for gradient, expected in zip(gradients, wanted_gradients, strict=True):
+        # That of the keys' bias is 0, but for rounding.
+        largest = max(np.abs(expected).max(), 0.02)
+        np.testing.assert_allclose(gradient, expected, atol=atol * largest)

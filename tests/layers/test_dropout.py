@@ -66,8 +66,9 @@ def test_masks_are_of_the_halves_of_random_words(shape, known):
     np.testing.assert_array_equal(mask != 0, keeps.reshape(shape))
 
 
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_the_gradient_is_the_mask_under_any_length(jit_compile):
+def test_the_gradient_is_the_mask_under_any_length(jit_compile, again):
     layer = Dropout(0.3, seed=5, dtype="mixed_bfloat16")
 
     @tf.function(
@@ -77,12 +78,13 @@ def test_the_gradient_is_the_mask_under_any_length(jit_compile):
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = layer(x, training=True)
+            y = layer(x, training=True, again=again)
         return y, tape.gradient(y, x)
 
     for length in (3, 4):
         y, gradient = run(tf.ones((length, 5), "bfloat16"))
         assert y.dtype == "bfloat16"
+        assert 0 < np.count_nonzero(y) < 5 * length
         np.testing.assert_array_equal(y, gradient)
 
 

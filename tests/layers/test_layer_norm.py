@@ -11,7 +11,8 @@ from bert_tf.layers.layer_norm import LayerNorm
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [("float32", 2e-5), ("mixed_bfloat16", 2e-2)]
 )
-def test_training_equals_keras(dtype, tolerance):
+@pytest.mark.parametrize("again", [False, True])
+def test_training_equals_keras(dtype, tolerance, again):
     generator = np.random.default_rng(2)
     # A mean far from 0, as after many blocks.
     x = tf.constant(generator.normal(3, 2, (3, 5, 8)), "float32")
@@ -20,7 +21,7 @@ def test_training_equals_keras(dtype, tolerance):
     results = []
     for make, training in (
         (keras.layers.LayerNormalization, {}),
-        (LayerNorm, {"training": True}),
+        (LayerNorm, {"training": True, "again": again}),
     ):
         layer = make(epsilon=1e-12, dtype=dtype)
         layer.build((None, None, 8))

@@ -1,5 +1,7 @@
 """Objectives: terms over their weights, and losses of more than examples."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -25,6 +27,13 @@ def test_terms_are_totals_over_weights():
     assert set(terms) == {"a", "b"}
     np.testing.assert_allclose(terms["a"], 2.0)
     np.testing.assert_allclose(terms["b"], 2.0)
+
+
+def test_autograph_transforms_the_loss_of_a_step(caplog):
+    objective = dataclasses.replace(make_objective(), loss_weights={"a": 2.0})
+    loss = tf.function(lambda: objective.loss({"a": 3.0, "b": 1.0}))
+    assert float(loss()) == 7.0
+    assert "AutoGraph" not in caplog.text
 
 
 def test_a_term_without_weight_is_zero():
