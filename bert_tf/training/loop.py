@@ -276,10 +276,12 @@ def train(
                 agree(False, 0)
                 saved_step = state.step
                 timer.restart()
+            # At the last of these steps, or while it was saved, too.
+            if not stops and end <= state.step < config.num_train_steps:
+                stops, _ = agree(told_to_stop.is_set(), 0)
             if stops:
-                raise preemption.PreemptedError(
-                    f"Stopped by {told_to_stop}; step {state.step} of "
-                    f"{config.num_train_steps} is saved."
+                raise preemption.stopped(
+                    told_to_stop, state.step, config.num_train_steps
                 )
     return history
 

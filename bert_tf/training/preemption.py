@@ -46,6 +46,13 @@ class Stop:
         return self._signal is not None
 
 
+def stopped(stop: Stop, step: int, num_train_steps: int) -> PreemptedError:
+    """Returns what a run raises that was told to stop, and has saved."""
+    return PreemptedError(
+        f"Stopped by {stop}; step {step} of {num_train_steps} is saved."
+    )
+
+
 @contextlib.contextmanager
 def stop_noted() -> Iterator[Stop]:
     """Yields a `Stop` that notes SIGTERM, and the first Ctrl-C (SIGINT).

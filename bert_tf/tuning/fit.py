@@ -149,6 +149,11 @@ def fit(
                 )
             ],
         )
+        # At the last of these steps, or while it was saved.
+        if told_to_stop.is_set() and state.step < config.num_train_steps:
+            raise preemption.stopped(
+                told_to_stop, state.step, config.num_train_steps
+            )
     return history
 
 
@@ -210,9 +215,8 @@ class _KeepState(keras.callbacks.Callback):
             self._is_unsaved = False
             self._timer.restart()
         if stops:
-            raise preemption.PreemptedError(
-                f"Stopped by {self._told_to_stop}; step {state.step} of "
-                f"{config.num_train_steps} is saved."
+            raise preemption.stopped(
+                self._told_to_stop, state.step, config.num_train_steps
             )
 
     def _show(self, loss):

@@ -232,6 +232,34 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
 
 
 @pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
+def test_a_signal_at_the_end_of_an_epoch_stops_the_run(
+    shallow, tmp_path, monkeypatch, num_parts
+):
+    save = checkpointing.TrainingState.save
+
+    def save_and_be_told(self):
+        path = save(self)
+        if self.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return path
+
+    config = make_config(tmp_path, gradient_accumulation_steps=num_parts)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpointing.TrainingState, "save", save_and_be_told)
+        with pytest.raises(
+            preemption.PreemptedError,
+            match="Stopped by SIGTERM; step 4 of 6 is saved",
+        ):
+            run(shallow, config, [0.5])
+    # The epoch is evaluated when the run is resumed.
+    _, results, _ = run(shallow, config, [0.6, 0.7])
+    assert results == {"eval_accuracy": 0.7, "global_step": 6}
+    record = EpochRecord(tmp_path / "train", "eval_accuracy", 6)
+    scores = [results["eval_accuracy"] for results in record.evaluations]
+    assert scores == [0.5, 0.6, 0.7]
+
+
+@pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
 def test_steps_are_traced_once_for_all_epochs(
     shallow, tmp_path, monkeypatch, num_parts
 ):
