@@ -21,7 +21,6 @@ import tensorflow as tf
 
 # Public only in `tf.compat.v1`, which takes a second to load.
 from tensorflow.python.checkpoint import checkpoint_management
-from tensorflow.python.training import py_checkpoint_reader
 
 from bert_tf import files
 from bert_tf import formats
@@ -246,8 +245,13 @@ class TrainingState:
             # A damaged one of a later step stays until it is written over.
             steps = [step for step in self.saved_steps() if step <= self.step]
             num_old = max(0, len(steps) - self._keep_checkpoint_max)
-            checkpoint_management.update_checkpoint_state(
-                self.folder, path, [self._path(n) for n in steps[num_old:]]
+            # For other programs. The public function of this name logs that it
+            # is deprecated.
+            checkpoint_management.update_checkpoint_state_internal(
+                self.folder,
+                path,
+                [self._path(n) for n in steps[num_old:]],
+                save_relative_paths=True,
             )
             for step in steps[:num_old]:
                 for name in tf.io.gfile.glob(f"{self._path(step)}.*"):
@@ -260,14 +264,8 @@ class TrainingState:
         return path
 
     def saved_steps(self) -> list[int]:
-        """Returns the steps of the checkpoints, in order.
-
-        They are found by their files: TensorFlow's list, the file
-        `checkpoint`, is for other programs.
-        """
-        names = files.list_folder(self.folder)
-        found = (re.fullmatch(rf"{_NAME}(\d+)\.index", name) for name in names)
-        return sorted(int(match[1]) for match in found if match)
+        """Returns the steps of the checkpoints, in order."""
+        return _saved_steps(self.folder)
 
     def _checkpoint(self):
         """Returns what is saved: the numbers too, as they are now."""
@@ -339,13 +337,18 @@ def _told(values, name, others):
     return repr(value) if name in others else files.shortened(value)
 
 
-def trained_steps(output_dir: str) -> int:
+def trained_steps(output_dir: files.AnyPath) -> int:
     """Returns the steps of the newest checkpoint in a run's folder, or 0."""
     folder = f"{str(output_dir).rstrip('/')}/{FOLDER}"
-    path = tf.train.latest_checkpoint(folder)
-    if path is None:
-        return 0
-    # `tf.train.load_variable` asks first whether the path is a folder, which
-    # TensorFlow's ram:// says of a prefix.
-    reader = py_checkpoint_reader.NewCheckpointReader(path)
-    return int(reader.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))
+    return max(_saved_steps(folder), default=0)
+
+
+def _saved_steps(folder):
+    """Returns the steps of a folder's checkpoints, in order.
+
+    They are found by their files: TensorFlow's list, the file `checkpoint`, is
+    for other programs, and has full paths if an older release wrote it.
+    """
+    names = files.list_folder(folder)
+    found = (re.fullmatch(rf"{_NAME}(\d+)\.index", name) for name in names)
+    return sorted(int(match[1]) for match in found if match)

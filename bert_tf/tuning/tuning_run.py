@@ -207,12 +207,24 @@ class Run:
         if self.config.do_train:
             self.tune()
         elif self.config.do_eval:
-            step = checkpointing.trained_steps(self._folder)
+            step = self._tuned_steps()
             self.results = self.evaluate() | {"global_step": step}
         if self.config.do_eval and self.is_chief:
             self.report()
         if self.config.do_predict:
             self.predict(on_predictions)
+
+    def _tuned_steps(self):
+        """Returns the steps of the model that the folder holds."""
+        begun_with = checkpointing.read_description(self._folder) or {}
+        if begun_with.get("keep_best"):
+            # Whose metrics may be others than those of this evaluation.
+            trained = self.task.from_dict(begun_with["task"])
+            folder = f"{self._folder}/{checkpointing.FOLDER}"
+            record = EpochRecord(folder, trained.main_metric, math.inf)
+            if record.evaluations:
+                return int(record.best["global_step"])
+        return checkpointing.trained_steps(self._folder)
 
     def tune(self) -> dict[str, float] | None:
         """Tunes the model, or resumes that, and saves it in the output folder.

@@ -19,6 +19,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.classification import class_weights
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -229,6 +230,20 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
     assert_equal(model.get_weights(), weights[1])
     with pytest.raises(ValueError, match="--keep_best was True and is False"):
         run(shallow, make_config(tmp_path / "stopped"), [0.8])
+
+    # Evaluated alone, it is the model of that epoch, and so in a copy.
+    os.rename(tmp_path / "stopped", tmp_path / "moved")
+    for folder, step in (
+        (tmp_path / "moved", 4),
+        (shutil.copytree(three_epochs[0], tmp_path / "last"), 6),
+    ):
+        config = make_config(folder, do_train=False)
+        evaluated = ScoredRun(
+            [0.9], config, TASK, {DEV: make_examples()}, STRATEGY
+        )
+        monkeypatch.setattr(evaluated, "report", lambda: None)
+        evaluated.execute()
+        assert evaluated.results["global_step"] == step
 
 
 @pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
