@@ -27,6 +27,7 @@ from bert_tf.serving.kinds import opening
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.training import output_folder
 
 # Whose model a head is; a checkpoint without any is an encoder's.
 _MODELS = {
@@ -162,8 +163,10 @@ def save(
 
     It is one of Hugging Face's: `load`, `export`, `tuning.run` and transformers
     take it. A folder that holds this model already gets its new weights; one
-    that holds another model is refused. Its README.md, a model card, is written
-    too, unless one of your own is there.
+    that holds another model is refused. If it is the output folder of a
+    training, that is no longer resumed there: it would replace what you have
+    saved. Its README.md, a model card, is written too, unless one of your own
+    is there.
 
     Args:
         folder: Path, local or remote; made if it is not there.
@@ -235,6 +238,7 @@ def save(
         problem_type=problem_type,
         vectors=vectors,
     )
+    output_folder.note_saved(folder)
 
 
 def _has_vectors(folder):

@@ -10,10 +10,20 @@ from bert_tf.checkpoints import hub
 FOLDER = "train"
 # ELECTRA's generator, in the folder of its discriminator.
 GENERATOR_FOLDER = "generator"
+# There once a user has saved a model in the place of the training's.
+_SAVED_FILE = f"{FOLDER}/model_saved.txt"
 
 
 def check(output_dir: str) -> None:
     """Raises `ValueError` if training there would lose another's model."""
+    path = os.path.join(output_dir, _SAVED_FILE)
+    if files.exists(path):
+        raise ValueError(
+            f"--output_dir={output_dir} holds a model that was saved there "
+            "after the training, which would replace it. Choose another "
+            "output directory, and give the model as --init_checkpoint to "
+            f"begin with it; or remove {path} to resume the training."
+        )
     if _holds_model(output_dir) and not holds_training(output_dir):
         raise ValueError(
             f"--output_dir={output_dir} holds a model that was not trained "
@@ -25,6 +35,18 @@ def check(output_dir: str) -> None:
 def holds_training(output_dir: str) -> bool:
     """Returns whether a training has begun there."""
     return files.exists(os.path.join(output_dir, FOLDER))
+
+
+def note_saved(output_dir: str) -> None:
+    """Notes that the model there is a user's now, where a training began.
+
+    `check` then refuses to resume that, which would replace the model.
+    """
+    if holds_training(output_dir):
+        files.write_text(
+            os.path.join(output_dir, _SAVED_FILE),
+            "The model of this training was replaced by bert_tf.save.\n",
+        )
 
 
 def trained_model(output_dir: str, init_checkpoint: str | None) -> str:

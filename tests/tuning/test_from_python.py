@@ -13,6 +13,7 @@ from absl import flags
 from absl import logging
 from pyarrow import parquet
 
+import bert_tf
 from bert_tf import checkpoints
 from bert_tf import tuning
 from bert_tf.models.classifier import BertClassifier
@@ -236,6 +237,41 @@ def test_it_does_what_the_program_does(tmp_path, release, tuned, run_program):
     assert f"eval_loss = {run.results['eval_loss']}\n" in (
         output / "eval_results.txt"
     ).read_text("utf-8")
+
+
+def test_what_a_user_saved_there_is_not_replaced(tmp_path, release, tuned):
+    folder = shutil.copytree(tuned, tmp_path / "output")
+    model, preprocessor, task = bert_tf.load(folder)
+    # Refused, it is not noted.
+    with pytest.raises(ValueError, match="`task` must be given"):
+        bert_tf.save(folder, model, preprocessor)
+    tuning.run(TASK, **TABLES, output_dir=folder, **release)
+
+    for weight in model.trainable_weights:
+        weight.assign(weight + 1.0)
+    bert_tf.save(folder, model, preprocessor, task)
+    saved = (folder / "model.safetensors").read_bytes()
+    with pytest.raises(
+        ValueError,
+        match=f"{folder} holds a model that was saved there after the "
+        "training, .* remove .*/train/model_saved.txt to resume",
+    ):
+        tuning.run(TASK, **TABLES, output_dir=folder, **release)
+    assert (folder / "model.safetensors").read_bytes() == saved
+    # It may be evaluated, and saved again.
+    run = tuning.run(
+        TASK, dev=TABLES["dev"], output_dir=folder, max_seq_length=12
+    )
+    np.testing.assert_array_equal(
+        run.model.get_weights()[0], model.get_weights()[0]
+    )
+    bert_tf.save(folder, model, preprocessor, task)
+
+    (folder / "train/model_saved.txt").unlink()
+    tuning.run(TASK, **TABLES, output_dir=folder, **release)
+    assert (folder / "model.safetensors").read_bytes() == (
+        tuned / "model.safetensors"
+    ).read_bytes()
 
 
 def test_any_score_tells_the_best_epoch(tmp_path, release, caplog):
