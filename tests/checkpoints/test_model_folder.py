@@ -131,6 +131,10 @@ def test_files_are_as_hugging_face_has_them(tmp_path):
         tmp_path / "f/model.safetensors", "numpy"
     ) as stream:
         assert stream.metadata() == {"format": "pt"}
+    # Whoever may read one of the files may read all.
+    assert (
+        len({path.stat().st_mode for path in (tmp_path / "f").iterdir()}) == 1
+    )
 
 
 def test_bare_encoder_has_no_prefix(tmp_path):

@@ -6,6 +6,7 @@ and the global step: ours, for a training run that goes on elsewhere.
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -197,6 +198,10 @@ def write(path: str, tensors: dict[str, np.ndarray]) -> None:
         name: np.asarray(array, order="C") for name, array in tensors.items()
     }
     with files.local_target(path) as local:
+        # Some releases of the writer keep other users from reading its files:
+        # it gets the mode of any new file.
+        with open(local, "wb"):
+            mode = os.stat(local).st_mode
         try:
             # transformers refuses files that do not say this.
             safetensors.numpy.save_file(
@@ -205,3 +210,4 @@ def write(path: str, tensors: dict[str, np.ndarray]) -> None:
         except safetensors.SafetensorError as error:
             # Its name for a full disk.
             raise OSError(f"{path}: cannot be written: {error}") from error
+        os.chmod(local, mode)
