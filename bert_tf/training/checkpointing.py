@@ -46,6 +46,8 @@ _LEFTOVERS = re.compile(
     r"|\.+[A-Za-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+"
     rf"|\.({BEST_FOLDER}|{GENERATOR_FOLDER})\.[a-z0-9_]{{8}}"
 )
+# In the folder of a model of sentences: 1_Pooling, 2_Dense.
+_MODULE = re.compile(r"\d_[A-Za-z]+")
 # These tell nothing of the file, and must not cost a checkpoint.
 _NOT_READ = (
     tf.errors.DeadlineExceededError,
@@ -283,7 +285,13 @@ class TrainingState:
         best = f"{self.output_dir}/{BEST_FOLDER}"
         models = self.output_dir, best
         generators = [f"{folder}/{GENERATOR_FOLDER}" for folder in models]
-        for folder in (*models, *generators, self.folder):
+        modules = [
+            f"{folder}/{name}"
+            for folder in models
+            for name in files.list_folder(folder)
+            if _MODULE.fullmatch(name)
+        ]
+        for folder in (*models, *generators, *modules, self.folder):
             for name in files.list_folder(folder):
                 if _LEFTOVERS.fullmatch(name):
                     files.remove(f"{folder}/{name}")

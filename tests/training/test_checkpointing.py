@@ -193,6 +193,8 @@ def test_what_a_kill_leaves_is_removed(tmp_path):
         "..config.json.0123abcd.4567cdef",
         "best/..tokenizer_config.json.0123abcd.4567cdef",
         ".best.k2_0abcd/config.json",
+        "1_Pooling/..config.json.0123abcd.4567cdef",
+        "2_Dense/.model.safetensors.0123abcd",
         "train/.model.json.0123abcd",
         "train/state-9_temp/part-00000-of-00001.data-00000-of-00001",
         "train/state-9.data-00000-of-00001",
