@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.options import ExportOptions
+from bert_tf.serving.proof import requests
 from support import serving_models
 from support.serving_models import loaded
 
@@ -230,10 +233,52 @@ def test_examples_without_the_feature_are_an_error_that_names_it():
         ("1st", "text_1st"),
         ("_x", "text__x"),
         ("größe", "gr__e"),
+        ("self", "self_"),
     ],
 )
 def test_input_names_are_python_parameters(feature, name):
-    assert signatures.input_name(feature) == name
+    assert signatures.input_names((feature,)) == {feature: name}
+
+
+@pytest.mark.parametrize(
+    "features, names",
+    [
+        (("文", "本"), ("text__", "text___2")),
+        (("title (en)", "title [en]"), ("title__en_", "title__en__2")),
+        (("a b", "a_b"), ("a_b_2", "a_b")),
+        (("a_b", "a b"), ("a_b", "a_b_2")),
+        (("Text", "text"), ("Text", "text_2")),
+    ],
+)
+def test_input_names_of_two_texts_are_two(features, names):
+    assert signatures.input_names(features) == dict(zip(features, names))
+
+
+@pytest.mark.parametrize(
+    "features, names",
+    [
+        (("文", "本"), ("text__", "text___2")),
+        (("self", "class"), ("self_", "class_")),
+        (("Text", "text"), ("Text", "text_2")),
+    ],
+)
+def test_every_text_goes_where_its_name_says(tmp_path, features, names):
+    options = ExportOptions(
+        kind="embedding", text_features=features, is_checked=False
+    )
+    folder = serving_models.model_dir("encoder")
+    exported = exporter.export(folder, tmp_path, options)
+    of = tf.saved_model.load(exported.path).signatures
+    row = [(b"the quick", b"lorem")]
+    inputs = requests.strings(features, row)
+    assert inputs == dict(zip(names, map(list, zip(*row))))
+    given = {name: tf.constant(texts) for name, texts in inputs.items()}
+    serialized = examples(**dict(zip(features, zip(*row))))
+    np.testing.assert_allclose(
+        of["serving_default"](**given)["embeddings"],
+        of["examples"](examples=serialized)["embeddings"],
+        atol=1e-6,
+    )
 
 
 def test_hard_texts_have_every_string_on_both_sides():

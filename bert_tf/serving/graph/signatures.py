@@ -116,8 +116,9 @@ def _trace(servable, module, form, outputs):
 
 def strings_spec(text_features: tuple[str, ...]) -> dict[str, tf.TensorSpec]:
     """Returns the specs of the strings: {name: string [B] or [B, C]}."""
+    names = input_names(text_features)
     return {
-        name: tf.TensorSpec([None, *shape], tf.string, name=input_name(name))
+        name: tf.TensorSpec([None, *shape], tf.string, name=names[name])
         for name, shape in _shapes(text_features).items()
     }
 
@@ -228,16 +229,33 @@ def _check_rows_of_choices(inputs):
         return tf.nest.map_structure(tf.identity, inputs)
 
 
-def input_name(text_feature: str) -> str:
-    """Returns a text feature's name as the input of a signature.
+def input_names(text_features: tuple[str, ...]) -> dict[str, str]:
+    """Returns {text feature: its name as the input of a signature}.
 
     TensorFlow wants these to be Python parameters: "question 1" becomes
-    "question_1" and "class" "class_". In Examples the name is as it was.
+    "question_1" and "class" "class_". Of two that become the same, but for
+    case, the second gets "_2" at its end, unless it is a parameter by itself:
+    then the first does. In Examples the name is as it was.
     """
+    names: dict[str, str] = {}
+    # A name that is a parameter by itself comes first.
+    for feature in sorted(
+        dict.fromkeys(text_features), key=lambda name: _parameter(name) != name
+    ):
+        name = _parameter(feature)
+        # To TensorFlow "Text" and "text" are the same.
+        is_there = name.lower() in map(str.lower, names.values())
+        names[feature] = f"{name}_2" if is_there else name
+    return names
+
+
+def _parameter(text_feature):
     name = re.sub(r"[^0-9A-Za-z_]", "_", text_feature)
     if not name[:1].isalpha():
         name = f"text_{name}"
-    return f"{name}_" if keyword.iskeyword(name) else name
+    # TensorFlow's own functions have a parameter `self`.
+    is_taken = keyword.iskeyword(name) or name == "self"
+    return f"{name}_" if is_taken else name
 
 
 def _shapes(text_features):

@@ -56,8 +56,9 @@ def strings(
     text_features: Sequence[str], texts: Sequence[Row]
 ) -> dict[str, np.ndarray]:
     """Returns the inputs of a signature of strings: {name: array}."""
+    names = signatures.input_names(tuple(text_features))
     return {
-        signatures.input_name(name): column
+        names[name]: column
         for name, column in _columns(text_features, texts).items()
     }
 
