@@ -131,6 +131,9 @@ def export(
     if version is not None:
         publishing.check_unclaimed(export_dir, version)
     publishing.warn_of_leftovers(export_dir)
+    is_warmed_up = bool(options.warmup_batch_sizes) or options.is_jit_compiled
+    if is_warmed_up:
+        warmup.check_installed()
     servable = opening.open_folder(model_dir, options)
     if not servable.takes_text:
         _check_bounds_of_ids(options.bounds, servable)
@@ -146,7 +149,7 @@ def export(
         dev_set = accuracy.read_dev_set(servable, options)
     with publishing.work_folder(export_dir) as temporary:
         save(servable, temporary)
-        if options.warmup_batch_sizes or options.is_jit_compiled:
+        if is_warmed_up:
             warmup.write_requests(
                 temporary,
                 servable,

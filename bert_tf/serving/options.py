@@ -164,6 +164,7 @@ class ExportOptions:
         # In the form that JSON has them in.
         for name in ("text_features", "warmup_batch_sizes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        _check_positive("warmup_batch_sizes", self.warmup_batch_sizes)
         for name, sizes in (
             ("jit_lengths", JIT_LENGTHS),
             ("jit_batch_sizes", JIT_BATCH_SIZES),
@@ -174,11 +175,7 @@ class ExportOptions:
                     f"`{name}` must not be given without `is_jit_compiled`. "
                     f"Received: {name}={given}."
                 )
-            if any(size < 1 for size in given):
-                raise ValueError(
-                    f"`{name}` must be positive numbers. "
-                    f"Received: {name}={given}."
-                )
+            _check_positive(name, given)
             if self.is_jit_compiled:
                 given = tuple(sorted({*(given or sizes)}))
             object.__setattr__(self, name, given)
@@ -200,3 +197,10 @@ class ExportOptions:
         """
         fields = (field.name for field in dataclasses.fields(cls))
         return cls(**{name: values[name] for name in fields if name in values})
+
+
+def _check_positive(name, sizes):
+    if any(size < 1 for size in sizes):
+        raise ValueError(
+            f"`{name}` must be positive numbers. Received: {name}={sizes}."
+        )

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving.formats import warmup
+from bert_tf.serving.options import ExportOptions
 from support import serving_models
 
 
@@ -122,3 +124,19 @@ def test_without_the_stubs_the_error_says_what_to_install(folder, monkeypatch):
     servable = serving_models.servable("encoder")
     with pytest.raises(ValueError, match="pip install tensorflow-serving-api"):
         warmup.write_requests(folder("encoder"), servable, [1], "name")
+
+
+def test_exports_ask_for_the_stubs_before_they_begin(tmp_path, monkeypatch):
+    for name in ("tensorflow_serving", "tensorflow_serving.apis"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for options in (
+        ExportOptions(warmup_batch_sizes=(1,)),
+        ExportOptions(is_jit_compiled=True),
+    ):
+        with pytest.raises(ValueError, match="tensorflow-serving-api"):
+            exporter.export("no such model", tmp_path, options)
+
+
+def test_exports_refuse_wrong_batch_sizes_before_they_begin():
+    with pytest.raises(ValueError, match=r"warmup_batch_sizes=\(1, 0\)"):
+        ExportOptions(warmup_batch_sizes=(1, 0))

@@ -82,6 +82,11 @@ def write_requests(
     return num_requests
 
 
+def check_installed() -> None:
+    """Raises `ValueError` unless requests can be written here."""
+    _messages()
+
+
 def compiled_shapes(servable: Servable) -> dict[tuple[int, int], Row]:
     """Returns {(rows, length): a row of strings} of a compiled model's shapes.
 
