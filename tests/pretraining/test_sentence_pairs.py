@@ -204,6 +204,25 @@ def test_a_pass_does_not_depend_on_the_number_of_passes():
     assert passes[0] != passes[1]
 
 
+def test_draws_of_a_long_document_are_made_together(monkeypatch):
+    """One call of NumPy's for each pair took a millisecond."""
+    corpus = make_corpus(2, seed=8, max_sentences=4000)
+    settings = Settings(max_seq_length=32)
+    num_calls = 0
+    draw = sentence_pairs.draws.draw
+
+    def counted(*args, **kwargs):
+        nonlocal num_calls
+        num_calls += 1
+        return draw(*args, **kwargs)
+
+    monkeypatch.setattr(sentence_pairs.draws, "draw", counted)
+    pairs = rows_of(all_pairs(corpus, settings))
+    assert num_calls < 100 < max(row[2] for row in pairs)
+    monkeypatch.setattr(sentence_pairs, "_DRAWS_AT_ONCE", 1)
+    assert rows_of(all_pairs(corpus, settings)) == pairs
+
+
 def test_shuffled_is_sorted_by_order():
     pairs = all_pairs(make_corpus(20, seed=7), Settings()).shuffled()
     assert (np.diff(pairs.order.astype(object)) > 0).all()

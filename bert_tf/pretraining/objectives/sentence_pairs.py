@@ -23,6 +23,9 @@ from bert_tf.pretraining.objectives import cuts as cuts_lib
 from bert_tf.pretraining.settings import Settings
 from bert_tf.text.vocabulary import Vocabulary
 
+# Draws made together: many enough that NumPy's calls hardly count.
+_DRAWS_AT_ONCE = 4096
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Walkers:
@@ -76,15 +79,12 @@ def make_pairs(
     walkers = _first_walkers(corpus, settings, room)
     walkers = walkers.take(walkers.end - walkers.sentence >= min_sentences)
     ordinal = 0
+    ahead = _DrawsAhead(corpus, walkers, seed, ordinal)
     parts: list[dict[str, np.ndarray]] = []
     while not parts or len(walkers.document):
-        draw = functools.partial(
-            draws.draw,
-            seed=seed,
-            document_key=corpus.document_keys[walkers.document],
-            pass_number=walkers.pass_number,
-            ordinal=ordinal,
-        )
+        if ordinal == ahead.end:
+            ahead = _DrawsAhead(corpus, walkers, seed, ordinal)
+        draw = functools.partial(ahead.draw, ordinal)
         a, b, label, sentence = step(corpus, walkers, draw)
         parts.append(
             {
@@ -99,12 +99,60 @@ def make_pairs(
             }
         )
         walkers = dataclasses.replace(walkers, sentence=sentence)
-        walkers = walkers.take(sentence < walkers.end)
+        left = sentence < walkers.end
+        walkers = walkers.take(left)
+        ahead.take(left)
         ordinal += 1
     pairs = cuts_lib.concatenate(parts)
     keys = corpus.document_keys[pairs["document"]]
     pairs |= _truncated(pairs, keys, settings, room)
     return corpus, cuts_lib.with_randomness(pairs, corpus, seed)
+
+
+class _DrawsAhead:
+    """The draws of the walkers' next steps.
+
+    Of few walkers those of many steps are made at once: a draw of a handful
+    takes as long as one of hundreds, and a long document has thousands of
+    pairs.
+
+    Args:
+        corpus: The block.
+        walkers: The `Walkers`.
+        seed: In [0, 2**32).
+        ordinal: The number of the first step.
+
+    Attributes:
+        end: The number of the step that has no draws here.
+    """
+
+    def __init__(
+        self, corpus: Corpus, walkers: Walkers, seed: int, ordinal: int
+    ) -> None:
+        num_walkers = len(walkers.document)
+        self._first = ordinal
+        self.end = ordinal + max(1, _DRAWS_AT_ONCE // max(1, num_walkers))
+        self._draw = functools.partial(
+            draws.draw,
+            seed=seed,
+            document_key=corpus.document_keys[walkers.document],
+            pass_number=walkers.pass_number,
+            ordinal=np.arange(ordinal, self.end)[:, None],
+        )
+        self._columns = np.arange(num_walkers)
+        # {what: four words, each an array [steps, walkers]}
+        self._words: dict[int, tuple[np.ndarray, ...]] = {}
+
+    def draw(self, ordinal: int, what: int) -> tuple[np.ndarray, ...]:
+        """Returns what `draws.draw` does, for each walker that is left."""
+        if what not in self._words:
+            self._words[what] = self._draw(what)
+        row = ordinal - self._first
+        return tuple(word[row][self._columns] for word in self._words[what])
+
+    def take(self, chosen: np.ndarray) -> None:
+        """Leaves out walkers, as `Walkers.take` does."""
+        self._columns = self._columns[chosen]
 
 
 def segment(
