@@ -88,6 +88,40 @@ def test_blocks_hold_every_document_once(
     assert found == texts
 
 
+def test_a_block_reads_no_more_than_it_needs(tmp_path, tokenize, monkeypatch):
+    """Else making the blocks takes blocks x parts files, and their lists."""
+    dtype = np.dtype(np.uint16)
+    paths = []
+    for part in range(30):
+        # One part is long.
+        count = 5000 if part == 3 else 3
+        first = 10000 * part
+        sentences = [(first + number, "a") for number in range(count)]
+        paths.append(str(tmp_path / f"part{part}"))
+        blocks.write_part(sentences, tokenize, dtype, paths[-1])
+    bytes_read = 0
+    pread = blocks.os.pread
+
+    def counted(descriptor, count, offset):
+        nonlocal bytes_read
+        bytes_read += count
+        return pread(descriptor, count, offset)
+
+    block = blocks.read_block(paths, dtype, 7, 50)
+    parts = set(block.document_keys // 10000)
+    assert 1 < len(parts) < 10
+    for part in set(range(30)) - parts:
+        (tmp_path / f"part{part}.tokens").unlink()
+    # An array that is mapped, or read by NumPy, is not counted.
+    monkeypatch.delattr(np, "fromfile")
+    monkeypatch.setattr(blocks.os, "pread", counted)
+    again = blocks.read_block(paths, dtype, 7, 50)
+    np.testing.assert_array_equal(again.document_keys, block.document_keys)
+    np.testing.assert_array_equal(again.tokens, block.tokens)
+    # The lists have 220,000.
+    assert bytes_read < 20000
+
+
 def test_tokens_of_small_vocabularies_take_two_bytes():
     assert blocks.token_dtype(1 << 16) == np.uint16
     assert blocks.token_dtype((1 << 16) + 1) == np.int32

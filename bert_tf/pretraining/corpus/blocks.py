@@ -8,6 +8,7 @@ in larger ones each is a random sample of thousands of documents. The documents
 of a part are listed by that hash, so that a block's are neighbours in the list.
 """
 
+import bisect
 import dataclasses
 import os
 from collections import abc
@@ -212,15 +213,16 @@ def read_block(
     keys, tokens, lengths = [], [], []
     first, last = block_range(block, num_blocks)
     for path in paths:
-        listed = np.fromfile(f"{path}.documents", _ENTRY)
-        begin, end = np.searchsorted(listed["bits"], (first, last))
-        # A copy: the part's whole list is not kept.
-        found = np.sort(listed[begin:end], order="key")
+        found = np.sort(_find_entries(path, first, last), order="key")
+        # Most of many small files have nothing for a block.
+        if not len(found):
+            continue
         keys.append(found["key"])
         for document in _read_entries(path, found, dtype):
             tokens.append(document[0])
             lengths.append(document[1])
-    return assemble(np.concatenate(keys), tokens, lengths, dtype)
+    all_keys = np.concatenate(keys or [np.zeros(0, np.uint64)])
+    return assemble(all_keys, tokens, lengths, dtype)
 
 
 def read_documents(path: str, dtype: np.dtype) -> abc.Iterator[tuple]:
@@ -233,6 +235,23 @@ def read_documents(path: str, dtype: np.dtype) -> abc.Iterator[tuple]:
     entries = np.fromfile(f"{path}.documents", _ENTRY)
     for entry, document in zip(entries, _read_entries(path, entries, dtype)):
         yield int(entry["bits"]), int(entry["key"]), *document
+
+
+def _find_entries(path, first, last):
+    """Returns the entries of a part's list with bits in [first, last).
+
+    Not by reading the list, which is as long as the part, for every block.
+    """
+    with open(f"{path}.documents", "rb") as stream:
+
+        def bits_of(number):
+            return _read_slice(stream, _ENTRY, number, 1)["bits"].item()
+
+        size = os.fstat(stream.fileno()).st_size
+        numbers = range(size // _ENTRY.itemsize)
+        begin = bisect.bisect_left(numbers, first, key=bits_of)
+        end = bisect.bisect_left(numbers, last, begin, key=bits_of)
+        return _read_slice(stream, _ENTRY, begin, end - begin)
 
 
 def _read_entries(path, entries, dtype):
