@@ -1,6 +1,8 @@
 """The BERT encoder."""
 
 import dataclasses
+from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 from typing import ClassVar
 
@@ -21,6 +23,12 @@ from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import Pooler
 from bert_tf.layers.observing import observed_here
 from bert_tf.layers.rematerialization import call_rematerialized
+
+# Hugging Face's names of inputs.
+_NAMES_ELSEWHERE = {
+    features.INPUT_MASK: "attention_mask",
+    features.SEGMENT_IDS: "token_type_ids",
+}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -119,6 +127,7 @@ class BertEncoder(ConfiguredModel):
         self.pooler.build(sequence_shape)
 
     def call(self, inputs, positions=None, training=None):
+        check_names(inputs, features.MODEL_INPUTS)
         check_axes(inputs, "[B, L], a batch of sequences")
         attention_mask = make_attention_mask(
             inputs[features.INPUT_MASK],
@@ -279,6 +288,37 @@ class EncoderModel(ConfiguredModel):
             dtype=self.dtype_policy,
             name=name,
         )
+
+
+def check_names(inputs: features.Batch, names: Iterable[str]) -> None:
+    """Checks that inputs are there.
+
+    Args:
+        inputs: A model's.
+        names: Those that it has no default for.
+
+    Raises:
+        ValueError: If one is missing, or they are no dictionary.
+    """
+    if not isinstance(inputs, Mapping):
+        raise ValueError(
+            "`inputs` must be a dictionary with "
+            f"{', '.join(names)}. Received: {type(inputs).__name__}."
+        )
+    missing = [name for name in names if name not in inputs]
+    if not missing:
+        return
+    # People come from there.
+    renamed = [
+        f"{theirs} is called {name}"
+        for name, theirs in _NAMES_ELSEWHERE.items()
+        if name in missing and theirs in inputs
+    ]
+    raise ValueError(
+        f"`inputs` must have {', '.join(missing)}"
+        f"{''.join(f'; {each} here' for each in renamed)}. "
+        f"Received: {', '.join(map(str, inputs)) or 'nothing'}."
+    )
 
 
 def check_axes(inputs: features.Batch, expected: str) -> None:

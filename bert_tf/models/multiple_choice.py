@@ -10,6 +10,7 @@ from bert_tf.layers.configured import AnyConfig
 from bert_tf.models.encoder import EncoderModel
 from bert_tf.models.encoder import check_axes
 from bert_tf.models.encoder import check_bidirectional
+from bert_tf.models.encoder import check_names
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -85,8 +86,9 @@ def flatten_choices(inputs: features.Batch) -> tuple[features.Batch, Any]:
     """Returns inputs `[B, C, L]` as sequences `[B * C, L]`, and C.
 
     Raises:
-        ValueError: If they have another number of axes.
+        ValueError: If one is missing, or they have another number of axes.
     """
+    check_names(inputs, features.MODEL_INPUTS)
     check_axes(inputs, "[B, C, L], C sequences an example")
     _, num_choices, length = ops.shape(inputs[features.INPUT_IDS])
     flat = {

@@ -8,6 +8,7 @@ from bert_tf import features
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.heads import MaskedLMHead
 from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder import check_names
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -67,6 +68,7 @@ class BertPretrainer(EncoderModel):
             self.next_sentence_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
+        check_names(inputs, self.export_inputs)
         outputs = self.encoder(
             inputs, inputs[features.MASKED_LM_POSITIONS], training=training
         )

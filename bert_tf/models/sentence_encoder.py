@@ -17,6 +17,7 @@ from bert_tf.features import Tensor
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.dense import Dense
 from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder import check_names
 
 CLS, MEAN, MAX = "cls", "mean", "max"
 POOLINGS = (CLS, MEAN, MAX)
@@ -162,6 +163,7 @@ class BertSentenceEncoder(EncoderModel):
 
     def _vectors_of(self, inputs, names, training):
         """Returns float32 `[..., D]` of inputs `[..., L]`."""
+        check_names(inputs, names)
         *shape, length = ops.shape(inputs[names[0]])
         flat_NL = {
             name: inputs[own] for name, own in zip(features.MODEL_INPUTS, names)

@@ -18,6 +18,7 @@ from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.objectives import PRETRAINING
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.reranker import BertReranker
+from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from references import model as reference
 from references import training as reference_training
 from support.family_models import OWN_LAYERS
@@ -455,6 +456,36 @@ def test_inputs_of_other_axes_are_refused(model, num_axes, message):
     inputs = {name: ids[places[num_axes]] for name, ids in INPUTS.items()}
     with pytest.raises(ValueError, match=f"`input_ids` must be .*{message}"):
         model(inputs)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [BertEncoder, BertClassifier, BertMultipleChoice, BertSentenceEncoder],
+)
+def test_missing_inputs_are_named(make):
+    """They ended in a KeyError, which named the first alone."""
+    model = make(CONFIG)
+    ids = INPUTS["input_ids"]
+    with pytest.raises(ValueError, match="dictionary with .*segment_ids"):
+        model(ids)
+    some = {"input_ids": ids, "other": ids}
+    with pytest.raises(
+        ValueError,
+        match="must have input_mask, segment_ids. Received: input_ids, other.",
+    ):
+        model(some)
+    elsewhere = {"attention_mask": ids, "token_type_ids": ids}
+    with pytest.raises(
+        ValueError,
+        match="; attention_mask is called input_mask here; token_type_ids is "
+        "called segment_ids here. Received: input_ids, attention_mask, ",
+    ):
+        model({"input_ids": ids} | elsewhere)
+
+
+def test_pretrainer_names_missing_positions():
+    with pytest.raises(ValueError, match="must have masked_lm_positions. Rec"):
+        BertPretrainer(CONFIG)(dict(INPUTS))
 
 
 def test_classifier_refuses_no_labels():
