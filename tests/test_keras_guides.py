@@ -10,6 +10,8 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import keras_files
+from bert_tf.layers.embeddings import BertEmbeddings
+from bert_tf.layers.encoder_block import EncoderBlock
 from support.paths import ROOT
 
 NUM_LABELS = 3
@@ -278,6 +280,27 @@ def test_a_functional_model_s_file_tells_that_its_encoder_is_frozen(tmp_path):
     keras.Model(inputs, outputs).save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     assert len(again.trainable_weights) == 2
+
+
+@pytest.mark.parametrize("frozen", ["all", "a part", "all but a part"])
+def test_a_functional_model_s_copies_tell_which_layers_are_frozen(
+    frozen, tmp_path
+):
+    ids = keras.Input((None,), dtype="int32")
+    embeddings, block = BertEmbeddings(CONFIG), EncoderBlock(CONFIG)
+    outputs = block(embeddings(ids, ids), None)
+    model = keras.Model(ids, outputs)
+    for layer, part in (
+        (embeddings, embeddings.layer_norm),
+        (block, block.output_dense),
+    ):
+        layer.trainable = frozen == "a part"
+        part.trainable = frozen == "all but a part"
+    model.save(tmp_path / "model.keras")
+    trained = [variable.trainable for variable in model.variables]
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    for copy in (again, keras.models.clone_model(model)):
+        assert [variable.trainable for variable in copy.variables] == trained
 
 
 @pytest.mark.filterwarnings("error")

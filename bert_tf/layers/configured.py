@@ -1,6 +1,7 @@
 """What every layer and model with a `BertConfig` has."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 from typing import TypeAlias
 
@@ -37,7 +38,15 @@ class Configured:
     def get_config(self):
         # Keras's class, which stands after this one, has the method.
         values = super().get_config()  # type: ignore[misc]
-        return values | {"config": self.config.to_dict()}
+        values["config"] = self.config.to_dict()
+        states = {
+            path: layer.trainable
+            for path, layer, parent in _layers_within(self)
+            if layer.trainable != parent.trainable
+        }
+        if states or not values["trainable"]:
+            values["trainable_layers"] = states
+        return values
 
 
 class ConfiguredModel(Configured, keras.Model):
@@ -46,31 +55,39 @@ class ConfiguredModel(Configured, keras.Model):
     Keras's own tell of the model itself alone, and its layers would be trained.
     """
 
-    def get_config(self):
-        values = super().get_config()
-        states = {
-            path: layer.trainable
-            for path, layer, parent in _layers_within(self)
-            if layer.trainable != parent.trainable
-        }
-        if states or not self.trainable:
-            values["trainable_layers"] = states
-        return values
-
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         states = config.pop("trainable_layers", None)
         model = super().from_config(config, custom_objects)
         if states is not None:
-            # A layer comes before those within it, which it sets too.
-            for path, layer, parent in _layers_within(model):
-                layer.trainable = states.get(path, parent.trainable)
+            _set_trainable(model, states)
         return model
 
 
 class ConfiguredLayer(Configured, keras.layers.Layer):
-    """A layer, and the sublayers that BERT is made of, as configured."""
+    """A layer, and the sublayers that BERT is made of, as configured.
+
+    Its copies and files tell what is frozen, as those of a `ConfiguredModel`.
+    """
+
+    # A function that returns it: else Keras would track the dictionary.
+    _trainable_layers: Callable[[], dict[str, bool]] = staticmethod(dict)
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        states = config.pop("trainable_layers", {})
+        layer = super().from_config(config)
+        layer._trainable_layers = lambda: states
+        return layer
+
+    def _post_build(self):
+        # Keras's own hook. There are no sublayers before.
+        super()._post_build()
+        states = self._trainable_layers()
+        if states or not self.trainable:
+            _set_trainable(self, states)
 
     def make_kernel_initializer(self) -> keras.initializers.Initializer:
         # A new instance each time: a shared one repeats its values.
@@ -111,6 +128,13 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         )
         layer_norm.build((None, None, num_inputs or self.config.hidden_size))
         return layer_norm
+
+
+def _set_trainable(parent, states):
+    """Freezes what is within a layer, where its `states` or it itself tell."""
+    # A layer comes before those within it, which it sets too.
+    for path, layer, within in _layers_within(parent):
+        layer.trainable = states.get(path, within.trainable)
 
 
 def _layers_within(parent, prefix=""):
