@@ -75,10 +75,12 @@ class BertOptimizer(keras.optimizers.Optimizer):
             `loss_scale_factor` of `keras.optimizers.Optimizer`.
 
     Raises:
-        ValueError: If `global_clipnorm` or `layerwise_decay` is out of its
-            range, `no_weight_decay` is a string, or Keras's own clipping or
-            accumulation is asked for; when it is built, if a variable has 16
-            bits.
+        ValueError: If Keras has another backend than TensorFlow; if
+            `beta_1`, `beta_2`, `global_clipnorm` or
+            `layerwise_decay` is out of its range, `no_weight_decay` is a
+            string or has what is no regular expression, or Keras's own
+            clipping or accumulation is asked for; when it is built, if a
+            variable has 16 bits.
 
     Example:
 
@@ -107,6 +109,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
         name: str = "bert_optimizer",
         **kwargs: Any,
     ) -> None:
+        if keras.backend.backend() != "tensorflow":
+            raise ValueError(
+                f"{type(self).__name__} is of TensorFlow alone. Received: "
+                f"KERAS_BACKEND={keras.backend.backend()}."
+            )
         # Keras would apply these before the sum over the replicas, or (the
         # last) fail under a distribution strategy.
         for option in ("clipnorm", "clipvalue", "gradient_accumulation_steps"):
@@ -120,6 +127,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
                 "`global_clipnorm` must be positive or None. Received: "
                 f"global_clipnorm={global_clipnorm}."
             )
+        for option, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
+            if not 0 <= beta < 1:
+                raise ValueError(
+                    f"`{option}` must be in [0, 1). Received: {option}={beta}."
+                )
         if not 0 < layerwise_decay <= 1:
             raise ValueError(
                 "`layerwise_decay` must be above 0, and at most 1. Received: "
@@ -141,7 +153,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.no_weight_decay = tuple(no_weight_decay)
+        self.no_weight_decay = _checked_patterns(no_weight_decay)
         self.bias_correction = bias_correction
         self.skip_nonfinite = skip_nonfinite
         self.layerwise_decay = layerwise_decay
@@ -417,6 +429,24 @@ def _half_squares(dtype):
             ).get_concrete_function()
             for function in (half_square, zero)
         )
+
+
+def _checked_patterns(patterns):
+    """Returns regular expressions as a tuple.
+
+    Raises:
+        ValueError: If one is none.
+    """
+    patterns = tuple(patterns)
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(
+                "`no_weight_decay` must be a list of regular expressions. "
+                f"Received: {pattern!r}, {error}."
+            ) from error
+    return patterns
 
 
 def _check_bits(optimizer, variables):

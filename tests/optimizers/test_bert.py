@@ -232,6 +232,26 @@ def test_one_string_of_what_is_not_decayed_is_refused():
         BertOptimizer(no_weight_decay="bias")
 
 
+def test_what_is_no_regular_expression_is_refused():
+    """It failed when the model was built."""
+    with pytest.raises(ValueError, match=r"decay` must be .*'\(bias', missing"):
+        BertOptimizer(no_weight_decay=["LayerNorm", "(bias"])
+
+
+@pytest.mark.parametrize("option", ["beta_1", "beta_2"])
+@pytest.mark.parametrize("value", [-0.1, 1.0, 9])
+def test_betas_out_of_range_are_refused(option, value):
+    with pytest.raises(ValueError, match=rf"`{option}` must be .*{value}"):
+        BertOptimizer(**{option: value})
+
+
+def test_another_backend_is_refused(monkeypatch):
+    """Its step is TensorFlow's: JAX could not trace it."""
+    monkeypatch.setattr(bert.keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match="TensorFlow alone.*BACKEND=jax"):
+        BertOptimizer()
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_makes_the_step_of_the_formula(jit_compile):
     ids, labels = make_data(6)
