@@ -20,6 +20,7 @@ another finds them there.
 """
 
 import json
+import os
 import shlex
 import sys
 
@@ -440,7 +441,8 @@ def _write_results(results, worst, embedder, similarity):
     )
     for name, value in results.items():
         print(f"{name} = {value:.6g}")
-    logging.info("A report is in %s/%s.", folder, evaluation.REPORT_FILE)
+    path = os.path.join(folder, evaluation.REPORT_FILE)
+    logging.info("A report is in %s.", path)
 
 
 if __name__ == "__main__":

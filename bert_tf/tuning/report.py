@@ -6,6 +6,7 @@ extra bert_tf[report] installs.
 """
 
 import io
+import os
 import shlex
 import sys
 from collections.abc import Collection
@@ -65,7 +66,7 @@ def write(
     command = shlex.join(["python", *sys.orig_argv[1:]])
     parts += ["## Command", f"```\n{command}\n```"]
     files.write_text(f"{folder}/{REPORT_FILE}", "\n\n".join(parts) + "\n")
-    logging.info("A report is in %s/%s.", folder, REPORT_FILE)
+    logging.info("A report is in %s.", os.path.join(folder, REPORT_FILE))
 
 
 def shown_results(

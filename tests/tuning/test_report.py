@@ -55,6 +55,17 @@ def test_report_shows_the_chosen_scores_with_steps_and_losses(tmp_path):
     assert not (tmp_path / "curves.png").exists()
 
 
+def test_the_log_names_the_report(tmp_path, monkeypatch):
+    """A folder that ends with a slash gave two."""
+    record = EpochRecord(tmp_path / "train", "f1", math.inf)
+    told = []
+    monkeypatch.setattr(
+        run_report.logging, "info", lambda text, *args: told.append(text % args)
+    )
+    run_report.write(f"{tmp_path}/", "a title", {}, record, {}, [])
+    assert told == [f"A report is in {tmp_path}/report.md."]
+
+
 def test_cells_show_texts_as_they_are():
     rows = [("a|b *c* <d> &lt; $x$ ~~e~~\n`f`", tables.Markdown("**g**\nh"))]
     assert tables.table(("", "i_j"), rows).splitlines() == [
