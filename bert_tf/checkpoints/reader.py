@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,8 @@ from bert_tf.config import BertConfig
 PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _KERAS_FILE = "tf_model.h5"
 _WEIGHTS = {safetensors_folder.WEIGHTS_FILE, safetensors_folder.INDEX_FILE}
+# What the files of a TF1 checkpoint have after its prefix.
+_TF1_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 # A configuration may describe so many times what the files hold. Less than
 # this, every tensor that is missing is named.
 _MOST_TIMES = 2
@@ -207,6 +210,12 @@ def _open(path, stack):
         return _open_google(path)
     if found & {config_json.CONFIG_FILE, *_WEIGHTS, *PICKLE_FILES}:
         return _open_hugging_face(path, stack, found)
+    prefix = _TF1_SUFFIX.sub("", path)
+    if prefix != path and files.exists(f"{prefix}.index"):
+        raise ValueError(
+            f"{path}: is a file of a TF1 checkpoint, which is named by what "
+            f"its files begin with: {prefix}."
+        )
     if sentence_files.MODULES_FILE in found:
         # Where the weights lie in another folder, it says what to do.
         sentence_files.read_modules(path)

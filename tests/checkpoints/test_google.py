@@ -314,6 +314,13 @@ def test_path_may_be_a_prefix(tmp_path):
     checkpoints.load(tmp_path, BertEncoder)
 
 
+@pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])
+def test_a_file_in_place_of_the_prefix_is_told(tmp_path, suffix):
+    (tmp_path / "x.ckpt.index").touch()
+    with pytest.raises(ValueError, match=r"begin with: \S+/x\.ckpt\.$"):
+        checkpoints.load(tmp_path / f"x.ckpt{suffix}", BertEncoder)
+
+
 def test_weights_load_without_a_configuration(tmp_path):
     write(tmp_path, values(ENCODER))
     (tmp_path / "bert_config.json").unlink()
