@@ -110,19 +110,22 @@ def make(
         pad_id: Id of the padding token.
         num_labels: None, or the number of outputs of the (token) classifier.
         labels: None, or their names, in order.
-        classifier_dropout: None, or the dropout in front of the classifier.
+        classifier_dropout: None, or the dropout in front of the classifier
+            or the scores of choices.
         problem_type: What transformers calls what a classifier answers; None
             where its number of outputs tells that.
     """
     values = {"architectures": [architecture]} | families.write_config(config)
     values["pad_token_id"] = pad_id
-    if num_labels is not None:
-        names = labels or [f"LABEL_{index}" for index in range(num_labels)]
-        values |= name_fields(names)
-        its_parts = family.architectures[architecture]
+    its_parts = family.architectures[architecture]
+    is_choice = parts.MULTIPLE_CHOICE in its_parts
+    if num_labels is not None or (is_choice and classifier_dropout is not None):
         keys = [family.own_dropouts.get(part) for part in its_parts]
         key = next(filter(None, keys), "classifier_dropout")
         values[key] = classifier_dropout
+    if num_labels is not None:
+        names = labels or [f"LABEL_{index}" for index in range(num_labels)]
+        values |= name_fields(names)
         if num_labels == 1 and parts.CLASSIFIER in its_parts:
             problem_type = problem_type or "regression"
         if problem_type is not None:

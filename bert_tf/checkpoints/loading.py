@@ -22,6 +22,7 @@ from bert_tf.checkpoints import report
 from bert_tf.checkpoints import variables
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
+from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.token_classifier import BertTokenClassifier
 
 # The ends of the names of variables that begin as random values.
@@ -213,11 +214,15 @@ def without_random_values() -> Iterator[None]:
 
 def _head_arguments(checkpoint, model_class):
     """Returns `num_labels` and `dropout` as the checkpoint has them."""
+    dropout = checkpoint.classifier_dropout
+    if issubclass(model_class, BertMultipleChoice):
+        is_told = parts.MULTIPLE_CHOICE in checkpoint.parts
+        return {"dropout": dropout} if is_told and dropout is not None else {}
     if checkpoint.num_labels is None:
         return {}
     arguments = {"num_labels": checkpoint.num_labels}
-    if checkpoint.classifier_dropout is not None:
-        arguments["dropout"] = checkpoint.classifier_dropout
+    if dropout is not None:
+        arguments["dropout"] = dropout
     for a_class, part in (
         (BertClassifier, parts.CLASSIFIER),
         (BertTokenClassifier, parts.TOKEN_CLASSIFIER),

@@ -33,6 +33,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from references import families as peer
 from support import paths
 from support.family_models import load
+from support.family_models import of_family
 from support.family_models import our_outputs
 from support.family_models import write_folder
 from support.layer_checks import randomized
@@ -40,6 +41,14 @@ from support.layer_checks import randomized
 GOLDEN = json.loads((paths.GOLDEN / "families.json").read_text())["models"]
 CLASSES = [(case, each) for case in peer.CASES for each in peer.classes(case)]
 TOKENIZER = WordpieceSpec(Vocabulary(tokens=peer.TOKENS))
+CONFIG = BertConfig(
+    vocab_size=len(peer.TOKENS),
+    hidden_size=12,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=10,
+    max_position_embeddings=9,
+)
 
 
 def golden(tmp_path, case, architecture):
@@ -271,6 +280,27 @@ def test_sizes_of_other_families_fit_the_vocabulary(tmp_path):
     decoder = dataclasses.replace(start.config, is_decoder=True)
     with pytest.raises(ValueError, match="`is_decoder` must be False.*albert"):
         dataclasses.replace(start, config=decoder)
+
+
+def config_of(model_type):
+    config = of_family(CONFIG, model_type)
+    if config.padding_idx is None:
+        return config
+    pad_id = TOKENIZER.vocabulary.pad_id
+    return dataclasses.replace(config, padding_idx=pad_id)
+
+
+@pytest.mark.parametrize(
+    "model_type", ["bert", "roberta", "electra", "albert", "distilbert"]
+)
+def test_the_dropout_of_choices_is_kept(model_type, tmp_path):
+    config = config_of(model_type)
+    model = BertMultipleChoice(config, dropout=0.35)
+    checkpoints.save(tmp_path / "a", model, TOKENIZER, 9)
+    checkpoints.convert(tmp_path / "a", tmp_path / "b", "hugging_face")
+    for name in "ab":
+        again = checkpoints.load(tmp_path / name, BertMultipleChoice)
+        assert again.dropout == 0.35
 
 
 def test_heads_have_the_dropouts_of_their_family():

@@ -144,5 +144,6 @@ FAMILY = Family(
     own_dropouts={
         CLASSIFIER: "classifier_dropout_prob",
         TOKEN_CLASSIFIER: "classifier_dropout_prob",
+        MULTIPLE_CHOICE: "classifier_dropout_prob",
     },
 )

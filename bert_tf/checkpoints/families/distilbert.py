@@ -93,5 +93,8 @@ FAMILY = Family(
     tied={
         "vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"
     },
-    own_dropouts={CLASSIFIER: "seq_classif_dropout"},
+    own_dropouts={
+        CLASSIFIER: "seq_classif_dropout",
+        MULTIPLE_CHOICE: "seq_classif_dropout",
+    },
 )
