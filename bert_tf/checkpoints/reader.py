@@ -94,9 +94,11 @@ class Checkpoint:
             return None
         # Of however many layers, the head is the same.
         config = _one_layer(self.config)
-        for tensor in self.family.table(config, (parts.CLASSIFIER,)):
+        # A tagger's is another one where classifiers have a hidden layer.
+        kernels = [f"{part}/dense/kernel" for part in parts.CLASSIFIERS]
+        for tensor in self.family.table(config, parts.CLASSIFIERS):
             shape = self.shape_of(tensor)
-            if shape is not None and tensor.keras == "classifier/dense/kernel":
+            if shape is not None and tensor.keras in kernels:
                 stored = tensor.stored(self.file_format)
                 shape = stored.transform.variable_shape(shape)
                 return next(reversed(shape), None)

@@ -28,6 +28,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.span_predictor import BertSpanPredictor
+from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 from references import families as peer
@@ -301,6 +302,24 @@ def test_the_dropout_of_choices_is_kept(model_type, tmp_path):
     for name in "ab":
         again = checkpoints.load(tmp_path / name, BertMultipleChoice)
         assert again.dropout == 0.35
+
+
+@pytest.mark.parametrize(
+    "model_type", ["bert", "roberta", "electra", "albert", "distilbert"]
+)
+def test_a_tagger_s_labels_are_counted_without_its_class(model_type, tmp_path):
+    config = config_of(model_type)
+    model = BertTokenClassifier(config, num_labels=5)
+    checkpoints.save(tmp_path, model, TOKENIZER, 9)
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text())
+    del values["architectures"]
+    path.write_text(json.dumps(values))
+    again = checkpoints.load(tmp_path, BertTokenClassifier)
+    assert again.num_labels == 5
+    # Nothing is new but a pooler, which it does not use.
+    new = again.coverage_report.names("new")
+    assert all("/pooler/" in name for name in new)
 
 
 def test_heads_have_the_dropouts_of_their_family():
