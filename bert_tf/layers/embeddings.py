@@ -30,7 +30,9 @@ class BertEmbeddings(ConfiguredLayer):
     Call arguments:
         input_ids: int32 `[batch, length]` in `[0, vocab_size)`.
         segment_ids: int32 `[batch, length]` in `[0, type_vocab_size)`; of no
-            account where there are fewer than two segments.
+            account where there are fewer than two segments. Not checked:
+            training adds nothing for another id, while inference on a CPU
+            fails for one too large, and counts -1 from the end.
         position_ids: int32 `[batch, length]` in
             `[0, max_position_embeddings)`: each token's place in its own
             sequence; None counts from 0 in every row, with a `padding_idx`
