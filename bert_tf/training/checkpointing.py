@@ -38,6 +38,7 @@ TOKENIZER = "tokenizer"
 EXAMPLES = "train_examples_sha256"
 _DESCRIPTION = "model.json"
 _NAME = "state-"
+_FLOAT16 = "mixed_float16"
 # What a killed program leaves where TensorFlow wrote a checkpoint, where
 # `files.whole_file` wrote any other file, one of its temporary ones too, and
 # where `files.whole_folder` wrote the best model or ELECTRA's generator.
@@ -141,6 +142,26 @@ class TrainingState:
                 yield
             finally:
                 self._check_lock = None
+
+    def check_precision(self) -> None:
+        """Checks that the checkpoints' optimizer is one for this precision.
+
+        Raises:
+            ValueError: If one of the two has a loss scale, of float16, and the
+                other has none. `settings` tells both, as `mixed_precision`.
+        """
+        steps = self.saved_steps()
+        if not steps:
+            return
+        self.settings.find(steps[-1])
+        old, new = self.settings.changes().get("mixed_precision", ("", ""))
+        if old != new and _FLOAT16 in (old, new):
+            raise ValueError(
+                f"--mixed_precision must stay as it was, {old}: the optimizer "
+                f"of float16 is another. Received: {new}. To go on in it, "
+                "begin in another folder with "
+                f"--init_checkpoint={self.output_dir}."
+            )
 
     def restore(self) -> bool:
         """Restores the newest checkpoint that is whole, if there is one.

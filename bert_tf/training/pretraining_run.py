@@ -40,7 +40,6 @@ from bert_tf.training.options import Options
 
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
-_FLOAT16 = "mixed_float16"
 _EVAL_RESULTS = "eval_results.txt"
 # Where one of these is another, losses cannot be compared.
 _LOSS_SETTINGS = {settings.EVALUATION, "discriminator_weight"}
@@ -407,7 +406,7 @@ def _train(
     jit_compile,
 ):
     """Trains from the state's last checkpoint, if any."""
-    _check_precision(state)
+    state.check_precision()
     # The order matters: a run that began from --init_checkpoint goes on from
     # its own last checkpoint.
     is_resumed = state.restore()
@@ -452,21 +451,6 @@ def _train(
         before_save=keep_best if options.keep_best else None,
     )
     _logger.info("The model is in %s.", options.output_dir)
-
-
-def _check_precision(state):
-    """Raises `ValueError` if the checkpoints have a loss scale to no use."""
-    steps = state.saved_steps()
-    if not steps:
-        return
-    state.settings.find(steps[-1])
-    old, new = state.settings.changes().get("mixed_precision", ("", ""))
-    if old != new and _FLOAT16 in (old, new):
-        raise ValueError(
-            f"--mixed_precision must stay as it was, {old}: the optimizer of "
-            f"float16 is another. Received: {new}. To go on in it, begin in "
-            f"another folder with --init_checkpoint={state.output_dir}."
-        )
 
 
 def _keep_best(options, start, state, results, strategy, save_model: Callable):

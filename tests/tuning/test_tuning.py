@@ -104,7 +104,7 @@ class ScoredRun(tuning_run.Run):
         return {"eval_accuracy": self.scores[number - 1]}
 
 
-def run(checkpoint, config, scores=(), task=TASK):
+def run(checkpoint, config, scores=(), task=TASK, dtype_policy="float32"):
     """Tunes with made-up scores.
 
     Returns:
@@ -112,7 +112,7 @@ def run(checkpoint, config, scores=(), task=TASK):
     """
     config = dataclasses.replace(config, init_checkpoint=str(checkpoint))
     examples = {TRAIN: make_examples()}
-    run = ScoredRun(scores, config, task, examples, STRATEGY)
+    run = ScoredRun(scores, config, task, examples, STRATEGY, dtype_policy)
     results = run.tune()
     return run.model, results, run.weights
 
@@ -272,6 +272,22 @@ def test_a_signal_at_the_end_of_an_epoch_stops_the_run(
     record = EpochRecord(tmp_path / "train", "eval_accuracy", 6)
     scores = [results["eval_accuracy"] for results in record.evaluations]
     assert scores == [0.5, 0.6, 0.7]
+
+
+def test_another_precision_is_refused_or_told(shallow, tmp_path, caplog):
+    run(shallow, make_config(tmp_path, num_train_epochs=1), [0.5])
+    config = make_config(tmp_path, num_train_epochs=2)
+    with pytest.raises(
+        ValueError, match="--mixed_precision must stay as it was, float32"
+    ):
+        run(shallow, config, [0.5], dtype_policy="mixed_float16")
+    _, results, _ = run(shallow, config, [0.6], dtype_policy="mixed_bfloat16")
+    assert results["global_step"] == 4
+    told = "other settings: mixed_precision float32 -> mixed_bfloat16."
+    assert told in caplog.text
+    caplog.clear()
+    run(shallow, config, [0.6])
+    assert "mixed_precision" not in caplog.text
 
 
 @pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
