@@ -23,6 +23,7 @@ import importlib
 import itertools
 import logging
 import os
+import tempfile
 import time
 
 from absl import flags
@@ -211,6 +212,12 @@ def _check_output_file(output_file, paths, is_wordpiece):
                 f"--model={_MODEL.value}, or not there yet. Received: "
                 f"{output_file}, {'with files' if is_folder else 'a file'}."
             )
+    parent = os.path.dirname(output_file.rstrip("/")) or "."
+    if not files.is_remote(parent):
+        # Else a folder that cannot be written to is told when all is learned.
+        files.make_folder(parent)
+        with tempfile.TemporaryFile(dir=parent):
+            pass
     for path in paths:
         same = path == output_file or (
             os.path.exists(path)

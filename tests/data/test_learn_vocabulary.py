@@ -341,6 +341,25 @@ def test_program_does_not_overwrite_its_input(run_program, tmp_path):
     assert text.read_text("utf-8") == TEXT
 
 
+@pytest.mark.parametrize("model", ["wordpiece", "byte_bpe"])
+def test_program_asks_for_its_output_before_it_learns(
+    run_program, tmp_path, model
+):
+    text, file = tmp_path / "text.txt", tmp_path / "file"
+    text.write_text(TEXT, "utf-8")
+    file.write_text("")
+    done = run_program(
+        "bert_tf.data.learn_vocabulary",
+        f"--model={model}",
+        f"--input_file={text}",
+        f"--output_file={file / 'vocab'}",
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "but a file is in the way" in done.stderr
+    assert "read text" not in done.stderr
+
+
 def test_compressed_text_is_read(tmp_path):
     plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.xz"
     plain.write_text(TEXT)
