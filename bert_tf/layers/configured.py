@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from typing import Any
+from typing import Self
 from typing import TypeAlias
 
 import keras
@@ -56,7 +57,11 @@ class ConfiguredModel(Configured, keras.Model):
     """
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(
+        cls,
+        config: dict[str, Any],
+        custom_objects: dict[str, Any] | None = None,
+    ) -> Self:
         config = dict(config)
         states = config.pop("trainable_layers", None)
         model = super().from_config(config, custom_objects)
@@ -75,7 +80,7 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
     _trainable_layers: Callable[[], dict[str, bool]] = staticmethod(dict)
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         config = dict(config)
         states = config.pop("trainable_layers", {})
         layer = super().from_config(config)

@@ -39,11 +39,11 @@ class Pooler(ConfiguredLayer):
     _is_left_out = False
 
     @property
-    def trainable(self):
+    def trainable(self) -> bool:
         return super().trainable
 
     @trainable.setter
-    def trainable(self, value):
+    def trainable(self, value: bool) -> None:
         is_trained = value and not self._is_left_out
         keras.layers.Layer.trainable.fset(self, is_trained)
 
