@@ -20,7 +20,6 @@ another finds them there.
 """
 
 import json
-import os
 import shlex
 import sys
 
@@ -421,6 +420,7 @@ def _write_results(results, worst, embedder, similarity):
     from bert_tf.training import evaluation as results_files
 
     folder = _output_dir()
+    path = f"{folder}/{evaluation.REPORT_FILE}"
     results_files.write_results(f"{folder}/eval_results.txt", results)
     settings = {
         "model": _MODEL_DIR.value,
@@ -432,7 +432,7 @@ def _write_results(results, worst, embedder, similarity):
         "similarity": similarity,
     }
     evaluation.write_report(
-        f"{folder}/{evaluation.REPORT_FILE}",
+        path,
         results,
         settings,
         # As Python was called, so that it may be called so again.
@@ -441,7 +441,6 @@ def _write_results(results, worst, embedder, similarity):
     )
     for name, value in results.items():
         print(f"{name} = {value:.6g}")
-    path = os.path.join(folder, evaluation.REPORT_FILE)
     logging.info("A report is in %s.", path)
 
 

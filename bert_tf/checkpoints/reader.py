@@ -331,11 +331,7 @@ def _check_weights(folder, found, architecture):
             )
     if _KERAS_FILE in found:
         command = _conversion(folder, architecture, ", from_tf=True")
-        raise ValueError(
-            f"{folder}/{_KERAS_FILE}: weights of transformers' TensorFlow "
-            "classes are not read. Convert the folder where transformers 4, "
-            f"torch and tensorflow are installed: {command}"
-        )
+        raise _tensorflow_error(f"{folder}/{_KERAS_FILE}", command)
     raise ValueError(
         f"{folder}: has neither {safetensors_folder.WEIGHTS_FILE} nor "
         f"{safetensors_folder.INDEX_FILE}. "
@@ -351,12 +347,18 @@ def _check_not_tensorflow(container, architecture):
     """
     for name in (*container.shapes, *container.ignored):
         if name.endswith(":0"):
-            raise ValueError(
-                f"{container.weights_path}: weights of transformers' "
-                f"TensorFlow classes, such as {name}, are not read. Convert "
-                "the folder where transformers 4, torch and tensorflow are "
-                f"installed: {_conversion(container.folder, architecture)}"
+            command = _conversion(container.folder, architecture)
+            raise _tensorflow_error(
+                container.weights_path, command, f", such as {name},"
             )
+
+
+def _tensorflow_error(path, command, example=""):
+    return ValueError(
+        f"{path}: weights of transformers' TensorFlow classes{example} are not "
+        "read. Convert the folder where transformers 4, torch and tensorflow "
+        f"are installed: {command}"
+    )
 
 
 def _conversion(folder, architecture, arguments=""):

@@ -137,12 +137,6 @@ class BertOptimizer(keras.optimizers.Optimizer):
                 "`layerwise_decay` must be above 0, and at most 1. Received: "
                 f"layerwise_decay={layerwise_decay}."
             )
-        # A string's characters would be found in nearly every path.
-        if isinstance(no_weight_decay, str):
-            raise ValueError(
-                "`no_weight_decay` must be a list of regular expressions. "
-                f"Received: no_weight_decay={no_weight_decay!r}."
-            )
         super().__init__(
             learning_rate=learning_rate,
             weight_decay=weight_decay,
@@ -435,8 +429,14 @@ def _checked_patterns(patterns):
     """Returns regular expressions as a tuple.
 
     Raises:
-        ValueError: If one is none.
+        ValueError: If one is none, or they are one string.
     """
+    # A string's characters would be found in nearly every path.
+    if isinstance(patterns, str):
+        raise ValueError(
+            "`no_weight_decay` must be a list of regular expressions. "
+            f"Received: no_weight_decay={patterns!r}."
+        )
     patterns = tuple(patterns)
     for pattern in patterns:
         try:

@@ -143,26 +143,6 @@ class TrainingState:
             finally:
                 self._check_lock = None
 
-    def check_precision(self) -> None:
-        """Checks that the checkpoints' optimizer is one for this precision.
-
-        Raises:
-            ValueError: If one of the two has a loss scale, of float16, and the
-                other has none. `settings` tells both, as `mixed_precision`.
-        """
-        steps = self.saved_steps()
-        if not steps:
-            return
-        self.settings.find(steps[-1])
-        old, new = self.settings.changes().get("mixed_precision", ("", ""))
-        if old != new and _FLOAT16 in (old, new):
-            raise ValueError(
-                f"--mixed_precision must stay as it was, {old}: the optimizer "
-                f"of float16 is another. Received: {new}. To go on in it, "
-                "begin in another folder with "
-                f"--init_checkpoint={self.output_dir}."
-            )
-
     def restore(self) -> bool:
         """Restores the newest checkpoint that is whole, if there is one.
 
@@ -170,8 +150,10 @@ class TrainingState:
             Whether there was one.
 
         Raises:
-            ValueError: If there are checkpoints, but none can be restored.
+            ValueError: If there are checkpoints, but none can be restored, or
+                they are of float16 and this run is not, or the reverse.
         """
+        self._check_precision()
         checkpoint = self._checkpoint()
         failures = []
         for step in reversed(self.saved_steps()):
@@ -206,6 +188,15 @@ class TrainingState:
                 f"{reason}"
             )
         return False
+
+    def tell_changes(self) -> None:
+        """Logs which settings are others than when the run was saved."""
+        changes = self.settings.changes()
+        if changes:
+            is_meant = settings_lib.are_meant(changes)
+            (_logger.info if is_meant else _logger.warning)(
+                "%s", settings_lib.describe(changes, self.step, self.example)
+            )
 
     def check_workers(self, strategy: tf.distribute.Strategy) -> None:
         """Checks that all workers of a run begin with the same state.
@@ -322,6 +313,21 @@ class TrainingState:
             match = re.fullmatch(rf"({_NAME}\d+)\.data-.*", name)
             if match and match[1] not in whole:
                 files.remove(f"{self.folder}/{name}")
+
+    def _check_precision(self):
+        """Raises `ValueError` if the optimizers differ by a loss scale."""
+        steps = self.saved_steps()
+        if not steps:
+            return
+        self.settings.find(steps[-1])
+        old, new = self.settings.changes().get("mixed_precision", ("", ""))
+        if old != new and _FLOAT16 in (old, new):
+            raise ValueError(
+                f"--mixed_precision must stay as it was, {old}: the optimizer "
+                f"of float16 is another. Received: {new}. To go on in it, "
+                "begin in another folder with "
+                f"--init_checkpoint={self.output_dir}."
+            )
 
     def _check_description(self, may_differ):
         found = read_description(self.output_dir)

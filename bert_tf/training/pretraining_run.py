@@ -406,18 +406,12 @@ def _train(
     jit_compile,
 ):
     """Trains from the state's last checkpoint, if any."""
-    state.check_precision()
     # The order matters: a run that began from --init_checkpoint goes on from
     # its own last checkpoint.
     is_resumed = state.restore()
     if is_resumed:
         _logger.info("Going on from step %d.", state.step)
-        changes = state.settings.changes()
-        if changes:
-            is_meant = settings.are_meant(changes)
-            (_logger.info if is_meant else _logger.warning)(
-                "%s", settings.describe(changes, state.step, state.example)
-            )
+        state.tell_changes()
     elif start.init_checkpoint is not None:
         pretraining.load_weights(start.init_checkpoint)
     elif pretraining.begin is not None:

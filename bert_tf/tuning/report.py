@@ -65,8 +65,9 @@ def write(
     # As Python was called, so that it may be called so again.
     command = shlex.join(["python", *sys.orig_argv[1:]])
     parts += ["## Command", f"```\n{command}\n```"]
-    files.write_text(f"{folder}/{REPORT_FILE}", "\n\n".join(parts) + "\n")
-    logging.info("A report is in %s.", os.path.join(folder, REPORT_FILE))
+    path = os.path.join(folder, REPORT_FILE)
+    files.write_text(path, "\n\n".join(parts) + "\n")
+    logging.info("A report is in %s.", path)
 
 
 def shown_results(

@@ -40,7 +40,6 @@ from bert_tf.training import output_folder
 from bert_tf.training import progress
 from bert_tf.training import randomness
 from bert_tf.training import rematerialization
-from bert_tf.training import settings as settings_lib
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import encoder_layers
@@ -585,18 +584,13 @@ class Run:
                 settings={"mixed_precision": self.model.dtype_policy.name},
                 may_differ=(_EPOCHS,),
             )
-        state.check_precision()
         if state.restore():
             self._resumed_at = state.step
             logging.info(
                 "Resumed at step %d of %d.", state.step, num_train_steps
             )
-            changes = state.settings.changes()
-            if changes and state.step < num_train_steps:
-                logging.warning(
-                    "%s",
-                    settings_lib.describe(changes, state.step, state.example),
-                )
+            if state.step < num_train_steps:
+                state.tell_changes()
             if begun_with and begun_with[_EPOCHS] != config.num_train_epochs:
                 logging.warning(
                     "--num_train_epochs was %g before and is %g now: from step "

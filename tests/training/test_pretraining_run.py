@@ -168,16 +168,16 @@ def test_float16_is_not_left_or_entered_on_the_way(tmp_path):
         for new in policies:
             state = resumed_state(folder, 2, [2], mixed_precision=new)
             if old == new or "mixed_float16" not in (old, new):
-                checkpointing.TrainingState.check_precision(state)
+                checkpointing.TrainingState._check_precision(state)
                 continue
             with pytest.raises(ValueError) as error:
-                checkpointing.TrainingState.check_precision(state)
+                checkpointing.TrainingState._check_precision(state)
             assert str(error.value) == (
                 f"--mixed_precision must stay as it was, {old}: the optimizer "
                 f"of float16 is another. Received: {new}. To go on in it, "
                 f"begin in another folder with --init_checkpoint={folder}."
             )
     # A run that begins has nothing to keep to.
-    checkpointing.TrainingState.check_precision(
+    checkpointing.TrainingState._check_precision(
         resumed_state(tmp_path / "new", 0, mixed_precision="mixed_float16")
     )
