@@ -407,7 +407,8 @@ def whole_file(path: AnyPath) -> Iterator[str]:
     """Yields a temporary path beside `path`; renamed to it at the end.
 
     If the block raises, the temporary file is removed and what was at `path`
-    stays as it was.
+    stays as it was. An `OSError` that names no file, as of a full disk, then
+    names `path`.
     """
     path = os.fspath(path)
     parent, name = path.rsplit("/", 1) if "/" in path else ("", path)
@@ -422,10 +423,26 @@ def whole_file(path: AnyPath) -> Iterator[str]:
             with open(temporary, "rb") as stream:
                 os.fsync(stream.fileno())
             os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(Exception):
             remove(temporary)
+        if isinstance(error, OSError) and error.errno and not error.filename:
+            error.filename = path
         raise
+
+
+@contextlib.contextmanager
+def failed_writes_told(path: AnyPath) -> Iterator[None]:
+    """Makes an `OSError` of what TensorFlow raises as it writes in the block.
+
+    Of a full disk it raises an error of its own kind.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(f"{path} cannot be written: {error.message}") from error
 
 
 @contextlib.contextmanager

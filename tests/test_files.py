@@ -115,6 +115,16 @@ def test_a_failed_write_leaves_the_old_file(folder):
     assert files.list_folder(folder) == ["a.txt"]
 
 
+def test_a_full_disk_is_told_with_the_file(tmp_path):
+    with (
+        pytest.raises(OSError, match=r"space left.*'.*/a.txt'"),
+        files.whole_stream(tmp_path / "a.txt"),
+    ):
+        # As a stream of Python's says it.
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert files.list_folder(tmp_path) == []
+
+
 def test_a_failed_folder_leaves_nothing(folder):
     with (
         pytest.raises(RuntimeError),

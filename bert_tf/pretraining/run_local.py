@@ -308,7 +308,10 @@ def _publish(tasks, output_paths, shards, made):
             ]
             _join_files(names, temporaries[path])
         for path, each in made.items():
-            with tf.io.gfile.GFile(temporaries[path], "wb") as stream:
+            with (
+                files.failed_writes_told(path),
+                tf.io.gfile.GFile(temporaries[path], "wb") as stream,
+            ):
                 stream.write(manifests.to_text(each).encode("utf-8"))
 
 

@@ -236,6 +236,7 @@ def save(servable: Servable, folder: str) -> None:
 
     Raises:
         ValueError: If it holds an operation that old servers do not have.
+        OSError: If the disk is full, and so on.
     """
     with tempfile.TemporaryDirectory() as vocab_folder:
         vocab_path = f"{vocab_folder}/vocab.txt"
@@ -247,7 +248,10 @@ def save(servable: Servable, folder: str) -> None:
             module = servable.make_module(vocab_path)
             module.trace()
             traced = signatures.make_signatures(servable, module)
-        tf.saved_model.save(module, folder, signatures=traced, options=options)
+        with files.failed_writes_told(folder):
+            tf.saved_model.save(
+                module, folder, signatures=traced, options=options
+            )
     saved_model.set_method_names(folder, signatures.METHOD_NAMES)
     saved_model.check_ops(folder, has_text=servable.takes_text)
     settings = dataclasses.asdict(servable.options)

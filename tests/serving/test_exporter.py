@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import resource
 import uuid
 
 import numpy as np
@@ -194,6 +195,18 @@ def test_bounds_of_texts_are_refused_where_none_are_taken(
     export_ids({key: bounds[key] for key in bounds if key == "max_masks"})
     (servable,) = fast_save
     assert servable.options.bounds.get("max_masks", 2) == 2
+
+
+def test_a_full_disk_is_an_error_of_the_system(tmp_path):
+    serving_models.model_dir("encoder")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        with pytest.raises(OSError, match="cannot be written: "):
+            export(tmp_path, contents="ids")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert tree(tmp_path) == []
 
 
 def test_a_time_limit_of_no_check_is_refused(tmp_path):

@@ -9,6 +9,7 @@ All are written as the vectors come, and are there whole or not at all.
 """
 
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -118,15 +119,12 @@ def open_writer(
         _check_pyarrow()
     with files.whole_file(path) as temporary:
         if output_format == JSONL:
-            with tf.io.gfile.GFile(temporary, "wb") as stream:
-                yield lambda line: stream.write(
-                    _to_json(line, extraction, vocabulary)
-                )
+            stream = tf.io.gfile.GFile(temporary, "wb")
+            with _written_by(stream, path) as write:
+                yield lambda line: write(_to_json(line, extraction, vocabulary))
         elif output_format == TFRECORD:
-            with tf.io.TFRecordWriter(temporary) as writer:
-                yield lambda line: writer.write(
-                    _to_example(line, extraction, dtype)
-                )
+            with _written_by(tf.io.TFRecordWriter(temporary), path) as write:
+                yield lambda line: write(_to_example(line, extraction, dtype))
         else:
             open_local = (
                 _parquet_writer if output_format == PARQUET else _npz_writer
@@ -136,6 +134,22 @@ def open_writer(
                 open_local(local, extraction, dtype) as write,
             ):
                 yield write
+
+
+@contextlib.contextmanager
+def _written_by(stream, path):
+    """Yields the `write` of a stream of TensorFlow's, which is then closed.
+
+    What TensorFlow raises as it writes, of a full disk, is an `OSError`.
+    """
+
+    def call(function, *arguments):
+        with files.failed_writes_told(path):
+            function(*arguments)
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(call, stream.close)
+        yield functools.partial(call, stream.write)
 
 
 def _to_json(line, extraction, vocabulary):

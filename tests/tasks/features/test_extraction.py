@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import resource
 
 import numpy as np
 import pytest
@@ -205,6 +206,19 @@ def write(path, output_format, lines, extraction=None, **arguments):
     ) as write_line:
         for line in lines:
             write_line(line)
+
+
+@pytest.mark.parametrize("output_format", ["jsonl", "npz", "tfrecord"])
+def test_a_full_disk_is_told_with_the_file(tmp_path, output_format):
+    path = tmp_path / "out"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    try:
+        with pytest.raises(OSError, match=str(path)):
+            write(path, output_format, WRITTEN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_jsonl_is_the_originals_byte_by_byte(tmp_path):
