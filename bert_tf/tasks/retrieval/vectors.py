@@ -10,6 +10,7 @@ the first file that is not there. Folders may be remote.
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,10 +21,15 @@ from bert_tf import formats
 from bert_tf import progress_bar
 from bert_tf.tasks.features.sentences import Embedder
 from bert_tf.tasks.retrieval.corpora import Texts
+from bert_tf.training import lock
 
 MANIFEST_FILE = "manifest.json"
 # As many as a block of the search: 12 MB of MiniLM's vectors.
 TEXTS_PER_FILE = 8192
+# What a killed run leaves of a file that it was writing.
+_LEFTOVER = re.compile(
+    rf"\.({re.escape(MANIFEST_FILE)}|vectors-\d+-of-\d+\.npy)\.[0-9a-f]{{8}}"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +90,10 @@ def _find(folder, texts, embedder):
     path = f"{folder}/{MANIFEST_FILE}"
     if files.exists(path):
         return _check(path, manifest), True
-    if files.list_folder(folder):
+    if any(
+        name != lock.NAME and not _LEFTOVER.fullmatch(name)
+        for name in files.list_folder(folder)
+    ):
         raise ValueError(
             f"{folder}: must be a folder of vectors, or an empty one. "
             f"Received: one without {MANIFEST_FILE}."
@@ -110,9 +119,33 @@ def compute(
 
     Raises:
         ValueError: If the folder has vectors of another model, or of other
-            texts; the message names what differs.
+            texts; the message names what differs. Or if another process
+            computes vectors there.
+        OSError: If the disk is full, and so on; the files before stay.
     """
     folder = str(folder).rstrip("/")
+    arguments = folder, texts, embedder
+    manifest, is_there = _find(*arguments)
+    found = Vectors(folder, manifest)
+    if is_there and not found.missing():
+        # Nothing is written: the folder may be read-only.
+        _tell_found(found)
+        return found
+    try:
+        with lock.hold(folder):
+            return _compute(*arguments, batch_size, title)
+    except lock.HeldError as error:
+        raise ValueError(
+            f"{folder}: another process computes vectors there. Run again "
+            "when it is done."
+        ) from error
+
+
+def _compute(folder, texts, embedder, batch_size, title):
+    """Does what `compute` does, in a folder that is held."""
+    for name in files.list_folder(folder):
+        if _LEFTOVER.fullmatch(name):
+            files.remove(f"{folder}/{name}")
     manifest, is_there = _find(folder, texts, embedder)
     if not is_there:
         values = formats.stamped(dataclasses.asdict(manifest), formats.VECTORS)
@@ -120,18 +153,8 @@ def compute(
             f"{folder}/{MANIFEST_FILE}", f"{json.dumps(values, indent=2)}\n"
         )
     found = Vectors(folder, manifest)
-    missing = [
-        index
-        for index in range(manifest.num_files)
-        if not files.exists(found.path(index))
-    ]
-    if len(missing) < manifest.num_files:
-        logging.info(
-            "%s: %d of %d files are there already.",
-            folder,
-            manifest.num_files - len(missing),
-            manifest.num_files,
-        )
+    _tell_found(found)
+    missing = found.missing()
     sizes = [found.size(index) for index in missing]
     num_batches = sum(-(-size // batch_size) for size in sizes)
 
@@ -144,12 +167,34 @@ def compute(
                 vectors[rows] = values
                 yield
             with files.whole_stream(found.path(index), "wb") as stream:
-                np.save(stream, vectors)
+                _save(stream, vectors)
 
     with progress_bar.track(steps(), title, num_batches) as tracked:
         for _ in tracked:
             pass
     return found
+
+
+def _tell_found(found):
+    num_files = found.manifest.num_files
+    num_there = num_files - len(found.missing())
+    if num_there:
+        logging.info(
+            "%s: %d of %d files are there already.",
+            found.folder,
+            num_there,
+            num_files,
+        )
+
+
+def _save(stream, array):
+    """Writes what `np.save` does.
+
+    That says nothing where the disk is full and only the end is missing.
+    """
+    header = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(stream, header)
+    stream.write(array.data)
 
 
 def in_memory(
@@ -201,8 +246,8 @@ class Vectors:
     """
 
     def __init__(self, folder: str, manifest: Manifest) -> None:
+        self.folder = folder
         self.manifest = manifest
-        self._folder = folder
         self._read: tuple[int, np.ndarray] | None = None
 
     @property
@@ -212,7 +257,15 @@ class Vectors:
     def path(self, index: int) -> str:
         """Returns where the file of a number lies."""
         num_files = self.manifest.num_files
-        return f"{self._folder}/vectors-{index:05d}-of-{num_files:05d}.npy"
+        return f"{self.folder}/vectors-{index:05d}-of-{num_files:05d}.npy"
+
+    def missing(self) -> list[int]:
+        """Returns the numbers of the files that are not there."""
+        return [
+            index
+            for index in range(self.manifest.num_files)
+            if not files.exists(self.path(index))
+        ]
 
     def size(self, index: int) -> int:
         """Returns how many vectors the file of a number has."""

@@ -1,7 +1,9 @@
 """Vectors in files: stopped runs go on, and others' vectors are refused."""
 
+import io
 import json
 import re
+import resource
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.tasks.retrieval import search
 from bert_tf.tasks.retrieval import vectors
 from bert_tf.tasks.retrieval.corpora import Texts
+from bert_tf.training import lock
 
 TEXTS = Texts(
     ids=tuple(map(str, range(10))), texts=tuple("x" * n for n in range(1, 11))
@@ -41,7 +44,9 @@ class Counted:
             if self._stop is not None and len(self.seen) >= self._stop:
                 raise KeyboardInterrupt
             self.seen += [texts[row] for row in rows]
-            yield rows, np.array([[len(texts[row]), 1] for row in rows])
+            found = np.ones((len(rows), self.dimension))
+            found[:, 0] = [len(texts[row]) for row in rows]
+            yield rows, found
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +75,59 @@ def test_a_stopped_run_goes_on_with_the_file_that_is_missing(tmp_path):
     again = Counted()
     vectors.compute(folder, TEXTS, again)
     assert again.seen == []
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path):
+    folder = tmp_path / "vectors"
+    folder.mkdir()
+    # Killed as it wrote the manifest, the next time a file.
+    (folder / ".manifest.json.0123abcd").write_text("{")
+    (folder / "lock.json").write_text("{}")
+    with pytest.raises(KeyboardInterrupt):
+        vectors.compute(folder, TEXTS, Counted(stop=6), batch_size=3)
+    (folder / ".vectors-00001-of-00003.npy.0123abcd").write_bytes(b"x")
+    (folder / "lock.json").write_text("{}")
+    rest = Counted()
+    vectors.compute(folder, TEXTS, rest)
+    assert sorted(rest.seen) == list(TEXTS.texts[4:])
+    assert names_in(folder) == [
+        "manifest.json",
+        *(f"vectors-{number:05d}-of-00003.npy" for number in range(3)),
+    ]
+
+
+def test_one_process_at_a_time_computes(tmp_path):
+    folder = tmp_path / "vectors"
+    with lock.hold(folder):
+        with pytest.raises(ValueError, match="another process computes"):
+            vectors.compute(folder, TEXTS, Counted())
+        assert names_in(folder) == ["lock.json"]
+    vectors.compute(folder, TEXTS, Counted())
+    # What is there is read by any number of them.
+    with lock.hold(folder):
+        vectors.compute(folder, TEXTS, Counted())
+
+
+def test_a_file_that_is_written_in_part_is_none(tmp_path):
+    """Also where it is only the last bytes that have no room."""
+    wanted = io.BytesIO()
+    np.save(wanted, WANTED[:4])
+    folder = tmp_path / "vectors"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # More than the manifest has.
+    texts = Texts(ids=tuple("ab"), texts=("a", "b"))
+    wide = Counted(dimension=1000)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8100, before[1]))
+    try:
+        with pytest.raises(OSError, match="vectors-00000-of-00001.npy"):
+            vectors.compute(folder, texts, wide)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert names_in(folder) == ["manifest.json"]
+    # The bytes are NumPy's.
+    vectors.compute(tmp_path / "a", TEXTS, Counted())
+    path = tmp_path / "a" / "vectors-00000-of-00003.npy"
+    assert path.read_bytes() == wanted.getvalue()
 
 
 def test_slices_are_those_of_an_array(tmp_path):
