@@ -96,6 +96,7 @@ _SECONDS_BETWEEN_LOG_LINES = 10.0
 
 
 def main(_):
+    program.end_at_sigterm()
     logging.set_verbosity(logging.INFO)
     program.require(
         input_file=_INPUT_FILE.value,

@@ -50,6 +50,7 @@ _BATCH_SIZE = flags.DEFINE_integer(
 
 
 def main(_):
+    program.end_at_sigterm()
     # What was loaded from where would bury the answers.
     logging.set_verbosity(logging.WARNING)
     program.require(model_dir=_MODEL_DIR.value)

@@ -138,6 +138,7 @@ _RULES = program.define_flags(search_options.Rules)
 
 
 def main(_):
+    program.end_at_sigterm()
     logging.set_verbosity(logging.INFO)
     rules = _check_flags()
 

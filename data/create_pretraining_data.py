@@ -107,6 +107,7 @@ _UNITS = {"read": "B", "pair": " blocks", "write": " examples"}
 
 def main(argv):
     del argv
+    program.end_at_sigterm()
     program.require(
         output_file=_OUTPUT_FILE.value, vocab_file=_VOCAB_FILE.value
     )

@@ -58,6 +58,7 @@ _HIDDEN_ACT = flags.DEFINE_enum(
 
 
 def main(_):
+    program.end_at_sigterm()
     # The coverage report, which is printed.
     logging.set_verbosity(logging.WARNING)
     program.require(input=_INPUT.value, output=_OUTPUT.value)

@@ -266,3 +266,34 @@ def test_sigterm_ends_a_program_that_cleans_up():
     assert process.returncode == 143
     assert process.stdout == "cleaned up\n"
     assert process.stderr.endswith(": stopped by SIGTERM\n")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "bert_tf.data.create_pretraining_data",
+        "bert_tf.export.check_saved_model",
+        "bert_tf.export.convert_checkpoint",
+        "bert_tf.export.export_saved_model",
+        "bert_tf.extract_features",
+        "bert_tf.run_fill_mask",
+        "bert_tf.run_search",
+    ],
+)
+def test_sigterm_ends_what_writes_for_long_as_an_error_does(module):
+    # Before it looks at its flags, of which it is given none.
+    process = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import os, signal\n"
+            f"from {module} import main, program\n"
+            "def require(**_):\n"
+            "    os.kill(os.getpid(), signal.SIGTERM)\n"
+            "program.require = require\n"
+            "program.run(main)\n",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 143
+    assert process.stderr.endswith(": stopped by SIGTERM\n")
