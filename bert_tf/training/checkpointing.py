@@ -268,7 +268,12 @@ class TrainingState:
                 save_relative_paths=True,
             )
             for step in steps[:num_old]:
-                for name in tf.io.gfile.glob(f"{self._path(step)}.*"):
+                # The index first: killed in between, this leaves shards that
+                # the next run removes, and no checkpoint without them.
+                names = tf.io.gfile.glob(f"{self._path(step)}.*")
+                for name in sorted(
+                    names, key=lambda name: not name.endswith(".index")
+                ):
                     files.remove(name)
         except tf.errors.OpError as error:
             raise OSError(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.training import lock
@@ -89,6 +90,28 @@ def test_only_the_newest_are_kept(tmp_path):
     again.save()
     names = sorted(name.name for name in (tmp_path / "train").glob("*.index"))
     assert names == ["state-6.index", "state-8.index"]
+
+
+def test_a_checkpoint_that_is_removed_in_part_is_none(tmp_path, monkeypatch):
+    state = make_state(tmp_path, keep_checkpoint_max=1)
+    state.step = 2
+    state.save()
+
+    def remove(path, remove=files.remove):
+        remove(path)
+        if "state-2." in path:
+            raise KeyboardInterrupt
+
+    state.step = 4
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(files, "remove", remove)
+        state.save()
+    again = make_state(tmp_path, keep_checkpoint_max=1)
+    assert again.saved_steps() == [4]
+    with again.hold():
+        pass
+    names = [path.name for path in (tmp_path / "train").glob("state-2.*")]
+    assert names == []
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path):
