@@ -187,6 +187,7 @@ def _weighted(task, config, examples):
 
 def _find_task(config, folder, builder):
     """Returns the `TaskFiles`, with the task as `folder` has it, if given."""
+    from bert_tf.tasks import class_names
     from bert_tf.tasks.classification import glue_files
     from bert_tf.tasks.classification import task as classification
 
@@ -218,7 +219,7 @@ def _find_task(config, folder, builder):
     labels = _LABELS.value or ()
     if not labels and not _REGRESSION.value:
         labels = _find_labels(builder)
-        logging.info("Labels: %s.", ", ".join(labels))
+        logging.info("Labels: %s.", class_names.listed(labels))
     return glue_files.tsv_task(
         _TEXT_COLUMNS.value, _LABEL_COLUMN.value, labels, _REGRESSION.value
     )

@@ -10,6 +10,10 @@ from numpy.typing import ArrayLike
 # Characters of a text.
 _MAX_TEXT = 400
 _NUM_WORST = 20
+# More classes than a table has columns for that can be read; of thousands the
+# matrix would take minutes and fill the memory.
+_MAX_MATRIX = 100
+_NUM_CONFUSIONS = 50
 
 
 class Markdown(str):
@@ -48,6 +52,31 @@ def worst(badness: ArrayLike, is_wrong: ArrayLike) -> np.ndarray:
 def errors_table(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
     """Returns the table of errors, or that there are none."""
     return table(header, rows) if rows else "None: every answer is right."
+
+
+def confusions(
+    names: Sequence[Any], predictions: ArrayLike, labels: ArrayLike
+) -> str:
+    """Returns the confusion matrix, of many classes the commonest confusions.
+
+    Args:
+        names: Of the classes, K.
+        predictions: int `[N]`.
+        labels: int `[N]`.
+    """
+    if len(names) <= _MAX_MATRIX:
+        counts = confusion_matrix(predictions, labels, len(names))
+        return confusion_table(names, counts)
+    pairs = np.stack([labels, predictions], axis=1)
+    pairs, numbers = np.unique(
+        pairs[pairs[:, 0] != pairs[:, 1]], axis=0, return_counts=True
+    )
+    order = np.argsort(-numbers, kind="stable")[:_NUM_CONFUSIONS]
+    rows = [
+        (names[label], names[prediction], number)
+        for (label, prediction), number in zip(pairs[order], numbers[order])
+    ]
+    return errors_table(("is", "answered", "examples"), rows)
 
 
 def confusion_matrix(

@@ -5,6 +5,9 @@ import math
 import numpy as np
 
 from bert_tf.tasks import tables
+from bert_tf.tasks.classification import report as classification_report
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.tsv import Examples
 from bert_tf.tuning import report as run_report
 from bert_tf.tuning.record import EpochRecord
 
@@ -95,3 +98,40 @@ def test_confusion_counts_answers_by_the_right_class():
         "| is b | 0 | 1 | 0 |",
         "| is c | 0 | 0 | 0 |",
     ]
+
+
+def test_of_many_classes_the_commonest_confusions_are_told():
+    names = [f"c{number}" for number in range(100_000)]
+    labels = np.array([7, 7, 99_999, 5, 5, 5])
+    predictions = np.array([8, 8, 0, 5, 5, 4])
+    assert tables.confusions(names, predictions, labels).splitlines() == [
+        "| is | answered | examples |",
+        "| --- | --- | --- |",
+        "| c7 | c8 | 2 |",
+        "| c5 | c4 | 1 |",
+        "| c99999 | c0 | 1 |",
+    ]
+    assert tables.confusions(names, labels, labels).startswith("None:")
+    # Of few it is the matrix.
+    few = tables.confusions("abc", [0, 1, 1, 1], [0, 0, 1, 0])
+    assert "| is a | 1 | 2 | 0 |" in few.splitlines()
+
+
+def test_report_of_many_classes_has_their_scores():
+    names = tuple(f"c{number}" for number in range(100_000))
+    task = ClassificationTask(
+        name="many",
+        text_features=("text",),
+        labels=names,
+        metrics=("accuracy",),
+    )
+    logits = np.zeros([3, 100_000], np.float32)
+    logits[[0, 1, 2], [3, 3, 4]] = 1.0
+    examples = Examples(
+        texts=(["x", "y", "z"],), labels=np.array([3, 4, 4], np.int32)
+    )
+    sections = dict(classification_report.sections(task, examples, logits))
+    classes = sections["Classes"].splitlines()
+    assert classes[2 + 3] == "| c3 | 1 | 0.5 | 1 | 0.6667 |"
+    assert classes[2 + 4] == "| c4 | 2 | 1 | 0.5 | 0.6667 |"
+    assert sections["Confusion"].splitlines()[2:] == ["| c4 | c3 | 1 |"]

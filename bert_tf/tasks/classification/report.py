@@ -20,25 +20,29 @@ def sections(
 
     Returns:
         A list of (heading, Markdown): of a classification the scores of every
-        class and the confusion matrix; and the examples of the highest loss
-        that were answered wrongly.
+        class and the confusion matrix, or of many classes the commonest
+        confusions; and the examples of the highest loss that were answered
+        wrongly.
     """
     assert examples.labels is not None
     parts = []
     if task.labels:
-        counts = tables.confusion_matrix(
-            np.argmax(logits, axis=-1), examples.labels, len(task.labels)
-        )
+        predictions = np.argmax(logits, axis=-1)
         parts = [
-            ("Classes", _classes(task, counts)),
-            ("Confusion", tables.confusion_table(task.labels, counts)),
+            ("Classes", _classes(task, predictions, examples.labels)),
+            (
+                "Confusion",
+                tables.confusions(task.labels, predictions, examples.labels),
+            ),
         ]
     return [*parts, ("Worst errors", _worst(task, examples, logits))]
 
 
-def _classes(task, counts):
-    hits = counts.diagonal()
-    num_labelled, num_predicted = counts.sum(axis=1), counts.sum(axis=0)
+def _classes(task, predictions, labels):
+    num_labelled, num_predicted, hits = (
+        np.bincount(classes, minlength=len(task.labels))
+        for classes in (labels, predictions, labels[predictions == labels])
+    )
     rows = zip(
         task.labels,
         num_labelled,

@@ -83,12 +83,11 @@ def _confusion(task, examples, tags):
         if tag != entity_tags.OUTSIDE
     }
     ids[entity_tags.OUTSIDE] = len(types)
-    counts = tables.confusion_matrix(
+    return tables.confusions(
+        names,
         [ids[tag] for tag in tags],
         [ids[tag] for tag in examples.tags],
-        len(names),
     )
-    return tables.confusion_table(names, counts)
 
 
 def _worst(examples, entities, num_wrong):
