@@ -540,6 +540,10 @@ def test_files_of_other_names_have_a_text_a_line(tmp_path):
     assert read_texts(path, "pair") == [(b"a", b"b"), (b"\xff", b"")]
     pair = ("sentence1", "sentence2")
     assert read_texts(path, "glue", "mrpc", pair)[1] == (b"\xff", b"")
+    # A byte order mark is no text.
+    path.write_bytes("\ufeffa\tb\n\ufeffc\td\n".encode())
+    assert read_texts(path, "pair")[0] == (b"a", b"b")
+    assert read_texts(path, "pair")[1] == ("\ufeffc".encode(), b"d")
     # Also where a first line looks like a header.
     path.write_bytes(b"class\tsentence 1\na\tb\n")
     assert read_texts(path, "pair") == [(b"class", b"sentence 1"), (b"a", b"b")]

@@ -1,5 +1,6 @@
 """Texts to try a SavedModel on: hard ones, and those that users give."""
 
+import codecs
 import dataclasses
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -88,10 +89,13 @@ def parse_texts(
 def read_lines(path: files.AnyPath, num_strings: int) -> list[Row]:
     """Reads a file of one text a line; it need not be valid UTF-8.
 
+    A byte order mark at its beginning is no text.
+
     Raises:
         ValueError: As of `parse_texts`; or if there is no such file.
     """
-    lines = files.read_bytes(path).split(b"\n")
+    data = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
     lines = [line.removesuffix(b"\r") for line in lines]

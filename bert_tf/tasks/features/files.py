@@ -8,6 +8,7 @@ parquet   a row a line of text, as Arrow has it; it needs pyarrow
 All are written as the vectors come, and are there whole or not at all.
 """
 
+import codecs
 import contextlib
 import functools
 import importlib.util
@@ -60,6 +61,9 @@ def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
         with contextlib.closing(files.open_bytes(path)) as stream:
             for line in stream:
                 number += 1
+                if number == 1:
+                    # No text, but a character to byte-level BPE.
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 text = line.decode("utf-8").strip()
                 pair = _PAIR.fullmatch(text)
                 yield pair.groups() if pair else (text,)

@@ -154,7 +154,7 @@ def test_layers_that_the_model_does_not_have(layer):
 def test_lines_are_read_as_the_original_reads_them(tmp_path):
     path = tmp_path / "lines"
     path.write_bytes(
-        "a\tb ||| c\r\n\n ||| d \nx ||| y ||| z\n p|||q\u2028r".encode()
+        "\ufeffa\tb ||| c\r\n\n ||| d \nx ||| y ||| z\n p|||q\u2028r".encode()
     )
     assert list(feature_files.read_lines(path)) == [
         ("a\tb", "c"),
