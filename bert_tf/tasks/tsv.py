@@ -22,6 +22,8 @@ from absl import logging
 from bert_tf import files
 from bert_tf.tasks import class_names
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examples:
@@ -333,7 +335,7 @@ def parse_label(where: str, label: str, label_ids: Mapping[str, int]) -> float:
         label_ids: {name of a class: its id}, empty for scores.
 
     Raises:
-        ValueError: If it is no class, or no number.
+        ValueError: If it is no class, or no number that float32 holds.
     """
     if label_ids:
         if label not in label_ids:
@@ -347,9 +349,11 @@ def parse_label(where: str, label: str, label_ids: Mapping[str, int]) -> float:
         score = float(label)
     except ValueError:
         score = math.nan
-    if not math.isfinite(score):
+    # Labels are float32: a larger number would be infinite.
+    if not abs(score) <= _LARGEST:
+        limit = " that float32 holds" if math.isfinite(score) else ""
         raise ValueError(
-            f"{where}: the score must be a number. "
+            f"{where}: the score must be a number{limit}. "
             f"Received: {files.shortened(label)}."
         )
     return score

@@ -249,6 +249,11 @@ def test_texts_are_their_own_positives(tmp_path):
         ),
         (
             SCORED,
+            {"sentence1": ["a"], "sentence2": ["b"], "score": [-1e39]},
+            "row 1: the score must be a number that float32 holds",
+        ),
+        (
+            SCORED,
             {"sentence1": ["a"], "sentence2": ["b"], "score": [True]},
             "row 1: the score must be a number",
         ),
