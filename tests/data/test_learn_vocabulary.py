@@ -234,7 +234,11 @@ def test_text_without_lines_is_read_in_blocks(tmp_path, monkeypatch, text):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("", "the file is empty"), (" \n\n\t\x07\n", "There is no word in")],
+    [
+        ("", "the file is empty"),
+        (" \n\n\t\x07\n", "There is no word in"),
+        ("x" * 201, "There is no word of at most 200 characters in .*text"),
+    ],
 )
 def test_text_without_words_is_refused(tmp_path, content, message):
     path = tmp_path / "text.txt"

@@ -126,7 +126,7 @@ def count_texts(
         long are left out.
 
     Raises:
-        ValueError: If there is no word.
+        ValueError: If there is no word, or each is too long.
     """
     split = tf.function(
         lambda texts: wordpiece.split_words(texts, do_lower_case).flat_values,
@@ -140,13 +140,15 @@ def count_texts(
         if len(counts) > _MAX_COUNTED_WORDS:
             most_common = counts.most_common(_MAX_COUNTED_WORDS // 2)
             counts = collections.Counter(dict(most_common))
-    if not counts:
-        raise ValueError(f"There is no word in {', '.join(names)}.")
     words = {word.decode("utf-8"): count for word, count in counts.items()}
     longest = wordpiece.MAX_CHARS_PER_WORD
-    return collections.Counter(
-        {word: count for word, count in words.items() if len(word) <= longest}
-    )
+    known = {
+        word: count for word, count in words.items() if len(word) <= longest
+    }
+    if not known:
+        form = f" of at most {longest} characters" if words else ""
+        raise ValueError(f"There is no word{form} in {', '.join(names)}.")
+    return collections.Counter(known)
 
 
 def learn_vocabulary(
