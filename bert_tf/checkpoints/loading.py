@@ -23,10 +23,18 @@ from bert_tf.checkpoints import variables
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.reranker import BertReranker
 from bert_tf.models.token_classifier import BertTokenClassifier
 
 # The ends of the names of variables that begin as random values.
 _RANDOM = ("kernel", "embeddings")
+# {class: its head}, where there is dropout in front of it.
+_HEADS: dict[type[keras.Model], str] = {
+    BertReranker: parts.CLASSIFIER,
+    BertClassifier: parts.CLASSIFIER,
+    BertTokenClassifier: parts.TOKEN_CLASSIFIER,
+    BertMultipleChoice: parts.MULTIPLE_CHOICE,
+}
 # Two: one waits for the disk while the other transposes.
 _NUM_READERS = 2
 
@@ -58,8 +66,8 @@ def load(
             checkpoint's: its embeddings are repeated from the first on
             (Beltagy et al. 2020, section 5).
         **kwargs: Arguments of `model_class` other than its configuration.
-            Of a classifier, `num_labels` and `dropout` are the checkpoint's
-            if not given.
+            If not given, a classifier's `num_labels` is the checkpoint's,
+            and `dropout`, of a new head too, what its config.json tells.
 
     Returns:
         The model, a `model_class`.
@@ -214,22 +222,51 @@ def without_random_values() -> Iterator[None]:
 
 def _head_arguments(checkpoint, model_class):
     """Returns `num_labels` and `dropout` as the checkpoint has them."""
-    dropout = checkpoint.classifier_dropout
-    if issubclass(model_class, BertMultipleChoice):
-        is_told = parts.MULTIPLE_CHOICE in checkpoint.parts
-        return {"dropout": dropout} if is_told and dropout is not None else {}
-    if checkpoint.num_labels is None:
+    part = next(
+        (
+            part
+            for a_class, part in _HEADS.items()
+            if issubclass(model_class, a_class)
+        ),
+        None,
+    )
+    if part is None:
         return {}
-    arguments = {"num_labels": checkpoint.num_labels}
+    arguments = {}
+    # That of a new head, too.
+    dropout = checkpoint.dropout_of(part)
     if dropout is not None:
         arguments["dropout"] = dropout
-    for a_class, part in (
-        (BertClassifier, parts.CLASSIFIER),
-        (BertTokenClassifier, parts.TOKEN_CLASSIFIER),
+    num_labels = checkpoint.num_labels
+    if (
+        part in parts.CLASSIFIERS
+        and num_labels is not None
+        and checkpoint.has_part(part)
     ):
-        if issubclass(model_class, a_class) and checkpoint.has_part(part):
-            return arguments
-    return {}
+        arguments["num_labels"] = num_labels
+    return arguments
+
+
+def with_told_dropout(
+    model: keras.Model, checkpoint: reader.Checkpoint
+) -> keras.Model:
+    """Returns a model with the dropout that a checkpoint tells of its head.
+
+    Args:
+        model: A model, not trained yet.
+        checkpoint: What `reader.open_checkpoint` yielded.
+
+    Returns:
+        The model itself where nothing tells another one.
+    """
+    # Nobody knows how a class of somebody else's is copied.
+    part = _HEADS.get(type(model))
+    if part is None:
+        return model
+    dropout = checkpoint.dropout_of(part)
+    if dropout in (None, model.dropout):
+        return model
+    return type(model).from_config(model.get_config() | {"dropout": dropout})
 
 
 def _fill(model, tensors, allow_partial, extend_positions, new_parts=()):

@@ -106,10 +106,23 @@ class Checkpoint:
 
     @property
     def classifier_dropout(self) -> float | None:
-        """Dropout in front of the classifier, if anything tells it."""
+        """Dropout in front of its own head, if anything tells it."""
+        heads = (*parts.CLASSIFIERS, parts.MULTIPLE_CHOICE)
+        part = next((head for head in heads if head in self.parts), heads[0])
+        return self.dropout_of(part)
+
+    def dropout_of(self, part: str) -> float | None:
+        """Returns the dropout in front of a head, be it there or new.
+
+        Args:
+            part: A classifier's, a tagger's or that of choices.
+
+        Returns:
+            As transformers has it; None where nothing tells it.
+        """
         if self.config is None or not self.config_values:
             return None
-        if set(self.family.own_dropouts) & set(self.parts):
+        if part in self.family.own_dropouts:
             return self.config.classifier_dropout_prob
         dropout = self.config_values.get("classifier_dropout")
         return self.config.hidden_dropout_prob if dropout is None else dropout

@@ -43,6 +43,7 @@ def new_model(
     heads = {tensor.part for tensor in variables.match(model)}
     heads -= {parts.ENCODER, parts.POOLER}
     with reader.open_checkpoint(checkpoint, start.allow_partial) as opened:
+        model = loading.with_told_dropout(model, opened)
         reason = heads and _why_no_head(opened, task, model, heads)
     loading.load_weights(
         checkpoint,
@@ -119,6 +120,8 @@ def tuned_model(
     assert start.init_checkpoint is not None
     checkpoint = hub.local_path(start.init_checkpoint)
     model = task.make_model(start.config, dtype)
+    with reader.open_checkpoint(checkpoint, start.allow_partial) as opened:
+        model = loading.with_told_dropout(model, opened)
     coverage = loading.load_weights(
         checkpoint, model, allow_partial=start.allow_partial
     )

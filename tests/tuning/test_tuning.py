@@ -1,6 +1,7 @@
 """Epochs and what is kept of them; settings; layers; weights of classes."""
 
 import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -16,11 +17,15 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.classification import class_weights
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
@@ -510,6 +515,50 @@ def test_class_weights_are_read():
 def test_bad_settings_name_their_flag(options, message):
     with pytest.raises(ValueError, match=message):
         FineTuningConfig(**{"output_dir": "output", "do_train": True} | options)
+
+
+@pytest.mark.parametrize(
+    ("values", "dropout"),
+    [
+        ({"classifier_dropout": 0.4}, 0.4),
+        ({"classifier_dropout": None, "hidden_dropout_prob": 0.0}, 0.0),
+    ],
+)
+def test_new_heads_have_the_dropout_of_config_json(
+    shallow, tmp_path, values, dropout
+):
+    folder = tmp_path / "a"
+    shutil.copytree(shallow, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | values))
+    start = starting_point.find(folder)
+    for task, model_class, head in (
+        (TASK, BertClassifier, "classification_head"),
+        (
+            TaggingTask(scheme="iob1", labels=("O", "I-x")),
+            BertTokenClassifier,
+            "classification_head",
+        ),
+        (MultipleChoiceTask(num_choices=2), BertMultipleChoice, "choice_head"),
+    ):
+        arguments = {"num_labels": 2} if head != "choice_head" else {}
+        for model in (
+            checkpoints.load(folder, model_class, **arguments),
+            task_folder.new_model(start, task),
+        ):
+            assert getattr(model, head).input_dropout.rate == dropout
+            assert_equal(
+                model.encoder.blocks[0].get_weights(),
+                checkpoints.load(shallow, BertEncoder).blocks[0].get_weights(),
+            )
+    # What is saved tells it again.
+    model = task_folder.new_model(start, TASK)
+    saved = tmp_path / "saved"
+    checkpoints.save(saved, model, start.tokenizer, 9, task=TASK.to_dict())
+    model = task_folder.tuned_model(starting_point.find(saved), TASK)
+    assert model.dropout == dropout
+    given = checkpoints.load(folder, BertClassifier, dropout=0.2)
+    assert given.dropout == 0.2
 
 
 def test_model_longer_than_its_checkpoint(checkpoint):
