@@ -135,6 +135,8 @@ def export(
     if is_warmed_up:
         warmup.check_installed()
     servable = opening.open_folder(model_dir, options)
+    if is_warmed_up:
+        warmup.check_number(servable, options.warmup_batch_sizes)
     if not servable.takes_text:
         _check_bounds_of_ids(options.bounds, servable)
     texts = servable.hard_texts()

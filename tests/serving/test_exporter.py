@@ -352,6 +352,7 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
         ({"max_seq_length": 24}, "max_position_embeddings=23"),
         ({"text_features": ["a", "b", "c"]}, "one or two different names"),
         ({"text_features": ["a", "a"]}, "one or two different names"),
+        ({"text_features": ["", "b"]}, "neither of them empty"),
         ({"max_seq_length": 0}, "`max_seq_length` must be at least 3"),
         ({"keep_versions": 0}, "`keep_versions` must be at least 1"),
         (

@@ -140,3 +140,22 @@ def test_exports_ask_for_the_stubs_before_they_begin(tmp_path, monkeypatch):
 def test_exports_refuse_wrong_batch_sizes_before_they_begin():
     with pytest.raises(ValueError, match=r"warmup_batch_sizes=\(1, 0\)"):
         ExportOptions(warmup_batch_sizes=(1, 0))
+
+
+def test_exports_refuse_too_many_requests_before_they_begin(tmp_path):
+    pytest.importorskip("tensorflow_serving")
+    for kind, options in (
+        ("encoder", ExportOptions(warmup_batch_sizes=range(1, 402))),
+        (
+            "pair",
+            ExportOptions(
+                is_jit_compiled=True,
+                jit_lengths=tuple(range(3, 19)),
+                jit_batch_sizes=tuple(range(1, 30)),
+            ),
+        ),
+    ):
+        folder = tmp_path / kind
+        with pytest.raises(ValueError, match="must be at most 1000"):
+            exporter.export(serving_models.model_dir(kind), folder, options)
+        assert not folder.exists()

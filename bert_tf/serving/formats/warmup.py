@@ -57,16 +57,11 @@ def write_requests(
             f"Received: batch_sizes={list(batch_sizes)}."
         )
     described = saved_model.read_signatures(folder)
+    num_requests = _check_number(described, shapes, batch_sizes)
     batches = [
         *([row] * size for (size, _), row in shapes.items()),
         *([_longest_row(servable)] * size for size in batch_sizes),
     ]
-    num_requests = len(described) * len(batches)
-    if num_requests > MAX_REQUESTS:
-        raise ValueError(
-            f"Warm-up requests must be at most {MAX_REQUESTS}. Received: "
-            f"{len(described)} signatures, {len(batches)} batches."
-        )
     prediction_log = _messages()
     path = f"{folder}/{saved_model.EXTRA_FOLDER}/{FILE}"
     files.make_folder(f"{folder}/{saved_model.EXTRA_FOLDER}")
@@ -85,6 +80,26 @@ def write_requests(
 def check_installed() -> None:
     """Raises `ValueError` unless requests can be written here."""
     _messages()
+
+
+def check_number(servable: Servable, batch_sizes: Sequence[int]) -> None:
+    """Raises `ValueError` if a SavedModel would have too many requests.
+
+    Args:
+        servable, batch_sizes: As of `write_requests`.
+    """
+    _check_number(servable.forms, compiled_shapes(servable), batch_sizes)
+
+
+def _check_number(names, shapes, batch_sizes):
+    """Returns how many requests there are of the signatures of these names."""
+    num_batches = len(shapes) + len(batch_sizes)
+    if len(names) * num_batches > MAX_REQUESTS:
+        raise ValueError(
+            f"Warm-up requests must be at most {MAX_REQUESTS}. Received: "
+            f"{len(names)} signatures, {num_batches} batches."
+        )
+    return len(names) * num_batches
 
 
 def compiled_shapes(servable: Servable) -> dict[tuple[int, int], Row]:

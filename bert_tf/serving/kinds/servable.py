@@ -160,9 +160,10 @@ class Servable:
     def _find_text_features(cls, given, task):
         own = cls.text_features_of(task)
         if own is None:
-            if len({*given}) != len(given) or given[2:]:
+            if len({*given}) != len(given) or given[2:] or "" in given:
                 raise ValueError(
-                    "`text_features` must be one or two different names. "
+                    "`text_features` must be one or two different names, "
+                    "neither of them empty. "
                     f"Received: text_features={','.join(given)}."
                 )
             return given or texts_lib.DEFAULT_FEATURES
