@@ -36,10 +36,10 @@ _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
     "Texts to compare on: the development set of the model's task (dev.tsv, "
-    "SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a header that "
-    "names the model's strings; or, under another name such as texts.txt, a "
-    "text a line, the two of a pair separated by a tab. A table of hard "
-    "strings if not given.",
+    "SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a header, a "
+    ".jsonl or a .parquet that names the model's strings; or, under another "
+    "name such as texts.txt, a text a line, the two of a pair separated by a "
+    "tab. A table of hard strings if not given.",
 )
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column",

@@ -169,8 +169,9 @@ _CHECK_FILE = flags.DEFINE_string(
     None,
     "Texts to check on as well: the development set that the model was tuned "
     "with (dev.tsv, SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a "
-    "header that has the columns --text_features; or, under another name such "
-    "as texts.txt, a text a line, the two of a pair separated by a tab.",
+    "header, a .jsonl or a .parquet that has the columns --text_features; or, "
+    "under another name such as texts.txt, a text a line, the two of a pair "
+    "separated by a tab.",
 )
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column",

@@ -67,6 +67,32 @@ def trained_labels():
             0.5,
         ),
         (
+            "pair",
+            "dev.jsonl",
+            '{"class": "a", "sentence 1": "b", "label": "ja"}\n'
+            '{"class": "c", "sentence 1": "d", "label": 0}\n',
+            "accuracy",
+            {"probabilities": [[0.1, 0.6, 0.3], [0.0, 0.0, 1.0]]},
+            0.5,
+        ),
+        (
+            "regression",
+            "dev.jsonl",
+            '{"sentence": "a", "label": 1}\n{"sentence": "b", "label": 2.5}\n',
+            "pearson",
+            {"scores": [2.0, 4.0]},
+            1.0,
+        ),
+        (
+            "topics",
+            "dev.jsonl",
+            '{"text": "x", "labels": ["a", "é"]}\n'
+            '{"text": "y", "labels": []}\n',
+            "micro_f1",
+            {"probabilities": [[0.9, 0.2, 0.1, 0.0], [1.0, 0.0, 0.0, 0.4]]},
+            0.5,
+        ),
+        (
             "choice",
             "dev.jsonl",
             '{"context": "a", "choices": ["x", "y", "z"], "label": 2}\n'
@@ -130,8 +156,9 @@ def trained_labels():
         ),
     ],
     ids=[
-        *("pair", "regression", "topics", "choice", "reranker", "squad"),
-        "tagger",
+        *("pair", "regression", "topics"),
+        *("pair_objects", "regression_objects", "topics_objects"),
+        *("choice", "reranker", "squad", "tagger"),
     ],
 )
 def test_answers_are_scored_as_the_task_names_it(

@@ -1,5 +1,6 @@
 """Fill-mask, embeddings, the Hub's preprocessor; old versions."""
 
+import json
 import shutil
 
 import keras
@@ -552,6 +553,29 @@ def test_files_of_other_names_have_a_text_a_line(tmp_path):
         (b"text\tlabel",),
         (b"and\tanother",),
     ]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_texts_of_objects_are_not_their_lines(tmp_path, suffix):
+    def write(rows):
+        path = tmp_path / f"dev{suffix}"
+        if suffix == ".jsonl":
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        else:
+            pyarrow = pytest.importorskip("pyarrow")
+            parquet = pytest.importorskip("pyarrow.parquet")
+            parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        return path
+
+    path = write([{"class": "b", "sentence 1": "Ä"}])
+    assert read_texts(path, "pair") == [("Ä".encode(), b"b")]
+    with pytest.raises(ValueError, match=f"dev{suffix}.*text"):
+        read_texts(path, "encoder")
+    path = write([{"text": "a\tb", "x": 1}])
+    assert read_texts(path, "encoder") == [(b"a\tb",)]
+    path = write([{"words": ["the", "quick"], "tags": ["O", "O"]}])
+    with pytest.raises(ValueError, match=f"dev{suffix}.*text"):
+        serving_models.servable("tagger").read_texts(path)
 
 
 def test_columns_of_texts_are_found_by_the_header(tmp_path):

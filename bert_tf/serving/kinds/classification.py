@@ -24,12 +24,16 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import are_as_good
 from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.serving.kinds.texts import Row
+from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.source import DEV
 
 # Tasks of GLUE whose files have a header that calls the texts otherwise.
 _UNNAMED = ("mrpc", "mnli")
+# The column of labels in a table that tells nothing else.
+_LABEL = "label"
 # The first column of XNLI's files.
 _LANGUAGE = "language"
 
@@ -182,17 +186,9 @@ class Classification(Servable):
         self, path: files.AnyPath, label_column: str | None = None
     ) -> DevSet | None:
         task = self.task
-        tsv_file = texts_lib.find_table(
-            path, self.text_features, label_column=label_column, **self._form
-        )
-        if tsv_file is None or tsv_file.label_column is None:
+        labels = self._read_labels(path, label_column)
+        if labels is None:
             return None
-        _check_one_language(path, tsv_file)
-        synonyms = ()
-        if task.name in glue_files.GLUE_TASKS:
-            synonyms = glue_files.glue_task(task.name).task.label_synonyms
-        labels = tsv.read_tsv(path, tsv_file, task.labels, synonyms).labels
-        assert labels is not None
         output = "probabilities" if task.labels else "scores"
         metric = task.metrics[0]
 
@@ -211,6 +207,24 @@ class Classification(Servable):
             outputs=(output,),
             score=score,
         )
+
+    def _read_labels(self, path, label_column):
+        """Returns the labels of a table; None of a file without."""
+        task = self.task
+        if columns.may_have_lists(path):
+            if label_column is None and _LABEL not in columns.names_in(path):
+                return None
+            return task.read(path, DEV, label_column or _LABEL).labels
+        tsv_file = texts_lib.find_table(
+            path, self.text_features, label_column=label_column, **self._form
+        )
+        if tsv_file is None or tsv_file.label_column is None:
+            return None
+        _check_one_language(path, tsv_file)
+        synonyms = ()
+        if task.name in glue_files.GLUE_TASKS:
+            synonyms = glue_files.glue_task(task.name).task.label_synonyms
+        return tsv.read_tsv(path, tsv_file, task.labels, synonyms).labels
 
     @property
     def _form(self):

@@ -20,7 +20,7 @@ from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.serving.kinds.texts import Row
-from bert_tf.tasks import tsv
+from bert_tf.tasks import columns
 from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.source import DEV
 
@@ -115,10 +115,11 @@ class MultiLabel(Servable):
         self, path: files.AnyPath, label_column: str | None = None
     ) -> DevSet | None:
         task = self.task
-        tsv_file = texts_lib.find_table(path, self.text_features)
-        if tsv_file is None:
+        if not columns.may_have_lists(path) and not texts_lib.find_table(
+            path, self.text_features
+        ):
             return None
-        if label_column is None and _LABELS not in tsv.header(path):
+        if label_column is None and _LABELS not in columns.names_in(path):
             return None
         labels = task.read(str(path), DEV, label_column or _LABELS).labels
         metric = task.metrics[0]

@@ -450,17 +450,18 @@ class Servable:
         Args:
             path: A file of the model's task: SQuAD's JSON, CoNLL's columns,
                 those of `multiple_choice_files`, GLUE's; or a .tsv or .csv
-                with a header that has the text features. A file of any other
-                name (of question answering .txt alone) has a text a line, the
-                strings of several separated by tabs.
+                with a header, a .jsonl or a .parquet that has the text
+                features. A file of any other name (of question answering .txt
+                alone) has a text a line, the strings of several separated by
+                tabs.
 
         Returns:
             Rows of one or two strings, bytes.
 
         Raises:
-            ValueError: If it is no such file, or by its name a TSV or CSV
-                whose columns of texts are not known; the message names file
-                and line.
+            ValueError: If it is no such file, or by its name a table whose
+                columns of texts are not known; the message names file and
+                line.
         """
         return texts_lib.read_texts(path, self.text_features)
 

@@ -5,7 +5,10 @@ import dataclasses
 from collections.abc import Iterable
 from collections.abc import Sequence
 
+import numpy as np
+
 from bert_tf import files
+from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 
 DEFAULT_FEATURES = ("text",)
@@ -110,6 +113,8 @@ def read_texts(
 ) -> list[Row]:
     """Reads the texts of a file: of a table its columns, or a text a line.
 
+    A table is a .tsv or .csv with a header, a .jsonl or a .parquet.
+
     Args:
         path: The file; lines need not be valid UTF-8.
         text_features: Names of the strings that a model is given.
@@ -122,15 +127,20 @@ def read_texts(
 
     Raises:
         ValueError: If a line is not that many strings, or there is none; by
-            its name it is a TSV or CSV whose columns of texts are not known;
+            its name it is a table whose columns of texts are not known;
             or there is no such file.
     """
-    tsv_file = find_table(path, text_features, dev, may_be_unnamed)
-    if tsv_file is None:
-        return read_lines(path, len(text_features))
-    tsv_file = dataclasses.replace(tsv_file, label_column=None)
-    columns = tsv.read_tsv(path, tsv_file).texts
-    return [tuple(text.encode() for text in row) for row in zip(*columns)]
+    if columns.may_have_lists(path):
+        found = columns.read_texts(
+            path, text_features, None, lambda where, value: value, np.int32
+        )
+    else:
+        tsv_file = find_table(path, text_features, dev, may_be_unnamed)
+        if tsv_file is None:
+            return read_lines(path, len(text_features))
+        tsv_file = dataclasses.replace(tsv_file, label_column=None)
+        found = tsv.read_tsv(path, tsv_file)
+    return [tuple(text.encode() for text in row) for row in zip(*found.texts)]
 
 
 def find_table(
@@ -175,9 +185,9 @@ def find_table(
             return dev
         return dataclasses.replace(dev, label_column=label_column)
     if is_table:
-        columns = ", ".join(dict.fromkeys(text_features))
+        wanted = ", ".join(dict.fromkeys(text_features))
         raise ValueError(
-            f"{path}, line 1: the header must have the columns {columns}: so "
+            f"{path}, line 1: the header must have the columns {wanted}: so "
             "the strings of the model are called, which --text_features of the "
             "export names where its task does not. (A file of a text a line "
             "must not be called .tsv or .csv.) "
