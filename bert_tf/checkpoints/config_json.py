@@ -88,6 +88,7 @@ def name_fields(names: Sequence[str]) -> dict[str, Any]:
 
 # What a classifier's "problem_type" is that no number of outputs tells.
 MULTI_LABEL = "multi_label_classification"
+REGRESSION = "regression"
 
 
 def make(
@@ -127,7 +128,7 @@ def make(
         names = labels or [f"LABEL_{index}" for index in range(num_labels)]
         values |= name_fields(names)
         if num_labels == 1 and parts.CLASSIFIER in its_parts:
-            problem_type = problem_type or "regression"
+            problem_type = problem_type or REGRESSION
         if problem_type is not None:
             values["problem_type"] = problem_type
     return values

@@ -5,6 +5,7 @@ import hashlib
 import json
 import pathlib
 import resource
+import shutil
 import uuid
 
 import numpy as np
@@ -318,6 +319,17 @@ def test_report_tells_sizes_and_signatures(tmp_path, fast_save):
     assert "serving_default (tensorflow/serving/predict)" in text
     assert "<- input_word_ids: int32 [?, ?]" in text
     assert "-> encoder_outputs: float32 [?, 2, ?, 8]" in text
+
+
+def test_a_regression_of_several_numbers_is_no_classifier(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(serving_models.model_dir("pair"), folder)
+    (folder / "task.json").unlink()
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config["problem_type"] = "regression"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="config.json: `problem_type` must"):
+        opening.open_folder(folder)
 
 
 def test_classifier_without_task_is_served_with_its_label_names(tmp_path):

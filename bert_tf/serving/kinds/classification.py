@@ -112,8 +112,19 @@ class Classification(Servable):
             text_features: Names of the one or two strings.
 
         Raises:
-            ValueError: If its config.json has names that are none.
+            ValueError: If its config.json has names that are none, or says
+                that several outputs are numbers of a regression.
         """
+        problem_type = checkpoint.config_values.get("problem_type")
+        if problem_type == config_json.REGRESSION and (
+            checkpoint.num_labels != 1
+        ):
+            raise ValueError(
+                f"{checkpoint.folder}/{config_json.CONFIG_FILE}: "
+                "`problem_type` must not be 'regression' with several outputs, "
+                "which would be served as classes. "
+                f"Received: num_labels={checkpoint.num_labels}."
+            )
 
         def make_task(labels):
             is_regression = len(labels) < 2
