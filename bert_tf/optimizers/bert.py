@@ -204,6 +204,12 @@ class BertOptimizer(keras.optimizers.Optimizer):
         return self._update_norm.value()
 
     def apply(self, grads, trainable_variables=None):
+        if self.loss_scale_factor is not None:
+            # Keras divides them, which IndexedSlices do not offer.
+            grads = [
+                None if grad is None else tf.convert_to_tensor(grad)
+                for grad in grads
+            ]
         with self._shared.kept():
             super().apply(grads, trainable_variables)
 

@@ -397,6 +397,21 @@ def test_compiled_model_goes_on_from_its_file(tmp_path):
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-7)
 
 
+def test_a_loss_scale_factor_divides_gradients_of_embeddings_too():
+    weights = []
+    for factor in (None, 64.0):
+        table = keras.Variable(np.ones((3, 2), "float32"), name="embeddings")
+        optimizer = BertOptimizer(0.1, loss_scale_factor=factor)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table.value, [0, 2, 2]) ** 2)
+            loss = optimizer.scale_loss(loss)
+        (gradient,) = tape.gradient(loss, [table.value])
+        assert isinstance(gradient, tf.IndexedSlices)
+        optimizer.apply([gradient], [table])
+        weights.append(keras.ops.convert_to_numpy(table))
+    np.testing.assert_array_equal(*weights)
+
+
 def test_not_a_number_is_not_hidden_by_clipping():
     variable = keras.Variable([1.0, 2.0], name="kernel")
     optimizer = BertOptimizer(0.1)
