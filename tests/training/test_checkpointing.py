@@ -1,5 +1,6 @@
 """The training state: saved, kept, restored, refused."""
 
+import dataclasses
 import os
 import pathlib
 
@@ -21,16 +22,21 @@ from references import training as reference
 DESCRIPTION = {"hidden_size": 12, "layers": [1, 2]}
 
 
-def make_state(folder, description=None, strategy=None, **kwargs):
+def make_state(folder, strategy=None):
+    config = dataclasses.replace(
+        reference.tiny_config(0.1), num_hidden_layers=1
+    )
     with (strategy or make_strategy()).scope():
-        model = BertPretrainer(reference.tiny_config(0.1))
-        return TrainingState(
-            model,
-            BertOptimizer(0.01),
-            folder,
-            DESCRIPTION if description is None else description,
-            **kwargs,
-        )
+        model = BertPretrainer(config)
+        return TrainingState(model, BertOptimizer(0.01), folder, DESCRIPTION)
+
+
+def make_small_state(folder, description=DESCRIPTION, **kwargs):
+    """Makes that of a layer: a state does not ask what its model is."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(70)])
+    return TrainingState(
+        model, BertOptimizer(0.01), folder, description, **kwargs
+    )
 
 
 def values_of(state):
@@ -77,14 +83,14 @@ def test_all_variables_and_the_place_come_back(tmp_path, num_devices):
 
 
 def test_only_the_newest_are_kept(tmp_path):
-    state = make_state(tmp_path, keep_checkpoint_max=2)
+    state = make_small_state(tmp_path, keep_checkpoint_max=2)
     for step in (2, 4, 6):
         state.step = step
         state.save()
     names = sorted(name.name for name in (tmp_path / "train").glob("*.index"))
     assert names == ["state-4.index", "state-6.index"]
     # A program that is started again goes on keeping two.
-    again = make_state(tmp_path, keep_checkpoint_max=2)
+    again = make_small_state(tmp_path, keep_checkpoint_max=2)
     again.restore()
     again.step = 8
     again.save()
@@ -115,24 +121,24 @@ def test_a_checkpoint_that_is_removed_in_part_is_none(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path):
-    make_state(tmp_path).save()
+    make_small_state(tmp_path).save()
     with pytest.raises(ValueError) as error:
-        make_state(tmp_path, {"hidden_size": 16, "layers": [1, 2]})
+        make_small_state(tmp_path, {"hidden_size": 16, "layers": [1, 2]})
     assert "hidden_size is 12 there and 16 here" in str(error.value)
     assert "layers" not in str(error.value)
 
 
 def test_nothing_is_written_before_the_first_checkpoint(tmp_path):
-    make_state(tmp_path / "out")
+    make_small_state(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
-    path = make_state(tmp_path).save()
+    path = make_small_state(tmp_path).save()
     with open(f"{path}.index", "r+b") as stream:
         stream.truncate(40)
     with pytest.raises(ValueError, match="state-0 cannot be restored"):
-        make_state(tmp_path).restore()
+        make_small_state(tmp_path).restore()
 
 
 def truncate(path, random):
@@ -145,11 +151,6 @@ def flip_a_bit(path, random):
         data[random.integers(0, len(data))] ^= 1 << random.integers(0, 8)
         stream.seek(0)
         stream.write(data)
-
-
-def make_small_state(folder):
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(70)])
-    return TrainingState(model, BertOptimizer(0.01), folder, {})
 
 
 @pytest.mark.parametrize("suffix", ["index", "data-00000-of-00001"])
@@ -192,11 +193,11 @@ def test_damage_is_found_and_the_checkpoint_before_is_used(
 
 
 def test_a_lost_list_of_checkpoints_does_not_matter(tmp_path):
-    state = make_state(tmp_path, keep_checkpoint_max=2)
+    state = make_small_state(tmp_path, keep_checkpoint_max=2)
     for state.step in (2, 4):
         state.save()
     (tmp_path / "train" / "checkpoint").write_text("model_checkpoint_pa")
-    again = make_state(tmp_path, keep_checkpoint_max=2)
+    again = make_small_state(tmp_path, keep_checkpoint_max=2)
     assert again.restore()
     assert again.step == 4
     again.step = 6
@@ -205,7 +206,7 @@ def test_a_lost_list_of_checkpoints_does_not_matter(tmp_path):
 
 
 def test_what_a_kill_leaves_is_removed(tmp_path):
-    state = make_state(tmp_path)
+    state = make_small_state(tmp_path)
     state.step = 5
     state.save()
     kept = sorted(path.name for path in (tmp_path / "train").iterdir())
@@ -228,7 +229,7 @@ def test_what_a_kill_leaves_is_removed(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("x")
-    with make_state(tmp_path).hold():
+    with make_small_state(tmp_path).hold():
         pass
     assert sorted(
         str(path.relative_to(tmp_path))
@@ -240,7 +241,7 @@ def test_what_a_kill_leaves_is_removed(tmp_path):
 
 
 def test_a_directory_in_use_is_refused(tmp_path):
-    first, second = make_state(tmp_path), make_state(tmp_path)
+    first, second = make_small_state(tmp_path), make_small_state(tmp_path)
     with first.hold():
         # A program holds it round its restore, the loop once more.
         with first.hold():
@@ -255,23 +256,23 @@ def test_a_directory_in_use_is_refused(tmp_path):
 
 
 def test_a_checkpoint_without_the_optimizers_variables_is_named(tmp_path):
-    state = make_state(tmp_path)
+    state = make_small_state(tmp_path)
     state.save()
     checkpoint = tf.train.Checkpoint(model=state.model)
     checkpoint.write(str(tmp_path / "train" / "state-0"))
     with pytest.raises(ValueError, match="state-0 cannot be restored"):
-        make_state(tmp_path).restore()
+        make_small_state(tmp_path).restore()
 
 
 def test_at_least_one_is_kept(tmp_path):
     with pytest.raises(ValueError, match="`keep_checkpoint_max` must be"):
-        make_state(tmp_path, keep_checkpoint_max=0)
+        make_small_state(tmp_path, keep_checkpoint_max=0)
 
 
 def test_a_full_disk_is_an_os_error_and_leaves_the_checkpoints_before(
     tmp_path, monkeypatch
 ):
-    state = make_state(tmp_path)
+    state = make_small_state(tmp_path)
     state.save()
 
     def save(*args, **kwargs):
@@ -282,7 +283,7 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_checkpoints_before(
         patch.setattr(tf.train.Checkpoint, "write", save)
         with pytest.raises(OSError, match="step 5 cannot be .*No space left"):
             state.save()
-    again = make_state(tmp_path)
+    again = make_small_state(tmp_path)
     assert again.restore()
     assert again.step == 0
 
@@ -355,10 +356,10 @@ def test_the_model_of_the_output_folder_comes_first(tmp_path):
 
 
 def test_what_only_one_training_has_is_told_in_short(tmp_path):
-    make_state(tmp_path).save()
+    make_small_state(tmp_path).save()
     other = {**DESCRIPTION, "generator": {f"size_{n}": n for n in range(99)}}
     with pytest.raises(
         ValueError, match="another model: generator is None"
     ) as (error):
-        make_state(tmp_path, other)
+        make_small_state(tmp_path, other)
     assert len(str(error.value)) < 400 + len(str(tmp_path))
