@@ -1,6 +1,7 @@
 """Steps compiled with XLA: they are the plain steps, and the log tells."""
 
 import dataclasses
+import shutil
 
 import keras
 import numpy as np
@@ -131,30 +132,32 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
     caplog.set_level("INFO")
     strategy = make_strategy()
 
-    def train(folder, jit_compile, end=NUM_STEPS):
+    def train(folder, jit_compile):
         state = TrainingState(make_model(), make_optimizer(), folder, {})
         state.restore()
         config = loop.TrainingConfig(
             num_train_steps=NUM_STEPS,
             train_batch_size=8,
             iterations_per_loop=1,
+            save_checkpoints_steps=3,
             jit_compile=jit_compile,
         )
         history = loop.train(
-            state,
-            reference.pretraining_objective(),
-            source,
-            config,
-            strategy,
-            end=end,
+            state, reference.pretraining_objective(), source, config, strategy
         )
         values = values_of(state.model, state.optimizer)
         return [report["loss"] for report in history], values
 
     losses, values = train(tmp_path / "plain", False)
-    train(tmp_path / "resumed", False, end=3)
     assert not lines_of(caplog)
+    # As if it had been stopped after the first of its two checkpoints.
+    shutil.copytree(
+        tmp_path / "plain",
+        tmp_path / "resumed",
+        ignore=shutil.ignore_patterns("state-6.*", "checkpoint"),
+    )
     resumed_losses, resumed_values = train(tmp_path / "resumed", True)
+    assert len(resumed_losses) == 3
     assert_equal(resumed_losses, losses[3:], rtol=0, atol=1e-5)
     assert_equal(resumed_values, values, rtol=0, atol=1e-5)
     assert len(lines_of(caplog)) == 2
