@@ -3,8 +3,10 @@
 import dataclasses
 import json
 import os
+import pathlib
 import shutil
 import signal
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -127,18 +129,32 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(a, b)
 
 
+class ThreeEpochs(NamedTuple):
+    """What a run to the end left."""
+
+    folder: pathlib.Path
+    model: keras.Model
+    results: dict[str, float]
+    # When they were evaluated.
+    weights: list[list[np.ndarray]]
+    # Of tracing, in training.
+    num_block_calls: int
+
+
 @pytest.fixture(scope="module")
 def three_epochs(tmp_path_factory, shallow):
-    """A run to the end: its folder, and what `run` returns."""
     folder = tmp_path_factory.mktemp("three_epochs")
     config = make_config(folder, iterations_per_loop=1)
-    return folder, run(shallow, config, [0.5, 0.9, 0.7])
+    with pytest.MonkeyPatch.context() as patch:
+        calls = block_calls.note(patch)
+        done = run(shallow, config, [0.5, 0.9, 0.7])
+    return ThreeEpochs(folder, *done, len(calls))
 
 
 def test_last_epoch_is_kept_and_more_may_follow(
     shallow, three_epochs, tmp_path, caplog
 ):
-    folder, (model, results, weights) = three_epochs
+    folder, model, results, weights, _ = three_epochs
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     config = make_config(tmp_path, iterations_per_loop=1)
     assert results == {"eval_accuracy": 0.7, "global_step": 6}
@@ -195,7 +211,7 @@ def test_last_epoch_is_kept_and_more_may_follow(
 def test_best_epoch_is_kept_also_by_a_resumed_run(
     shallow, three_epochs, tmp_path, monkeypatch
 ):
-    _, (_, _, weights) = three_epochs
+    weights = three_epochs.weights
     # Stopped within the third epoch, after its first step.
     begin = fine_tuning._KeepState.on_train_batch_begin
 
@@ -240,7 +256,7 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
     os.rename(tmp_path / "stopped", tmp_path / "moved")
     for folder, step in (
         (tmp_path / "moved", 4),
-        (shutil.copytree(three_epochs[0], tmp_path / "last"), 6),
+        (shutil.copytree(three_epochs.folder, tmp_path / "last"), 6),
     ):
         config = make_config(folder, do_train=False)
         evaluated = ScoredRun(
@@ -249,6 +265,25 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
         monkeypatch.setattr(evaluated, "report", lambda: None)
         evaluated.execute()
         assert evaluated.results["global_step"] == step
+
+
+def note_traces(monkeypatch):
+    """Returns a list that gets the name of each function that is traced."""
+    traces = []
+
+    def noted(owner, name):
+        function = getattr(owner, name)
+
+        def note(*args, **kwargs):
+            traces.append(name)
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, note)
+
+    noted(randomness, "set_seeds")
+    noted(step_lib, "train_step")
+    noted(BertClassifier, "train_step")
+    return traces
 
 
 @pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
@@ -265,12 +300,15 @@ def test_a_signal_at_the_end_of_an_epoch_stops_the_run(
 
     config = make_config(tmp_path, gradient_accumulation_steps=num_parts)
     with monkeypatch.context() as patch:
+        traces = note_traces(patch)
         patch.setattr(checkpointing.TrainingState, "save", save_and_be_told)
         with pytest.raises(
             preemption.PreemptedError,
             match="Stopped by SIGTERM; step 4 of 6 is saved",
         ):
             run(shallow, config, [0.5])
+    # Steps are traced once for both epochs.
+    assert sorted(traces) == ["set_seeds", "train_step"]
     # The epoch is evaluated when the run is resumed.
     _, results, _ = run(shallow, config, [0.6, 0.7])
     assert results == {"eval_accuracy": 0.7, "global_step": 6}
@@ -279,15 +317,17 @@ def test_a_signal_at_the_end_of_an_epoch_stops_the_run(
     assert scores == [0.5, 0.6, 0.7]
 
 
-def test_another_precision_is_refused_or_told(shallow, tmp_path, caplog):
-    run(shallow, make_config(tmp_path, num_train_epochs=1), [0.5])
-    config = make_config(tmp_path, num_train_epochs=2)
+def test_another_precision_is_refused_or_told(
+    shallow, three_epochs, tmp_path, caplog
+):
+    shutil.copytree(three_epochs.folder, tmp_path, dirs_exist_ok=True)
+    config = make_config(tmp_path, iterations_per_loop=1, num_train_epochs=4)
     with pytest.raises(
         ValueError, match="--mixed_precision must stay as it was, float32"
     ):
         run(shallow, config, [0.5], dtype_policy="mixed_float16")
     _, results, _ = run(shallow, config, [0.6], dtype_policy="mixed_bfloat16")
-    assert results["global_step"] == 4
+    assert results["global_step"] == 8
     told = "other settings: mixed_precision float32 -> mixed_bfloat16."
     assert told in caplog.text
     caplog.clear()
@@ -295,49 +335,16 @@ def test_another_precision_is_refused_or_told(shallow, tmp_path, caplog):
     assert "mixed_precision" not in caplog.text
 
 
-@pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
-def test_steps_are_traced_once_for_all_epochs(
-    shallow, tmp_path, monkeypatch, num_parts
+def test_blocks_computed_again_train_the_same(
+    shallow, three_epochs, tmp_path, monkeypatch
 ):
-    traces = []
-
-    def noted(owner, name):
-        function = getattr(owner, name)
-
-        def note(*args, **kwargs):
-            traces.append(name)
-            return function(*args, **kwargs)
-
-        monkeypatch.setattr(owner, name, note)
-
-    noted(randomness, "set_seeds")
-    noted(step_lib, "train_step")
-    noted(BertClassifier, "train_step")
-    config = make_config(tmp_path, gradient_accumulation_steps=num_parts)
-    _, results, weights = run(shallow, config, [0.5, 0.6, 0.7])
-    assert results["global_step"] == 6
-    assert len(weights) == 3
-    assert sorted(traces) == ["set_seeds", "train_step"]
-
-
-def test_blocks_computed_again_train_the_same(shallow, tmp_path, monkeypatch):
     calls = block_calls.note(monkeypatch)
-
-    def train(rematerialize):
-        calls.clear()
-        config = make_config(
-            tmp_path / str(rematerialize),
-            do_eval=False,
-            num_train_epochs=1.0,
-            rematerialize=rematerialize,
-        )
-        model, _, _ = run(shallow, config)
-        return model.get_weights(), len(calls)
-
-    (kept, num_kept), (again, num_again) = train(False), train(True)
-    assert (num_kept, num_again) == (1, 2)
-    for got, wanted in zip(again, kept, strict=True):
-        np.testing.assert_allclose(got, wanted, atol=1e-5)
+    config = make_config(tmp_path, rematerialize=True)
+    _, _, weights = run(shallow, config, [0.5, 0.9, 0.7])
+    assert (three_epochs.num_block_calls, len(calls)) == (1, 2)
+    for again, kept in zip(weights, three_epochs.weights, strict=True):
+        for got, wanted in zip(again, kept, strict=True):
+            np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
 def test_training_stops_early_and_stays_stopped(shallow, tmp_path):
@@ -590,8 +597,7 @@ def test_compiled_steps_are_those_of_fit(
     caplog.set_level("INFO", "bert_tf.training.compilation")
     config = make_config(tmp_path, iterations_per_loop=1, jit_compile=True)
     _, _, weights = run(shallow, config, [0.5, 0.9, 0.7])
-    _, (_, _, expected) = three_epochs
-    for compiled, plain in zip(weights, expected, strict=True):
+    for compiled, plain in zip(weights, three_epochs.weights, strict=True):
         for ours, theirs in zip(compiled, plain, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
     # Six tokens, of at most nine: all batches are of two quarters.
