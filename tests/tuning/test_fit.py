@@ -1,6 +1,7 @@
 """Fine-tuning: `fit` in a notebook, `fit` beside the loop, evaluation."""
 
 import dataclasses
+import pathlib
 import shutil
 
 import keras
@@ -205,7 +206,7 @@ def fit_on_one_device(task, folder, model_config):
     """Runs `fit`; returns the state, the weights before, and the history."""
     state = make_state(task, folder, one_device(), model_config)
     before = [variable.numpy() for variable in state.model.variables]
-    config = make_config(iterations_per_loop=7)
+    config = make_config(iterations_per_loop=7, save_checkpoints_steps=14)
     history = fine_tuning.fit(
         state, task, make_source(task), config, one_device()
     )
@@ -217,6 +218,11 @@ def fitted_with_class_weights(tmp_path_factory):
     return fit_on_one_device(
         WEIGHTED, tmp_path_factory.mktemp("fit"), NO_DROPOUT
     )
+
+
+@pytest.fixture(scope="module")
+def fitted_with_dropout(tmp_path_factory):
+    return fit_on_one_device(WARMTH, tmp_path_factory.mktemp("fit"), CONFIG)
 
 
 def assert_loop_is_fit(fit, task, folder, model_config, num_parts):
@@ -245,16 +251,17 @@ def assert_loop_is_fit(fit, task, folder, model_config, num_parts):
     assert moved > 1e-3
 
 
-def test_fit_and_loop_give_equal_weights(tmp_path):
-    fit = fit_on_one_device(WARMTH, tmp_path / "fit", CONFIG)
-    assert_loop_is_fit(fit, WARMTH, tmp_path / "loop", CONFIG, num_parts=1)
+def test_fit_and_loop_give_equal_weights(tmp_path, fitted_with_dropout):
+    assert_loop_is_fit(
+        fitted_with_dropout, WARMTH, tmp_path, CONFIG, num_parts=1
+    )
     # What `fit` reports is what TensorBoard shows.
-    _, _, history = fit
+    fitted, _, history = fitted_with_dropout
     schedule = WarmupDecay(1e-3, 30, 3)
     for report in history:
         rate = float(schedule(report["step"]))
         assert report["learning_rate"] == pytest.approx(rate, rel=1e-5)
-    found = read_summaries(tmp_path / "fit" / "train")
+    found = read_summaries(pathlib.Path(fitted.folder))
     for report in history:
         step = report["step"]
         for name in report.keys() - {"step"}:
@@ -310,28 +317,28 @@ def test_two_mirrored_devices_make_the_steps_of_one(
     )
 
 
-def test_stopped_fit_goes_on_in_the_loop(tmp_path):
-    source = make_source(COLOUR)
-    unbroken = make_state(COLOUR, tmp_path / "unbroken", one_device(), CONFIG)
-    config = make_config(9, save_checkpoints_steps=5)
-    fine_tuning.fit(unbroken, COLOUR, source, config, one_device())
-    assert checkpointing.trained_steps(tmp_path / "unbroken") == 9
+def test_stopped_fit_goes_on_in_the_loop(tmp_path, fitted_with_dropout):
+    unbroken, _, _ = fitted_with_dropout
+    folder = unbroken.output_dir
+    assert checkpointing.trained_steps(folder) == 20
 
     # As if it had been stopped after the first of the two.
     stopped = tmp_path / "stopped"
     shutil.copytree(
-        tmp_path / "unbroken",
-        stopped,
-        ignore=shutil.ignore_patterns("*-9.*", "checkpoint"),
+        folder, stopped, ignore=shutil.ignore_patterns("*-20.*", "checkpoint")
     )
-    resumed = make_state(COLOUR, stopped, one_device(), CONFIG)
+    resumed = make_state(WARMTH, stopped, one_device(), CONFIG)
     assert resumed.restore()
-    assert (resumed.step, resumed.example) == (5, 30)
+    assert (resumed.step, resumed.example) == (14, 84)
     loop.train(
-        resumed, COLOUR.objective(), source, make_config(9), one_device()
+        resumed,
+        WARMTH.objective(),
+        make_source(WARMTH),
+        make_config(),
+        one_device(),
     )
     assert_equal_weights(unbroken, resumed)
-    assert checkpointing.trained_steps(stopped) == 9
+    assert checkpointing.trained_steps(stopped) == 20
     assert checkpointing.trained_steps(tmp_path) == 0
 
 
