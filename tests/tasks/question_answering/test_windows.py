@@ -152,16 +152,18 @@ def drawn():
     return source, wanted_windows(examples, maker.task)
 
 
+def choosing(maker, **changes):
+    """Returns the maker's task, of few answers: what chooses is traced once."""
+    return dataclasses.replace(
+        maker.task, n_best_size=4, max_answer_length=3, **changes
+    )
+
+
 @pytest.mark.parametrize("version_2", [False, True])
 def test_answers_are_those_of_plain_loops(version_2, drawn):
     source, wanted = drawn
     examples = source.examples
-    task = dataclasses.replace(
-        source.maker.task,
-        version_2_with_negative=version_2,
-        n_best_size=4,
-        max_answer_length=3,
-    )
+    task = choosing(source.maker, version_2_with_negative=version_2)
     generator = np.random.default_rng(3)
     # Of few values, so that there are ties.
     logits = generator.integers(-9, 9, (source.num_examples, LENGTH, 2)) / 4
@@ -201,13 +203,10 @@ def test_answers_are_those_of_plain_loops(version_2, drawn):
 
 
 def test_logits_that_are_not_finite_spoil_their_own_questions_alone(
-    monkeypatch,
+    drawn, monkeypatch
 ):
-    maker = maker_of()
-    task = dataclasses.replace(
-        maker.task, version_2_with_negative=True, n_best_size=4
-    )
-    source = WindowSource(examples=random_examples(3), maker=maker)
+    source, _ = drawn
+    task = choosing(source.maker, version_2_with_negative=True)
     shape = (source.num_examples, LENGTH, 2)
     logits = np.random.default_rng(4).normal(size=shape).astype(np.float32)
     wanted = squad_answers.find_answers(task, source, logits)
@@ -252,7 +251,7 @@ def test_answers_are_cited_character_for_character():
     logits[0, 3, 0] = logits[0, 4, 1] = 1
     logits[1, 8, 0] = logits[1, 10, 1] = 1
 
-    answers = squad_answers.find_answers(maker.task, source, logits)
+    answers = squad_answers.find_answers(choosing(maker), source, logits)
 
     assert answers.texts == {"q1": "The  Café\u0301", "q2": "É.中"}
 
