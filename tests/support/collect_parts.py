@@ -1,7 +1,8 @@
 """collect_documentation, of a part of each library: all take seven seconds."""
 
-from bert_tf import program
 from bert_tf.data import collect_documentation
+
+from bert_tf import program
 
 _PARTS = {"numpy": "lib", "keras": "src/layers"}
 _library_folder = collect_documentation.library_folder
