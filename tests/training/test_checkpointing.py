@@ -99,7 +99,7 @@ def test_only_the_newest_are_kept(tmp_path):
 
 
 def test_a_checkpoint_that_is_removed_in_part_is_none(tmp_path, monkeypatch):
-    state = make_state(tmp_path, keep_checkpoint_max=1)
+    state = make_small_state(tmp_path, keep_checkpoint_max=1)
     state.step = 2
     state.save()
 
@@ -112,7 +112,7 @@ def test_a_checkpoint_that_is_removed_in_part_is_none(tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(files, "remove", remove)
         state.save()
-    again = make_state(tmp_path, keep_checkpoint_max=1)
+    again = make_small_state(tmp_path, keep_checkpoint_max=1)
     assert again.saved_steps() == [4]
     with again.hold():
         pass
