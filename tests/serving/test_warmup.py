@@ -1,5 +1,6 @@
 """Warm-up requests: messages that a server of the stubs' release reads."""
 
+import os
 import sys
 
 import numpy as np
@@ -116,6 +117,14 @@ def test_wrong_batch_sizes(folder, batch_sizes, message):
     servable = serving_models.servable("encoder")
     with pytest.raises(ValueError, match=message):
         warmup.write_requests(folder("encoder"), servable, batch_sizes, "name")
+
+
+def test_a_full_disk_is_an_os_error(folder):
+    path = folder("encoder")
+    os.symlink("/dev/full", f"{path}/assets.extra/{warmup.FILE}")
+    servable = serving_models.servable("encoder")
+    with pytest.raises(OSError, match=f"{warmup.FILE} cannot be written"):
+        warmup.write_requests(path, servable, [1], "name")
 
 
 def test_without_the_stubs_the_error_says_what_to_install(folder, monkeypatch):

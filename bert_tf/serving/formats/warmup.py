@@ -48,6 +48,7 @@ def write_requests(
     Raises:
         ValueError: If a batch size is not positive, there are too many
             requests, or tensorflow-serving-api is not installed.
+        OSError: If the disk is full, and so on.
     """
     shapes = compiled_shapes(servable)
     _warn_of_lengths(servable, shapes)
@@ -65,7 +66,10 @@ def write_requests(
     prediction_log = _messages()
     path = f"{folder}/{saved_model.EXTRA_FOLDER}/{FILE}"
     files.make_folder(f"{folder}/{saved_model.EXTRA_FOLDER}")
-    with tf.io.TFRecordWriter(path) as writer:
+    with (
+        files.failed_writes_told(path),
+        tf.io.TFRecordWriter(path) as writer,
+    ):
         for name, signature in sorted(described.items()):
             for batch in batches:
                 inputs = requests.make_inputs(name, servable, batch)
