@@ -256,25 +256,7 @@ class TrainingState:
         path = self._path(self.step)
         try:
             self._checkpoint().write(path)
-            # A damaged one of a later step stays until it is written over.
-            steps = [step for step in self.saved_steps() if step <= self.step]
-            num_old = max(0, len(steps) - self._keep_checkpoint_max)
-            # For other programs. The public function of this name logs that it
-            # is deprecated.
-            checkpoint_management.update_checkpoint_state_internal(
-                self.folder,
-                path,
-                [self._path(n) for n in steps[num_old:]],
-                save_relative_paths=True,
-            )
-            for step in steps[:num_old]:
-                # The index first: killed in between, this leaves shards that
-                # the next run removes, and no checkpoint without them.
-                names = tf.io.gfile.glob(f"{self._path(step)}.*")
-                for name in sorted(
-                    names, key=lambda name: not name.endswith(".index")
-                ):
-                    files.remove(name)
+            self._keep_newest()
         except tf.errors.OpError as error:
             raise OSError(
                 f"{self.folder}: the checkpoint of step {self.step} cannot be "
@@ -282,9 +264,42 @@ class TrainingState:
             ) from error
         return path
 
+    def prune(self) -> None:
+        """Removes old checkpoints that a save, killed at its end, has left.
+
+        Of a run that has nothing left to save.
+        """
+        if len(self._steps_so_far()) > self._keep_checkpoint_max:
+            self._keep_newest()
+
     def saved_steps(self) -> list[int]:
         """Returns the steps of the checkpoints, in order."""
         return _saved_steps(self.folder)
+
+    def _steps_so_far(self):
+        # A damaged one of a later step stays until it is written over.
+        return [step for step in self.saved_steps() if step <= self.step]
+
+    def _keep_newest(self):
+        """Lists the newest checkpoints, and removes those before them."""
+        steps = self._steps_so_far()
+        num_old = max(0, len(steps) - self._keep_checkpoint_max)
+        # For other programs. The public function of this name logs that it
+        # is deprecated.
+        checkpoint_management.update_checkpoint_state_internal(
+            self.folder,
+            self._path(self.step),
+            [self._path(n) for n in steps[num_old:]],
+            save_relative_paths=True,
+        )
+        for step in steps[:num_old]:
+            # The index first: killed in between, this leaves shards that
+            # the next run removes, and no checkpoint without them.
+            names = tf.io.gfile.glob(f"{self._path(step)}.*")
+            for name in sorted(
+                names, key=lambda name: not name.endswith(".index")
+            ):
+                files.remove(name)
 
     def _checkpoint(self):
         """Returns what is saved: the numbers too, as they are now."""

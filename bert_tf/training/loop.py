@@ -164,10 +164,12 @@ def train(
     state.check_workers(strategy)
     if state.step >= end:
         logging.info("Step %d of %d: nothing left to train.", state.step, end)
-        # The run may have ended between its last checkpoint and this call.
-        if on_save is not None and strategies.is_chief(strategy):
+        # The run may have ended in its last save, or before this call.
+        if strategies.is_chief(strategy):
             with state.hold():
-                on_save()
+                state.prune()
+                if on_save is not None:
+                    on_save()
         return history
     is_chief = strategies.is_chief(strategy)
     check_batch_size(config, strategy)

@@ -102,6 +102,9 @@ def fit(
     if end is None:
         end = config.num_train_steps
     if state.step >= end:
+        # The run may have ended in its last save.
+        with state.hold():
+            state.prune()
         return history
     model = state.model
     batches = source.training_batches(

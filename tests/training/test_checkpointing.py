@@ -13,10 +13,12 @@ from bert_tf import files
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.training import lock
+from bert_tf.training import loop
 from bert_tf.training import output_folder
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
+from bert_tf.tuning import fit
 from references import training as reference
 
 DESCRIPTION = {"hidden_size": 12, "layers": [1, 2]}
@@ -118,6 +120,26 @@ def test_a_checkpoint_that_is_removed_in_part_is_none(tmp_path, monkeypatch):
         pass
     names = [path.name for path in (tmp_path / "train").glob("state-2.*")]
     assert names == []
+
+
+def test_what_the_last_save_had_to_remove_is_removed_by_a_rerun(tmp_path):
+    # Killed before it removed anything: as if more were to be kept.
+    state = make_state(tmp_path, keep_checkpoint_max=3)
+    for state.step in (2, 4, 6):
+        state.save()
+    again = make_state(tmp_path, keep_checkpoint_max=2)
+    assert again.restore()
+    config = loop.TrainingConfig(num_train_steps=6)
+    assert loop.train(again, None, None, config, make_strategy()) == []
+    assert again.saved_steps() == [4, 6]
+    again = make_state(tmp_path, keep_checkpoint_max=1)
+    assert again.restore()
+    assert fit.fit(again, None, None, config, make_strategy()) == []
+    assert again.saved_steps() == [6]
+    listed = tf.train.get_checkpoint_state(str(tmp_path / "train"))
+    assert listed.all_model_checkpoint_paths == [
+        str(tmp_path / "train" / "state-6")
+    ]
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path):
