@@ -6,6 +6,7 @@ In this order: records, model, evaluation, optimizer and state, weights, loop.
 import dataclasses
 import functools
 import itertools
+import json
 import logging
 import os
 from collections.abc import Callable
@@ -43,6 +44,8 @@ _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 _EVAL_RESULTS = "eval_results.txt"
 # Where one of these is another, losses cannot be compared.
 _LOSS_SETTINGS = {settings.EVALUATION, "discriminator_weight"}
+# What they were for the best model, beside the training's state.
+_BEST_SETTINGS = "best.json"
 # Of a manifest's settings.
 _TFDS_NAME = "tfds_name"
 # Of descriptions of records in a model card.
@@ -163,7 +166,8 @@ def run(
 
 def _write_results(options, start, folder, results, card):
     """Writes the results of an evaluation, and into the model's card."""
-    evaluation.write_results(os.path.join(folder, _EVAL_RESULTS), results)
+    # The card first: what was evaluated is not kept again if the program is
+    # killed in between.
     patterns = options.eval_input_file or options.input_files[-1]
     model_folder.write_results(
         folder,
@@ -172,6 +176,7 @@ def _write_results(options, start, folder, results, card):
         ", ".join(map(os.path.basename, patterns.split(","))),
         results,
     )
+    evaluation.write_results(os.path.join(folder, _EVAL_RESULTS), results)
 
 
 def _origin(options, start, state, descriptions, is_resumed):
@@ -457,11 +462,9 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
         return
     best = os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
     path = f"{best}/{_EVAL_RESULTS}"
-    # Until the first checkpoint of a resumed run these are the changes since.
-    is_comparable = not _LOSS_SETTINGS & state.settings.changes().keys()
     if (
-        is_comparable
-        and files.exists(path)
+        files.exists(path)
+        and _is_comparable(options, state)
         and not results["loss"] < evaluation.read_results(path)["loss"]
     ):
         return
@@ -469,7 +472,35 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     results = results | {"global_step": state.step}
     card = model_folder.read_card(best)
     _write_results(options, start, best, results, card)
+    text = json.dumps(_loss_settings(state), indent=2) + "\n"
+    files.write_text(_best_settings_path(options), text)
     _logger.info("The best so far; kept in %s.", best)
+
+
+def _is_comparable(options, state):
+    """Returns whether the best loss so far is of the evaluations of now.
+
+    The run may have been resumed, and stopped, with others since.
+    """
+    path = _best_settings_path(options)
+    if files.exists(path):
+        return files.read_json(path) == _loss_settings(state)
+    # Of an older release. Until the first checkpoint of a resumed run these
+    # are the changes since.
+    return not _LOSS_SETTINGS & state.settings.changes().keys()
+
+
+def _loss_settings(state):
+    values = state.settings.values
+    return {
+        name: values[name] for name in sorted(_LOSS_SETTINGS & values.keys())
+    }
+
+
+def _best_settings_path(options):
+    return os.path.join(
+        options.output_dir, checkpointing.FOLDER, _BEST_SETTINGS
+    )
 
 
 def _config(options, pretraining, source, jit_compile):

@@ -157,6 +157,41 @@ def test_the_best_of_another_evaluation_is_not_compared_with(tmp_path):
     assert keep(state, 6.0) == 6.0
     given["discriminator_weight"] = 500
     assert keep(resumed_state(tmp_path, 30, **given), 60.0) == 60.0
+    # A run that was stopped before its first evaluation changes nothing.
+    given["discriminator_weight"] = 5000
+    resumed_state(tmp_path, 40, **given).settings.write()
+    assert keep(resumed_state(tmp_path, 50, **given), 600.0) == 600.0
+    # Nor does one that keeps no best model.
+    resumed_state(tmp_path, 60, random_seed=5).settings.write()
+    given["evaluation"] = "1 files (cccccccc)"
+    assert keep(resumed_state(tmp_path, 70, **given), 900.0) == 900.0
+    # Of an older release, which did not keep them.
+    (tmp_path / "train" / "best.json").unlink()
+    assert keep(resumed_state(tmp_path, 80, **given), 950.0) == 900.0
+    given["evaluation"] = "1 files (dddddddd)"
+    assert keep(resumed_state(tmp_path, 80, **given), 950.0) == 950.0
+
+
+def test_the_best_models_card_is_written_before_its_results(
+    tmp_path, monkeypatch
+):
+    """Killed in between, a rerun would not keep the same model again."""
+    start = SimpleNamespace(
+        config=SimpleNamespace(
+            model_type="bert", num_hidden_layers=2, hidden_size=8
+        )
+    )
+    options = SimpleNamespace(eval_input_file="b", input_files=("a",))
+
+    def kill(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pretraining_run.model_folder, "write_results", kill)
+    with pytest.raises(KeyboardInterrupt):
+        pretraining_run._write_results(
+            options, start, str(tmp_path), {"loss": 1.0}, "card"
+        )
+    assert not (tmp_path / "eval_results.txt").exists()
 
 
 def test_float16_is_not_left_or_entered_on_the_way(tmp_path):
