@@ -181,11 +181,14 @@ def _write_results(options, start, folder, results, card):
 
 def _origin(options, start, state, descriptions, is_resumed):
     """Returns what the model card tells of the training."""
-    since = state.settings.since
+    since, given = state.settings.of_step(state.step)
+    if given.get("records") != state.settings.values.get("records"):
+        # Resumed where there was nothing left to train.
+        descriptions = []
     values = {
         "steps": state.step,
         "optimizer": options.optimizer,
-        **state.settings.values,
+        **given,
         # What resuming changed is not of the whole training.
         "from_step": since or None,
         "versions": model_card.versions(),

@@ -106,6 +106,16 @@ class RunSettings:
             return self._entries[-1]["from_step"]
         return self._first_step
 
+    def of_step(self, step: int) -> tuple[int, dict[str, Any]]:
+        """Returns what a step of this run was made with, and since which one.
+
+        Of the step that it was resumed from, those of the run before.
+        """
+        if step <= self._first_step and self._entries:
+            entry = self._entries[-1]
+            return entry["from_step"], entry["settings"]
+        return self.since, self.values
+
     def write(self) -> None:
         """Writes the file, before the first checkpoint that they make."""
         if not self.values or self._is_written:

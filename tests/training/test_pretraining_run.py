@@ -29,7 +29,7 @@ def make_source(**settings):
     return SimpleNamespace(paths=("a", "b"), manifests=(manifest,))
 
 
-def test_card_tells_what_manifests_tell_of_each_phases_records():
+def test_card_tells_what_manifests_tell_of_each_phases_records(tmp_path):
     told = make_source(
         objective="full_sentences",
         masking_mode="dynamic",
@@ -40,12 +40,8 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
         tfds_name="wikipedia/20230601.en:1.0.0",
     )
     untold = SimpleNamespace(paths=("a", "b"), manifests=())
-    state = SimpleNamespace(
-        step=70,
-        settings=SimpleNamespace(
-            values={"records": ["x"], "learning_rate": 0.5}, since=0
-        ),
-    )
+    given = {"records": ["x"], "learning_rate": 0.5}
+    state = SimpleNamespace(step=70, settings=RunSettings(str(tmp_path), given))
     start = SimpleNamespace(
         init_checkpoint="hf:org/name",
         config=SimpleNamespace(
@@ -86,7 +82,7 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
     }
 
     # Another run may have begun it.
-    state.settings.since = 40
+    state.settings.find(40)
     origin = pretraining_run._origin(
         SimpleNamespace(optimizer="lamb"),
         start,
@@ -96,6 +92,23 @@ def test_card_tells_what_manifests_tell_of_each_phases_records():
     )
     assert not origin.knows_start
     assert origin.data == {"Records from step 40 on": {"Files": 2}}
+
+    # One that found nothing left to train tells of those before it.
+    state.settings.write()
+    state.settings = RunSettings(
+        str(tmp_path), {"records": ["y"], "learning_rate": 7.0}
+    )
+    state.settings.find(70)
+    origin = pretraining_run._origin(
+        SimpleNamespace(optimizer="lamb"),
+        start,
+        state,
+        pretraining_run._describe_records([untold]),
+        is_resumed=True,
+    )
+    assert origin.data == {}
+    assert origin.settings["learning_rate"] == 0.5
+    assert origin.settings["from_step"] == 40
 
 
 def test_records_of_many_manifests_are_told_as_one():
