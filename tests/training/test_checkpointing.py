@@ -124,15 +124,15 @@ def test_a_checkpoint_that_is_removed_in_part_is_none(tmp_path, monkeypatch):
 
 def test_what_the_last_save_had_to_remove_is_removed_by_a_rerun(tmp_path):
     # Killed before it removed anything: as if more were to be kept.
-    state = make_state(tmp_path, keep_checkpoint_max=3)
+    state = make_small_state(tmp_path, keep_checkpoint_max=3)
     for state.step in (2, 4, 6):
         state.save()
-    again = make_state(tmp_path, keep_checkpoint_max=2)
+    again = make_small_state(tmp_path, keep_checkpoint_max=2)
     assert again.restore()
     config = loop.TrainingConfig(num_train_steps=6)
     assert loop.train(again, None, None, config, make_strategy()) == []
     assert again.saved_steps() == [4, 6]
-    again = make_state(tmp_path, keep_checkpoint_max=1)
+    again = make_small_state(tmp_path, keep_checkpoint_max=1)
     assert again.restore()
     assert fit.fit(again, None, None, config, make_strategy()) == []
     assert again.saved_steps() == [6]
