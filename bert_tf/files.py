@@ -6,6 +6,7 @@ which import it, run without TensorFlow on other Keras backends.
 
 import bz2
 import contextlib
+import errno
 import glob
 import gzip
 import hashlib
@@ -36,6 +37,8 @@ _READ_AHEAD = 1 << 20
 # The most that a text file of a model folder may hold; vocabularies of half a
 # million entries have 10 MB.
 MAX_FOLDER_TEXT = 1 << 25
+# Of a disk, a quota, or a file's size.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # JSON may escape half of a pair, which is no character and has no UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 # How messages show what was received.
@@ -407,8 +410,8 @@ def whole_file(path: AnyPath) -> Iterator[str]:
     """Yields a temporary path beside `path`; renamed to it at the end.
 
     If the block raises, the temporary file is removed and what was at `path`
-    stays as it was. An `OSError` that names no file, as of a full disk, then
-    names `path`.
+    stays as it was. An `OSError` of a full disk that names no file then names
+    `path`.
     """
     path = os.fspath(path)
     parent, name = path.rsplit("/", 1) if "/" in path else ("", path)
@@ -426,7 +429,11 @@ def whole_file(path: AnyPath) -> Iterator[str]:
     except BaseException as error:
         with contextlib.suppress(Exception):
             remove(temporary)
-        if isinstance(error, OSError) and error.errno and not error.filename:
+        if (
+            isinstance(error, OSError)
+            and error.errno in _FULL
+            and not error.filename
+        ):
             error.filename = path
         raise
 
@@ -441,7 +448,12 @@ def failed_writes_told(path: AnyPath) -> Iterator[None]:
 
     try:
         yield
+    except (tf.errors.InvalidArgumentError, tf.errors.InternalError):
+        raise
     except tf.errors.OpError as error:
+        # Memory is a resource, too.
+        if "OOM" in error.message:
+            raise
         raise OSError(f"{path} cannot be written: {error.message}") from error
 
 

@@ -12,6 +12,7 @@ import dataclasses
 import os
 import signal
 import sys
+import threading
 import typing
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -91,7 +92,11 @@ def end_at_sigterm() -> None:
     What is to be cleaned up then is: the processes that it started, and the
     files that are not whole. For programs that wait for such processes;
     trainings save their state instead.
+
+    In a thread it does nothing: Python has signals in the main thread alone.
     """
+    if threading.current_thread() is not threading.main_thread():
+        return
 
     def end(number, _):
         print(f"{_name()}: stopped by SIGTERM", file=sys.stderr)

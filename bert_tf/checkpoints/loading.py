@@ -21,6 +21,8 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
 from bert_tf.checkpoints import variables
 from bert_tf.config import BertConfig
+from bert_tf.layers.heads import ClassificationHead
+from bert_tf.layers.heads import HiddenLayer
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.reranker import BertReranker
@@ -247,26 +249,37 @@ def _head_arguments(checkpoint, model_class):
     return arguments
 
 
-def with_told_dropout(
-    model: keras.Model, checkpoint: reader.Checkpoint
-) -> keras.Model:
-    """Returns a model with the dropout that a checkpoint tells of its head.
+def tell_dropout(
+    model: keras.Model, config: BertConfig, checkpoint: reader.Checkpoint
+) -> None:
+    """Gives a model's head the dropout that a checkpoint tells of it.
+
+    A model whose dropout was chosen keeps it, and so does one that is
+    configured otherwise than the checkpoint.
 
     Args:
         model: A model, not trained yet.
+        config: What it is configured by.
         checkpoint: What `reader.open_checkpoint` yielded.
-
-    Returns:
-        The model itself where nothing tells another one.
     """
-    # Nobody knows how a class of somebody else's is copied.
     part = _HEADS.get(type(model))
-    if part is None:
-        return model
+    if part is None or checkpoint.config is None:
+        return
+    is_token_classifier = isinstance(model, BertTokenClassifier)
+    default = 0.1 if is_token_classifier else config.classifier_dropout_prob
+    own_config = dataclasses.replace(
+        checkpoint.config,
+        max_position_embeddings=config.max_position_embeddings,
+    )
     dropout = checkpoint.dropout_of(part)
-    if dropout in (None, model.dropout):
-        return model
-    return type(model).from_config(model.get_config() | {"dropout": dropout})
+    if dropout is None or model.dropout != default or own_config != config:
+        return
+    # In place: another model would be all of its weights once more.
+    for layer in model.layers:
+        is_head = isinstance(layer, ClassificationHead | HiddenLayer)
+        if is_head and layer.dropout == default:
+            layer.dropout = layer.input_dropout.rate = dropout
+    model.dropout = dropout
 
 
 def _fill(model, tensors, allow_partial, extend_positions, new_parts=()):

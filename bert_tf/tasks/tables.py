@@ -76,7 +76,7 @@ def confusions(
         (names[label], names[prediction], number)
         for (label, prediction), number in zip(pairs[order], numbers[order])
     ]
-    return errors_table(("is", "answered", "examples"), rows)
+    return errors_table(("is", "answered", "number"), rows)
 
 
 def confusion_matrix(

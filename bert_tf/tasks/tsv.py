@@ -22,8 +22,6 @@ from absl import logging
 from bert_tf import files
 from bert_tf.tasks import class_names
 
-_LARGEST = float(np.finfo(np.float32).max)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examples:
@@ -350,7 +348,9 @@ def parse_label(where: str, label: str, label_ids: Mapping[str, int]) -> float:
     except ValueError:
         score = math.nan
     # Labels are float32: a larger number would be infinite.
-    if not abs(score) <= _LARGEST:
+    with np.errstate(over="ignore"):
+        is_finite = np.isfinite(np.float32(score))
+    if not is_finite:
         limit = " that float32 holds" if math.isfinite(score) else ""
         raise ValueError(
             f"{where}: the score must be a number{limit}. "

@@ -254,23 +254,40 @@ class TrainingState:
             files.write_text(f"{self.folder}/{_DESCRIPTION}", text)
         self.settings.write()
         path = self._path(self.step)
-        try:
+        with self._failed_writes_told():
             self._checkpoint().write(path)
             self._keep_newest()
+        return path
+
+    def prune(self) -> None:
+        """Removes the old checkpoint that a save, killed at its end, has left.
+
+        Of a run that has nothing left to save. More than one too many are of a
+        run that was to keep more, and stay.
+
+        Raises:
+            As of `save`.
+        """
+        num_kept = self._keep_checkpoint_max
+        if len(self._steps_so_far()) != num_kept + 1:
+            return
+        with self.hold(), self._failed_writes_told():
+            assert self._check_lock is not None
+            self._check_lock()
+            _logger.info(
+                "%s: the newest %d checkpoints are kept.", self.folder, num_kept
+            )
+            self._keep_newest()
+
+    @contextlib.contextmanager
+    def _failed_writes_told(self):
+        try:
+            yield
         except tf.errors.OpError as error:
             raise OSError(
                 f"{self.folder}: the checkpoint of step {self.step} cannot be "
                 f"written: {error.message}"
             ) from error
-        return path
-
-    def prune(self) -> None:
-        """Removes old checkpoints that a save, killed at its end, has left.
-
-        Of a run that has nothing left to save.
-        """
-        if len(self._steps_so_far()) > self._keep_checkpoint_max:
-            self._keep_newest()
 
     def saved_steps(self) -> list[int]:
         """Returns the steps of the checkpoints, in order."""

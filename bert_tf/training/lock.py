@@ -37,7 +37,24 @@ _logger = logging.getLogger(__name__)
 
 
 class HeldError(ValueError):
-    """Another program holds the folder."""
+    """Another program holds the folder.
+
+    Args:
+        path: Of the lock.
+        held: What it says.
+    """
+
+    def __init__(self, path: str, held: str | None) -> None:
+        try:
+            values = json.loads(held or "")
+            self.holder = f"process {values['pid']} on {values['host']}"
+        except (ValueError, KeyError, TypeError):
+            self.holder = "another program"
+        folder = os.path.dirname(os.path.dirname(path))
+        super().__init__(
+            f"{folder} is in use: {self.holder} trains there. Wait for its "
+            "end, stop it, or choose another output directory."
+        )
 
 
 @contextlib.contextmanager
@@ -104,7 +121,7 @@ def _open_locked(path):
         except BlockingIOError as error:
             held = os.read(descriptor, 1000).decode("utf-8", "replace")
             os.close(descriptor)
-            raise HeldError(_refusal(path, held)) from error
+            raise HeldError(path, held) from error
         except BaseException:
             os.close(descriptor)
             raise
@@ -125,7 +142,7 @@ def _hold_object(path, clock):
     def check():
         if lost.is_set() or not _is_own(path, own):
             lost.set()
-            raise HeldError(_refusal(path, _read(path)))
+            raise HeldError(path, _read(path))
 
     def beat():
         while not stop.wait(_BEAT_SECONDS):
@@ -166,7 +183,7 @@ def _wait_until_dead(path, found, clock):
         if now is None:
             return
         if now != found:
-            raise HeldError(_refusal(path, now))
+            raise HeldError(path, now)
     _logger.warning("%s: its writer is dead; taken over.", path)
 
 
@@ -195,16 +212,3 @@ def _read(path):
 
 def _is_own(path, own):
     return own in (_read(path) or "")
-
-
-def _refusal(path, held):
-    try:
-        values = json.loads(held)
-        who = f"process {values['pid']} on {values['host']}"
-    except (ValueError, KeyError, TypeError):
-        who = "another program"
-    folder = os.path.dirname(os.path.dirname(path))
-    return (
-        f"{folder} is in use: {who} trains there. Wait for its end, stop it, "
-        "or choose another output directory."
-    )

@@ -166,9 +166,9 @@ def train(
         logging.info("Step %d of %d: nothing left to train.", state.step, end)
         # The run may have ended in its last save, or before this call.
         if strategies.is_chief(strategy):
-            with state.hold():
-                state.prune()
-                if on_save is not None:
+            state.prune()
+            if on_save is not None:
+                with state.hold():
                     on_save()
         return history
     is_chief = strategies.is_chief(strategy)

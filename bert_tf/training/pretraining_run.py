@@ -44,8 +44,8 @@ _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 _EVAL_RESULTS = "eval_results.txt"
 # Where one of these is another, losses cannot be compared.
 _LOSS_SETTINGS = {settings.EVALUATION, "discriminator_weight"}
-# What they were for the best model, beside the training's state.
-_BEST_SETTINGS = "best.json"
+# What they were for the best model, and its loss, beside the training's state.
+_BEST = "best.json"
 # Of a manifest's settings.
 _TFDS_NAME = "tfds_name"
 # Of descriptions of records in a model card.
@@ -182,8 +182,9 @@ def _write_results(options, start, folder, results, card):
 def _origin(options, start, state, descriptions, is_resumed):
     """Returns what the model card tells of the training."""
     since, given = state.settings.of_step(state.step)
-    if given.get("records") != state.settings.values.get("records"):
-        # Resumed where there was nothing left to train.
+    records = state.settings.values.get("records")
+    if given.get("records", records) != records:
+        # Run again where nothing was left to train: none was trained on these.
         descriptions = []
     values = {
         "steps": state.step,
@@ -464,33 +465,44 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     if not strategies.is_chief(strategy):
         return
     best = os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
-    path = f"{best}/{_EVAL_RESULTS}"
-    if (
-        files.exists(path)
-        and _is_comparable(options, state)
-        and not results["loss"] < evaluation.read_results(path)["loss"]
-    ):
+    loss = _best_loss(options, best, state)
+    if loss is not None and not results["loss"] < loss:
         return
     save_model(best)
     results = results | {"global_step": state.step}
     card = model_folder.read_card(best)
     _write_results(options, start, best, results, card)
-    text = json.dumps(_loss_settings(state), indent=2) + "\n"
-    files.write_text(_best_settings_path(options), text)
+    kept = evaluation.read_results(f"{best}/{_EVAL_RESULTS}")
+    told = {"loss": kept["loss"], "settings": _loss_settings(state)}
+    text = json.dumps(told, indent=2) + "\n"
+    files.write_text(_best_path(options), text)
     _logger.info("The best so far; kept in %s.", best)
 
 
-def _is_comparable(options, state):
-    """Returns whether the best loss so far is of the evaluations of now.
+def _best_loss(options, best, state):
+    """Returns the best loss so far, if it is of the evaluations of now.
 
     The run may have been resumed, and stopped, with others since.
     """
-    path = _best_settings_path(options)
-    if files.exists(path):
-        return files.read_json(path) == _loss_settings(state)
-    # Of an older release. Until the first checkpoint of a resumed run these
-    # are the changes since.
-    return not _LOSS_SETTINGS & state.settings.changes().keys()
+    results = f"{best}/{_EVAL_RESULTS}"
+    if not files.exists(results):
+        return None
+    path = _best_path(options)
+    if not files.exists(path):
+        # Of an older release. Until the first checkpoint of a resumed run
+        # these are the changes since.
+        if _LOSS_SETTINGS & state.settings.changes().keys():
+            return None
+        return evaluation.read_results(results)["loss"]
+    told, settings = files.read_json(path), _loss_settings(state)
+    # What only one of the two has is of another release.
+    common = told["settings"].keys() & settings.keys()
+    is_comparable = all(
+        told["settings"][name] == settings[name] for name in common
+    )
+    # A run that was killed as it kept a better model has not told of it.
+    is_told = told["loss"] == evaluation.read_results(results)["loss"]
+    return told["loss"] if is_comparable and is_told else None
 
 
 def _loss_settings(state):
@@ -500,10 +512,8 @@ def _loss_settings(state):
     }
 
 
-def _best_settings_path(options):
-    return os.path.join(
-        options.output_dir, checkpointing.FOLDER, _BEST_SETTINGS
-    )
+def _best_path(options):
+    return os.path.join(options.output_dir, checkpointing.FOLDER, _BEST)
 
 
 def _config(options, pretraining, source, jit_compile):

@@ -103,8 +103,7 @@ def fit(
         end = config.num_train_steps
     if state.step >= end:
         # The run may have ended in its last save.
-        with state.hold():
-            state.prune()
+        state.prune()
         return history
     model = state.model
     batches = source.training_batches(

@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.training import checkpointing
 from bert_tf.training import lock
 from bert_tf.training import loop
 from bert_tf.training import output_folder
@@ -140,6 +141,38 @@ def test_what_the_last_save_had_to_remove_is_removed_by_a_rerun(tmp_path):
     assert listed.all_model_checkpoint_paths == [
         str(tmp_path / "train" / "state-6")
     ]
+
+
+def test_a_rerun_that_is_to_keep_less_removes_nothing(tmp_path):
+    state = make_small_state(tmp_path, keep_checkpoint_max=3)
+    for state.step in (2, 4, 6):
+        state.save()
+    again = make_small_state(tmp_path, keep_checkpoint_max=1)
+    assert again.restore()
+    config = loop.TrainingConfig(num_train_steps=6)
+    with state.hold():  # Nor does it ask for the folder.
+        assert fit.fit(again, None, None, config, make_strategy()) == []
+    assert again.saved_steps() == [2, 4, 6]
+
+
+def test_a_full_disk_as_a_rerun_prunes_is_an_os_error(tmp_path, monkeypatch):
+    state = make_small_state(tmp_path, keep_checkpoint_max=2)
+    for state.step in (2, 4):
+        state.save()
+    again = make_small_state(tmp_path, keep_checkpoint_max=1)
+    assert again.restore()
+
+    def fail(*args, **kwargs):
+        raise tf.errors.ResourceExhaustedError(None, None, "no space")
+
+    monkeypatch.setattr(
+        checkpointing.checkpoint_management,
+        "update_checkpoint_state_internal",
+        fail,
+    )
+    with pytest.raises(OSError, match="step 4 cannot be written: no space"):
+        again.prune()
+    assert again.saved_steps() == [2, 4]
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bert_tf import files
 from bert_tf.manifest import Manifest
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
@@ -133,7 +134,9 @@ def resumed_state(folder, step, saved=(), **values):
     )
 
 
-def test_the_best_of_another_evaluation_is_not_compared_with(tmp_path):
+def test_the_best_of_another_evaluation_is_not_compared_with(
+    tmp_path, monkeypatch
+):
     options = SimpleNamespace(
         output_dir=str(tmp_path), eval_input_file="b", input_files=("a",)
     )
@@ -156,6 +159,11 @@ def test_the_best_of_another_evaluation_is_not_compared_with(tmp_path):
         )
         state.settings.write()
         return evaluation.read_results(f"{best}/eval_results.txt")["loss"]
+
+    def killed(path, text, write_text=files.write_text):
+        if path.endswith("best.json"):
+            raise KeyboardInterrupt
+        write_text(path, text)
 
     # What was trained on has a lower loss than what was not.
     given = {"evaluation": "1 files (aaaaaaaa)", "discriminator_weight": 50}
@@ -183,6 +191,13 @@ def test_the_best_of_another_evaluation_is_not_compared_with(tmp_path):
     assert keep(resumed_state(tmp_path, 80, **given), 950.0) == 900.0
     given["evaluation"] = "1 files (dddddddd)"
     assert keep(resumed_state(tmp_path, 80, **given), 950.0) == 950.0
+    # Killed as it told of a better one, of another evaluation: neither what
+    # is told nor what is there says how good the model is by the old one.
+    other = given | {"evaluation": "1 files (eeeeeeee)"}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pretraining_run.files, "write_text", killed)
+        keep(resumed_state(tmp_path, 90, **other), 10.0)
+    assert keep(resumed_state(tmp_path, 80, **given), 960.0) == 960.0
 
 
 def test_the_best_models_card_is_written_before_its_results(

@@ -105,7 +105,7 @@ def test_of_many_classes_the_commonest_confusions_are_told():
     labels = np.array([7, 7, 99_999, 5, 5, 5])
     predictions = np.array([8, 8, 0, 5, 5, 4])
     assert tables.confusions(names, predictions, labels).splitlines() == [
-        "| is | answered | examples |",
+        "| is | answered | number |",
         "| --- | --- | --- |",
         "| c7 | c8 | 2 |",
         "| c5 | c4 | 1 |",

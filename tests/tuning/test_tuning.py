@@ -566,6 +566,11 @@ def test_new_heads_have_the_dropout_of_config_json(
     assert model.dropout == dropout
     given = checkpoints.load(folder, BertClassifier, dropout=0.2)
     assert given.dropout == 0.2
+    # Another configuration rules over the checkpoint's.
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(config | {"hidden_dropout_prob": 0.3}))
+    other = starting_point.find(folder, bert_config_file=str(path))
+    assert task_folder.new_model(other, TASK).dropout == 0.1
 
 
 def test_model_longer_than_its_checkpoint(checkpoint):

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf import files
-from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 
 DEFAULT_FEATURES = ("text",)
@@ -130,6 +129,9 @@ def read_texts(
             its name it is a table whose columns of texts are not known;
             or there is no such file.
     """
+    # Programs check their flags before TensorFlow is imported.
+    from bert_tf.tasks import columns
+
     if columns.may_have_lists(path):
         found = columns.read_texts(
             path, text_features, None, lambda where, value: value, np.int32

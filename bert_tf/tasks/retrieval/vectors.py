@@ -10,6 +10,7 @@ the first file that is not there. Folders may be remote.
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Sequence
 
@@ -126,22 +127,24 @@ def compute(
     folder = str(folder).rstrip("/")
     arguments = folder, texts, embedder
     manifest, is_there = _find(*arguments)
-    found = Vectors(folder, manifest)
-    if is_there and not found.missing():
-        # Nothing is written: the folder may be read-only.
-        _tell_found(found)
-        return found
+    if is_there:
+        found = Vectors(folder, manifest)
+        missing = found.missing()
+        if not missing:
+            # Nothing is written: the folder may be read-only.
+            _tell_found(found, missing)
+            return found
     try:
-        with lock.hold(folder):
-            return _compute(*arguments, batch_size, title)
+        with lock.hold(folder) as check_lock:
+            return _compute(*arguments, batch_size, title, check_lock)
     except lock.HeldError as error:
         raise ValueError(
-            f"{folder}: another process computes vectors there. Run again "
-            "when it is done."
+            f"{folder}: {error.holder} computes vectors there. Run again when "
+            "it is done."
         ) from error
 
 
-def _compute(folder, texts, embedder, batch_size, title):
+def _compute(folder, texts, embedder, batch_size, title, check_lock):
     """Does what `compute` does, in a folder that is held."""
     for name in files.list_folder(folder):
         if _LEFTOVER.fullmatch(name):
@@ -153,8 +156,8 @@ def _compute(folder, texts, embedder, batch_size, title):
             f"{folder}/{MANIFEST_FILE}", f"{json.dumps(values, indent=2)}\n"
         )
     found = Vectors(folder, manifest)
-    _tell_found(found)
     missing = found.missing()
+    _tell_found(found, missing)
     sizes = [found.size(index) for index in missing]
     num_batches = sum(-(-size // batch_size) for size in sizes)
 
@@ -166,6 +169,7 @@ def _compute(folder, texts, embedder, batch_size, title):
             for rows, values in embedder.batches(part, batch_size):
                 vectors[rows] = values
                 yield
+            check_lock()
             with files.whole_stream(found.path(index), "wb") as stream:
                 _save(stream, vectors)
 
@@ -175,9 +179,9 @@ def _compute(folder, texts, embedder, batch_size, title):
     return found
 
 
-def _tell_found(found):
+def _tell_found(found, missing):
     num_files = found.manifest.num_files
-    num_there = num_files - len(found.missing())
+    num_there = num_files - len(missing)
     if num_there:
         logging.info(
             "%s: %d of %d files are there already.",
@@ -261,10 +265,11 @@ class Vectors:
 
     def missing(self) -> list[int]:
         """Returns the numbers of the files that are not there."""
+        names = {*files.list_folder(self.folder)}
         return [
             index
             for index in range(self.manifest.num_files)
-            if not files.exists(self.path(index))
+            if os.path.basename(self.path(index)) not in names
         ]
 
     def size(self, index: int) -> int:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import resource
 
@@ -99,7 +100,9 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
 def test_one_process_at_a_time_computes(tmp_path):
     folder = tmp_path / "vectors"
     with lock.hold(folder):
-        with pytest.raises(ValueError, match="another process computes"):
+        with pytest.raises(
+            ValueError, match=f"vectors: process {os.getpid()} on .* computes"
+        ):
             vectors.compute(folder, TEXTS, Counted())
         assert names_in(folder) == ["lock.json"]
     vectors.compute(folder, TEXTS, Counted())
