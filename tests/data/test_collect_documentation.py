@@ -5,7 +5,7 @@ import csv
 
 def test_documentation_is_collected(run_program, tmp_path):
     process = run_program(
-        "support.collect_parts",
+        "bert_tf.data.collect_documentation",
         f"--output_dir={tmp_path}",
         "--library=numpy",
         "--library=keras",

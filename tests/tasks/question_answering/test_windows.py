@@ -251,7 +251,7 @@ def test_answers_are_cited_character_for_character():
     logits[0, 3, 0] = logits[0, 4, 1] = 1
     logits[1, 8, 0] = logits[1, 10, 1] = 1
 
-    answers = squad_answers.find_answers(choosing(maker), source, logits)
+    answers = squad_answers.find_answers(maker.task, source, logits)
 
     assert answers.texts == {"q1": "The  Café\u0301", "q2": "É.中"}
 
