@@ -25,14 +25,12 @@ from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
-from bert_tf.models.reranker import BertReranker
 from bert_tf.models.token_classifier import BertTokenClassifier
 
 # The ends of the names of variables that begin as random values.
 _RANDOM = ("kernel", "embeddings")
 # {class: its head}, where there is dropout in front of it.
 _HEADS: dict[type[keras.Model], str] = {
-    BertReranker: parts.CLASSIFIER,
     BertClassifier: parts.CLASSIFIER,
     BertTokenClassifier: parts.TOKEN_CLASSIFIER,
     BertMultipleChoice: parts.MULTIPLE_CHOICE,
@@ -224,14 +222,7 @@ def without_random_values() -> Iterator[None]:
 
 def _head_arguments(checkpoint, model_class):
     """Returns `num_labels` and `dropout` as the checkpoint has them."""
-    part = next(
-        (
-            part
-            for a_class, part in _HEADS.items()
-            if issubclass(model_class, a_class)
-        ),
-        None,
-    )
+    part = _head_of(model_class)
     if part is None:
         return {}
     arguments = {}
@@ -249,6 +240,14 @@ def _head_arguments(checkpoint, model_class):
     return arguments
 
 
+def _head_of(model_class):
+    """Returns the head with dropout of a model's class; None if none."""
+    for a_class, part in _HEADS.items():
+        if issubclass(model_class, a_class):
+            return part
+    return None
+
+
 def tell_dropout(
     model: keras.Model, config: BertConfig, checkpoint: reader.Checkpoint
 ) -> None:
@@ -262,7 +261,7 @@ def tell_dropout(
         config: What it is configured by.
         checkpoint: What `reader.open_checkpoint` yielded.
     """
-    part = _HEADS.get(type(model))
+    part = _head_of(type(model))
     if part is None or checkpoint.config is None:
         return
     is_token_classifier = isinstance(model, BertTokenClassifier)

@@ -487,22 +487,21 @@ def _best_loss(options, best, state):
     results = f"{best}/{_EVAL_RESULTS}"
     if not files.exists(results):
         return None
+    loss = evaluation.read_results(results)["loss"]
     path = _best_path(options)
-    if not files.exists(path):
+    if files.exists(path):
+        told, now = files.read_json(path), _loss_settings(state)
+        # A run that was killed as it kept a better model has not told of it.
+        # What only one of the two has is of another release.
+        is_comparable = told["loss"] == loss and all(
+            told["settings"][name] == now[name]
+            for name in told["settings"].keys() & now.keys()
+        )
+    else:
         # Of an older release. Until the first checkpoint of a resumed run
         # these are the changes since.
-        if _LOSS_SETTINGS & state.settings.changes().keys():
-            return None
-        return evaluation.read_results(results)["loss"]
-    told, settings = files.read_json(path), _loss_settings(state)
-    # What only one of the two has is of another release.
-    common = told["settings"].keys() & settings.keys()
-    is_comparable = all(
-        told["settings"][name] == settings[name] for name in common
-    )
-    # A run that was killed as it kept a better model has not told of it.
-    is_told = told["loss"] == evaluation.read_results(results)["loss"]
-    return told["loss"] if is_comparable and is_told else None
+        is_comparable = not _LOSS_SETTINGS & state.settings.changes().keys()
+    return loss if is_comparable else None
 
 
 def _loss_settings(state):

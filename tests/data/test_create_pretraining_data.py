@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support.pretraining_data import full_disk
+from support.disk import full_disk
 
 PROGRAM = "bert_tf.data.create_pretraining_data"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

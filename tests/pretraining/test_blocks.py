@@ -9,9 +9,9 @@ from bert_tf.text.tokenizers.bpe import BpeSpec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
+from support.disk import full_disk
 from support.pretraining_data import LETTERS
 from support.pretraining_data import VOCABULARY
-from support.pretraining_data import full_disk
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-import resource
 import shutil
 import uuid
 
@@ -23,6 +22,7 @@ from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import check
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from support import serving_models
+from support.disk import full_disk
 
 
 def tree(folder):
@@ -200,13 +200,8 @@ def test_bounds_of_texts_are_refused_where_none_are_taken(
 
 def test_a_full_disk_is_an_error_of_the_system(tmp_path):
     serving_models.model_dir("encoder")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
-    try:
-        with pytest.raises(OSError, match="cannot be written: "):
-            export(tmp_path, contents="ids")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(2000), pytest.raises(OSError, match="cannot be written: "):
+        export(tmp_path, contents="ids")
     assert tree(tmp_path) == []
 
 

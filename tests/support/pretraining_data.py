@@ -1,8 +1,6 @@
 """Small texts, corpora and builds of pre-training data, made by chance."""
 
-import contextlib
 import random
-import resource
 
 import numpy as np
 
@@ -84,14 +82,3 @@ def read_all(*paths):
 def contents(folder):
     """Returns {name: bytes} of all files, hidden ones too."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@contextlib.contextmanager
-def full_disk(num_bytes):
-    """What is started inside, too, cannot write longer files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -42,6 +42,20 @@ def make_small_state(folder, description=DESCRIPTION, **kwargs):
     )
 
 
+def saved_state(folder, steps):
+    """Makes a small state that keeps the checkpoints of all these steps."""
+    state = make_small_state(folder, keep_checkpoint_max=len(steps))
+    for state.step in steps:
+        state.save()
+    return state
+
+
+def restored_state(folder, num_kept):
+    state = make_small_state(folder, keep_checkpoint_max=num_kept)
+    assert state.restore()
+    return state
+
+
 def values_of(state):
     variables = state.model.variables + state.optimizer.variables
     return [keras.ops.convert_to_numpy(variable) for variable in variables]
@@ -125,16 +139,12 @@ def test_a_checkpoint_that_is_removed_in_part_is_none(tmp_path, monkeypatch):
 
 def test_what_the_last_save_had_to_remove_is_removed_by_a_rerun(tmp_path):
     # Killed before it removed anything: as if more were to be kept.
-    state = make_small_state(tmp_path, keep_checkpoint_max=3)
-    for state.step in (2, 4, 6):
-        state.save()
-    again = make_small_state(tmp_path, keep_checkpoint_max=2)
-    assert again.restore()
+    saved_state(tmp_path, (2, 4, 6))
+    again = restored_state(tmp_path, 2)
     config = loop.TrainingConfig(num_train_steps=6)
     assert loop.train(again, None, None, config, make_strategy()) == []
     assert again.saved_steps() == [4, 6]
-    again = make_small_state(tmp_path, keep_checkpoint_max=1)
-    assert again.restore()
+    again = restored_state(tmp_path, 1)
     assert fit.fit(again, None, None, config, make_strategy()) == []
     assert again.saved_steps() == [6]
     listed = tf.train.get_checkpoint_state(str(tmp_path / "train"))
@@ -144,11 +154,8 @@ def test_what_the_last_save_had_to_remove_is_removed_by_a_rerun(tmp_path):
 
 
 def test_a_rerun_that_is_to_keep_less_removes_nothing(tmp_path):
-    state = make_small_state(tmp_path, keep_checkpoint_max=3)
-    for state.step in (2, 4, 6):
-        state.save()
-    again = make_small_state(tmp_path, keep_checkpoint_max=1)
-    assert again.restore()
+    state = saved_state(tmp_path, (2, 4, 6))
+    again = restored_state(tmp_path, 1)
     config = loop.TrainingConfig(num_train_steps=6)
     with state.hold():  # Nor does it ask for the folder.
         assert fit.fit(again, None, None, config, make_strategy()) == []
@@ -156,11 +163,8 @@ def test_a_rerun_that_is_to_keep_less_removes_nothing(tmp_path):
 
 
 def test_a_full_disk_as_a_rerun_prunes_is_an_os_error(tmp_path, monkeypatch):
-    state = make_small_state(tmp_path, keep_checkpoint_max=2)
-    for state.step in (2, 4):
-        state.save()
-    again = make_small_state(tmp_path, keep_checkpoint_max=1)
-    assert again.restore()
+    saved_state(tmp_path, (2, 4))
+    again = restored_state(tmp_path, 1)
 
     def fail(*args, **kwargs):
         raise tf.errors.ResourceExhaustedError(None, None, "no space")

@@ -49,13 +49,17 @@ def test_card_tells_what_manifests_tell_of_each_phases_records(tmp_path):
             model_type="bert", num_hidden_layers=2, hidden_size=8
         ),
     )
-    origin = pretraining_run._origin(
-        SimpleNamespace(optimizer="lamb"),
-        start,
-        state,
-        pretraining_run._describe_records([told, told, untold]),
-        is_resumed=False,
-    )
+
+    def origin_of(sources, is_resumed):
+        return pretraining_run._origin(
+            SimpleNamespace(optimizer="lamb"),
+            start,
+            state,
+            pretraining_run._describe_records(sources),
+            is_resumed,
+        )
+
+    origin = origin_of([told, told, untold], is_resumed=False)
     assert origin.data == {
         "Records": {
             "Objective": "full_sentences",
@@ -84,13 +88,7 @@ def test_card_tells_what_manifests_tell_of_each_phases_records(tmp_path):
 
     # Another run may have begun it.
     state.settings.find(40)
-    origin = pretraining_run._origin(
-        SimpleNamespace(optimizer="lamb"),
-        start,
-        state,
-        pretraining_run._describe_records([untold]),
-        is_resumed=True,
-    )
+    origin = origin_of([untold], is_resumed=True)
     assert not origin.knows_start
     assert origin.data == {"Records from step 40 on": {"Files": 2}}
 
@@ -100,13 +98,7 @@ def test_card_tells_what_manifests_tell_of_each_phases_records(tmp_path):
         str(tmp_path), {"records": ["y"], "learning_rate": 7.0}
     )
     state.settings.find(70)
-    origin = pretraining_run._origin(
-        SimpleNamespace(optimizer="lamb"),
-        start,
-        state,
-        pretraining_run._describe_records([untold]),
-        is_resumed=True,
-    )
+    origin = origin_of([untold], is_resumed=True)
     assert origin.data == {}
     assert origin.settings["learning_rate"] == 0.5
     assert origin.settings["from_step"] == 40

@@ -70,12 +70,11 @@ def check(folder: files.AnyPath, texts: Texts, embedder: Embedder) -> None:
     Args:
         folder, texts, embedder: As of `compute`, which says what is raised.
     """
-    _find(str(folder).rstrip("/"), texts, embedder)
+    _find(str(folder).rstrip("/"), _manifest(texts, embedder))
 
 
-def _find(folder, texts, embedder):
-    """Returns the `Manifest`, and whether the folder has it."""
-    manifest = Manifest(
+def _manifest(texts, embedder):
+    return Manifest(
         dimension=embedder.dimension,
         pooling=embedder.vectors.pooling,
         is_normalized=embedder.vectors.is_normalized,
@@ -88,9 +87,13 @@ def _find(folder, texts, embedder):
         texts_sha256=texts.sha256,
         texts_per_file=TEXTS_PER_FILE,
     )
+
+
+def _find(folder, wanted):
+    """Returns the `Manifest` of a folder; None if it has none yet."""
     path = f"{folder}/{MANIFEST_FILE}"
     if files.exists(path):
-        return _check(path, manifest), True
+        return _check(path, wanted)
     if any(
         name != lock.NAME and not _LEFTOVER.fullmatch(name)
         for name in files.list_folder(folder)
@@ -99,7 +102,7 @@ def _find(folder, texts, embedder):
             f"{folder}: must be a folder of vectors, or an empty one. "
             f"Received: one without {MANIFEST_FILE}."
         )
-    return manifest, False
+    return None
 
 
 def compute(
@@ -125,9 +128,9 @@ def compute(
         OSError: If the disk is full, and so on; the files before stay.
     """
     folder = str(folder).rstrip("/")
-    arguments = folder, texts, embedder
-    manifest, is_there = _find(*arguments)
-    if is_there:
+    wanted = _manifest(texts, embedder)
+    manifest = _find(folder, wanted)
+    if manifest is not None:
         found = Vectors(folder, manifest)
         missing = found.missing()
         if not missing:
@@ -136,7 +139,9 @@ def compute(
             return found
     try:
         with lock.hold(folder) as check_lock:
-            return _compute(*arguments, batch_size, title, check_lock)
+            return _compute(
+                folder, wanted, texts, embedder, batch_size, title, check_lock
+            )
     except lock.HeldError as error:
         raise ValueError(
             f"{folder}: {error.holder} computes vectors there. Run again when "
@@ -144,13 +149,15 @@ def compute(
         ) from error
 
 
-def _compute(folder, texts, embedder, batch_size, title, check_lock):
+def _compute(folder, wanted, texts, embedder, batch_size, title, check_lock):
     """Does what `compute` does, in a folder that is held."""
     for name in files.list_folder(folder):
         if _LEFTOVER.fullmatch(name):
             files.remove(f"{folder}/{name}")
-    manifest, is_there = _find(folder, texts, embedder)
-    if not is_there:
+    # Another process may have made it meanwhile.
+    manifest = _find(folder, wanted)
+    if manifest is None:
+        manifest = wanted
         values = formats.stamped(dataclasses.asdict(manifest), formats.VECTORS)
         files.write_text(
             f"{folder}/{MANIFEST_FILE}", f"{json.dumps(values, indent=2)}\n"

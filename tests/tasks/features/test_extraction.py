@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import resource
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from bert_tf.tasks.features.extraction import LineFeatures
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import strategy as strategies
 from support import serving_models
+from support.disk import full_disk
 
 PROGRAM = "bert_tf.extract_features"
 LINES = [
@@ -211,13 +211,8 @@ def write(path, output_format, lines, extraction=None, **arguments):
 @pytest.mark.parametrize("output_format", ["jsonl", "npz", "tfrecord"])
 def test_a_full_disk_is_told_with_the_file(tmp_path, output_format):
     path = tmp_path / "out"
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
-    try:
-        with pytest.raises(OSError, match=str(path)):
-            write(path, output_format, WRITTEN)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(300), pytest.raises(OSError, match=str(path)):
+        write(path, output_format, WRITTEN)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import re
-import resource
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from bert_tf.tasks.retrieval import search
 from bert_tf.tasks.retrieval import vectors
 from bert_tf.tasks.retrieval.corpora import Texts
 from bert_tf.training import lock
+from support.disk import full_disk
 
 TEXTS = Texts(
     ids=tuple(map(str, range(10))), texts=tuple("x" * n for n in range(1, 11))
@@ -116,16 +116,14 @@ def test_a_file_that_is_written_in_part_is_none(tmp_path):
     wanted = io.BytesIO()
     np.save(wanted, WANTED[:4])
     folder = tmp_path / "vectors"
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # More than the manifest has.
     texts = Texts(ids=tuple("ab"), texts=("a", "b"))
     wide = Counted(dimension=1000)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8100, before[1]))
-    try:
-        with pytest.raises(OSError, match="vectors-00000-of-00001.npy"):
-            vectors.compute(folder, texts, wide)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    # More than the manifest has.
+    with (
+        full_disk(8100),
+        pytest.raises(OSError, match="vectors-00000-of-00001.npy"),
+    ):
+        vectors.compute(folder, texts, wide)
     assert names_in(folder) == ["manifest.json"]
     # The bytes are NumPy's.
     vectors.compute(tmp_path / "a", TEXTS, Counted())
