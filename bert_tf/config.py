@@ -1,6 +1,7 @@
 """The architecture of a model: its fields, and what they may be."""
 
 import dataclasses
+import operator
 from typing import Any
 from typing import Self
 
@@ -200,6 +201,30 @@ class BertConfig:
             for name, value in dataclasses.asdict(self).items()
             if name not in later or value != fields[name].default
         }
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Returns an argument as an int, which NumPy's integers are not.
+
+    Files of models hold no others.
+
+    Args:
+        name: Of the argument.
+        value: What was given.
+
+    Raises:
+        ValueError: If it is no integer.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ValueError(
+            f"`{name}` must be an integer. "
+            f"Received: {name}={files.shortened(value)}."
+        )
+    return number
 
 
 def _is_number(value):

@@ -130,7 +130,8 @@ def load(
             told = sentence_folder.read(checkpoint.folder)
         if told is not None:
             kwargs = _vector_arguments(told) | kwargs
-            max_seq_length = max_seq_length or told.max_seq_length
+            if max_seq_length is None:
+                max_seq_length = told.max_seq_length
         preprocessor = Preprocessor.from_folder(
             checkpoint.folder, max_seq_length
         )

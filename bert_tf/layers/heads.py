@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.config import whole_number
 from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
@@ -211,7 +212,8 @@ class HiddenLayer(ConfiguredLayer):
     ) -> None:
         super().__init__(config, **kwargs)
         self.activation = activation
-        self.dropout = dropout
+        # Files of models hold no numbers of NumPy's.
+        self.dropout = float(dropout)
 
     def build(self, inputs_shape):
         self.input_dropout = self.make_dropout(self.dropout, "input_dropout")
@@ -282,13 +284,14 @@ class ClassificationHead(ConfiguredLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
+        num_labels = whole_number("num_labels", num_labels)
         if num_labels < 1:
             raise ValueError(
                 "`num_labels` must be a positive integer. "
                 f"Received: num_labels={num_labels!r}."
             )
         self.num_labels = num_labels
-        self.dropout = dropout
+        self.dropout = float(dropout)
 
     def build(self, inputs_shape):
         self.input_dropout = self.make_dropout(self.dropout, "input_dropout")

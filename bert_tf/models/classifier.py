@@ -55,10 +55,8 @@ class BertClassifier(EncoderModel):
     ) -> None:
         super().__init__(config, **kwargs)
         check_bidirectional(self.config)
-        self.num_labels = num_labels
         if dropout is None:
             dropout = self.config.classifier_dropout_prob
-        self.dropout = dropout
         self.hidden_layer = self.make_hidden_layer(
             "classifier_hidden",
             dropout if self.config.drops_classifier_input else 0.0,
@@ -66,6 +64,9 @@ class BertClassifier(EncoderModel):
         self.classification_head = self.make_head(
             num_labels, "classifier", dropout
         )
+        # As its own numbers: those of NumPy files do not hold.
+        self.num_labels = self.classification_head.num_labels
+        self.dropout = self.classification_head.dropout
         self.build()
 
     def build(self, input_shape=None):

@@ -58,9 +58,10 @@ class BertMultipleChoice(EncoderModel):
         check_bidirectional(self.config)
         if dropout is None:
             dropout = self.config.classifier_dropout_prob
-        self.dropout = dropout
         self.hidden_layer = self.make_hidden_layer("multiple_choice_hidden")
         self.choice_head = self.make_head(1, "multiple_choice", dropout)
+        # As its own numbers: those of NumPy files do not hold.
+        self.dropout = self.choice_head.dropout
         self.build()
 
     def build(self, input_shape=None):

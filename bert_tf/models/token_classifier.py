@@ -51,12 +51,13 @@ class BertTokenClassifier(EncoderModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
-        self.num_labels = num_labels
-        self.dropout = dropout
         self.encoder.pooler.leave_out()
         self.classification_head = self.make_head(
             num_labels, "token_classifier", dropout
         )
+        # As its own numbers: those of NumPy files do not hold.
+        self.num_labels = self.classification_head.num_labels
+        self.dropout = self.classification_head.dropout
         self.build()
 
     def build(self, input_shape=None):

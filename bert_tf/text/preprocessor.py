@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.config import whole_number
 from bert_tf.text import packing
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
@@ -41,9 +42,9 @@ class Preprocessor(tf.Module):
         for scalars: `input_ids`, `input_mask`, `segment_ids`.
 
     Raises:
-        ValueError: If `max_seq_length` is too small, or texts are more than
-            two, of other shapes, or no strings; of those that are not the first
-            is named by its row, from 1.
+        ValueError: If `max_seq_length` is too small or no integer, or texts
+            are more than two, of other shapes, or no strings; of those that
+            are not the first is named by its row, from 1.
 
     Example:
 
@@ -58,6 +59,7 @@ class Preprocessor(tf.Module):
 
     def __init__(self, tokenizer: Spec, max_seq_length: int = 128) -> None:
         super().__init__(name="preprocessor")
+        max_seq_length = whole_number("max_seq_length", max_seq_length)
         if max_seq_length < 2:
             raise ValueError(
                 "`max_seq_length` must be at least 2, for [CLS] and [SEP]. "

@@ -1,6 +1,7 @@
 """The models: the contract, numbers, parameter counts, Keras habits."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -491,6 +492,23 @@ def test_pretrainer_names_missing_positions():
 def test_classifier_refuses_no_labels():
     with pytest.raises(ValueError, match="num_labels=0"):
         BertClassifier(CONFIG, num_labels=0)
+
+
+@pytest.mark.parametrize("value", ["2", 2.0, None, True])
+def test_a_number_of_labels_that_is_none_is_named(value):
+    with pytest.raises(ValueError, match=f"`num_labels` .*{value!r}"):
+        BertClassifier(CONFIG, num_labels=value)
+
+
+def test_numbers_of_numpy_are_those_of_python():
+    """Of `labels.max() + 1` there was no model, and of float32 no file."""
+    labels = np.array([0, 2, 1])
+    model = BertClassifier(
+        CONFIG, num_labels=labels.max() + 1, dropout=np.float32(0.25)
+    )
+    assert model(INPUTS).shape == (3, 3)
+    values = json.loads(json.dumps(model.get_config()))
+    assert (values["num_labels"], values["dropout"]) == (3, 0.25)
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,20 @@ def test_too_short_a_sequence_is_refused():
         Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=1)
 
 
+@pytest.mark.parametrize("length", [7.0, "7", True])
+def test_a_length_that_is_no_integer_is_refused(length):
+    """7.0 failed at the first text."""
+    with pytest.raises(ValueError, match=f"an integer.*length={length!r}"):
+        Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=length)
+
+
+def test_a_length_of_numpy_is_one_of_python():
+    """A model folder could not be saved with it."""
+    length = np.array([5, 7]).max()
+    preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), length)
+    assert type(preprocessor.max_seq_length) is int
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Returns a function that makes a model folder's text files."""
