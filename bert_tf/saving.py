@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
+from collections.abc import KeysView
 from collections.abc import Sequence
+from collections.abc import Set
 from typing import Any
 from typing import NamedTuple
 
@@ -111,6 +113,7 @@ def load(
         >>> load("tickets").task.labels
         ('law', 'sales')
     """
+    _check_path("path", path)
     if model_class is not None and not (
         isinstance(model_class, type) and issubclass(model_class, keras.Model)
     ):
@@ -201,8 +204,8 @@ def save(
         >>> load("reviews").task.labels
         ('bad', 'good')
     """
+    _check_path("folder", folder)
     for name, value, wanted, text in (
-        ("folder", folder, str | os.PathLike, "a path"),
         ("preprocessor", preprocessor, Preprocessor, "a Preprocessor"),
         ("task", task, Task | None, "a Task or None"),
     ):
@@ -211,6 +214,8 @@ def save(
                 f"`{name}` must be {text}. Received: {type(value).__name__}."
             )
     folder = os.fspath(folder)
+    if label_names is not None:
+        label_names = _in_order(label_names)
     problem_type = None
     if task is None:
         path = os.path.join(folder, model_folder.TASK_FILE)
@@ -224,7 +229,7 @@ def save(
             raise ValueError(
                 "`label_names` must not be given with a task, whose labels are "
                 f"{files.shortened(list(task.labels))}. "
-                f"Received: label_names={files.shortened(list(label_names))}."
+                f"Received: label_names={files.shortened(label_names)}."
             )
         _check_is_tuned_to(task, model)
         label_names, problem_type = task.labels or None, task.problem_type
@@ -240,6 +245,38 @@ def save(
         vectors=vectors,
     )
     output_folder.note_saved(folder)
+
+
+def _check_path(name, path):
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(
+            f"`{name}` must be a path. Received: {type(path).__name__}."
+        )
+
+
+def _in_order(label_names):
+    """Returns names as a list, of whatever has an order; a string as it is.
+
+    Raises:
+        ValueError: If they have none.
+    """
+    if isinstance(label_names, str):
+        # Refused where the names are checked: its letters would be names.
+        return label_names
+    # In a set every process has another order.
+    if isinstance(label_names, Set) and not isinstance(label_names, KeysView):
+        names = None
+    else:
+        try:
+            names = list(label_names)
+        except TypeError:
+            names = None
+    if names is None:
+        raise ValueError(
+            "`label_names` must be names in order, as a list has them. "
+            f"Received: label_names={files.shortened(label_names)}."
+        )
+    return names
 
 
 def _has_vectors(folder):

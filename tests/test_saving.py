@@ -103,6 +103,15 @@ def test_label_names_are_what_is_served(tmp_path):
     assert found == [names[index] for index in logits.argmax(axis=1)]
 
 
+@pytest.mark.parametrize("kind", [np.array, dict.fromkeys])
+def test_names_may_be_what_has_an_order(tmp_path, kind):
+    """`LabelEncoder.classes_` is an array, which was no truth value."""
+    model, preprocessor, _ = load(serving_models.model_dir("pair"))
+    names = kind([f"topic {number}" for number in range(model.num_labels)])
+    save(tmp_path / "f", model, preprocessor, label_names=names)
+    assert load(tmp_path / "f").task.labels == tuple(names)
+
+
 def test_names_that_are_no_task_are_warned_of(tmp_path, warnings):
     # Parts of speech are not tags of entities.
     model, preprocessor, _ = load(serving_models.model_dir("tagger"))
@@ -185,6 +194,8 @@ def test_the_sequences_have_positions():
         ("pair", {"label_names": "abc"}, "3 different names. Received: .*'abc"),
         ("pair", {"label_names": (0, 1, 2)}, "must be 3 different names"),
         ("encoder", {"label_names": ("a", "b")}, "no classifier"),
+        ("pair", {"label_names": {"a", "b", "c"}}, "in order.*Received: .*{"),
+        ("pair", {"label_names": 3}, "in order.* Received: .*=3"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(
@@ -194,6 +205,11 @@ def test_what_does_not_fit_together_is_refused(
     with pytest.raises(ValueError, match=message):
         save(tmp_path / "f", model, preprocessor, **arguments)
     assert not (tmp_path / "f").exists()
+
+
+def test_what_is_no_path_is_not_loaded():
+    with pytest.raises(ValueError, match="`path` must be a path.*: NoneType"):
+        load(None)
 
 
 def test_only_models_of_the_library_are_saved(tmp_path):
