@@ -76,9 +76,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     Raises:
         ValueError: If Keras has another backend than TensorFlow; if
-            `beta_1`, `beta_2`, `global_clipnorm` or
-            `layerwise_decay` is out of its range, `no_weight_decay` is a
-            string or has what is no regular expression, or Keras's own
+            `weight_decay`, `beta_1`, `beta_2`, `epsilon`, `global_clipnorm`
+            or `layerwise_decay` is out of its range, `no_weight_decay` is no
+            list or has what is no regular expression, or Keras's own
             clipping or accumulation is asked for; when it is built, if a
             variable has 16 bits.
 
@@ -131,6 +131,14 @@ class BertOptimizer(keras.optimizers.Optimizer):
             if not 0 <= beta < 1:
                 raise ValueError(
                     f"`{option}` must be in [0, 1). Received: {option}={beta}."
+                )
+        for option, value in (
+            ("weight_decay", weight_decay),
+            ("epsilon", epsilon),
+        ):
+            if value is not None and not value >= 0:
+                raise ValueError(
+                    f"`{option}` must be 0 or more. Received: {option}={value}."
                 )
         if not 0 < layerwise_decay <= 1:
             raise ValueError(
@@ -435,10 +443,10 @@ def _checked_patterns(patterns):
     """Returns regular expressions as a tuple.
 
     Raises:
-        ValueError: If one is none, or they are one string.
+        ValueError: If one is none, or they are no list.
     """
     # A string's characters would be found in nearly every path.
-    if isinstance(patterns, str):
+    if isinstance(patterns, str) or not isinstance(patterns, Iterable):
         raise ValueError(
             "`no_weight_decay` must be a list of regular expressions. "
             f"Received: no_weight_decay={patterns!r}."
@@ -447,7 +455,7 @@ def _checked_patterns(patterns):
     for pattern in patterns:
         try:
             re.compile(pattern)
-        except re.error as error:
+        except (re.error, TypeError) as error:
             raise ValueError(
                 "`no_weight_decay` must be a list of regular expressions. "
                 f"Received: {pattern!r}, {error}."

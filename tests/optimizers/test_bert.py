@@ -238,6 +238,20 @@ def test_what_is_no_regular_expression_is_refused():
         BertOptimizer(no_weight_decay=["LayerNorm", "(bias"])
 
 
+@pytest.mark.parametrize("patterns", [None, 3, [None], ["bias", 1]])
+def test_what_is_no_list_of_strings_is_refused(patterns):
+    with pytest.raises(ValueError, match=r"decay` must be .*Received: "):
+        BertOptimizer(no_weight_decay=patterns)
+
+
+@pytest.mark.parametrize("option", ["epsilon", "weight_decay"])
+@pytest.mark.parametrize("value", [-0.01, float("nan")])
+def test_a_negative_epsilon_or_decay_is_refused(option, value):
+    """Training went on, and its weights grew or were no numbers."""
+    with pytest.raises(ValueError, match=rf"`{option}` must be .*{value}"):
+        BertOptimizer(**{option: value})
+
+
 @pytest.mark.parametrize("option", ["beta_1", "beta_2"])
 @pytest.mark.parametrize("value", [-0.1, 1.0, 9])
 def test_betas_out_of_range_are_refused(option, value):
