@@ -64,12 +64,13 @@ class BertOptimizer(keras.optimizers.Optimizer):
             fine-tuning on little data (arXiv 2006.05987).
         skip_nonfinite: Whether a step whose gradient is not finite leaves
             weights, m and v as they are. It counts as a step all the same.
-        layerwise_decay: Float d in (0, 1]: of the encoder's K blocks number
+        layerwise_decay: Float d in (0, 1]: of an encoder's K blocks number
             k, counted from 0, has the learning rate times d ** (K - k), its
             embeddings times d ** (K + 1), pooler and heads the whole
             (discriminative fine-tuning, Howard & Ruder 2018, arXiv
             1801.06146, section 3.2). ELECTRA's code has one factor d more
-            for all of the encoder.
+            for all of the encoder. Blocks above the last that is trained do
+            not count.
         name: Name of the optimizer.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and
             `loss_scale_factor` of `keras.optimizers.Optimizer`.
@@ -172,14 +173,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
         # In `update_step` a variable is one replica's tf.Variable, which has
         # no path.
         self._is_decayed = [self._use_weight_decay(v) for v in variables]
-        depths = [_depth(getattr(v, "path", v.name)) for v in variables]
-        num_blocks = max([depth for depth in depths if depth], default=0)
-        self._rate_factors = [
-            1.0
-            if depth is None
-            else self.layerwise_decay ** (num_blocks + 1 - depth)
-            for depth in depths
-        ]
+        self._rate_factors = _rate_factors(
+            [getattr(v, "path", v.name) for v in variables],
+            self.layerwise_decay,
+        )
         self.gradient_norm = self.add_variable(
             shape=(),
             dtype="float32",
@@ -498,9 +495,33 @@ def _handle(variable):
     return variable.handle
 
 
-def _depth(path):
-    """Returns 0 of the embeddings, k + 1 of block k, None above the blocks."""
-    block = re.search(r"(?:^|/)layer_(\d+)/", path)
-    if block:
-        return int(block[1]) + 1
-    return 0 if re.search(r"(?:^|/)embeddings/", path) else None
+def _rate_factors(paths, layerwise_decay):
+    """Returns what the learning rate of each variable is multiplied by."""
+    places = [_place(path) for path in paths]
+    # Of several encoders each is counted for itself.
+    num_blocks: dict[str, int] = {}
+    for place in filter(None, places):
+        encoder, depth = place
+        num_blocks[encoder] = max(num_blocks.get(encoder, 0), depth)
+    return [
+        layerwise_decay ** (num_blocks[place[0]] + 1 - place[1])
+        if place
+        else 1.0
+        for place in places
+    ]
+
+
+def _place(path):
+    """Returns the path of a variable's encoder, and its depth in it.
+
+    The depth is 0 of the embeddings and k + 1 of block k. None above the
+    blocks, also of another layer that is called as a block is.
+    """
+    found = re.search(
+        r"(?:^|/)(?:layer_(\d+)/(?:attention|intermediate|output)|embeddings/)",
+        path,
+    )
+    if not found:
+        return None
+    depth = 0 if found[1] is None else int(found[1]) + 1
+    return path[: found.start()], depth

@@ -244,6 +244,21 @@ def test_what_is_no_list_of_strings_is_refused(patterns):
         BertOptimizer(no_weight_decay=patterns)
 
 
+def test_encoders_of_other_depths_have_each_their_own_rates():
+    """The shallower one's top had the rate of a block below the other's."""
+    shares = {
+        "query/embeddings/word_embeddings": 1 / 4,
+        "query/layer_0/output/kernel": 1 / 2,
+        "text/embeddings/word_embeddings": 1 / 8,
+        "text/layer_0/attention/query/kernel": 1 / 4,
+        "text/layer_1/intermediate/bias": 1 / 2,
+        # The user's own, which made the encoders nine blocks deep.
+        "layer_8/kernel": 1,
+        "head/layer_8/bias": 1,
+    }
+    assert bert._rate_factors(shares, 0.5) == list(shares.values())
+
+
 @pytest.mark.parametrize("option", ["epsilon", "weight_decay"])
 @pytest.mark.parametrize("value", [-0.01, float("nan")])
 def test_a_negative_epsilon_or_decay_is_refused(option, value):
