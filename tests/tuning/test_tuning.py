@@ -477,6 +477,24 @@ def test_weighted_classes_in_fit_and_loop(checkpoint, tmp_path):
         dataclasses.replace(TASK, class_weights=(1.0,))
 
 
+def test_class_weights_may_be_an_array():
+    """As scikit-learn makes them: there was a trace."""
+    weights = np.array([0.5, 2.0, 0.0], "float32")
+    task = dataclasses.replace(TASK, class_weights=weights)
+    assert json.loads(json.dumps(task.class_weights)) == [0.5, 2.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [(1, -1, 1), (0, 0, 0), (1, 2, float("nan")), {0: 1, 1: 2, 2: 1}, "123", 3],
+)
+def test_class_weights_that_are_none_are_refused(weights):
+    """With a negative one training made that class's answers worse."""
+    message = "must be 3 numbers of 0 or more.*Received: class_weights="
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(TASK, class_weights=weights)
+
+
 def test_class_weights_are_read():
     ids = np.int32([0, 0, 0, 1])
     assert class_weights.parse("auto", ("a", "b"), ids) == (4 / 6, 2.0)

@@ -6,7 +6,9 @@ with their files' columns, and makes a task from any TSV with named columns.
 
 import dataclasses
 import functools
+import math
 import os
+from collections.abc import Mapping
 from typing import Any
 from typing import Self
 
@@ -72,8 +74,9 @@ class ClassificationTask(Task):
             "macro_f1", "matthews_correlation" and "auc" (of several classes
             the mean of each against the rest), or for a regression of
             "pearson" and "spearman".
-        class_weights: Weight of each class in training's loss; none for
-            equal ones. It is of the training, and not in task.json.
+        class_weights: Weight of each class in training's loss, from 0, as
+            an array or a list; none for equal ones. It is of the training,
+            and not in task.json.
         label_synonyms: What others call the classes, in lower case and by
             class id, if anything else. It is not in task.json either, and
             does not tell two tasks apart.
@@ -133,11 +136,16 @@ class ClassificationTask(Task):
                 f"Received: metrics={files.shortened(list(self.metrics))}."
             )
 
-        if self.class_weights and len(self.class_weights) != len(self.labels):
+        weights = _as_numbers(self.class_weights)
+        if weights is None or (
+            weights and not (len(weights) == len(self.labels) and any(weights))
+        ):
             raise ValueError(
-                f"`class_weights` must be {len(self.labels)} numbers. "
-                f"Received: class_weights={self.class_weights}."
+                f"`class_weights` must be {len(self.labels)} numbers of 0 or "
+                "more, not all 0, in the order of the labels. Received: "
+                f"class_weights={files.shortened(self.class_weights)}."
             )
+        object.__setattr__(self, "class_weights", weights)
         calibration.check_temperature(self.temperature)
         if self.temperature != 1 and not self.has_temperature:
             raise ValueError(
@@ -376,3 +384,18 @@ def tuned_task(
         return found
     # task.json has no synonyms.
     return dataclasses.replace(found, label_synonyms=task.label_synonyms)
+
+
+def _as_numbers(weights):
+    """Returns weights as a tuple of floats, None if they are none.
+
+    An array, as scikit-learn computes them, becomes numbers that files hold.
+    """
+    if isinstance(weights, (str, Mapping)):
+        return None
+    try:
+        weights = tuple(map(float, weights))
+    except (TypeError, ValueError):
+        return None
+    is_good = all(0 <= weight < math.inf for weight in weights)
+    return weights if is_good else None
