@@ -28,6 +28,22 @@ _POSITIVE = _Range("positive", lambda value: value > 0)
 _NOT_NEGATIVE = _Range("0 or more", lambda value: value >= 0)
 
 
+# Types of numbers, and what messages say of their values.
+_KINDS: dict[Any, str] = {
+    int: "an integer",
+    int | None: "an integer or None",
+    float: "a number",
+}
+
+
+def _is_number(value, kind):
+    """Returns whether a value is of one of `_KINDS`."""
+    if value is None:
+        return kind == int | None
+    is_float = kind is float and type(value) is float
+    return is_float or type(value) is int
+
+
 def _flag(default, text, values=None, of_training=False, choices=None):
     """Describes a hyper-parameter.
 
@@ -260,6 +276,13 @@ class FineTuningConfig:
                 )
         for field in dataclasses.fields(self):
             value, values = getattr(self, field.name), field.metadata["range"]
+            # Flags are of their types. What Python gives may be of any.
+            expected = _KINDS.get(field.type)
+            if expected and not _is_number(value, field.type):
+                raise ValueError(
+                    f"--{field.name} must be {expected}. "
+                    f"Received: --{field.name}={value!r}."
+                )
             if not (values is None or value is None or values.has(value)):
                 raise ValueError(
                     f"--{field.name} must be {values.text}. "

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from absl import flags
 from absl import logging
@@ -127,6 +129,18 @@ def run(
         >>> 0 <= tuned.results["eval_macro_f1"] <= 1
         True
     """
+    if not isinstance(task, Task):
+        raise ValueError(
+            f"`task` must be a Task. Received: {type(task).__name__}."
+        )
+    # Of None there would be a folder called so.
+    for name, path in (("output_dir", output_dir), ("start", start)):
+        if not isinstance(path, str | os.PathLike) and (
+            name == "output_dir" or path is not None
+        ):
+            raise ValueError(
+                f"`{name}` must be a path. Received: {type(path).__name__}."
+            )
     if metrics is not None:
         if "metrics" not in {field.name for field in dataclasses.fields(task)}:
             raise ValueError(
@@ -134,7 +148,10 @@ def run(
                 "MultiLabelTask alone. Received: metrics="
                 f"{files.shortened(metrics)} with a {type(task).__name__}."
             )
-        fields: dict[str, Any] = {"metrics": tuple(metrics)}
+        # Which refuses a string, whose letters would be names.
+        fields: dict[str, Any] = {"metrics": metrics}
+        if not isinstance(metrics, str):
+            fields["metrics"] = tuple(metrics)
         task = dataclasses.replace(task, **fields)
     class_weights = getattr(task, "class_weights", None)
     if train is None and class_weights:
@@ -142,6 +159,11 @@ def run(
             "`class_weights` must be given with `train`. "
             f"Received: class_weights={class_weights}."
         )
+    # The files of a training hold no numbers of NumPy's.
+    hyper_parameters = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in hyper_parameters.items()
+    }
     config = FineTuningConfig(
         output_dir=str(output_dir),
         init_checkpoint=None if start is None else str(start),

@@ -661,6 +661,45 @@ def test_what_a_task_does_not_take_is_refused(tmp_path):
         tuning.run(weighted, dev=make_table(6, seed=1), **output)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"output_dir": None}, "`output_dir` must be a path.*: NoneType"),
+        ({"start": 5}, "`start` must be a path.*: int"),
+        ({"task": None}, "`task` must be a Task.*: NoneType"),
+        ({"metrics": "accuracy"}, "a list of names.*metrics='accuracy'"),
+        ({"num_train_epochs": "3"}, "epochs must be a number.*='3'"),
+        ({"train_batch_size": 4.5}, "size must be an integer.*=4.5"),
+        ({"max_seq_length": None}, "length must be an integer.*=None"),
+    ],
+)
+def test_arguments_of_another_type_are_named(
+    tmp_path, monkeypatch, arguments, message
+):
+    """Of `output_dir=None` came a model in a folder called None."""
+    monkeypatch.chdir(tmp_path)
+    arguments = {"task": TASK, "output_dir": tmp_path / "output"} | arguments
+    with pytest.raises(ValueError, match=message):
+        tuning.run(arguments.pop("task"), train=make_table(6, 1), **arguments)
+    assert not [*tmp_path.iterdir()]
+
+
+def keep_config(self, config, *others):
+    self.config = config
+
+
+def test_numbers_of_numpy_are_those_of_python(tmp_path, monkeypatch, release):
+    """The settings of a training could not be written with them."""
+    numbers = {"train_batch_size": np.int64(4), "learning_rate": np.float32(1)}
+    monkeypatch.setattr(tuning_run.Run, "__init__", keep_config)
+    monkeypatch.setattr(tuning_run.Run, "execute", lambda self: None)
+    run = tuning.run(
+        TASK, train=make_table(6, 1), output_dir=tmp_path, **release | numbers
+    )
+    settings = json.loads(json.dumps(run.config.of_training()))
+    assert (settings["train_batch_size"], settings["learning_rate"]) == (4, 1)
+
+
 def test_parts_of_a_run_are_called_alone(tmp_path, release):
     config = FineTuningConfig(
         output_dir=str(tmp_path / "output"),
