@@ -13,6 +13,7 @@ from bert_tf.layers.gradients import zero_after
 
 _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBE = 0.044715 * _TANH_SCALE
+_LARGEST_SQUARE = 64.0**2
 
 
 def _gelu(x):
@@ -35,6 +36,10 @@ def _gelu_new(x):
     the derivative is h + 2 x h (1 - h) (a + 3 b x^2).
     """
     square = ops.square(x)
+    if x.dtype == "float16":
+        # Of 256 the square is infinite, and 0 times it no number. From 64 on
+        # the output is x or 0 whatever the square.
+        square = ops.minimum(square, _LARGEST_SQUARE)
     share = ops.tanh(x * (square * _TANH_CUBE + _TANH_SCALE)) * 0.5 + 0.5
     output = x * share
     slope = share + (output - output * share) * (

@@ -260,6 +260,17 @@ def test_activations_in_training_have_the_slope_of_their_values(name):
     )
 
 
+@pytest.mark.parametrize("name", ["gelu", "gelu_new"])
+def test_activations_of_large_float16_have_a_slope(name):
+    """Of 256, whose square is infinite there, it was no number."""
+    x = tf.constant([-60000.0, -256.0, -70.0, 70.0, 256.0, 60000.0], "float16")
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        values = apply_activation(name, x, training=True)
+    np.testing.assert_array_equal(values, np.maximum(x, 0))
+    np.testing.assert_array_equal(tape.gradient(values, x), x > 0)
+
+
 @pytest.mark.parametrize("mask", [MASK, np.tril(np.ones((3, 5, 5), bool))])
 def test_encoder_block_at_positions_is_the_block_there(mask):
     layer = EncoderBlock(with_dropout(0.0))
