@@ -73,7 +73,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
             not count.
         name: Name of the optimizer.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and
-            `loss_scale_factor` of `keras.optimizers.Optimizer`.
+            `loss_scale_factor` of `keras.optimizers.Optimizer`. On several
+            devices the third fails in Keras itself, whatever the optimizer.
 
     Raises:
         ValueError: If Keras has another backend than TensorFlow; if
