@@ -119,17 +119,7 @@ def export(
     export_dir = os.fspath(export_dir).rstrip("/")
     version = options.version
     present = saved_model.versions(export_dir)
-    # Where it is not given its number is found when it is whole.
-    number = publishing.next_version(export_dir) if version is None else version
-    if not 0 <= number <= saved_model.MAX_VERSION or number in present:
-        raise ValueError(
-            "`version` must be a number from 0, of 63 bits, that is not there "
-            "yet. "
-            f"Received: version={number}; in {export_dir}: "
-            f"{', '.join(map(str, present)) or 'none'}."
-        )
-    if version is not None:
-        publishing.check_unclaimed(export_dir, version)
+    publishing.check_version(export_dir, version)
     publishing.warn_of_leftovers(export_dir)
     is_warmed_up = bool(options.warmup_batch_sizes) or options.is_jit_compiled
     if is_warmed_up:

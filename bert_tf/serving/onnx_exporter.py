@@ -108,6 +108,7 @@ def export(
     _check_installed()
     export_dir = os.fspath(export_dir).rstrip("/")
     _check_options(options, export_dir)
+    publishing.warn_of_leftovers(export_dir)
     servable = opening.open_folder(model_dir, options)
     model = make_model(servable)
     if model.ByteSize() > _MOST_BYTES:
@@ -503,11 +504,7 @@ def _check_options(options, export_dir):
                 "server would take what is written for a version of that. "
                 f"Received: export_dir={export_dir}, with version {name}."
             )
-    if options.version in saved_model.versions(export_dir):
-        raise ValueError(
-            "`version` must be a number that is not there yet. "
-            f"Received: version={options.version}."
-        )
+    publishing.check_version(export_dir, options.version)
 
 
 def _check_installed():

@@ -112,6 +112,27 @@ def publish(folder: str, export_dir: str, version: int | None = None) -> int:
     )
 
 
+def check_version(export_dir: str, version: int | None) -> None:
+    """Raises `ValueError` unless an export may get that number.
+
+    Args:
+        export_dir: The servable's folder.
+        version: As of `publish`: one that is not given is found once the
+            export is whole.
+    """
+    present = saved_model.versions(export_dir)
+    number = next_version(export_dir) if version is None else version
+    if not 0 <= number <= saved_model.MAX_VERSION or number in present:
+        raise ValueError(
+            "`version` must be a number from 0, of 63 bits, that is not there "
+            "yet. "
+            f"Received: version={number}; in {export_dir}: "
+            f"{', '.join(map(str, present)) or 'none'}."
+        )
+    if version is not None:
+        check_unclaimed(export_dir, version)
+
+
 def check_unclaimed(export_dir: str, version: int) -> None:
     """Raises `ValueError` if an exporter has claimed that number."""
     claims = _claims(export_dir, version)

@@ -230,13 +230,16 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
     assert settings["prompt"] == "query: "
 
 
-def test_an_export_is_whole_and_checked(tmp_path):
+def test_an_export_is_whole_and_checked(tmp_path, caplog):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
+    # Of an exporter that was killed.
+    (tmp_path / ".export.abc").mkdir()
     exported = onnx_exporter.export(
         serving_models.model_dir("pair"), tmp_path, ExportOptions()
     )
     assert exported.path == f"{tmp_path}/1"
+    assert "no whole versions: .export.abc." in caplog.text
     assert {"model.onnx", "model_int8.onnx", "vocab.txt"} <= set(
         os.listdir(exported.path)
     )
@@ -353,6 +356,9 @@ def test_a_difference_leaves_nothing(tmp_path, monkeypatch):
         ),
         ("pair", {"precision": "bfloat16"}, "`precision` must not be given"),
         ("pair", {"is_frozen": True}, "`is_frozen` must not be given"),
+        # No folder of another name is a version to servers.
+        ("pair", {"version": -1}, "version=-1; in .*: none"),
+        ("pair", {"version": 2**63}, "`version` must be .* of 63 bits"),
         (
             "reranker",
             {"settings": {"count_tokens": True}},
