@@ -23,9 +23,13 @@ from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import exporter
 from bert_tf.serving import options as options_lib
+from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import check
+from bert_tf.tasks import fill_mask
+from bert_tf.text.preprocessor import Preprocessor
 from support import serving_models
 from support.tokenizer_families import FAMILIES
 from support.tokenizer_families import MAX_SEQ_LENGTH
@@ -115,6 +119,17 @@ def test_what_is_served_is_what_was_trained(
     *_, text_ops = FAMILIES[family]
     found = {name.replace("WithOffsets", "") for name in exported.text_ops}
     assert found == {*text_ops}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fill_mask_is_checked_on_the_familys_own_masks(family):
+    _, spec, _ = FAMILIES[family]
+    servable = serving_models.make_servable(
+        FillMask, preprocessor=Preprocessor(spec, MAX_SEQ_LENGTH)
+    )
+    inputs = servable.encode(servable.hard_texts())
+    is_mask = fill_mask.find_masks(inputs, spec.vocabulary).numpy()
+    assert is_mask.any(axis=1).sum() > len(texts_lib.HARD_STRINGS)
 
 
 @pytest.mark.peers

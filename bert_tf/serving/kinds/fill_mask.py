@@ -114,16 +114,16 @@ class FillMask(Servable):
         return fill_mask.encode(texts, self.preprocessor)
 
     def hard_texts(self) -> list[Row]:
+        # "[MASK]", or what the vocabulary has in its place.
+        mask = self.preprocessor.vocabulary.special.mask.encode()
         texts = [
             text
             for (hard,) in super().hard_texts()
-            for text in (b"[MASK]" + hard, hard + b" [MASK].[MASK]")
+            for text in (mask + hard, hard + b" %b.%b" % (mask, mask))
         ]
         # With the last ones above a batch of the check: more masks than a chunk
         # has, so that chunks are put together.
-        texts += [
-            letter + b"[MASK]" * 33 for letter in (b"a", b"b", b"c", b"d")
-        ]
+        texts += [letter + mask * 33 for letter in (b"a", b"b", b"c", b"d")]
         return [(text,) for text in texts]
 
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
