@@ -25,6 +25,55 @@ MAX_VERSION = 2**63 - 1
 EXTRA_FOLDER = "assets.extra"
 SETTINGS_FILE = "bert_tf.json"
 
+
+def _has_type(*types):
+    """Returns a function that tells whether a value is of one of the types."""
+    return lambda value: type(value) in types
+
+
+def _is_list_of(kind):
+    """Returns a function that tells whether a value is a list of a type."""
+    return lambda value: (
+        isinstance(value, list) and all(type(item) is kind for item in value)
+    )
+
+
+# {key of what the exporter wrote: whether a value is good, and what one is}
+_CHECKS = {
+    name: check
+    for names, check in (
+        (
+            ("settings", "bounds", "weights_sha256"),
+            (_has_type(dict), "an object"),
+        ),
+        (
+            (
+                *("contents", "kind", "precision"),
+                *("check_file", "label_column", "token_column"),
+            ),
+            (_has_type(str), "a string"),
+        ),
+        (
+            ("is_frozen", "is_checked", "is_jit_compiled"),
+            (_has_type(bool), "true or false"),
+        ),
+        (
+            ("max_seq_length", "version", "keep_versions"),
+            (_has_type(int), "an integer"),
+        ),
+        (
+            ("timeout_seconds", "max_accuracy_loss"),
+            (_has_type(int, float), "a number"),
+        ),
+        (
+            ("warmup_batch_sizes", "jit_lengths", "jit_batch_sizes"),
+            (_is_list_of(int), "a list of integers"),
+        ),
+        (("text_features",), (_is_list_of(str), "a list of names")),
+    )
+    for name in names
+}
+
 # Seconds between tries to remove a folder.
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 4.0)
 
@@ -118,11 +167,14 @@ def read_settings(folder: files.AnyPath) -> dict[str, Any]:
     """Returns what the exporter wrote of how it exported, a dictionary.
 
     Raises:
-        ValueError: If the SavedModel is not from this library, or from a
-            later release with another format.
+        ValueError: If the SavedModel is not from this library, from a later
+            release with another format, or the file is damaged; the message
+            names it.
     """
-    path = f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}"
-    return formats.unstamped(path, files.read_object(path), formats.EXPORT)
+    path = _settings_path(folder)
+    values = formats.unstamped(path, files.read_object(path), formats.EXPORT)
+    files.checked(path, values, _CHECKS)
+    return values
 
 
 def read_options(folder: files.AnyPath) -> ExportOptions:
@@ -131,13 +183,19 @@ def read_options(folder: files.AnyPath) -> ExportOptions:
     Raises:
         ValueError: As of `read_settings`.
     """
-    return ExportOptions.from_dict(read_settings(folder))
+    settings = read_settings(folder)
+    with files.errors_named(_settings_path(folder)):
+        return ExportOptions.from_dict(settings)
 
 
 def write_settings(folder: files.AnyPath, settings: dict[str, Any]) -> None:
     """Writes what `read_settings` returns into a SavedModel."""
     text = json.dumps(formats.stamped(settings, formats.EXPORT), indent=2)
-    files.write_text(f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}", f"{text}\n")
+    files.write_text(_settings_path(folder), f"{text}\n")
+
+
+def _settings_path(folder):
+    return f"{folder}/{EXTRA_FOLDER}/{SETTINGS_FILE}"
 
 
 def read_signatures(folder: files.AnyPath) -> dict[str, Any]:

@@ -419,5 +419,23 @@ def test_a_damaged_saved_model_is_named(tmp_path, data):
         saved_model.read_signatures(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("settings", []),
+        ("max_seq_length", "19"),
+        ("max_seq_length", 2),
+        ("text_features", [1]),
+        ("jit_lengths", ["8"]),
+        ("is_frozen", 1),
+        ("weights_sha256", ["a"]),
+    ],
+)
+def test_damaged_options_of_an_export_are_named(tmp_path, key, value):
+    saved_model.write_settings(tmp_path, {key: value})
+    with pytest.raises(ValueError, match=rf"bert_tf\.json: `{key}` must be"):
+        saved_model.read_options(tmp_path)
+
+
 def test_method_names_survive_loading():
     assert "classify" in serving_models.loaded("pair").signatures
