@@ -161,6 +161,11 @@ class ExportOptions:
                     f"`{name}` must be given with a `check_file`. "
                     f"Received: {name}={value!r}, and none."
                 )
+        if isinstance(self.text_features, (str, bytes)):
+            raise ValueError(
+                "`text_features` must be a tuple of names. "
+                f"Received: text_features={self.text_features!r}."
+            )
         # In the form that JSON has them in.
         for name in ("text_features", "warmup_batch_sizes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))

@@ -360,6 +360,8 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
         ({"text_features": ["a", "b", "c"]}, "one or two different names"),
         ({"text_features": ["a", "a"]}, "one or two different names"),
         ({"text_features": ["", "b"]}, "neither of them empty"),
+        # Two letters would be two names.
+        ({"text_features": "ab"}, "`text_features` must be a tuple of names"),
         ({"max_seq_length": 0}, "`max_seq_length` must be at least 3"),
         ({"keep_versions": 0}, "`keep_versions` must be at least 1"),
         (
