@@ -212,6 +212,24 @@ def test_a_text_is_repeated_for_its_own_masks_only(monkeypatch):
     assert not any(filled[0].flat) and not any(filled[2, 1:].flat)
 
 
+@pytest.mark.parametrize("kind", ["pair", "squad", "fill_mask", "choice"])
+@pytest.mark.parametrize("name", ["input_ids", "segment_ids"])
+def test_negative_ids_are_refused(kind, name):
+    shape = [1, 3, 4] if kind == "choice" else [1, 4]
+    inputs = {
+        each: tf.ones(shape, tf.int32)
+        for each in ("input_ids", "input_mask", "segment_ids")
+    }
+    loaded = serving_models.loaded(kind)
+    loaded.signatures["ids"](**inputs)
+    # Keras would count them from the table's end.
+    inputs[name] = -inputs[name]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="be from 0 on"):
+        loaded.signatures["ids"](**inputs)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="be from 0 on"):
+        loaded(inputs, training=False)
+
+
 @pytest.mark.parametrize(
     "bounds, message",
     [

@@ -5,6 +5,7 @@ text would take the memory and the time of all requests. TensorFlow's
 operations, for eager calls and graphs.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -52,6 +53,35 @@ def check_shapes(inputs: Any, specs: Any) -> Any:
             name = "_".join(spec.name for spec in specs)
             tensors = tf.unstack(tf.stack(tensors, name=name), len(specs))
     return tf.nest.pack_sequence_as(inputs, tensors)
+
+
+def check_ids(
+    inputs: dict[str, tf.Tensor], names: Sequence[str]
+) -> dict[str, tf.Tensor]:
+    """Returns model inputs if none of their ids is negative.
+
+    Keras counts those from a table's end. What is beyond that TensorFlow
+    refuses itself.
+
+    Args:
+        inputs: The model inputs, of one shape.
+        names: Those that tables are looked up with.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If one is, when the graph runs.
+    """
+    least = tf.reduce_min(tf.stack([inputs[name] for name in names]))
+    check = tf.debugging.Assert(
+        least >= 0,
+        [
+            f"{' and '.join(f'`{name}`' for name in names)} must be from 0 on. "
+            "Received:",
+            least,
+        ],
+    )
+    # The model needs all of them: who waits for one waits for the check.
+    with tf.control_dependencies([] if check is None else [check]):
+        return inputs | {name: tf.identity(inputs[name]) for name in names}
 
 
 def take_texts(texts: Any, max_bytes: int) -> Any:

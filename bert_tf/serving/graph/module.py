@@ -172,6 +172,7 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         inputs = self.to_model_inputs(inputs)
         if self._compiled is not None and not training:
             return self._compiled(inputs)
+        inputs = inputs_lib.check_ids(inputs, list(self._sizes))
         return self._call_model(inputs, training)
 
     @tf.function(autograph=False)
