@@ -173,7 +173,7 @@ def read_task(folder):
     ("name", "read", "latest"),
     [
         ("tuned/task.json", read_task, 2),
-        ("tuned/train/model.json", read_training, 3),
+        ("tuned/train/model.json", read_training, 4),
         ("export/1/assets.extra/bert_tf.json", read_export, 2),
     ],
 )

@@ -36,6 +36,8 @@ BEST_FOLDER = "best"
 TOKENIZER = "tokenizer"
 # What it has of the examples of a fine-tuning.
 EXAMPLES = "train_examples_sha256"
+# And of its tokenizer, of any kind.
+TOKENIZER_HASH = "tokenizer_sha256"
 _DESCRIPTION = "model.json"
 _NAME = "state-"
 _FLOAT16 = "mixed_float16"
@@ -386,8 +388,10 @@ class TrainingState:
 
 def _version_of(description):
     """Returns the first version of the format that has all of it."""
-    if EXAMPLES in description:
+    if TOKENIZER_HASH in description:
         return formats.TRAINING
+    if EXAMPLES in description:
+        return 3
     return 2 if TOKENIZER in description else 1
 
 

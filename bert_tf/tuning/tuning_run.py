@@ -21,6 +21,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf import manifest
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import starting_point
@@ -33,6 +34,7 @@ from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
@@ -565,9 +567,17 @@ class Run:
             **self._facts,
         }
         begun_with = checkpointing.read_description(config.output_dir)
-        # Older releases did not tell the examples: those are let pass.
-        if begun_with is None or checkpointing.EXAMPLES in begun_with:
-            others[checkpointing.EXAMPLES] = examples_hash(source.examples)
+        # Older releases did not tell these: there all are let pass.
+        for name, make_hash, value in (
+            (checkpointing.EXAMPLES, examples_hash, source.examples),
+            (
+                checkpointing.TOKENIZER_HASH,
+                _tokenizer_hash,
+                self.start.tokenizer,
+            ),
+        ):
+            if begun_with is None or name in begun_with:
+                others[name] = make_hash(value)
         if begun_with is not None:
             _check_same_training(config.output_dir, begun_with, flags, others)
         encoder_layers.freeze_lower_layers(
@@ -742,6 +752,14 @@ def examples_hash(examples: Any) -> str:
             values = [field.name, getattr(examples, field.name)]
             digest.update(json.dumps(values, default=plain).encode())
     return digest.hexdigest()
+
+
+def _tokenizer_hash(tokenizer):
+    """Returns the SHA-256 of a tokenizer without its case, hexadecimal."""
+    text = json.dumps(
+        [tokenizer.vocabulary.to_text(), tokenizer_files.describe(tokenizer)]
+    )
+    return manifest.text_sha256(text)
 
 
 def _check_same_training(output_dir, found, flags, others):

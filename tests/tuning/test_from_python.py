@@ -635,7 +635,7 @@ def test_other_examples_are_another_training(tmp_path, release, tuned, caplog):
 
     path = output / "train/model.json"
     description = json.loads(path.read_text())
-    assert description["format_version"] == 3
+    assert description["format_version"] == 4
     # From a file they are the same examples.
     assert "nothing was trained" in tune(write(tmp_path / "t.csv", table))
     corrected = table | {"label": ["law", *table["label"][1:]]}
@@ -645,9 +645,28 @@ def test_other_examples_are_another_training(tmp_path, release, tuned, caplog):
             tune(other)
     # A folder of an older release does not tell.
     del description["train_examples_sha256"], description["format_version"]
+    del description["tokenizer_sha256"]
     path.write_text(json.dumps(description))
     assert "nothing was trained" in tune(corrected)
     assert json.loads(path.read_text()) == description
+
+
+def test_another_vocabulary_is_another_training(tmp_path, release, tuned):
+    output = shutil.copytree(tuned, tmp_path / "output")
+    # Killed before it wrote its first model.
+    for path in output.iterdir():
+        if path.is_file():
+            path.unlink()
+    other = releases.write(tmp_path, (*SPECIAL_TOKENS, *WORDS[::-1]))
+    before = sorted(output.rglob("*"))
+    with pytest.raises(ValueError, match="begun with .*tokenizer_sha256 was"):
+        tuning.run(
+            TASK,
+            train=TABLES["train"],
+            output_dir=output,
+            **(release | {"num_train_epochs": 3.0} | other),
+        )
+    assert sorted(output.rglob("*")) == before
 
 
 def test_what_a_task_does_not_take_is_refused(tmp_path):
