@@ -338,6 +338,7 @@ def main(argv):
             _BERT_CONFIG_FILE.value,
             _VOCAB_FILE.value,
             _DO_LOWER_CASE.value,
+            is_trained=options.do_train,
         )
         results = pretraining_run.run(
             options, start, strategy, training_flags.dtype_policy(strategy)

@@ -79,6 +79,7 @@ def find(
     *,
     allow_partial: bool = False,
     max_position_embeddings: int | None = None,
+    is_trained: bool = True,
 ) -> StartingPoint:
     """Finds what belongs to a checkpoint.
 
@@ -96,6 +97,9 @@ def find(
         allow_partial: As of `checkpoints.load`.
         max_position_embeddings: None, or the positions of a new model, where
             more than the checkpoint's; see `checkpoints.load`.
+        is_trained: Whether the model is to be trained. A model that answers
+            as it is does so with its own vocabulary alone; one that is
+            trained may have other entries in place of unused ones.
 
     Returns:
         A `StartingPoint`.
@@ -137,6 +141,18 @@ def find(
         if vocab_file is not None:
             vocabulary = vocabulary_lib.load_vocabulary(vocab_file)
         tokenizer = tokenizer_files.read(folder, vocabulary, do_lower_case)
+        own = tokenizer_files.vocabulary_path(folder)
+        if (
+            vocabulary is not None
+            and not is_trained
+            and own is not None
+            and tokenizer_files.read(folder, None, do_lower_case) != tokenizer
+        ):
+            raise ValueError(
+                "`vocab_file` must hold the vocabulary of the model, which is "
+                f"not trained here: {own}. Received: vocab_file={vocab_file}, "
+                "with another."
+            )
     elif vocab_file is not None:
         # Another kind says it itself, whatever the checkpoint's says.
         is_wordpiece = not files.is_folder(vocab_file) or (

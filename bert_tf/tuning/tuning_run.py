@@ -723,6 +723,7 @@ def find_start(config: FineTuningConfig, folder: str | None) -> StartingPoint:
         config.do_lower_case,
         allow_partial=config.allow_partial,
         max_position_embeddings=config.max_position_embeddings,
+        is_trained=config.do_train,
     )
     if config.do_train:
         encoder_layers.check(

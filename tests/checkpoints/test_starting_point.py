@@ -61,6 +61,26 @@ def test_what_is_neither_is_told_the_sizes(vocab_file):
         starting_point.find(bert_config_file="minni", vocab_file=vocab_file)
 
 
+def test_a_model_that_is_not_trained_has_its_own_vocabulary(
+    vocab_file, tmp_path
+):
+    config = BertConfig(vocab_size=7, hidden_size=8, num_attention_heads=2)
+    folder = str(tmp_path / "model")
+    spec = starting_point.find(
+        bert_config_file="tiny", vocab_file=vocab_file
+    ).tokenizer
+    checkpoints.save(folder, BertEncoder(config), spec, 8)
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join((*SPECIAL_TOKENS, "the", "law")))
+    # In training it may have others in place of unused ones.
+    assert starting_point.find(folder, vocab_file=other).tokenizer != spec
+    start = starting_point.find(folder, vocab_file=vocab_file, is_trained=False)
+    assert start.tokenizer == spec
+    message = "vocabulary of the model.*model/vocab.txt. Received: .*other.txt"
+    with pytest.raises(ValueError, match=message):
+        starting_point.find(folder, vocab_file=other, is_trained=False)
+
+
 def test_a_tokenizer_s_folder_is_the_checkpoint_s(tmp_path):
     config, spec, _ = FAMILIES["roberta"]
     folder, other = str(tmp_path / "model"), str(tmp_path / "other")
