@@ -164,9 +164,10 @@ class Run:
         self._resumed_at: int | None = None
         # What else a resumed training must repeat, beside settings.
         self._facts: dict[str, Any] = {}
-        self._settings = task.training_settings(
-            bool(config.keep_best or config.early_stopping_epochs)
+        self._compares_epochs = bool(
+            config.keep_best or config.early_stopping_epochs
         )
+        self._settings = task.training_settings(self._compares_epochs)
 
     def _find_start(self, folder):
         return find_start(self.config, folder)
@@ -578,6 +579,12 @@ class Run:
         ):
             if begun_with is None or name in begun_with:
                 others[name] = make_hash(value)
+        # Scores on other examples cannot be compared with those of before.
+        name = checkpointing.DEV_EXAMPLES
+        if name in (begun_with or {}) or (
+            begun_with is None and self._compares_epochs
+        ):
+            others[name] = self._dev_hash()
         if begun_with is not None:
             _check_same_training(config.output_dir, begun_with, flags, others)
         encoder_layers.freeze_lower_layers(
@@ -631,6 +638,15 @@ class Run:
         if self.is_chief:
             progress.tell_curves(state.folder)
         return state
+
+    def _dev_hash(self):
+        """Returns the SHA-256 of the development sets, hexadecimal."""
+        hashes = {
+            split: examples_hash(source.examples)
+            for split, source in self.sources.items()
+            if split.startswith(DEV)
+        }
+        return manifest.text_sha256(json.dumps(hashes, sort_keys=True))
 
     def _make_trainer(self, num_train_steps, state, record):
         """Returns a function that trains to a step, `train_to(end=...)`.

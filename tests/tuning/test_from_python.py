@@ -295,6 +295,16 @@ def test_any_score_tells_the_best_epoch(tmp_path, release, caplog):
     assert 0 < run.results["eval_auc"] < 1
     task = json.loads((tmp_path / "output" / "task.json").read_text())
     assert task["metrics"] == ["macro_f1", "auc", "f1_law"]
+    # Scores on other examples are not compared with these.
+    with pytest.raises(ValueError, match="begun .*: dev_examples_sha256 was"):
+        tuning.run(
+            run.task,
+            train=make_table(9, seed=1),
+            dev=make_table(9, seed=3),
+            output_dir=tmp_path / "output",
+            keep_best=True,
+            **release,
+        )
     with pytest.raises(ValueError, match="--keep_best was True and is False"):
         tuning.run(
             run.task,
