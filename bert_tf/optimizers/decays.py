@@ -1,5 +1,7 @@
 """What learning rates there are; the schedule itself is Keras's."""
 
+import math
+
 DECAYS = ("linear", "polynomial", "cosine")
 
 
@@ -25,8 +27,8 @@ def check(
         (
             "peak_learning_rate",
             peak_learning_rate,
-            peak_learning_rate >= 0,
-            "0 or more",
+            0 <= peak_learning_rate < math.inf,
+            "a finite number, 0 or more",
         ),
         ("num_train_steps", num_train_steps, num_train_steps > 0, "positive"),
         (

@@ -5,6 +5,7 @@ resumed training must repeat it.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -282,6 +283,11 @@ class FineTuningConfig:
                 raise ValueError(
                     f"--{field.name} must be {expected}. "
                     f"Received: --{field.name}={value!r}."
+                )
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(
+                    f"--{field.name} must be a finite number. "
+                    f"Received: --{field.name}={value}."
                 )
             if not (values is None or value is None or values.has(value)):
                 raise ValueError(

@@ -1,5 +1,7 @@
 """The learning-rate schedule against the original's formula."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -113,6 +115,7 @@ def test_schedule_survives_serialization(schedule):
     ("arguments", "name"),
     [
         ((-1.0, 10, 1), "peak_learning_rate"),
+        ((math.inf, 10, 1), "peak_learning_rate"),
         ((1.0, 0, 0), "num_train_steps"),
         ((1.0, 10, -1), "num_warmup_steps"),
     ],

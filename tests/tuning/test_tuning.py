@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -518,6 +519,8 @@ def test_class_weights_are_read():
         ({"output_dir": ""}, "--output_dir must be given"),
         ({"do_train": False}, "At least one of --do_train, --do_eval"),
         ({"num_train_epochs": 0.0}, "--num_train_epochs must be positive"),
+        ({"num_train_epochs": math.inf}, "--num_train_epochs must be a finit"),
+        ({"learning_rate": math.inf}, "--learning_rate must be a finite numb"),
         ({"warmup_proportion": 1.5}, "--warmup_proportion must be from 0 to 1"),
         ({"calibrate": True}, "--calibrate must be given with --do_eval"),
         ({"keep_best": True}, "--keep_best must be given with --do_train and"),
