@@ -54,10 +54,17 @@ def trained_model(output_dir: str, init_checkpoint: str | None) -> str:
 
     Raises:
         ValueError: If there is neither a model in the output directory nor a
-            checkpoint.
+            checkpoint, or a training there has not come to its first model:
+            the checkpoint's answers would be taken for those of that.
     """
     if _holds_model(output_dir):
         return output_dir
+    if holds_training(output_dir):
+        raise ValueError(
+            f"--output_dir={output_dir} holds a training that has not written "
+            "a model yet. Give --do_train to resume it, or another output "
+            "directory."
+        )
     if init_checkpoint is None:
         raise ValueError(
             "Without --do_train there must be a model in --output_dir or "

@@ -410,6 +410,10 @@ def test_the_model_of_the_output_folder_comes_first(tmp_path):
     with pytest.raises(ValueError, match="there must be a model in"):
         output_folder.trained_model(folder, None)
     assert output_folder.trained_model(folder, "other") == "other"
+    # The other's answers would be taken for those of a model to come.
+    (tmp_path / "train").mkdir()
+    with pytest.raises(ValueError, match="has not written a model yet. Give"):
+        output_folder.trained_model(folder, "other")
     (tmp_path / "config.json").write_text("{}")
     assert output_folder.trained_model(folder, "other") == folder
 
