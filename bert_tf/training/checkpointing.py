@@ -121,6 +121,8 @@ class TrainingState:
         self._keep_checkpoint_max = keep_checkpoint_max
         self._check_lock: Callable[[], None] | None = None
         self._workers_agree = False
+        # What `restore` found without the lock, until that is held.
+        self._found_steps: list[int] | None = None
         self.step = 0
         self.example = 0
 
@@ -136,12 +138,19 @@ class TrainingState:
 
         Raises:
             lock.HeldError: A `ValueError`, if another program trains there.
+            ValueError: If one did since this state was restored.
         """
         if not is_chief or self._check_lock is not None:
             yield
             return
         with lock.hold(self.folder) as self._check_lock:
             try:
+                if self._found_steps not in (None, self.saved_steps()):
+                    raise ValueError(
+                        f"{self.output_dir}: another program trained there "
+                        "while this one began. Run it again."
+                    )
+                self._found_steps = None
                 self._remove_leftovers()
                 yield
             finally:
@@ -160,7 +169,10 @@ class TrainingState:
         self._check_precision()
         checkpoint = self._checkpoint()
         failures = []
-        for step in reversed(self.saved_steps()):
+        found = self.saved_steps()
+        if self._check_lock is None:
+            self._found_steps = found
+        for step in reversed(found):
             path = self._path(step)
             try:
                 checkpoint.read(path).assert_existing_objects_matched()

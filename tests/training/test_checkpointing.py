@@ -396,6 +396,25 @@ def test_workers_with_other_states_all_stop(tmp_path, monkeypatch):
             check_as_another_worker()
 
 
+def test_what_was_trained_meanwhile_is_not_written_over(tmp_path):
+    """Between what a run restores and its lock another one may have ended."""
+    state = make_small_state(tmp_path)
+    assert not state.restore()
+    make_small_state(tmp_path).save()
+    with (
+        pytest.raises(ValueError, match="another program trained there"),
+        state.hold(),
+    ):
+        pass
+    assert state.restore()
+    with state.hold():
+        state.step = 3
+        state.save()
+    # Its own checkpoints are no other's.
+    with state.hold():
+        assert state.saved_steps() == [0, 3]
+
+
 def test_a_model_of_another_run_is_not_written_over(tmp_path):
     output_folder.check(str(tmp_path))
     (tmp_path / "config.json").write_text("{}")
