@@ -22,7 +22,8 @@ KEY = "format_version"
 TASK = 2
 # Version 2 describes the tokenizer, of another kind than BERT's; version 3 has
 # a hash of the examples of a fine-tuning; version 4 one of its tokenizer and,
-# where epochs are compared, one of the development sets.
+# where epochs are compared, one of the development sets; its epochs.json may
+# have the step of the model.
 TRAINING = 4
 # Version 2 has all options, the hashes of the weights and the check's result.
 EXPORT = 2

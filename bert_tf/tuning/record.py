@@ -1,6 +1,7 @@
 """What a training has shown: its losses, and its scores epoch by epoch."""
 
 import json
+from typing import Any
 
 from bert_tf import files
 
@@ -21,6 +22,9 @@ class EpochRecord:
         training: A list of {name: float}, with `step` and `loss` in each.
         evaluations: A list of {name: float}, with `epoch` and `global_step`
             in each.
+        model_step: The step of the model in the output folder, where it is
+            the last epoch's; None before there is one. A training that goes on
+            has later checkpoints before it has a later model.
     """
 
     def __init__(
@@ -30,6 +34,7 @@ class EpochRecord:
         self._main_metric = main_metric
         self.training: list[dict[str, float]] = []
         self.evaluations: list[dict[str, float]] = []
+        self.model_step: int | None = None
         if not files.exists(self._path):
             return
         values = files.read_json(self._path)
@@ -44,7 +49,9 @@ class EpochRecord:
                 for results in values["evaluations"]
                 if results["global_step"] <= step
             ]
-        except (KeyError, TypeError) as error:
+            # Older releases did not tell it.
+            self.model_step = values.get("model_step")
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{self._path}: not the record of a training. Delete it."
             ) from error
@@ -84,7 +91,12 @@ class EpochRecord:
 
     def write(self) -> None:
         """Writes the record, whole or not at all."""
-        values = {"training": self.training, "evaluations": self.evaluations}
+        values: dict[str, Any] = {
+            "training": self.training,
+            "evaluations": self.evaluations,
+        }
+        if self.model_step is not None:
+            values["model_step"] = self.model_step
         files.write_text(self._path, json.dumps(values, indent=1) + "\n")
 
 

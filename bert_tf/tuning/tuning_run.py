@@ -220,13 +220,16 @@ class Run:
     def _tuned_steps(self):
         """Returns the steps of the model that the folder holds."""
         begun_with = checkpointing.read_description(self._folder) or {}
+        task = self.task
         if begun_with.get("keep_best"):
             # Whose metrics may be others than those of this evaluation.
-            trained = self.task.from_dict(begun_with["task"])
-            folder = f"{self._folder}/{checkpointing.FOLDER}"
-            record = EpochRecord(folder, trained.main_metric, math.inf)
-            if record.evaluations:
-                return int(record.best["global_step"])
+            task = task.from_dict(begun_with["task"])
+        folder = f"{self._folder}/{checkpointing.FOLDER}"
+        record = EpochRecord(folder, task.main_metric, math.inf)
+        if begun_with.get("keep_best") and record.evaluations:
+            return int(record.best["global_step"])
+        if record.model_step is not None:
+            return record.model_step
         return checkpointing.trained_steps(self._folder)
 
     def tune(self) -> dict[str, float] | None:
@@ -305,6 +308,9 @@ class Run:
             if not config.keep_best:
                 self._step = state.step
                 self.save()
+                record.model_step = state.step
+                if self.is_chief:
+                    record.write()
                 self._take_temperature(old_temperature)
                 self.results = record.results_at(state.step)
                 return self.results

@@ -255,9 +255,12 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
 
     # Evaluated alone, it is the model of that epoch, and so in a copy.
     os.rename(tmp_path / "stopped", tmp_path / "moved")
+    last = shutil.copytree(three_epochs.folder, tmp_path / "last")
+    # As of a training that went on and was stopped: the model is of before.
+    (last / "train/state-9.index").write_text("")
     for folder, step in (
         (tmp_path / "moved", 4),
-        (shutil.copytree(three_epochs.folder, tmp_path / "last"), 6),
+        (last, 6),
     ):
         config = make_config(folder, do_train=False)
         evaluated = ScoredRun(
