@@ -7,6 +7,7 @@ a fine-tuning, each with its state half-way, and an export. Nothing in it has a
 fixture of its own.
 """
 
+import importlib
 import json
 import re
 import shutil
@@ -135,6 +136,8 @@ def test_a_fine_tuning_goes_on(folder, run_program):
 
 
 def test_an_export_answers_as_its_model_does(folder):
+    # Its operations, where no other test has loaded them.
+    importlib.import_module("tensorflow_text")
     export = str(folder / "export" / "1")
     assert saved_model.read_settings(export)["contents"] == options_lib.TEXT
     texts = [b"the fox jumps.", b"unbelievable", b""]
