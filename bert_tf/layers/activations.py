@@ -3,11 +3,14 @@
 Letters in tensor names: T row, F number of inputs, D number of outputs.
 """
 
+import functools
 import math
 
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.chains import run_chain
+from bert_tf.layers.gradients import run_with_slope
 from bert_tf.layers.gradients import with_gradient
 from bert_tf.layers.gradients import zero_after
 
@@ -16,25 +19,27 @@ _TANH_CUBE = 0.044715 * _TANH_SCALE
 _LARGEST_SQUARE = 64.0**2
 
 
-def _gelu(x):
-    """The exact form, with its derivative made on the way.
+def _gelu(x, dtype):
+    """The exact form and its derivative: a chain.
 
     The derivative is Phi(x) + x phi(x), which shares Phi(x) with the output:
     fewer passes over memory than automatic differentiation makes, and only
     one tensor is kept for the backward pass.
     """
+    kept, x = x.dtype, ops.cast(x, dtype)
     below = ops.erf(x * math.sqrt(0.5)) * 0.5 + 0.5
     density = ops.exp(ops.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi))
     slope = below + x * density
-    return x * below, lambda upstream: upstream * slope
+    return ops.cast(x * below, kept), ops.cast(slope, kept)
 
 
-def _gelu_new(x):
+def _gelu_new(x, dtype):
     """The tanh form, likewise.
 
     With z = a x + b x^3 and h = (1 + tanh z) / 2, the output is y = x h, and
     the derivative is h + 2 x h (1 - h) (a + 3 b x^2).
     """
+    kept, x = x.dtype, ops.cast(x, dtype)
     square = ops.square(x)
     if x.dtype == "float16":
         # Of 256 the square is infinite, and 0 times it no number. From 64 on
@@ -45,7 +50,7 @@ def _gelu_new(x):
     slope = share + (output - output * share) * (
         square * (6 * _TANH_CUBE) + 2 * _TANH_SCALE
     )
-    return output, lambda upstream: upstream * slope
+    return ops.cast(output, kept), ops.cast(slope, kept)
 
 
 _FUNCTIONS = {
@@ -55,9 +60,9 @@ _FUNCTIONS = {
     "relu": ops.relu,
     "tanh": ops.tanh,
 }
-# With their gradients, for `with_gradient`. Outside training the plain forms
-# stay: TensorFlow fuses them with the matrix product before them, and an export
-# holds no gradient of its own.
+# With their derivatives. Outside training the plain forms stay: TensorFlow
+# fuses them with the matrix product before them, and an export holds no
+# gradient of its own.
 _IN_TRAINING = {"gelu": _gelu, "gelu_new": _gelu_new}
 
 
@@ -72,7 +77,7 @@ def apply_activation(
     with a cheaper gradient.
     """
     if training and name in _IN_TRAINING:
-        return with_gradient(_IN_TRAINING[name])(x)
+        return run_with_slope(lambda x: run_chain(_IN_TRAINING[name], x), x)
     return _FUNCTIONS[name](x)
 
 
@@ -90,18 +95,24 @@ def multiply_activated(name: str, x_TF: Tensor, kernel_FD: Tensor) -> Tensor:
     """
     if name not in _IN_TRAINING:
         return ops.matmul(_FUNCTIONS[name](x_TF), kernel_FD)
-    activate = _IN_TRAINING[name]
 
     @with_gradient
     def multiply(x_TF, kernel_FD):
         def gradient(up_TD):
             again_TF = x_TF + zero_after(up_TD, x_TF.dtype)
-            active_TF, slope = activate(again_TF)
+            active_TF, slope_TF = run_chain(_IN_TRAINING[name], again_TF)
             return (
-                slope(ops.matmul(up_TD, ops.transpose(kernel_FD))),
+                ops.matmul(up_TD, ops.transpose(kernel_FD)) * slope_TF,
                 ops.matmul(ops.transpose(active_TF), up_TD),
             )
 
-        return ops.matmul(activate(x_TF)[0], kernel_FD), gradient
+        active_TF = run_chain(_output_alone(name), x_TF)
+        return ops.matmul(active_TF, kernel_FD), gradient
 
     return multiply(x_TF, kernel_FD)
+
+
+@functools.cache
+def _output_alone(name):
+    """Returns the chain of an activation without its derivative."""
+    return lambda x, dtype: _IN_TRAINING[name](x, dtype)[0]

@@ -120,12 +120,9 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
             dropped_BNQK = ops.cast(probs_BNQK, dtype)
             slopes_BNQK = ops.matmul(up_BNQH, _transpose(value_BNKH))
             if seed is not None:
-                factors_BNQK = dropout.make_factors(
-                    ops.shape(probs_BNQK),
-                    seed + zero_after(upstream_BQNH, seed.dtype),
-                    dtype,
+                dropped_BNQK, factors_BNQK = dropout.multiply(
+                    dropped_BNQK, seed + zero_after(upstream_BQNH, seed.dtype)
                 )
-                dropped_BNQK *= factors_BNQK
                 slopes_BNQK *= factors_BNQK
             # Of the softmax: (slope - mean) p, where the mean of the slopes
             # weighted by p is the upstream gradient times the context.

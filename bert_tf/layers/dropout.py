@@ -1,15 +1,17 @@
 """Dropout at 16 random bits an element."""
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
-from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.chains import run_chain
+from bert_tf.layers.gradients import run_with_slope
 from bert_tf.layers.gradients import with_gradient
 from bert_tf.layers.gradients import zero_after
 
@@ -70,8 +72,7 @@ class Dropout(keras.layers.Dropout):
         """
         if seed is None:
             return inputs
-        # A product, and in the backward pass another: `where` is dearer.
-        return inputs * self.make_factors(ops.shape(inputs), seed, inputs.dtype)
+        return run_with_slope(lambda x: self.multiply(x, seed), inputs)
 
     def _drop_again(self, inputs, seed):
         """The same, with the mask made once more for the gradient."""
@@ -82,17 +83,18 @@ class Dropout(keras.layers.Dropout):
 
         return with_gradient(lambda inputs: (drop(inputs), drop))(inputs)
 
-    def make_factors(
-        self, shape: Sequence[int | Tensor], seed: Tensor, dtype: str
-    ) -> Tensor:
-        """Returns what a seed's mask multiplies by: 0, or what keeps the mean.
+    def multiply(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns what `drop` does, and the factors that it multiplies by.
 
         Args:
-            shape: As `ops.shape` gives it.
+            x: Float tensor of any shape.
             seed: int `[2]`, which `draw_seed` gave.
-            dtype: The factors' type.
+
+        Returns:
+            Two tensors of the shape and dtype of `x`: of the second each
+            element is 0, or what keeps the mean.
         """
-        num_kept = self._num_kept()
+        shape = ops.shape(x)
         *rows, width = shape or (1,)
         if isinstance(width, int) and width % 2 == 0:
             levels = _draw_levels((*rows, width // 2), seed)
@@ -100,12 +102,25 @@ class Dropout(keras.layers.Dropout):
             size = math.prod(shape)
             levels = _draw_levels(((size + 1) // 2, 1), seed)
             levels = ops.reshape(ops.reshape(levels, (-1,))[:size], shape)
-        keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, dtype)
-        return keeps * (_NUM_LEVELS / num_kept)
+        return run_chain(_multiplication(self._num_kept()), x, levels)
 
     def _num_kept(self):
         """Returns how many of the levels keep their element."""
         return _NUM_LEVELS - round(self.rate * _NUM_LEVELS)
+
+
+@functools.cache
+def _multiplication(num_kept):
+    """Returns the chain of levels, factors and product."""
+
+    def multiply(x, levels, dtype):
+        del dtype
+        keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, x.dtype)
+        factors = keeps * (_NUM_LEVELS / num_kept)
+        # A product, and in the backward pass another: `where` is dearer.
+        return x * factors, factors
+
+    return multiply
 
 
 def _draw_levels(shape, seed):

@@ -31,6 +31,28 @@ def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
     return compute
 
 
+def run_with_slope(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor
+) -> Tensor:
+    """Runs a function of every element whose derivative is made on the way.
+
+    Args:
+        function: `function(x) -> outputs, slope`, of the shape of `x`: the
+            gradient is the outputs' times the slope.
+        x: What it takes.
+
+    Returns:
+        The outputs.
+    """
+
+    @with_gradient
+    def run(x):
+        outputs, slope = function(x)
+        return outputs, lambda upstream: upstream * slope
+
+    return run(x)
+
+
 def sum_rows(x: Tensor) -> Tensor:
     """Returns the sum of all rows, `[D]`, taken as a matrix product.
 

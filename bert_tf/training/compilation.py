@@ -1,5 +1,7 @@
-"""Steps compiled with XLA, and what the log tells of it."""
+"""Steps compiled with XLA, and what the log tells of it; chains of a step."""
 
+import contextlib
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -8,8 +10,12 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.layers import chains
 
 _logger = logging.getLogger(__name__)
+
+# Of fewer elements a chain is done before it would have been called.
+_MIN_ELEMENTS = 2**18
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -20,6 +26,31 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
             not static, are known when it is called.
     """
     return tf.function(function, autograph=False, jit_compile=True)
+
+
+def compiled_chains() -> contextlib.AbstractContextManager[None]:
+    """Lets layers that are called in the block have XLA compile their chains.
+
+    On CPUs, where products are left to TensorFlow's own and XLA makes one pass
+    over memory of ten. Devices of other kinds are as they were.
+    """
+    devices = tf.config.list_logical_devices()
+    is_on_cpus = all(device.device_type == "CPU" for device in devices)
+    return chains.run_by(_run_chain if is_on_cpus else None)
+
+
+def _run_chain(chain, *tensors):
+    # Of lengths that are not static each would be compiled.
+    num_elements = tensors[0].shape.num_elements()
+    if num_elements is None or num_elements < _MIN_ELEMENTS:
+        return chains.run_plainly(chain, *tensors)
+    return _compiled_chain(chain)(*tensors)
+
+
+@functools.cache
+def _compiled_chain(chain):
+    # In float32, which costs nothing here: what is between is not in memory.
+    return jit(lambda *tensors: chain(*tensors, "float32"))
 
 
 class Log:

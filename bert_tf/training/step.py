@@ -62,14 +62,15 @@ def train_step(
     weights = _sum_over_replicas(objective.weights(batch))
 
     def run_part(part, weights):
-        with tf.GradientTape() as tape:
-            outputs = model(part, training=True)
-            totals = objective.losses(outputs, part)
-            loss = objective.loss(objective.loss_terms(totals, weights))
-            scaled_loss = optimizer.scale_loss(loss)
         # Keras goes through all layers for them: once, not for each of them.
         variables = model.trainable_variables
-        gradients = tape.gradient(scaled_loss, variables)
+        with compilation.compiled_chains():
+            with tf.GradientTape() as tape:
+                outputs = model(part, training=True)
+                totals = objective.losses(outputs, part)
+                loss = objective.loss(objective.loss_terms(totals, weights))
+                scaled_loss = optimizer.scale_loss(loss)
+            gradients = tape.gradient(scaled_loss, variables)
         # What this loss does not depend on has no gradient, e.g. the pooler
         # where there are no next-sentence labels. It stays as it is, and is
         # not decayed; Keras does so too, but warns.

@@ -1,4 +1,4 @@
-"""Steps compiled with XLA: they are the plain steps, and the log tells."""
+"""Steps and chains compiled with XLA: they are the plain ones."""
 
 import dataclasses
 import shutil
@@ -6,12 +6,16 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.input import array_source
+from bert_tf.layers import activations
+from bert_tf.layers import attend
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.training import compilation
 from bert_tf.training import loop
 from bert_tf.training import rematerialization
 from bert_tf.training import step as step_lib
@@ -161,3 +165,81 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
     assert_equal(resumed_losses, losses[3:], rtol=0, atol=1e-5)
     assert_equal(resumed_values, values, rtol=0, atol=1e-5)
     assert len(lines_of(caplog)) == 2
+
+
+@pytest.fixture
+def compiled_chains(monkeypatch):
+    """Lets chains of any size be compiled, and lists those that are."""
+    chains = []
+    compiled = compilation._compiled_chain
+
+    def note(chain):
+        chains.append(chain)
+        return compiled(chain)
+
+    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 1)
+    monkeypatch.setattr(compilation, "_compiled_chain", note)
+    return chains
+
+
+# Of short sequences, and of long ones, whose activations are made again.
+@pytest.mark.parametrize(
+    "min_scores, devices",
+    [(10**9, {}), (1, {"name": "mirrored", "num_cpu_devices": 2})],
+)
+def test_steps_with_compiled_chains_are_the_plain_ones(
+    min_scores, devices, source, compiled_chains, monkeypatch
+):
+    monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
+    strategy = make_strategy(**devices)
+    got = make_steps(source, strategy)
+    # GELU and dropout; of long sequences also the activations alone.
+    assert len(set(compiled_chains)) == (2 if min_scores > 1 else 3)
+    del compiled_chains[:]
+    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 10**9)
+    assert_equal(got, make_steps(source, strategy), rtol=0, atol=1e-5)
+    assert not compiled_chains
+
+
+def test_chains_of_lengths_that_are_not_static_are_not_compiled(
+    compiled_chains,
+):
+    @tf.function(input_signature=[tf.TensorSpec([None, 8])])
+    def activate(x):
+        with compilation.compiled_chains():
+            return activations.apply_activation("gelu", x, training=True)
+
+    x = np.linspace(-3, 3, 16, dtype="float32").reshape(2, 8)
+    np.testing.assert_allclose(activate(x), tf.nn.gelu(x), atol=1e-6)
+    assert not compiled_chains
+
+
+def test_chains_are_compiled_on_cpus_alone(compiled_chains, monkeypatch):
+    devices = [
+        tf.config.LogicalDevice(f"/device:{kind}:0", kind)
+        for kind in ("CPU", "GPU")
+    ]
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices)
+    with compilation.compiled_chains():
+        activations.apply_activation("gelu", tf.ones([2, 8]), training=True)
+    assert not compiled_chains
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new"])
+def test_compiled_chains_round_16_bits_once(name, compiled_chains):
+    x = tf.cast(tf.linspace(-6.0, 6.0, 4096), "bfloat16")
+    with compilation.compiled_chains(), tf.GradientTape() as tape:
+        tape.watch(x)
+        y = activations.apply_activation(name, x, training=True)
+    slope = tape.gradient(y, x)
+    assert len(compiled_chains) == 1
+    wide = np.asarray(x).astype("float64")
+    inputs = tf.constant(wide)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        expected = tf.nn.gelu(inputs, approximate=name == "gelu_new")
+    for got, exact in ((y, expected), (slope, tape.gradient(expected, inputs))):
+        # Half of the 2^-7 between two neighbours, and what float32 rounds.
+        np.testing.assert_allclose(
+            np.asarray(got).astype("float64"), exact, rtol=2.0**-8, atol=1e-5
+        )
