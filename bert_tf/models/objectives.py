@@ -18,6 +18,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
+from bert_tf.layers.chains import run_chain
 from bert_tf.layers.gradients import with_gradient
 from bert_tf.models.span_boundaries import span_boundaries
 
@@ -261,9 +262,7 @@ def _cross_entropy(labels, logits):
 
     @with_gradient
     def compute(logits_NV):
-        max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
-        powers_NV = ops.exp(logits_NV - max_N1)
-        sum_N1 = ops.sum(powers_NV, axis=-1, keepdims=True)
+        powers_NV, max_N1, sum_N1 = run_chain(_powers, logits_NV)
         picked_N1 = ops.take_along_axis(logits_NV, labels_N[:, None], axis=-1)
         losses_N1 = ops.log(sum_N1) + max_N1 - picked_N1
 
@@ -281,6 +280,14 @@ def _cross_entropy(labels, logits):
 
     losses_N = compute(ops.reshape(logits, (-1, logits.shape[-1])))
     return ops.reshape(losses_N, shape)
+
+
+def _powers(logits_NV, dtype):
+    """Powers of e, of at most 1, by what they are less, and their sums."""
+    del dtype
+    max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
+    powers_NV = ops.exp(logits_NV - max_N1)
+    return powers_NV, max_N1, ops.sum(powers_NV, axis=-1, keepdims=True)
 
 
 PRETRAINING = Objective(

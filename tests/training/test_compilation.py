@@ -193,8 +193,8 @@ def test_steps_with_compiled_chains_are_the_plain_ones(
     monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
     strategy = make_strategy(**devices)
     got = make_steps(source, strategy)
-    # GELU and dropout; of long sequences also the activations alone.
-    assert len(set(compiled_chains)) == (2 if min_scores > 1 else 3)
+    # GELU, dropout and the loss; of long sequences also activations alone.
+    assert len(set(compiled_chains)) == (3 if min_scores > 1 else 4)
     del compiled_chains[:]
     monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 10**9)
     assert_equal(got, make_steps(source, strategy), rtol=0, atol=1e-5)
