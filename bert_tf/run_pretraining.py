@@ -172,8 +172,8 @@ flags.DEFINE_enum(
     _DEFAULTS.jit_compile,
     options_lib.JIT_COMPILE,
     "true: compile the step with XLA, which takes seconds to minutes before "
-    "the first one. auto: false, since no GPU has shown yet what it gives. A "
-    "TPU compiles every step.",
+    "the first one. auto: parts of it, on a CPU; none of it on a GPU, since "
+    "none has shown yet what it gives. A TPU compiles every step.",
 )
 flags.DEFINE_integer(
     "eval_batch_size",

@@ -1,7 +1,7 @@
-"""Chains of operations on every element, which may be run as one.
+"""Chains of operations on large tensors, which may be run as one.
 
 TensorFlow runs every operation by itself: each is a pass over memory. What runs
-a chain as one pass is given from outside, for layers know no more than
+a chain in fewer passes is given from outside, for layers know no more than
 `keras.ops`. Layers look for it when they are called, which is when a graph is
 traced.
 """
@@ -14,8 +14,8 @@ from typing import Any
 
 from bert_tf.features import Tensor
 
-# `chain(*tensors, dtype)` computes in `dtype`, and returns what it would if
-# that were the first tensor's.
+# `chain(*tensors, dtype)` returns tensors, of types that do not depend on
+# `dtype`: that is wider, or as wide, and what is between may be computed in it.
 Chain = Callable[..., Any]
 # `runner(chain, *tensors)` returns what the chain does of the tensors.
 Runner = Callable[..., Any]

@@ -114,6 +114,7 @@ def _multiplication(num_kept):
     """Returns the chain of levels, factors and product."""
 
     def multiply(x, levels, dtype):
+        # The factors are an output, too: what uses them later rounds alike.
         del dtype
         keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, x.dtype)
         factors = keeps * (_NUM_LEVELS / num_kept)

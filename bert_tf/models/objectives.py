@@ -262,7 +262,8 @@ def _cross_entropy(labels, logits):
 
     @with_gradient
     def compute(logits_NV):
-        powers_NV, max_N1, sum_N1 = run_chain(_powers, logits_NV)
+        max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
+        powers_NV, sum_N1 = run_chain(_powers, logits_NV, max_N1)
         picked_N1 = ops.take_along_axis(logits_NV, labels_N[:, None], axis=-1)
         losses_N1 = ops.log(sum_N1) + max_N1 - picked_N1
 
@@ -282,12 +283,11 @@ def _cross_entropy(labels, logits):
     return ops.reshape(losses_N, shape)
 
 
-def _powers(logits_NV, dtype):
-    """Powers of e, of at most 1, by what they are less, and their sums."""
+def _powers(logits_NV, max_N1, dtype):
+    """The chain of exp(logits - max) and their sums. Logits are float32."""
     del dtype
-    max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
     powers_NV = ops.exp(logits_NV - max_N1)
-    return powers_NV, max_N1, ops.sum(powers_NV, axis=-1, keepdims=True)
+    return powers_NV, ops.sum(powers_NV, axis=-1, keepdims=True)
 
 
 PRETRAINING = Objective(

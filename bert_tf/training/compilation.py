@@ -31,8 +31,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 def compiled_chains() -> contextlib.AbstractContextManager[None]:
     """Lets layers that are called in the block have XLA compile their chains.
 
-    On CPUs, where products are left to TensorFlow's own and XLA makes one pass
-    over memory of ten. Devices of other kinds are as they were.
+    Matrix products and random numbers stay TensorFlow's. Only where there are
+    CPUs and nothing else: no GPU has shown what it gives, and TPUs compile all.
     """
     devices = tf.config.list_logical_devices()
     is_on_cpus = all(device.device_type == "CPU" for device in devices)
@@ -49,8 +49,12 @@ def _run_chain(chain, *tensors):
 
 @functools.cache
 def _compiled_chain(chain):
-    # In float32, which costs nothing here: what is between is not in memory.
-    return jit(lambda *tensors: chain(*tensors, "float32"))
+    def run_compiled_chain(*tensors):
+        # What is between is not in memory, so that float32 costs nothing.
+        is_wide = tensors[0].dtype == tf.float64
+        return chain(*tensors, "float64" if is_wide else "float32")
+
+    return jit(run_compiled_chain)
 
 
 class Log:

@@ -52,8 +52,8 @@ class TrainingConfig:
             known; see `health.flops_per_example`.
         peak_flops: The most that a device can do in a second, if known.
         seed: Of the dropout masks.
-        jit_compile: Whether the step is compiled with XLA; see
-            `step.compile_steps`. `fit` does not ask.
+        jit_compile: Whether the step is compiled with XLA, or None for its
+            chains; see `step.compile_steps`. `fit` does not ask.
     """
 
     num_train_steps: int
@@ -66,7 +66,7 @@ class TrainingConfig:
     flops_per_example: float | None = None
     peak_flops: float | None = None
     seed: int = 12345
-    jit_compile: bool = False
+    jit_compile: bool | None = None
 
     def __post_init__(self):
         for name in (

@@ -1,5 +1,6 @@
 """One step of training or evaluation on a device, and many steps a call."""
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def train_step(
     batch: Batch,
     accumulation_steps: int = 1,
     measures_update: bool | tf.Tensor = False,
-    jit_compile: bool = False,
+    jit_compile: bool | None = None,
 ) -> StepResults:
     """Makes one step, in replica context.
 
@@ -48,7 +49,8 @@ def train_step(
             a bool tensor.
         jit_compile: Whether forward and backward pass, and they alone, are
             compiled with XLA. It cannot compile what replicas meet in: their
-            sums and the update.
+            sums and the update. None: the layers' chains alone, see
+            `compilation.compiled_chains`.
 
     Returns:
         A dictionary of float32 scalars, the same on all replicas: `values`,
@@ -61,10 +63,16 @@ def train_step(
     # so is the sum over the parts of the batch.
     weights = _sum_over_replicas(objective.weights(batch))
 
+    chains_compiled = (
+        compilation.compiled_chains
+        if jit_compile is None
+        else contextlib.nullcontext
+    )
+
     def run_part(part, weights):
         # Keras goes through all layers for them: once, not for each of them.
         variables = model.trainable_variables
-        with compilation.compiled_chains():
+        with chains_compiled():
             with tf.GradientTape() as tape:
                 outputs = model(part, training=True)
                 totals = objective.losses(outputs, part)
@@ -142,7 +150,7 @@ def compile_steps(
     optimizer: keras.optimizers.Optimizer,
     accumulation_steps: int = 1,
     seed: int = 12345,
-    jit_compile: bool = False,
+    jit_compile: bool | None = None,
 ) -> CompiledSteps:
     """Returns a function that makes many steps in one call.
 
@@ -154,6 +162,7 @@ def compile_steps(
         jit_compile: Whether the step is compiled with XLA: the whole of it
             where there is one replica, else as `train_step` has it. It is
             compiled anew, and the log says so, for batches of another shape.
+            None: as of `train_step`.
 
     Returns:
         `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
@@ -179,7 +188,8 @@ def compile_steps(
                 batch,
                 accumulation_steps,
                 is_last,
-                jit_compile and not is_alone,
+                # Inside of a step that is compiled whole nothing else is.
+                False if jit_compile and is_alone else jit_compile,
             )
 
         if jit_compile and is_alone:

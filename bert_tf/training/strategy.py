@@ -131,14 +131,17 @@ def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
 
 def is_jit_compiled(
     jit_compile: bool | str, strategy: tf.distribute.Strategy
-) -> bool:
+) -> bool | None:
     """Returns whether the loop is to compile its step with XLA.
 
     Args:
-        jit_compile: One of `JIT_COMPILE`, or a bool; `auto` is false: it has
-            been measured on CPUs alone.
+        jit_compile: One of `JIT_COMPILE`, or a bool.
         strategy: What `make_strategy` returned. On a TPU, which runs nothing
             else, it compiles the step itself.
+
+    Returns:
+        What `step.train_step` takes. `auto` is None: all of a step has been
+        measured on CPUs alone, where chains of it do better.
 
     Raises:
         ValueError: If it is none of these, or false on a TPU.
@@ -154,6 +157,8 @@ def is_jit_compiled(
             "`jit_compile` must be true or auto on a TPU, where every step is "
             f"compiled with XLA. Received: jit_compile={jit_compile!r}."
         )
+    if value == "auto":
+        return None
     return value == "true" and not is_tpu(strategy)
 
 

@@ -148,8 +148,8 @@ class FineTuningConfig:
         "auto",
         "true: compile the step with XLA, which takes seconds to minutes for "
         "each length of batches: they are padded to one of four, the quarters "
-        "of --max_seq_length. auto: false, since no GPU has shown yet what it "
-        "gives. A TPU compiles every step.",
+        "of --max_seq_length. auto: none of it, since no GPU has shown yet "
+        "what it gives. A TPU compiles every step.",
         choices=options.JIT_COMPILE,
     )
     learning_rate: float = _flag(

@@ -143,7 +143,7 @@ class Run:
                 self.sources[TRAIN],
                 config,
                 strategy.num_replicas_in_sync,
-                self._is_jit_compiled,
+                bool(self._is_jit_compiled),
             )
         # Before its weights are read.
         self._card = model_folder.read_card(self._folder)

@@ -35,6 +35,21 @@ def source():
     return array_source.ArraySource(arrays=arrays)
 
 
+@pytest.fixture
+def compiled_chains(monkeypatch):
+    """Lets chains of any size be compiled, and lists those that are."""
+    chains = []
+    compiled = compilation._compiled_chain
+
+    def note(chain):
+        chains.append(chain)
+        return compiled(chain)
+
+    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 1)
+    monkeypatch.setattr(compilation, "_compiled_chain", note)
+    return chains
+
+
 def make_model(policy="float32"):
     """Returns a model of one block, with dropout."""
     config = dataclasses.replace(
@@ -99,14 +114,20 @@ def lines_of(caplog):
     ]
 
 
+# The whole step, and its chains.
 @pytest.mark.slow
-def test_compiled_steps_are_the_plain_ones_in_float16(source):
-    plain, compiled = (
-        make_steps(
-            source, make_strategy(), "mixed_float16", jit_compile=jit_compile
-        )
-        for jit_compile in (False, True)
+@pytest.mark.parametrize("jit_compile", [True, None])
+def test_compiled_steps_are_the_plain_ones_in_float16(
+    jit_compile, source, compiled_chains
+):
+    plain = make_steps(
+        source, make_strategy(), "mixed_float16", jit_compile=False
     )
+    assert not compiled_chains
+    compiled = make_steps(
+        source, make_strategy(), "mixed_float16", jit_compile=jit_compile
+    )
+    assert bool(compiled_chains) == (jit_compile is None)
     assert_equal(compiled[0], plain[0], rtol=1e-3)
     # The update of a gradient near 0 has either sign.
     assert_equal(compiled[1], plain[1], atol=5e-3)
@@ -167,21 +188,6 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
     assert len(lines_of(caplog)) == 2
 
 
-@pytest.fixture
-def compiled_chains(monkeypatch):
-    """Lets chains of any size be compiled, and lists those that are."""
-    chains = []
-    compiled = compilation._compiled_chain
-
-    def note(chain):
-        chains.append(chain)
-        return compiled(chain)
-
-    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 1)
-    monkeypatch.setattr(compilation, "_compiled_chain", note)
-    return chains
-
-
 # Of short sequences, and of long ones, whose activations are made again.
 @pytest.mark.parametrize(
     "min_scores, devices",
@@ -196,8 +202,8 @@ def test_steps_with_compiled_chains_are_the_plain_ones(
     # GELU, dropout and the loss; of long sequences also activations alone.
     assert len(set(compiled_chains)) == (3 if min_scores > 1 else 4)
     del compiled_chains[:]
-    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 10**9)
-    assert_equal(got, make_steps(source, strategy), rtol=0, atol=1e-5)
+    plain = make_steps(source, strategy, jit_compile=False)
+    assert_equal(got, plain, rtol=0, atol=1e-5)
     assert not compiled_chains
 
 
