@@ -356,6 +356,19 @@ def checked(
     return values
 
 
+def check_path(name: str, value: Any) -> None:
+    """Raises `ValueError` if an argument is no path.
+
+    Args:
+        name: Of the argument.
+        value: What was given.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(
+            f"`{name}` must be a path. Received: {type(value).__name__}."
+        )
+
+
 @contextlib.contextmanager
 def errors_named(place: AnyPath) -> Iterator[None]:
     """Puts a place before the messages of the block's `ValueError`s."""

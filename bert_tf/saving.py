@@ -113,7 +113,7 @@ def load(
         >>> load("tickets").task.labels
         ('law', 'sales')
     """
-    _check_path("path", path)
+    files.check_path("path", path)
     if model_class is not None and not (
         isinstance(model_class, type) and issubclass(model_class, keras.Model)
     ):
@@ -204,7 +204,7 @@ def save(
         >>> load("reviews").task.labels
         ('bad', 'good')
     """
-    _check_path("folder", folder)
+    files.check_path("folder", folder)
     for name, value, wanted, text in (
         ("preprocessor", preprocessor, Preprocessor, "a Preprocessor"),
         ("task", task, Task | None, "a Task or None"),
@@ -247,13 +247,6 @@ def save(
     output_folder.note_saved(folder)
 
 
-def _check_path(name, path):
-    if not isinstance(path, str | os.PathLike):
-        raise ValueError(
-            f"`{name}` must be a path. Received: {type(path).__name__}."
-        )
-
-
 def _in_order(label_names):
     """Returns names as a list, of whatever has an order; a string as it is.
 
@@ -264,13 +257,12 @@ def _in_order(label_names):
         # Refused where the names are checked: its letters would be names.
         return label_names
     # In a set every process has another order.
-    if isinstance(label_names, Set) and not isinstance(label_names, KeysView):
+    is_set = isinstance(label_names, Set)
+    try:
+        has_order = not is_set or isinstance(label_names, KeysView)
+        names = list(label_names) if has_order else None
+    except TypeError:
         names = None
-    else:
-        try:
-            names = list(label_names)
-        except TypeError:
-            names = None
     if names is None:
         raise ValueError(
             "`label_names` must be names in order, as a list has them. "

@@ -108,7 +108,7 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
         # masks would be made at the start of the step.
         if seed is not None:
             seed_here = seed + zero_after(query_BNQH, seed.dtype)
-            probs_BNQK = dropout.drop(probs_BNQK, seed_here)
+            probs_BNQK, _ = dropout.multiply(probs_BNQK, seed_here)
         context_BQNH = ops.transpose(
             ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3)
         )

@@ -79,7 +79,7 @@ class Dropout(keras.layers.Dropout):
 
         def drop(x):
             # Without the input's 0, all masks would be made at the start.
-            return self.drop(x, seed + zero_after(x, seed.dtype))
+            return self.multiply(x, seed + zero_after(x, seed.dtype))[0]
 
         return with_gradient(lambda inputs: (drop(inputs), drop))(inputs)
 

@@ -118,8 +118,7 @@ def export(
     """
     export_dir = os.fspath(export_dir).rstrip("/")
     version = options.version
-    present = saved_model.versions(export_dir)
-    publishing.check_version(export_dir, version)
+    present = publishing.check_version(export_dir, version)
     publishing.warn_of_leftovers(export_dir)
     is_warmed_up = bool(options.warmup_batch_sizes) or options.is_jit_compiled
     if is_warmed_up:

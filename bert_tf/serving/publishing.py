@@ -112,13 +112,19 @@ def publish(folder: str, export_dir: str, version: int | None = None) -> int:
     )
 
 
-def check_version(export_dir: str, version: int | None) -> None:
-    """Raises `ValueError` unless an export may get that number.
+def check_version(export_dir: str, version: int | None) -> list[int]:
+    """Checks that an export may get a number.
 
     Args:
         export_dir: The servable's folder.
         version: As of `publish`: one that is not given is found once the
             export is whole.
+
+    Returns:
+        The versions that are there.
+
+    Raises:
+        ValueError: If it may not.
     """
     present = saved_model.versions(export_dir)
     number = next_version(export_dir) if version is None else version
@@ -131,6 +137,7 @@ def check_version(export_dir: str, version: int | None) -> None:
         )
     if version is not None:
         check_unclaimed(export_dir, version)
+    return present
 
 
 def check_unclaimed(export_dir: str, version: int) -> None:

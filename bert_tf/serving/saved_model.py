@@ -38,40 +38,37 @@ def _is_list_of(kind):
     )
 
 
-# {key of what the exporter wrote: whether a value is good, and what one is}
+# Whether a value is good, and what one is.
+_OBJECT = (_has_type(dict), "an object")
+_STRING = (_has_type(str), "a string")
+_BOOL = (_has_type(bool), "true or false")
+_INTEGER = (_has_type(int), "an integer")
+_NUMBER = (_has_type(int, float), "a number")
+_INTEGERS = (_is_list_of(int), "a list of integers")
+_NAMES = (_is_list_of(str), "a list of names")
+# {key of what the exporter wrote: one of these}
 _CHECKS = {
-    name: check
-    for names, check in (
-        (
-            ("settings", "bounds", "weights_sha256"),
-            (_has_type(dict), "an object"),
-        ),
-        (
-            (
-                *("contents", "kind", "precision"),
-                *("check_file", "label_column", "token_column"),
-            ),
-            (_has_type(str), "a string"),
-        ),
-        (
-            ("is_frozen", "is_checked", "is_jit_compiled"),
-            (_has_type(bool), "true or false"),
-        ),
-        (
-            ("max_seq_length", "version", "keep_versions"),
-            (_has_type(int), "an integer"),
-        ),
-        (
-            ("timeout_seconds", "max_accuracy_loss"),
-            (_has_type(int, float), "a number"),
-        ),
-        (
-            ("warmup_batch_sizes", "jit_lengths", "jit_batch_sizes"),
-            (_is_list_of(int), "a list of integers"),
-        ),
-        (("text_features",), (_is_list_of(str), "a list of names")),
-    )
-    for name in names
+    "settings": _OBJECT,
+    "bounds": _OBJECT,
+    "weights_sha256": _OBJECT,
+    "contents": _STRING,
+    "kind": _STRING,
+    "precision": _STRING,
+    "check_file": _STRING,
+    "label_column": _STRING,
+    "token_column": _STRING,
+    "is_frozen": _BOOL,
+    "is_checked": _BOOL,
+    "is_jit_compiled": _BOOL,
+    "max_seq_length": _INTEGER,
+    "version": _INTEGER,
+    "keep_versions": _INTEGER,
+    "timeout_seconds": _NUMBER,
+    "max_accuracy_loss": _NUMBER,
+    "warmup_batch_sizes": _INTEGERS,
+    "jit_lengths": _INTEGERS,
+    "jit_batch_sizes": _INTEGERS,
+    "text_features": _NAMES,
 }
 
 # Seconds between tries to remove a folder.

@@ -148,8 +148,9 @@ class FineTuningConfig:
         "auto",
         "true: compile the step with XLA, which takes seconds to minutes for "
         "each length of batches: they are padded to one of four, the quarters "
-        "of --max_seq_length. auto: none of it, since no GPU has shown yet "
-        "what it gives. A TPU compiles every step.",
+        "of --max_seq_length. auto: parts of it, on a CPU, where all batches "
+        "have one length, as records have; none of it on a GPU, since none has "
+        "shown yet what it gives. A TPU compiles every step.",
         choices=options.JIT_COMPILE,
     )
     learning_rate: float = _flag(

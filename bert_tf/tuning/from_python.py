@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -134,13 +133,9 @@ def run(
             f"`task` must be a Task. Received: {type(task).__name__}."
         )
     # Of None there would be a folder called so.
-    for name, path in (("output_dir", output_dir), ("start", start)):
-        if not isinstance(path, str | os.PathLike) and (
-            name == "output_dir" or path is not None
-        ):
-            raise ValueError(
-                f"`{name}` must be a path. Received: {type(path).__name__}."
-            )
+    files.check_path("output_dir", output_dir)
+    if start is not None:
+        files.check_path("start", start)
     if metrics is not None:
         if "metrics" not in {field.name for field in dataclasses.fields(task)}:
             raise ValueError(

@@ -574,23 +574,20 @@ class Run:
             **self._facts,
         }
         begun_with = checkpointing.read_description(config.output_dir)
-        # Older releases did not tell these: there all are let pass.
-        for name, make_hash, value in (
-            (checkpointing.EXAMPLES, examples_hash, source.examples),
-            (
-                checkpointing.TOKENIZER_HASH,
-                _tokenizer_hash,
-                self.start.tokenizer,
+        hashes = {
+            checkpointing.EXAMPLES: lambda: examples_hash(source.examples),
+            checkpointing.TOKENIZER_HASH: lambda: _tokenizer_hash(
+                self.start.tokenizer
             ),
-        ):
-            if begun_with is None or name in begun_with:
-                others[name] = make_hash(value)
+        }
         # Scores on other examples cannot be compared with those of before.
-        name = checkpointing.DEV_EXAMPLES
-        if name in (begun_with or {}) or (
-            begun_with is None and self._compares_epochs
-        ):
-            others[name] = self._dev_hash()
+        if begun_with is not None or self._compares_epochs:
+            hashes[checkpointing.DEV_EXAMPLES] = self._dev_hash
+        # Older releases did not tell these: there all are let pass.
+        told = hashes if begun_with is None else begun_with
+        others |= {
+            name: make() for name, make in hashes.items() if name in told
+        }
         if begun_with is not None:
             _check_same_training(config.output_dir, begun_with, flags, others)
         encoder_layers.freeze_lower_layers(
