@@ -73,8 +73,8 @@ def apply_activation(
 
     "gelu" is x * Phi(x) with the exact erf form, "gelu_new" its tanh
     approximation (Hendrycks and Gimpel 2016, section 2), which is what
-    Google's BERT computes. With `training`, the same numbers with a cheaper
-    gradient, up to rounding: far below 0 up to 1e-7 x.
+    Google's BERT computes. With `training` the gradient is cheaper, and the
+    numbers are the same up to rounding, which far below 0 is up to 1e-7 x.
     """
     if training and name in _IN_TRAINING:
         return run_with_slope(lambda x: run_chain(_IN_TRAINING[name], x), x)
