@@ -79,7 +79,8 @@ def start_training(records, output, *flags, environment=None):
         f"--max_seq_length={reference.LENGTH}",
         f"--max_predictions_per_seq={reference.PREDICTIONS}",
         *("--train_batch_size=8", "--gradient_accumulation_steps=2"),
-        *("--num_train_steps=2000", "--num_warmup_steps=9"),
+        # More than quick processors make before the last kill.
+        *("--num_train_steps=4000", "--num_warmup_steps=9"),
         *("--learning_rate=1e-3", "--save_checkpoints_steps=7"),
         *flags,
         environment=environment,
@@ -106,11 +107,11 @@ def test_kills_at_any_time_change_nothing(records, tmp_path):
         training.wait_for("Beginning with|Going on from")
         if number % 4 == 0:
             # While it restores, traces, makes its first steps.
-            time.sleep(delays.uniform(0, 5))
+            time.sleep(delays.uniform(0, 3))
         else:
             # In the middle of whatever: a step, a checkpoint, the model.
             training.wait_for("Saved ", delays.randint(1, 25))
-            time.sleep(delays.uniform(0, 0.5))
+            time.sleep(delays.uniform(0, 0.2))
         training.process.kill()
         # Else the run was over before: make it longer.
         training.wait(-signal.SIGKILL)
