@@ -15,8 +15,8 @@ checkpoint; --keep_best keeps that of the lowest loss on --eval_input_file too.
 `tensorboard --logdir=/runs/wiki/train` shows the curves (pip install
 'bert_tf[tensorboard]').
 
-Run again with the same flags, it goes on from its last checkpoint. Told to stop
-(SIGTERM, Ctrl-C), it saves and exits with code 75; a second Ctrl-C ends it at
+Rerun the command to resume from the last checkpoint. On SIGTERM or Ctrl-C the
+program saves a checkpoint and exits with code 75; a second Ctrl-C stops it at
 once. The weights are, in this order: the last checkpoint's in --output_dir,
 --init_checkpoint's, new ones.
 
@@ -178,7 +178,7 @@ flags.DEFINE_enum(
 flags.DEFINE_integer(
     "eval_batch_size",
     _DEFAULTS.eval_batch_size,
-    "The same for --do_eval.",
+    "Examples per evaluation batch, over all devices.",
     lower_bound=1,
 )
 flags.DEFINE_float(

@@ -36,7 +36,8 @@ _TRAIN_FILE = flags.DEFINE_string(
 _PREDICT_FILE = flags.DEFINE_string(
     "predict_file",
     None,
-    "The same to answer, e.g. dev-v1.1.json or test-v1.1.json.",
+    "File to answer: JSON of SQuAD, e.g. dev-v1.1.json; or a .jsonl or "
+    ".parquet file, as for --train_file.",
 )
 _DOC_STRIDE = flags.DEFINE_integer(
     "doc_stride",

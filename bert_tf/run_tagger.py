@@ -36,15 +36,15 @@ _DATA_DIR = flags.DEFINE_string(
     "eng.train, eng.testa and eng.testb.",
 )
 _TRAIN_FILE = flags.DEFINE_string(
-    "train_file", None, "The column file to train on, instead."
+    "train_file", None, "Column file to train on, in place of --data_dir's."
 )
 _EVAL_FILE = flags.DEFINE_string(
-    "eval_file", None, "The column file for --do_eval, instead."
+    "eval_file", None, "Column file for --do_eval, in place of --data_dir's."
 )
 _TEST_FILE = flags.DEFINE_string(
     "test_file",
     None,
-    "The column file for --do_predict, instead; it needs no tags.",
+    "Column file for --do_predict, in place of --data_dir's; it needs no tags.",
 )
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
@@ -65,8 +65,9 @@ _TOKEN_COLUMN = flags.DEFINE_string(
 _TAG_COLUMN = flags.DEFINE_string(
     "tag_column",
     None,
-    "The column of tags, likewise. Default: -1, the last one; of --tfds_name "
-    "the one named ner, ner_tags or tags.",
+    "The column of tags: its number from 0, or its name in the first line. "
+    "Default: -1, the last one; of --tfds_name the one named ner, ner_tags or "
+    "tags.",
 )
 _SCHEME = flags.DEFINE_enum(
     "scheme",

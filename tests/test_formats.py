@@ -116,7 +116,7 @@ def test_a_pretraining_goes_on(folder, run_program):
         "state-6",
         PRETRAINING,
     )
-    assert "Going on from step 3" in process.stderr
+    assert "Resuming from step 3" in process.stderr
     assert "other settings" not in process.stderr
     assert_close(tensors, expected)
 

@@ -103,7 +103,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             eval_input_file=f"{folder}/*.tfrecord",
         ),
     )
-    assert "Going on from step 2" in second.stderr
+    assert "Resuming from step 2" in second.stderr
     # Devices and intervals are not named: the schedule alone is another.
     assert (
         "Resuming from step 2 with other settings: num_train_steps 2 -> 4. "

@@ -111,10 +111,11 @@ def run(
     if options.rematerialize:
         pretraining.rematerialize()
     _logger.info(
-        "%s parameters, %s, %d replicas.",
+        "%s parameters, %s, %d replica%s.",
         f"{pretraining.model.count_params():,}",
         policy,
         num_replicas,
+        "" if num_replicas == 1 else "s",
     )
 
     evaluate = evaluation.make_evaluation(
@@ -415,11 +416,11 @@ def _train(
     jit_compile,
 ):
     """Trains from the state's last checkpoint, if any."""
-    # The order matters: a run that began from --init_checkpoint goes on from
+    # The order matters: a run that began from --init_checkpoint resumes from
     # its own last checkpoint.
     is_resumed = state.restore()
     if is_resumed:
-        _logger.info("Going on from step %d.", state.step)
+        _logger.info("Resuming from step %d.", state.step)
         state.tell_changes()
     elif start.init_checkpoint is not None:
         pretraining.load_weights(start.init_checkpoint)

@@ -129,8 +129,12 @@ class FineTuningConfig:
     train_batch_size: int = _flag(
         32, "Examples a step, over all devices.", _POSITIVE, of_training=True
     )
-    eval_batch_size: int = _flag(8, "The same for --do_eval.", _POSITIVE)
-    predict_batch_size: int = _flag(8, "The same for --do_predict.", _POSITIVE)
+    eval_batch_size: int = _flag(
+        8, "Examples per evaluation batch, over all devices.", _POSITIVE
+    )
+    predict_batch_size: int = _flag(
+        8, "Examples per prediction batch, over all devices.", _POSITIVE
+    )
     gradient_accumulation_steps: int = _flag(
         1,
         "Parts in which a device goes through its share of a batch, one after "

@@ -123,7 +123,7 @@ def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
     (tmp_path / "b" / "model.safetensors").unlink()
     caplog.clear()
     _, again = run(folder, tmp_path / "b", teaching)
-    assert "Going on from step 2." in caplog.text
+    assert "Resuming from step 2." in caplog.text
     assert "begins with" not in caplog.text
     assert again.keys() == weights.keys()
     for path in weights:

@@ -152,7 +152,7 @@ def test_electra_from_text_to_a_tuned_discriminator(folder, run_program):
     for path in (output / "train").glob("state-4.*"):
         path.unlink()
     resumed = train()
-    assert "Going on from step 2" in resumed.stderr
+    assert "Resuming from step 2" in resumed.stderr
     assert [weights_of(output), weights_of(output / "generator")] == before
 
     # Both nets go on from there; one that is another is refused by name.
@@ -320,7 +320,7 @@ def test_spanbert_leaves_a_bert_folder(folder, run_program):
             "--do_eval",
         )
     assert "span_boundary_loss = " in process.stdout
-    assert "Going on from step 2" in process.stderr
+    assert "Resuming from step 2" in process.stderr
     assert names_of(folder / "spans", "BertForPreTraining") == []
     # The head is in the state alone; without the objective it is another run.
     bad = pretrain(

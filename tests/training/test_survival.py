@@ -104,7 +104,7 @@ def test_kills_at_any_time_change_nothing(records, tmp_path):
     places = []
     for number in range(NUM_KILLS):
         training = start_training(records, tmp_path / "killed")
-        training.wait_for("Beginning with|Going on from")
+        training.wait_for("Beginning with|Resuming from")
         if number % 4 == 0:
             # While it restores, traces, makes its first steps.
             time.sleep(delays.uniform(0, 3))
@@ -115,7 +115,7 @@ def test_kills_at_any_time_change_nothing(records, tmp_path):
         training.process.kill()
         # Else the run was over before: make it longer.
         training.wait(-signal.SIGKILL)
-        places += re.findall("Going on from step (\\d+)", "".join(training.log))
+        places += re.findall("Resuming from step (\\d+)", "".join(training.log))
     start_training(records, tmp_path / "killed").wait()
     print("Restarted from the steps", *places)
     places = [int(place) for place in places]
@@ -191,7 +191,7 @@ def test_sigterm_at_one_worker_stops_all_at_one_step(records, tmp_path):
 
     for worker in start(tmp_path / "stopped"):
         worker.wait()
-        assert f"Going on from step {steps[0][0]}." in "".join(worker.log)
+        assert f"Resuming from step {steps[0][0]}." in "".join(worker.log)
     got, wanted = (
         final_state(tmp_path / name) for name in ("stopped", "unbroken")
     )
