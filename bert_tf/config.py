@@ -7,7 +7,6 @@ from typing import Self
 
 from bert_tf import files
 from bert_tf import sizes
-from bert_tf.sizes import SIZES as SIZES  # Its older place.
 
 # Hugging Face's names, by meaning: "gelu" is the exact erf form, "gelu_new"
 # the tanh approximation that Google's files call "gelu".

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from bert_tf.config import SIZES
 from bert_tf.config import BertConfig
+from bert_tf.sizes import SIZES
 
 
 def test_the_dictionary_makes_the_configuration_again():

@@ -1,9 +1,12 @@
 """Dropout at 16 random bits an element."""
 
 import contextlib
+import contextvars
 import functools
 import math
+import types
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -16,6 +19,12 @@ from bert_tf.layers.gradients import with_gradient
 from bert_tf.layers.gradients import zero_after
 
 _NUM_LEVELS = 2**16
+
+# The seeds that calls take instead of new ones: {id of the layer: seed}. Of its
+# own in each thread: mirrored devices are traced in several.
+_GIVEN: contextvars.ContextVar[Mapping[int, Tensor | None]] = (
+    contextvars.ContextVar("given", default=types.MappingProxyType({}))
+)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -33,7 +42,6 @@ class Dropout(keras.layers.Dropout):
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(rate, **kwargs)
-        self._given_seed = None
         if self.noise_shape is not None or not self._num_kept():
             raise ValueError(
                 "`rate` must be below 1, and `noise_shape` None. Received: "
@@ -50,18 +58,17 @@ class Dropout(keras.layers.Dropout):
         """Returns the seed of a call's mask; None where nothing is dropped."""
         if not training or self._num_kept() == _NUM_LEVELS:
             return None
-        if self._given_seed is not None:
-            return self._given_seed
-        return self.seed_generator.next()
+        given = _GIVEN.get().get(id(self))
+        return self.seed_generator.next() if given is None else given
 
     @contextlib.contextmanager
     def given(self, seed: Tensor | None) -> Iterator[None]:
         """Lets calls inside take a seed that `draw_seed` gave before."""
-        self._given_seed = seed
+        token = _GIVEN.set({**_GIVEN.get(), id(self): seed})
         try:
             yield
         finally:
-            self._given_seed = None
+            _GIVEN.reset(token)
 
     def drop(self, inputs: Tensor, seed: Tensor | None) -> Tensor:
         """Returns the inputs dropped out: of one seed, always alike.

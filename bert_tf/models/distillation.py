@@ -175,18 +175,21 @@ def encoder_objective(lesson: Lesson, left_to_right: bool = False) -> Objective:
         lesson_lib.SELF_RELATIONS: _self_relations,
     }
 
-    def weights(batch):
-        masks = _masks(batch, left_to_right)
-        return {
-            f"{name}_loss": ops.sum(masks[name == lesson_lib.ATTENTION])
-            for name in names
+    def masks_by_name(batch):
+        tokens_BL, pairs_BQK = _masks(batch, left_to_right)
+        return dict.fromkeys(names, tokens_BL) | {
+            lesson_lib.ATTENTION: pairs_BQK
         }
 
+    def weights(batch):
+        masks = masks_by_name(batch)
+        return {f"{name}_loss": ops.sum(masks[name]) for name in names}
+
     def losses(outputs, batch):
-        masks = _masks(batch, left_to_right)
+        masks = masks_by_name(batch)
         return {
             f"{name}_loss": ops.sum(
-                masks[name == lesson_lib.ATTENTION]
+                masks[name]
                 * makers[name](outputs, lesson, batch, left_to_right)
             )
             for name in names

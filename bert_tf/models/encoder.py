@@ -129,6 +129,11 @@ class BertEncoder(ConfiguredModel):
     def call(self, inputs, positions=None, training=None):
         check_names(inputs, features.MODEL_INPUTS)
         check_axes(inputs, "[B, L], a batch of sequences")
+        if isinstance(positions, int) and positions:
+            raise ValueError(
+                "`positions` must be None, 0 or int32 [B, P]. "
+                f"Received: positions={positions}."
+            )
         attention_mask = make_attention_mask(
             inputs[features.INPUT_MASK],
             inputs.get(features.SEQUENCE_IDS),

@@ -225,7 +225,7 @@ def _pretraining_losses(outputs, batch):
     """Returns the sums of the weighted cross-entropies: {name: scalar}."""
     return {
         f"{name}_loss": ops.sum(
-            weights * _cross_entropy(labels, outputs[f"{name}_logits"])
+            weights * _cross_entropy_of_words(outputs[f"{name}_logits"], labels)
         )
         for name, (labels, weights) in _pretraining_targets(batch).items()
     }
@@ -250,12 +250,12 @@ def _next_sentence_weights(batch):
     return ops.cast(exists_BS, "float32")
 
 
-def _cross_entropy(labels, logits):
-    """Returns the cross-entropies, float32, of the shape of the labels.
+def _cross_entropy_of_words(logits, labels):
+    """Returns what `cross_entropy` does, with another gradient.
 
     Over the vocabulary each pass costs as much as a small matrix product.
     The gradient, softmax less one at the label, is therefore made of the
-    exponentials of the forward pass, and changed at the labels in place.
+    exponentials of the forward pass, and changed at the labels alone.
     """
     shape = ops.shape(labels)
     labels_N = ops.reshape(ops.cast(labels, "int32"), (-1,))
@@ -310,7 +310,7 @@ def _span_boundary_targets(batch):
 
 def _span_boundary_losses(outputs, batch):
     labels, weights = _span_boundary_targets(batch)
-    losses = _cross_entropy(labels, outputs["span_boundary_logits"])
+    losses = _cross_entropy_of_words(outputs["span_boundary_logits"], labels)
     return _pretraining_losses(outputs, batch) | {
         "span_boundary_loss": ops.sum(weights * losses)
     }
@@ -345,8 +345,7 @@ def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
 
     Of a `ReplacedTokensPretrainer`: the masked-LM loss of the generator, and
     as a mean over all tokens, [CLS] and [SEP] too, the binary cross-entropy of
-    the discriminator. That is the metric `discriminator_loss`; the term
-    `weighted_discriminator_loss` is it times its weight.
+    the discriminator.
 
     Args:
         discriminator_weight: 50 in the paper.
@@ -361,7 +360,7 @@ def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
 
     def weights(batch):
         return _pretraining_weights(_without_pairs(batch)) | {
-            "weighted_discriminator_loss": ops.sum(token_weights(batch))
+            "discriminator_loss": ops.sum(token_weights(batch))
         }
 
     def losses(outputs, batch):
@@ -372,7 +371,7 @@ def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
             )
         )
         return _pretraining_losses(outputs, _without_pairs(batch)) | {
-            "weighted_discriminator_loss": discriminator_weight * total
+            "discriminator_loss": total
         }
 
     def metrics(outputs, batch):
@@ -386,9 +385,7 @@ def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
         num_hits = ops.sum(weights_BL * is_replaced_BL * is_told_BL)
         # Replaced and told, or neither.
         num_right = num_tokens - num_replaced - num_told + 2 * num_hits
-        loss = _binary_cross_entropy(logits_BL, outputs["replaced"])
         return _pretraining_metrics(outputs, _without_pairs(batch)) | {
-            "discriminator_loss": (ops.sum(weights_BL * loss), num_tokens),
             "discriminator_accuracy": (num_right, num_tokens),
             "discriminator_precision": (num_hits, num_told),
             "discriminator_recall": (num_hits, num_replaced),
@@ -401,6 +398,7 @@ def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
         metrics=metrics,
         # As in google-research/electra.
         weight_epsilon=1e-6,
+        loss_weights={"discriminator_loss": discriminator_weight},
     )
 
 

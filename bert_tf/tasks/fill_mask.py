@@ -33,19 +33,18 @@ _WHITE_SPACE_AT_END = r"[\t\n\f\r ]+$"
 _ANY_SPACE_AT_END = rf"[{WHITE_SPACE}]+$"
 
 
-def load_model(path: str, dtype: Any = None) -> BertPretrainer:
+def load_model(path: str) -> BertPretrainer:
     """Returns the `BertPretrainer` of a checkpoint with a masked-LM head.
 
     Args:
         path: A model folder of bert_tf or Hugging Face, or a release of
             Google's.
-        dtype: The Keras dtype policy, or its name.
 
     Raises:
         ValueError: If it has no such head, or cannot be loaded.
     """
     with reader.open_checkpoint(path) as checkpoint:
-        return load_open(checkpoint, dtype)
+        return load_open(checkpoint)
 
 
 def load_open(

@@ -80,7 +80,9 @@ def draw_replacements(
     """
     num_slots = examples[features.MASKED_LM_POSITIONS].shape[1]
     words = masking.random_words(
-        tf.range(num_slots), 4, (seeds[:, :1], seeds[:, 1:])
+        tf.range(num_slots),
+        masking.Stream.REPLACEMENTS,
+        (seeds[:, :1], seeds[:, 1:]),
     )
     draws = tf.bitwise.right_shift(tf.stack(words[:2], axis=-1), 9)
     return {**examples, features.REPLACEMENT_DRAWS: tf.cast(draws, tf.int32)}
@@ -179,5 +181,7 @@ def _mask_packed(examples, seeds, tokenizer, rules):
 
 def _sequence_seeds(seeds, numbers):
     """Returns int64 [N, 2], seeds of the sequences of packed rows."""
-    words = masking.random_words(numbers, 3, tf.unstack(seeds, num=2, axis=1))
+    words = masking.random_words(
+        numbers, masking.Stream.SEQUENCES, tf.unstack(seeds, num=2, axis=1)
+    )
     return tf.stack(words[:2], axis=-1)

@@ -10,6 +10,7 @@ Letters: B batch, L sequence length, P predictions a sequence, K words looked
 at.
 """
 
+import enum
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,6 +42,26 @@ _SPAN_ENDS = np.round(
 _MAX_SPAN_DRAWS = 10_000
 # Of n-grams, in proportion to 1, 1/2 and 1/3.
 _NGRAM_ENDS = np.round(np.array([6, 9]) / 11 * 2**32).astype(np.int64)
+
+
+class Stream(enum.IntEnum):
+    """What random bits are for. Of one number two uses would draw the same.
+
+    Records and resumed runs depend on the numbers: none is changed.
+    """
+
+    # The order in which tokens, or words, are tried.
+    ORDER = 0
+    # What becomes of a chosen token, and the random entry.
+    PREDICTIONS = 1
+    # Where spans are and how long; how long n-grams are.
+    UNITS = 2
+    # The seeds of the sequences of packed rows.
+    SEQUENCES = 3
+    # What ELECTRA's generator samples.
+    REPLACEMENTS = 4
+    # How many tokens RoBERTa's rule chooses.
+    NUM_CHOSEN = 5
 
 
 def mask_tokens(
@@ -91,9 +112,11 @@ def mask_tokens(
     """
     vocabulary = tokenizer.vocabulary
     num_predictions = rules.max_predictions_per_seq
-    order_bits = _random_bits(seeds, 0, tf.shape(input_ids)[1])
+    order_bits = _random_bits(seeds, Stream.ORDER, tf.shape(input_ids)[1])
     # Of each prediction those of its action, and of its entry.
-    prediction_bits = _random_bits(seeds, 1, 2 * num_predictions)
+    prediction_bits = _random_bits(
+        seeds, Stream.PREDICTIONS, 2 * num_predictions
+    )
     action_bits, entry_bits = prediction_bits[:, ::2], prediction_bits[:, 1::2]
     if rules.chooses_all:
         is_chosen = _choose_of_all(input_mask, order_bits, seeds, rules)
@@ -145,10 +168,7 @@ def random_words(
     Args:
         number: An integer, or a tensor of any integer type; broadcasts, as
             the others do.
-        stream: Likewise: 0 and 1 are `mask_tokens`' bits of positions and of
-            predictions, 2 those of its spans and n-grams, 3 seeds of
-            sequences, 4 ELECTRA's samples,
-            5 how many tokens RoBERTa's rule chooses.
+        stream: Likewise: a `Stream`, or with keys of another use any integer.
         key: Two of them.
 
     Returns:
@@ -240,7 +260,7 @@ def _choose_of_all(input_mask, order_bits, seeds, rules):
 
     Tokens are put in the order of `order_bits`, int64 [B, L].
     """
-    bits = random_words(0, 5, (seeds[:, 0], seeds[:, 1]))[0]
+    bits = random_words(0, Stream.NUM_CHOSEN, (seeds[:, 0], seeds[:, 1]))[0]
     lengths = tf.reduce_sum(input_mask, axis=1)
     share = tf.cast(lengths, tf.float64) * rules.masked_lm_prob
     count = tf.cast(share + tf.cast(bits, tf.float64) * 2.0**-32, tf.int32)
@@ -270,7 +290,7 @@ def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
 
     def add_span(draw, is_chosen):
         anchor_bits, length_bits, _, _ = random_words(
-            draw, 2, (seeds[:, 0], seeds[:, 1])
+            draw, Stream.UNITS, (seeds[:, 0], seeds[:, 1])
         )
         anchor = _scaled(anchor_bits, num_words)
         length = 1 + tf.searchsorted(span_ends, length_bits, side="right")
@@ -328,7 +348,7 @@ def _choose_ngrams(input_ids, input_mask, order_bits, seeds, tokenizer, rules):
     def add_ngram(number, is_chosen):
         anchor = order[:, number]
         # Its own bits, wherever in the order the word is.
-        bits = random_words(anchor, 2, (seeds[:, 0], seeds[:, 1]))[0]
+        bits = random_words(anchor, Stream.UNITS, (seeds[:, 0], seeds[:, 1]))[0]
         length = 1 + tf.searchsorted(ngram_ends, bits, side="right")
         is_anchor = is_candidate & (word_index == anchor[:, None])
         anchor_stretch = tf.reduce_max(tf.where(is_anchor, stretch, -1), axis=1)
@@ -371,7 +391,7 @@ def _random_bits(seeds, stream, size):
 
 
 def _scaled(bits, limit):
-    """Returns int32: 32 random bits, int64, as numbers from 0 to the limit."""
+    """Returns int32: 32 random bits, int64, as numbers in [0, limit)."""
     return tf.cast(
         tf.bitwise.right_shift(bits * tf.cast(limit, tf.int64), 32), tf.int32
     )

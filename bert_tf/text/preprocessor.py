@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import sizes
 from bert_tf.config import whole_number
 from bert_tf.text import packing
 from bert_tf.text.tokenizers import files as tokenizer_files
@@ -13,8 +14,6 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 
 # The number of positions of every released BERT.
 _RELEASED_MAX_LENGTH = 512
-# Of these the first positions are the padding's: they count from its id on.
-_COUNTED_FROM_PADDING = ("roberta", "xlm-roberta")
 
 
 class Preprocessor(tf.Module):
@@ -143,7 +142,9 @@ def _num_positions(config_path):
     values = files.read_object(config_path) if files.exists(config_path) else {}
     length = values.get("max_position_embeddings", _RELEASED_MAX_LENGTH)
     is_good = type(length) is int
-    if is_good and values.get("model_type") in _COUNTED_FROM_PADDING:
+    family = sizes.FAMILIES.get(str(values.get("model_type")), {})
+    if is_good and "padding_idx" in family:
+        # Its positions count from the padding's id on.
         padding = values.get("pad_token_id", 1)
         length -= (padding if type(padding) is int else 1) + 1
     if not is_good or length < 1:
@@ -157,6 +158,12 @@ def _num_positions(config_path):
 
 
 def _to_segments(texts):
+    if isinstance(texts, list) and any(isinstance(row, tuple) for row in texts):
+        # Two of them would be read as columns, and pair the wrong texts.
+        raise ValueError(
+            "`texts` must be columns, (first texts, second texts): of a list "
+            "of rows tuple(zip(*rows)) makes them. Received: a list of tuples."
+        )
     is_batch = not isinstance(texts, (tuple, list)) or (
         isinstance(texts, list) and not any(map(_is_batch, texts))
     )

@@ -9,12 +9,18 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.dense import Dense
+from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import ClassificationHead
+from bert_tf.layers.heads import DiscriminatorHead
+from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import MaskedLMHead
 from bert_tf.layers.heads import Pooler
+from bert_tf.layers.heads import SpanBoundaryHead
+from bert_tf.layers.layer_norm import LayerNorm
 from bert_tf.layers.self_attention import SelfAttention
 from references import model as reference
 from support.layer_checks import check_layer
@@ -70,6 +76,21 @@ CASES = {
         lambda **kwargs: ClassificationHead(CONFIG, 3, dropout=0.1, **kwargs),
         [SEQUENCE],
     ),
+    "hidden_layer": (
+        lambda **kwargs: HiddenLayer(CONFIG, "tanh", 0.1, **kwargs),
+        [SEQUENCE],
+    ),
+    "discriminator_head": (
+        lambda **kwargs: DiscriminatorHead(CONFIG, **kwargs),
+        [SEQUENCE],
+    ),
+    "span_boundary_head": (
+        lambda **kwargs: SpanBoundaryHead(CONFIG, **kwargs),
+        [SEQUENCE, SEQUENCE[::-1], POSITION_IDS, WORD_EMBEDDINGS],
+    ),
+    "dense": (lambda **kwargs: Dense(6, **kwargs), [SEQUENCE]),
+    "dropout": (lambda **kwargs: Dropout(0.3, **kwargs), [SEQUENCE]),
+    "layer_norm": (lambda **kwargs: LayerNorm(**kwargs), [SEQUENCE]),
 }
 
 

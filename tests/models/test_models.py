@@ -391,6 +391,11 @@ def test_of_equal_logits_the_first_class_is_predicted():
     assert float(total) == 3
 
 
+def test_a_number_of_positions_is_refused():
+    with pytest.raises(ValueError, match="None, 0 or int32.*positions=3"):
+        BertEncoder(CONFIG)(INPUTS, positions=3)
+
+
 @pytest.mark.parametrize("first", [None, [[0, 3], [0, 2], [0, 0]]])
 def test_the_last_block_at_positions_alone(first):
     model = randomized(BertEncoder(CONFIG))
@@ -578,8 +583,15 @@ def test_encoder_within_the_functional_api_trains(tmp_path):
 
 def test_summary_counts_without_a_first_call():
     lines = []
-    BertClassifier(CONFIG, 3).summary(print_fn=lines.append)
-    assert "1,339" in "".join(lines)
+    model = BertClassifier(CONFIG, 3)
+    model.summary(print_fn=lines.append)
+    # 2 dense layers of 8 by 12, 4 of 8 by 8 and 4 vectors of LayerNorm a block.
+    block = 2 * 8 * 12 + 12 + 8 + 4 * (8 * 8 + 8) + 4 * 8
+    embeddings = (11 + 7 + 2) * 8 + 2 * 8
+    heads = (8 * 8 + 8) + (8 * 3 + 3)
+    total = embeddings + 2 * block + heads
+    assert model.count_params() == total
+    assert f"{total:,}" in "".join(lines)
 
 
 def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):

@@ -13,6 +13,7 @@ from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.models.span_boundaries import span_boundaries
 from references import model as reference_model
 from references import training as reference
+from support.layer_checks import check_layer
 
 CONFIG = dataclasses.replace(
     reference.tiny_config(), num_hidden_layers=1, hidden_act="gelu"
@@ -190,4 +191,18 @@ def test_the_head_is_as_in_spanberts_code():
     assert (SpanBoundaryHead.NUM_PLACES, SpanBoundaryHead.PLACE_WIDTH) == (
         15,
         200,
+    )
+
+
+def test_the_model_keeps_the_contract(tmp_path):
+    batch = reference.as_batch(reference.pretraining_arrays(3))
+    names = (*features.MODEL_INPUTS, features.MASKED_LM_POSITIONS)
+    inputs = {name: batch[name].numpy() for name in names}
+    inputs[features.MASKED_LM_WEIGHTS] = batch[
+        features.MASKED_LM_WEIGHTS
+    ].numpy()
+    check_layer(
+        lambda **kwargs: SpanBoundaryPretrainer(CONFIG, **kwargs),
+        [inputs],
+        tmp_path,
     )

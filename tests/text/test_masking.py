@@ -262,8 +262,10 @@ def test_a_short_text_may_have_no_mask_by_robertas_rule():
     assert counts.mean() == pytest.approx(0.45, abs=0.12)
 
 
-def test_spans_have_3_8_words_on_average():
-    bits = masking.random_words(np.arange(50_000), 2, (7, 11))[1]
+def test_the_table_of_span_lengths_is_geometric():
+    bits = masking.random_words(
+        np.arange(50_000), masking.Stream.UNITS, (7, 11)
+    )[1]
     lengths = 1 + np.searchsorted(masking._SPAN_ENDS, bits, side="right")
     counts = np.bincount(lengths, minlength=11)[1:]
     shares = 0.2 * 0.8 ** np.arange(10)

@@ -104,6 +104,17 @@ def test_what_is_no_text_is_named_by_its_row(texts, message):
         preprocessor(texts)
 
 
+@pytest.mark.parametrize("num_rows", [1, 2, 3])
+def test_rows_of_pairs_are_no_columns(num_rows):
+    preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)
+    pairs = list(zip(TEXTS, SECOND))[:num_rows]
+
+    with pytest.raises(ValueError, match="must be columns.*a list of tuples"):
+        preprocessor(pairs)
+
+    assert rows(preprocessor(tuple(zip(*pairs)))) == PAIRS_7[:num_rows]
+
+
 def test_scalars():
     preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)
 

@@ -279,7 +279,10 @@ def test_a_step_is_the_formula(records):
     assert float(values["learning_rate"]) == 0.25
     hits, weight = results["metrics"]["masked_lm_accuracy"]
     assert float(weight) == np.sum(batch[features.MASKED_LM_WEIGHTS])
-    assert 0 <= float(hits) <= float(weight)
+    told = batch[features.MASKED_LM_IDS] == np.argmax(
+        outputs["masked_lm_logits"], axis=-1
+    )
+    assert float(hits) == np.sum(told * batch[features.MASKED_LM_WEIGHTS])
     # The weights that a NumPy optimizer gets from TensorFlow's gradients.
     after = model.get_weights()
     model.set_weights(before)
@@ -293,7 +296,7 @@ def test_a_step_is_the_formula(records):
     )
     np.testing.assert_allclose(values["gradient_norm"], norm, rtol=1e-5)
     for got, wanted in zip(after, oracle.weights):
-        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-5)
 
 
 def test_evaluation_is_over_all_examples_whatever_the_batch(tmp_path, records):
@@ -411,19 +414,25 @@ def test_records_that_turn_bad_are_a_clear_error(tmp_path, records):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_trains(tmp_path, records, one_device, policy):
+# Three times what was measured: 6e-3 and 1.5e-2, 5e-4 and 1e-3.
+@pytest.mark.parametrize(
+    ("policy", "of_loss", "of_norm"),
+    [("mixed_bfloat16", 0.02, 0.05), ("mixed_float16", 0.002, 0.003)],
+)
+def test_mixed_precision_trains(
+    tmp_path, records, one_device, policy, of_loss, of_norm
+):
     strategy = make_strategy()
     exact = one_device[0]
     state = make_state(tmp_path, strategy, policy=policy)
     mixed = train(state, records, strategy)
     np.testing.assert_allclose(
-        column(mixed, "loss"), column(exact, "loss"), atol=0.1
+        column(mixed, "loss"), column(exact, "loss"), atol=of_loss
     )
     np.testing.assert_allclose(
         column(mixed, "gradient_norm"),
         column(exact, "gradient_norm"),
-        rtol=0.1,
+        rtol=of_norm,
     )
     for variable in state.model.weights:
         assert variable.dtype == "float32"

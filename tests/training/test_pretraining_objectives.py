@@ -98,7 +98,7 @@ def test_two_devices_with_parts_make_the_steps_of_one(
     for name in (
         "loss",
         "masked_lm_loss",
-        "weighted_discriminator_loss",
+        "discriminator_loss",
         "gradient_norm",
         "replaced_share",
         "discriminator_recall",

@@ -126,7 +126,7 @@ def cut_windows(
 def stacked_outputs(
     model: keras.Model, max_seq_length: int
 ) -> Callable[..., Tensor]:
-    """Returns the model as `fine_tuning.Predictor` takes it.
+    """Returns the model as `tuning.predictor.Predictor` takes it.
 
     Differs from BERT: padding is no candidate. There its logits may take the
     places of others among the n best, as many as the sequence is long.

@@ -385,7 +385,7 @@ class TaggingSource(Source):
 def padded_outputs(
     model: keras.Model, max_seq_length: int
 ) -> Callable[..., tf.Tensor]:
-    """Returns the model as `fine_tuning.Predictor` takes it.
+    """Returns the model as `tuning.predictor.Predictor` takes it.
 
     Args:
         model: A `BertTokenClassifier`.
