@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import typing
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -48,8 +49,9 @@ def run(main: Callable[[list[str]], Any]) -> None:
     `ValueError` is what the library raises for a wrong flag, file or
     configuration, `OSError` what the system raises for a full disk or a
     missing permission: both are answered on stderr with exit code 1. The
-    trace is there with BERT_TF_TRACEBACK=1 in the environment. Ctrl-C is
-    answered in one line too, with exit code 130.
+    trace is there with BERT_TF_TRACEBACK=1 in the environment, which the line
+    says of an error that other libraries raised: it may be no bad input. Ctrl-C
+    is answered in one line too, with exit code 130.
 
     What TensorFlow and Keras log is left out, unless the environment has a
     TF_CPP_MIN_LOG_LEVEL, which then holds for their lines from Python too.
@@ -70,7 +72,10 @@ def run(main: Callable[[list[str]], Any]) -> None:
         except (ValueError, OSError) as error:
             if os.environ.get("BERT_TF_TRACEBACK"):
                 raise
-            return _refuse(error)
+            hint = ""
+            if isinstance(error, ValueError) and not _is_ours(error):
+                hint = " BERT_TF_TRACEBACK=1 shows the trace."
+            return _refuse(f"{error}{hint}")
         except KeyboardInterrupt:
             print(f"{_name()}: stopped by Ctrl-C", file=sys.stderr)
             return 128 + signal.SIGINT
@@ -143,6 +148,13 @@ def _steps_on_cpu():
     if "use_tpu" not in told or told["use_tpu"].value:
         return False
     return told["strategy"].value != "tpu" and not os.path.exists(_NVIDIA)
+
+
+def _is_ours(error):
+    """Returns whether the innermost frame of an error is of this package."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    module = frame.f_globals.get("__name__", "")
+    return module == "__main__" or module.partition(".")[0] == "bert_tf"
 
 
 def _refuse(reason):

@@ -245,6 +245,32 @@ def test_ctrl_c_is_one_line():
     assert process.stderr == "-c: stopped by Ctrl-C\n"
 
 
+@pytest.mark.parametrize(
+    ("statement", "answer"),
+    [
+        ("raise ValueError('Too long.')", "Too long."),
+        # It may be a mistake of ours, and no bad input.
+        (
+            "json.loads('{')",
+            r"Expecting .* BERT_TF_TRACEBACK=1 shows the trace.",
+        ),
+    ],
+)
+def test_a_refusal_tells_where_the_trace_of_others_is(statement, answer):
+    code = f"""
+import json
+from bert_tf import program
+def main(_):
+    {statement}
+program.run(main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(f"-c: error: {answer}\n", done.stderr)
+
+
 def test_sigterm_ends_a_program_that_cleans_up():
     process = subprocess.run(
         [
