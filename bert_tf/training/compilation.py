@@ -1,6 +1,7 @@
 """Steps compiled with XLA, and what the log tells of it; chains of a step."""
 
 import contextlib
+import enum
 import functools
 import logging
 import time
@@ -16,6 +17,16 @@ _logger = logging.getLogger(__name__)
 
 # Of fewer elements a chain is done before it would have been called.
 _MIN_ELEMENTS = 2**18
+
+
+class Compilation(enum.Enum):
+    """What of a training step is compiled with XLA."""
+
+    NOTHING = "nothing"
+    # On CPUs, those of its layers and its loss: see `compiled_chains`.
+    CHAINS = "chains"
+    # The whole of it on one device, else what replicas do not meet in.
+    STEP = "step"
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:

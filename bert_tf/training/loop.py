@@ -22,6 +22,7 @@ from bert_tf.training import progress
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.compilation import Compilation
 
 # Most steps in a row that are passed over to find a scale of the loss for
 # float16: from 2**15 on, the first, down to 2**-15.
@@ -52,8 +53,8 @@ class TrainingConfig:
             known; see `health.flops_per_example`.
         peak_flops: The most that a device can do in a second, if known.
         seed: Of the dropout masks.
-        jit_compile: Whether the step is compiled with XLA, or None for its
-            chains; see `step.compile_steps`. `fit` does not ask.
+        compilation: What of the step is compiled with XLA; see
+            `step.compile_steps`. `fit` does not ask.
     """
 
     num_train_steps: int
@@ -66,7 +67,7 @@ class TrainingConfig:
     flops_per_example: float | None = None
     peak_flops: float | None = None
     seed: int = 12345
-    jit_compile: bool | None = None
+    compilation: Compilation = Compilation.CHAINS
 
     def __post_init__(self):
         for name in (
@@ -186,7 +187,7 @@ def train(
         state.optimizer,
         config.gradient_accumulation_steps,
         config.seed,
-        config.jit_compile,
+        config.compilation,
     )
     watch = health.Health(num_skipped)
     # What cannot be read is told before anything is written.
@@ -197,8 +198,6 @@ def train(
                 config.train_batch_size, state.example, context
             )
         )
-    # Hosts that are told to stop at different times must stop at one step.
-    agree = strategies.make_agreement(strategy)
     with (
         state.hold(is_chief),
         errors.clear_errors(paths),
@@ -209,83 +208,140 @@ def train(
             "train", config.num_train_steps, first=state.step
         ) as bar,
     ):
-        timer = progress.Timer()
-        line = progress_bar.Interval(progress.SECONDS_PER_REPORT)
-        # A new run shows soon that it can save.
-        is_new = state.step == 0
-        first_save = progress_bar.Interval(progress.SECONDS_PER_REPORT)
+        run = _Run(
+            state, config, strategy, end, watch, told_to_stop, writer, bar
+        )
         iterator = iter(batches)
-        saved_step = None
-        stops = False
-        stop = state.step
         while state.step < end:
-            steps: list[health.StepResults] = []
-            if state.step == stop:
-                stop += _steps_to_next_stop(state.step, config, end)
-            # A profile is of all its steps.
-            may_break = not _is_profiled(state.step, config)
-            with _profiler(state, config, is_chief):
-                while state.step < stop:
-                    # No steps: by the clock of the first host a line is due.
-                    count = timer.steps_of_next_call(stop - state.step)
-                    if may_break and steps and timer.knows and line.is_over:
-                        count = 0
-                    stops, count = agree(told_to_stop.is_set(), count)
-                    if stops or not count:
-                        break
-                    new, waited = run_steps(
-                        strategy, iterator, state.step, count
-                    )
-                    timer.called(count, waited)
-                    new = watch.watch(new, state.step)
-                    steps += new
-                    state.step += count
-                    state.example += count * config.train_batch_size
-                    if new:
-                        loss = new[-1]["values"]["loss"]
-                        bar.update(state.step, f"loss {loss:.4g}")
-            is_by_clock = not (stops or count)
+            steps = run.make_steps(run_steps, iterator)
             if steps:
-                report = _report(state, steps, timer, config, strategy)
-                history.append(report)
-                if not (is_by_clock and bar.is_shown):
-                    text = progress.log_line(report, config.num_train_steps)
-                    logging.info("%s", text)
-                if not is_by_clock:
-                    health.warn_if_waiting(report["input_share"])
-                progress.write_summaries(report)
-                if is_chief:
-                    _write_summary(state, report, watch, config)
-                line.restart()
-            is_due = (
-                state.step >= end
-                or state.step % config.save_checkpoints_steps == 0
-            )
-            is_first = False
-            if is_new and saved_step is None:
-                is_first, _ = agree(first_save.is_over, 0)
-            if (is_due or is_first or stops) and state.step != saved_step:
-                # Told to stop, there may not be time.
-                if before_save is not None and is_due and not stops:
-                    before_save()
-                if is_chief:
-                    path = state.save()
-                    logging.info("Saved %s.", path)
-                    writer.flush()
-                    if on_save is not None:
-                        on_save()
-                # A host that left would end the others in their writing.
-                agree(False, 0)
-                saved_step = state.step
-                timer.restart()
-            # At the last of these steps, or while it was saved, too.
-            if not stops and end <= state.step < config.num_train_steps:
-                stops, _ = agree(told_to_stop.is_set(), 0)
-            if stops:
-                raise preemption.stopped(
-                    told_to_stop, state.step, config.num_train_steps
-                )
+                history.append(run.report(steps))
+            run.save_if_due(on_save, before_save)
+            run.stop_if_told()
     return history
+
+
+class _Run:
+    """The loop of one call of `train`: what it makes, tells and saves.
+
+    All hosts do the same in it, for they agree on what clocks and signals say.
+    """
+
+    def __init__(
+        self, state, config, strategy, end, watch, told_to_stop, writer, bar
+    ):
+        self._state, self._config, self._strategy = state, config, strategy
+        self._end, self._watch, self._told_to_stop = end, watch, told_to_stop
+        self._writer, self._bar = writer, bar
+        self._is_chief = strategies.is_chief(strategy)
+        # Hosts that are told to stop at different times must stop at one step.
+        self._agree = strategies.make_agreement(strategy)
+        self._timer = progress.Timer()
+        self._line = progress_bar.Interval(progress.SECONDS_PER_REPORT)
+        # A new run shows soon that it can save.
+        self._is_new = state.step == 0
+        self._first_save = progress_bar.Interval(progress.SECONDS_PER_REPORT)
+        self._saved_step = None
+        # The next report or checkpoint.
+        self._stop = state.step
+        # Whether told to stop, and whether the clock asked for the last line.
+        self._stops = self._is_by_clock = False
+
+    def make_steps(self, run_steps, iterator):
+        """Returns what the steps to the next line or checkpoint gave."""
+        state, config = self._state, self._config
+        steps: list[health.StepResults] = []
+        if state.step == self._stop:
+            self._stop += _steps_to_next_stop(state.step, config, self._end)
+        # A profile is of all its steps.
+        may_break = not _is_profiled(state.step, config)
+        self._is_by_clock = False
+        with _profiler(state, config, self._is_chief):
+            while state.step < self._stop:
+                # No steps: by the clock of the first host a line is due.
+                count = self._timer.steps_of_next_call(self._stop - state.step)
+                if (
+                    may_break
+                    and steps
+                    and self._timer.knows
+                    and self._line.is_over
+                ):
+                    count = 0
+                self._stops, count = self._agree(
+                    self._told_to_stop.is_set(), count
+                )
+                if self._stops:
+                    break
+                if not count:
+                    self._is_by_clock = True
+                    break
+                new, waited = run_steps(
+                    self._strategy, iterator, state.step, count
+                )
+                self._timer.called(count, waited)
+                new = self._watch.watch(new, state.step)
+                steps += new
+                state.step += count
+                state.example += count * config.train_batch_size
+                if new:
+                    loss = new[-1]["values"]["loss"]
+                    self._bar.update(state.step, f"loss {loss:.4g}")
+        return steps
+
+    def report(self, steps):
+        """Tells, and returns, what is logged of steps."""
+        config = self._config
+        report = _report(
+            self._state, steps, self._timer, config, self._strategy
+        )
+        if not (self._is_by_clock and self._bar.is_shown):
+            text = progress.log_line(report, config.num_train_steps)
+            logging.info("%s", text)
+        if not self._is_by_clock:
+            health.warn_if_waiting(report["input_share"])
+        progress.write_summaries(report)
+        if self._is_chief:
+            _write_summary(self._state, report, self._watch, config)
+        self._line.restart()
+        return report
+
+    def save_if_due(self, on_save, before_save):
+        """Saves a checkpoint where one is due, or the run is to stop."""
+        state = self._state
+        is_due = (
+            state.step >= self._end
+            or state.step % self._config.save_checkpoints_steps == 0
+        )
+        is_first = False
+        if self._is_new and self._saved_step is None:
+            is_first, _ = self._agree(self._first_save.is_over, 0)
+        is_wanted = is_due or is_first or self._stops
+        if not is_wanted or state.step == self._saved_step:
+            return
+        # Told to stop, there may not be time.
+        if before_save is not None and is_due and not self._stops:
+            before_save()
+        if self._is_chief:
+            path = state.save()
+            logging.info("Saved %s.", path)
+            self._writer.flush()
+            if on_save is not None:
+                on_save()
+        # A host that left would end the others in their writing.
+        self._agree(False, 0)
+        self._saved_step = state.step
+        self._timer.restart()
+
+    def stop_if_told(self):
+        """Raises `preemption.PreemptedError` if the run is to stop."""
+        num_steps = self._config.num_train_steps
+        # At the last of these steps, or while it was saved, too.
+        if not self._stops and self._end <= self._state.step < num_steps:
+            self._stops, _ = self._agree(self._told_to_stop.is_set(), 0)
+        if self._stops:
+            raise preemption.stopped(
+                self._told_to_stop, self._state.step, num_steps
+            )
 
 
 def check_batch_size(

@@ -100,7 +100,7 @@ class Options:
         rematerialize: Whether the blocks are computed a second time for the
             gradient, which saves memory.
         jit_compile: One of `JIT_COMPILE`, or a bool: whether the step is
-            compiled with XLA; see `strategy.is_jit_compiled`.
+            compiled with XLA; see `strategy.choose_compilation`.
         eval_batch_size: Examples of a batch to evaluate, over all devices.
         learning_rate: Learning rate at the end of the warmup.
         num_warmup_steps: Steps in which the learning rate rises; fewer than

@@ -45,7 +45,7 @@ def train(
     Args:
         phases: The `Phase`s; the others are as of `loop.train`.
         configs: A `loop.TrainingConfig` for each, of one seed, one number of
-            accumulation steps and one `jit_compile`. Their number of train
+            accumulation steps and one `compilation`. Their number of train
             steps and their batch size are set here.
         sources: A source of batches for each.
 
@@ -77,7 +77,7 @@ def train(
         state.optimizer,
         configs[0].gradient_accumulation_steps,
         configs[0].seed,
-        configs[0].jit_compile,
+        configs[0].compilation,
     )
     # Over all of them: the signal may come while one ends.
     with preemption.stop_noted():

@@ -88,7 +88,7 @@ def run(
     """
     keras.utils.set_random_seed(options.random_seed)
     strategies.log_devices(strategy)
-    jit_compile = strategies.is_jit_compiled(options.jit_compile, strategy)
+    compilation = strategies.choose_compilation(options.jit_compile, strategy)
 
     # Data.
     if options.attention is not None:
@@ -139,7 +139,7 @@ def run(
                 sources,
                 strategy,
                 evaluate,
-                jit_compile,
+                compilation,
             )
             card = model_folder.read_card(options.output_dir)
         step = state.step
@@ -413,7 +413,7 @@ def _train(
     sources,
     strategy,
     evaluate,
-    jit_compile,
+    compilation,
 ):
     """Trains from the state's last checkpoint, if any."""
     # The order matters: a run that began from --init_checkpoint resumes from
@@ -446,7 +446,7 @@ def _train(
         pretraining.objective,
         options.phases,
         [
-            _config(options, pretraining, source, jit_compile)
+            _config(options, pretraining, source, compilation)
             for source in sources
         ],
         sources,
@@ -516,7 +516,7 @@ def _best_path(options):
     return os.path.join(options.output_dir, checkpointing.FOLDER, _BEST)
 
 
-def _config(options, pretraining, source, jit_compile):
+def _config(options, pretraining, source, compilation):
     flops_per_example = None
     if pretraining.flops_per_example is not None:
         shapes = source.shapes
@@ -534,5 +534,5 @@ def _config(options, pretraining, source, jit_compile):
         flops_per_example=flops_per_example,
         peak_flops=options.peak_tflops and options.peak_tflops * 1e12,
         seed=options.random_seed,
-        jit_compile=jit_compile,
+        compilation=compilation,
     )

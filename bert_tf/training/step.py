@@ -15,8 +15,9 @@ from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.models.objectives import Objective
 from bert_tf.optimizers import accumulation
-from bert_tf.training import compilation
+from bert_tf.training import compilation as compilation_lib
 from bert_tf.training import randomness
+from bert_tf.training.compilation import Compilation
 from bert_tf.training.health import StepResults
 
 RunSteps = Callable[
@@ -34,7 +35,7 @@ def train_step(
     batch: Batch,
     accumulation_steps: int = 1,
     measures_update: bool | tf.Tensor = False,
-    jit_compile: bool | None = None,
+    compilation: Compilation = Compilation.CHAINS,
 ) -> StepResults:
     """Makes one step, in replica context.
 
@@ -47,10 +48,9 @@ def train_step(
         accumulation_steps: Parts of the batch, computed one after the other.
         measures_update: Whether `update_norm` is measured, or is 0; a bool or
             a bool tensor.
-        jit_compile: Whether forward and backward pass, and they alone, are
-            compiled with XLA. It cannot compile what replicas meet in: their
-            sums and the update. None: the layers' chains alone, see
-            `compilation.compiled_chains`.
+        compilation: A `Compilation`. Of the step it is the forward and the
+            backward pass: XLA cannot compile what replicas meet in, their sums
+            and the update.
 
     Returns:
         A dictionary of float32 scalars, the same on all replicas: `values`,
@@ -64,8 +64,8 @@ def train_step(
     weights = _sum_over_replicas(objective.weights(batch))
 
     chains_compiled = (
-        compilation.compiled_chains
-        if jit_compile is None
+        compilation_lib.compiled_chains
+        if compilation is Compilation.CHAINS
         else contextlib.nullcontext
     )
 
@@ -100,8 +100,8 @@ def train_step(
             return accumulation.sum_over_parts(run, batch, accumulation_steps)
         return run(batch)
 
-    if jit_compile:
-        run_parts = compilation.jit(run_parts)
+    if compilation is Compilation.STEP:
+        run_parts = compilation_lib.jit(run_parts)
     gradients, totals, metrics = run_parts(batch, weights)
     trainable = model.trainable_variables
     variables = [trainable[number] for number in gradients]
@@ -150,7 +150,7 @@ def compile_steps(
     optimizer: keras.optimizers.Optimizer,
     accumulation_steps: int = 1,
     seed: int = 12345,
-    jit_compile: bool | None = None,
+    compilation: Compilation = Compilation.CHAINS,
 ) -> CompiledSteps:
     """Returns a function that makes many steps in one call.
 
@@ -159,10 +159,9 @@ def compile_steps(
     Args:
         model, objective, optimizer, accumulation_steps: As of `train_step`.
         seed: Of the dropout masks.
-        jit_compile: Whether the step is compiled with XLA: the whole of it
-            where there is one replica, else as `train_step` has it. It is
-            compiled anew, and the log says so, for batches of another shape.
-            None: as of `train_step`.
+        compilation: A `Compilation`. Of the step it is the whole where there is
+            one replica, else as `train_step` has it. It is compiled anew, and
+            the log says so, for batches of another shape.
 
     Returns:
         `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
@@ -175,10 +174,12 @@ def compile_steps(
     seed_states = randomness.seed_states(model)
     waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
     structures = {}
-    log = compilation.Log()
+    log = compilation_lib.Log()
+    is_compiled = compilation is Compilation.STEP
 
     def make_replica_step(strategy):
-        is_alone = strategy.num_replicas_in_sync == 1
+        # Whole; inside of it nothing else is compiled.
+        is_whole = is_compiled and strategy.num_replicas_in_sync == 1
 
         def run_step(batch, is_last):
             return train_step(
@@ -188,12 +189,11 @@ def compile_steps(
                 batch,
                 accumulation_steps,
                 is_last,
-                # Inside of a step that is compiled whole nothing else is.
-                False if jit_compile and is_alone else jit_compile,
+                Compilation.NOTHING if is_whole else compilation,
             )
 
-        if jit_compile and is_alone:
-            run_step = compilation.jit(run_step)
+        if is_whole:
+            run_step = compilation_lib.jit(run_step)
 
         def replica_step(batch, step, is_last):
             # XLA takes 32 bits of a seed's 64: other masks would come of it.
@@ -226,7 +226,7 @@ def compile_steps(
             # Where TensorFlow has one thread, it may else look at the clock
             # after the step.
             with tf.control_dependencies([waited, arrived]):
-                begins = [log.begins(strategy, batch)] if jit_compile else []
+                begins = [log.begins(strategy, batch)] if is_compiled else []
             with tf.control_dependencies([waited, arrived, *begins]):
                 results = strategy.run(
                     replica_step,
@@ -237,7 +237,7 @@ def compile_steps(
                     ),
                 )
             row = as_row(on_first_replica(strategy, results), iterator)
-            if jit_compile:
+            if is_compiled:
                 with tf.control_dependencies([row]):
                     log.ends()
             return index + 1, rows.write(index, row), waited

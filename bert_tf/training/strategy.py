@@ -13,6 +13,7 @@ from absl import logging
 from tensorflow.python.framework import config
 
 from bert_tf import cores
+from bert_tf.training.compilation import Compilation
 from bert_tf.training.options import JIT_COMPILE
 from bert_tf.training.options import MIXED_PRECISION
 from bert_tf.training.options import STRATEGIES
@@ -129,10 +130,10 @@ def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
     return f"mixed_{mixed_precision}"
 
 
-def is_jit_compiled(
+def choose_compilation(
     jit_compile: bool | str, strategy: tf.distribute.Strategy
-) -> bool | None:
-    """Returns whether the loop is to compile its step with XLA.
+) -> Compilation:
+    """Returns what the loop is to compile of its step with XLA.
 
     Args:
         jit_compile: One of `JIT_COMPILE`, or a bool.
@@ -140,8 +141,8 @@ def is_jit_compiled(
             else, it compiles the step itself.
 
     Returns:
-        What `step.train_step` takes. `auto` is None: all of a step has been
-        measured on CPUs alone, where chains of it do better.
+        What `step.train_step` takes. `auto` is chains: the whole step has been
+        measured on CPUs alone, where they do better.
 
     Raises:
         ValueError: If it is none of these, or false on a TPU.
@@ -157,9 +158,9 @@ def is_jit_compiled(
             "`jit_compile` must be true or auto on a TPU, where every step is "
             f"compiled with XLA. Received: jit_compile={jit_compile!r}."
         )
-    if value == "auto":
-        return None
-    return value == "true" and not is_tpu(strategy)
+    if value == "false" or is_tpu(strategy):
+        return Compilation.NOTHING
+    return Compilation.STEP if value == "true" else Compilation.CHAINS
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

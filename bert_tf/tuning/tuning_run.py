@@ -44,6 +44,7 @@ from bert_tf.training import randomness
 from bert_tf.training import rematerialization
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
+from bert_tf.training.compilation import Compilation
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning import report
@@ -114,9 +115,10 @@ class Run:
             task = task.with_temperature(1.0)
         keras.utils.set_random_seed(config.random_seed)
         strategies.log_devices(strategy)
-        self._is_jit_compiled = strategies.is_jit_compiled(
+        self._compilation = strategies.choose_compilation(
             config.jit_compile, strategy
         )
+        is_compiled = self._compilation is Compilation.STEP
         self.config = config
         self.task = task
         self.strategy = strategy
@@ -132,7 +134,7 @@ class Run:
             is_trimmed=not is_tpu,
             window_batches=config.bucket_window_batches,
         )
-        if self._is_jit_compiled and config.do_train:
+        if is_compiled and config.do_train:
             # Every length is compiled by itself.
             self.sources[TRAIN] = dataclasses.replace(
                 self.sources[TRAIN],
@@ -143,7 +145,7 @@ class Run:
                 self.sources[TRAIN],
                 config,
                 strategy.num_replicas_in_sync,
-                bool(self._is_jit_compiled),
+                is_compiled,
             )
         # Before its weights are read.
         self._card = model_folder.read_card(self._folder)
@@ -665,14 +667,14 @@ class Run:
             iterations_per_loop=config.iterations_per_loop,
             seed=config.random_seed,
             gradient_accumulation_steps=config.gradient_accumulation_steps,
-            jit_compile=self._is_jit_compiled,
+            compilation=self._compilation,
         )
         # Where `fit` cannot go, the same task runs through the loop. Mirrored
         # devices cannot be compiled by `fit`, and it does not tell of it.
         is_of_loop = (
             self.strategy.cluster_resolver is not None
             or config.gradient_accumulation_steps > 1
-            or self._is_jit_compiled
+            or self._compilation is Compilation.STEP
             or self._trained is not self.model
         )
         if not is_of_loop:
@@ -705,7 +707,7 @@ class Run:
                 state.optimizer,
                 config.gradient_accumulation_steps,
                 config.random_seed,
-                self._is_jit_compiled,
+                self._compilation,
             ),
         )
 

@@ -15,11 +15,12 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
-from bert_tf.training import compilation
+from bert_tf.training import compilation as compilation_lib
 from bert_tf.training import loop
 from bert_tf.training import rematerialization
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.compilation import Compilation
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
@@ -39,14 +40,14 @@ def source():
 def compiled_chains(monkeypatch):
     """Lets chains of any size be compiled, and lists those that are."""
     chains = []
-    compiled = compilation._compiled_chain
+    compiled = compilation_lib._compiled_chain
 
     def note(chain):
         chains.append(chain)
         return compiled(chain)
 
-    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 1)
-    monkeypatch.setattr(compilation, "_compiled_chain", note)
+    monkeypatch.setattr(compilation_lib, "_MIN_ELEMENTS", 1)
+    monkeypatch.setattr(compilation_lib, "_compiled_chain", note)
     return chains
 
 
@@ -116,18 +117,21 @@ def lines_of(caplog):
 
 # The whole step, and its chains.
 @pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [True, None])
+@pytest.mark.parametrize("compilation", [Compilation.STEP, Compilation.CHAINS])
 def test_compiled_steps_are_the_plain_ones_in_float16(
-    jit_compile, source, compiled_chains
+    compilation, source, compiled_chains
 ):
     plain = make_steps(
-        source, make_strategy(), "mixed_float16", jit_compile=False
+        source,
+        make_strategy(),
+        "mixed_float16",
+        compilation=Compilation.NOTHING,
     )
     assert not compiled_chains
     compiled = make_steps(
-        source, make_strategy(), "mixed_float16", jit_compile=jit_compile
+        source, make_strategy(), "mixed_float16", compilation=compilation
     )
-    assert bool(compiled_chains) == (jit_compile is None)
+    assert bool(compiled_chains) == (compilation is Compilation.CHAINS)
     assert_equal(compiled[0], plain[0], rtol=1e-3)
     # The update of a gradient near 0 has either sign.
     assert_equal(compiled[1], plain[1], atol=5e-3)
@@ -143,8 +147,8 @@ def test_compiled_steps_of_two_devices_are_the_plain_ones(source, caplog):
     caplog.set_level("INFO")
     strategy = make_strategy("mirrored", num_cpu_devices=2)
     plain, compiled = (
-        make_steps(source, strategy, jit_compile=jit_compile)
-        for jit_compile in (False, True)
+        make_steps(source, strategy, compilation=compilation)
+        for compilation in (Compilation.NOTHING, Compilation.STEP)
     )
     assert_equal(compiled, plain, rtol=0, atol=1e-5)
     begins, ends = lines_of(caplog)
@@ -157,7 +161,7 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
     caplog.set_level("INFO")
     strategy = make_strategy()
 
-    def train(folder, jit_compile):
+    def train(folder, compilation):
         state = TrainingState(make_model(), make_optimizer(), folder, {})
         state.restore()
         config = loop.TrainingConfig(
@@ -165,7 +169,7 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
             train_batch_size=8,
             iterations_per_loop=1,
             save_checkpoints_steps=3,
-            jit_compile=jit_compile,
+            compilation=compilation,
         )
         history = loop.train(
             state, reference.pretraining_objective(), source, config, strategy
@@ -173,7 +177,7 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
         values = values_of(state.model, state.optimizer)
         return [report["loss"] for report in history], values
 
-    losses, values = train(tmp_path / "plain", False)
+    losses, values = train(tmp_path / "plain", Compilation.NOTHING)
     assert not lines_of(caplog)
     # As if it had been stopped after the first of its two checkpoints.
     shutil.copytree(
@@ -181,7 +185,9 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
         tmp_path / "resumed",
         ignore=shutil.ignore_patterns("state-6.*", "checkpoint"),
     )
-    resumed_losses, resumed_values = train(tmp_path / "resumed", True)
+    resumed_losses, resumed_values = train(
+        tmp_path / "resumed", Compilation.STEP
+    )
     assert len(resumed_losses) == 3
     assert_equal(resumed_losses, losses[3:], rtol=0, atol=1e-5)
     assert_equal(resumed_values, values, rtol=0, atol=1e-5)
@@ -202,7 +208,7 @@ def test_steps_with_compiled_chains_are_the_plain_ones(
     # GELU, dropout and the loss; of long sequences also activations alone.
     assert len(set(compiled_chains)) == (3 if min_scores > 1 else 4)
     del compiled_chains[:]
-    plain = make_steps(source, strategy, jit_compile=False)
+    plain = make_steps(source, strategy, compilation=Compilation.NOTHING)
     assert_equal(got, plain, rtol=0, atol=1e-5)
     assert not compiled_chains
 
@@ -212,7 +218,7 @@ def test_chains_of_lengths_that_are_not_static_are_not_compiled(
 ):
     @tf.function(input_signature=[tf.TensorSpec([None, 8])])
     def activate(x):
-        with compilation.compiled_chains():
+        with compilation_lib.compiled_chains():
             return activations.apply_activation("gelu", x, training=True)
 
     x = np.linspace(-3, 3, 16, dtype="float32").reshape(2, 8)
@@ -226,7 +232,7 @@ def test_chains_are_compiled_on_cpus_alone(compiled_chains, monkeypatch):
         for kind in ("CPU", "GPU")
     ]
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices)
-    with compilation.compiled_chains():
+    with compilation_lib.compiled_chains():
         activations.apply_activation("gelu", tf.ones([2, 8]), training=True)
     assert not compiled_chains
 
@@ -234,7 +240,7 @@ def test_chains_are_compiled_on_cpus_alone(compiled_chains, monkeypatch):
 @pytest.mark.parametrize("name", ["gelu", "gelu_new"])
 def test_compiled_chains_round_16_bits_once(name, compiled_chains):
     x = tf.cast(tf.linspace(-6.0, 6.0, 4096), "bfloat16")
-    with compilation.compiled_chains(), tf.GradientTape() as tape:
+    with compilation_lib.compiled_chains(), tf.GradientTape() as tape:
         tape.watch(x)
         y = activations.apply_activation(name, x, training=True)
     slope = tape.gradient(y, x)
