@@ -212,22 +212,80 @@ def test_a_text_is_repeated_for_its_own_masks_only(monkeypatch):
     assert not any(filled[0].flat) and not any(filled[2, 1:].flat)
 
 
+@pytest.mark.parametrize(
+    "ids, message",
+    [
+        ([[1, 30]], "`ids` must be from 0 to 29 and .*greatest. .1 0. .30 0"),
+        ([[1, -1]], "`ids` must be from 0 to 29"),
+        ([[]], "at least one and at most 4 in a row. Received:. .0"),
+        ([[1] * 5], "at least one and at most 4 in a row. Received:. .5"),
+    ],
+)
+def test_ids_that_are_in_no_table_are_refused(ids, message):
+    @tf.function(autograph=False)
+    def check(ids):
+        names = ("ids", "segments", "mask")
+        given = dict.fromkeys(names, tf.zeros_like(ids)) | {"ids": ids}
+        return inputs.check_ids(given, {"ids": 30, "segments": 2}, 4)
+
+    # Whoever takes one of them waits for the check of all.
+    mask = tf.function(lambda ids: check(ids)["mask"])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        mask(tf.constant(ids, tf.int32))
+    right = tf.constant([[0, 29]])
+    for ids in (right, right[:0]):
+        tf.debugging.assert_equal(check(ids)["ids"], ids)
+
+
 @pytest.mark.parametrize("kind", ["pair", "squad", "fill_mask", "choice"])
 @pytest.mark.parametrize("name", ["input_ids", "segment_ids"])
 def test_negative_ids_are_refused(kind, name):
-    shape = [1, 3, 4] if kind == "choice" else [1, 4]
-    inputs = {
-        each: tf.ones(shape, tf.int32)
-        for each in ("input_ids", "input_mask", "segment_ids")
-    }
+    inputs = ids_of(kind)
     loaded = serving_models.loaded(kind)
     loaded.signatures["ids"](**inputs)
     # Keras would count them from the table's end.
     inputs[name] = -inputs[name]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="be from 0 on"):
+    message = f"`{name}` must be from 0 to"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         loaded.signatures["ids"](**inputs)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="be from 0 on"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         loaded(inputs, training=False)
+
+
+def ids_of(kind, length=4):
+    """Returns the model inputs of a row, of choices of three."""
+    shape = [1, 3, length] if kind == "choice" else [1, length]
+    names = ("input_ids", "input_mask", "segment_ids")
+    return {name: tf.ones(shape, tf.int32) for name in names}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["pair", "compiled_pair", "squad", "tagger", "choice", "fill_mask"],
+)
+@pytest.mark.parametrize("length", [0, 24])
+def test_no_ids_and_too_many_are_refused(kind, length):
+    signature = serving_models.loaded(kind).signatures["ids"]
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=f"at least one and at most 23 in a row. Received:. .{length}",
+    ):
+        signature(**ids_of(kind, length))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "embedding", "token_embeddings"])
+def test_wrong_ids_have_the_names_that_clients_know(kind):
+    signature = serving_models.loaded(kind).signatures["ids"]
+    ids = {
+        name: tf.ones([1, 2], tf.int32)
+        for name in ("input_word_ids", "input_mask", "input_type_ids")
+    }
+    message = "`input_word_ids` must be from 0 to .*`input_type_ids` must be"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        signature(**ids | {"input_type_ids": ids["input_mask"] * 2})
+    message = "at least one and at most 23 in a row. Received:. .0"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        signature(**{name: value[:, :0] for name, value in ids.items()})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ filled up to the next of some lengths, and batches to the next of some sizes.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,11 +22,9 @@ class CompiledModel:
             `[B, ...]`.
         specs: The model inputs' `tf.TensorSpec`s.
         row_shape: Shape of a row of what is returned.
-        lengths: The values of L, ascending; longer rows are an error.
+        lengths: The values of L, ascending; no row is longer.
         batch_sizes: Those of B, ascending.
         padding_id: What ids are filled up with.
-        sizes: {name of a model input: how many values it has, from 0 on}, of
-            those that tables are looked up with.
     """
 
     def __init__(
@@ -38,7 +35,6 @@ class CompiledModel:
         lengths: Sequence[int],
         batch_sizes: Sequence[int],
         padding_id: int,
-        sizes: Mapping[str, int],
     ) -> None:
         # One function for all signatures: what one has compiled is there for
         # the others.
@@ -49,7 +45,6 @@ class CompiledModel:
         self._lengths = lengths
         self._batch_sizes = batch_sizes
         self._fill = {features.INPUT_IDS: padding_id}
-        self._sizes = sizes
 
     @property
     def chunk_size(self) -> int:
@@ -59,7 +54,8 @@ class CompiledModel:
     def compute(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns float32 `[B, ...]` of at most `chunk_size` rows.
 
-        They must be right, as those of texts are: XLA has no errors.
+        They must be right, as those of texts are, or as `inputs.check_ids`
+        returns them: XLA has no errors.
         """
         shape = tf.shape(inputs[features.INPUT_IDS])
         padding = tf.stack(
@@ -78,39 +74,11 @@ class CompiledModel:
         )
         return outputs[: shape[0]]
 
-    def _check(self, inputs):
-        """Returns the inputs if TensorFlow without XLA would take them.
-
-        XLA has no errors: of what is not in a table it takes the last row.
-        """
-        length = tf.shape(inputs[features.INPUT_IDS])[1]
-        most = self._lengths[-1]
-        checks = [
-            tf.debugging.Assert(
-                length > 0, ["There must be ids. Received: none in a row."]
-            ),
-            tf.debugging.Assert(
-                length <= most,
-                [f"Ids must be at most {most} in a row. Received:", length],
-            ),
-        ]
-        for name, size in self._sizes.items():
-            value = inputs[name]
-            checks.append(
-                tf.debugging.Assert(
-                    tf.reduce_all((value >= 0) & (value < size)),
-                    [
-                        f"`{name}` must be from 0 to {size - 1}. Received:",
-                        value,
-                    ],
-                )
-            )
-        with tf.control_dependencies(checks):
-            return {name: tf.identity(x) for name, x in inputs.items()}
-
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Returns float32 `[B, ...]` of any number of rows, once checked."""
-        inputs = self._check(inputs)
+        """Returns float32 `[B, ...]` of any number of rows.
+
+        They must be right, as of `compute`.
+        """
 
         def compute_chunk(start):
             limit = start + self.chunk_size

@@ -5,7 +5,7 @@ text would take the memory and the time of all requests. TensorFlow's
 operations, for eager calls and graphs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -56,32 +56,57 @@ def check_shapes(inputs: Any, specs: Any) -> Any:
 
 
 def check_ids(
-    inputs: dict[str, tf.Tensor], names: Sequence[str]
+    inputs: dict[str, tf.Tensor], sizes: Mapping[str, int], max_length: int
 ) -> dict[str, tf.Tensor]:
-    """Returns model inputs if none of their ids is negative.
+    """Returns the inputs of a model if its tables have all that they name.
 
-    Keras counts those from a table's end. What is beyond that TensorFlow
-    refuses itself.
+    Not everywhere would TensorFlow say so: Keras counts negative numbers from
+    a table's end, a GPU takes zeros for what is beyond it, and XLA the last
+    row. What goes on with the inputs must take those returned.
 
     Args:
-        inputs: The model inputs, of one shape.
-        names: Those that tables are looked up with.
+        inputs: {name: int32 `[..., L]`}, of one shape.
+        sizes: {name: how many values it has, from 0 on}, of those that tables
+            are looked up with.
+        max_length: The greatest L.
 
     Raises:
-        tf.errors.InvalidArgumentError: If one is, when the graph runs.
+        tf.errors.InvalidArgumentError: If not, when the graph runs; or if L
+            is 0.
     """
-    least = tf.reduce_min(tf.stack([inputs[name] for name in names]))
-    check = tf.debugging.Assert(
-        least >= 0,
-        [
-            f"{' and '.join(f'`{name}`' for name in names)} must be from 0 on. "
-            "Received:",
-            least,
-        ],
+    values = tf.stack([inputs[name] for name in sizes])
+    length = tf.shape(values)[-1]
+    # Of no values at all it is the greatest integer, and the least one.
+    axes = list(range(1, len(values.shape)))
+    least, most = (
+        reduce(values, axis=axes) for reduce in (tf.reduce_min, tf.reduce_max)
     )
-    # The model needs all of them: who waits for one waits for the check.
-    with tf.control_dependencies([] if check is None else [check]):
-        return inputs | {name: tf.identity(inputs[name]) for name in names}
+    checks = [
+        tf.debugging.Assert(
+            (length > 0) & (length <= max_length),
+            [
+                f"Ids must be at least one and at most {max_length} in a row. "
+                "Received:",
+                length,
+            ],
+        ),
+        tf.debugging.Assert(
+            tf.reduce_all((least >= 0) & (most < [*sizes.values()])),
+            [
+                " and ".join(
+                    f"`{name}` must be from 0 to {size - 1}"
+                    for name, size in sizes.items()
+                )
+                + ". Received: least and greatest",
+                least,
+                most,
+            ],
+        ),
+    ]
+    # Called eagerly an assertion is None.
+    checks = [check for check in checks if check is not None]
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(value) for name, value in inputs.items()}
 
 
 def take_texts(texts: Any, max_bytes: int) -> Any:

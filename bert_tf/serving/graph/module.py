@@ -105,10 +105,12 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
             servable.options.jit_lengths,
             servable.options.jit_batch_sizes,
         )
-        sizes = {features.INPUT_IDS: model.config.vocab_size}
+        names, config = self._input_names, model.config
+        # By the names that clients know.
+        sizes = {names[features.INPUT_IDS]: config.vocab_size}
         # Fewer segments are of no account.
-        if model.config.type_vocab_size > 1:
-            sizes[features.SEGMENT_IDS] = model.config.type_vocab_size
+        if config.type_vocab_size > 1:
+            sizes[names[features.SEGMENT_IDS]] = config.type_vocab_size
         self._sizes = sizes
         self._padding_id = model.config.padding_idx or 0
         self._compiled: CompiledModel | None = None
@@ -148,7 +150,6 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
                 sorted({*lengths, self.max_length}),
                 batch_sizes,
                 self._padding_id,
-                self._sizes,
             )
         self.__call__.get_concrete_function(self.ids_spec(), training=False)
         if not self._is_frozen:
@@ -169,10 +170,11 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
     @tf.function(autograph=False)
     def __call__(self, inputs, training=False):
         inputs = inputs_lib.check_shapes(inputs, self.ids_spec())
-        inputs = self.to_model_inputs(inputs)
+        inputs = self.to_model_inputs(
+            inputs_lib.check_ids(inputs, self._sizes, self.max_length)
+        )
         if self._compiled is not None and not training:
             return self._compiled(inputs)
-        inputs = inputs_lib.check_ids(inputs, list(self._sizes))
         return self._call_model(inputs, training)
 
     @tf.function(autograph=False)
