@@ -304,6 +304,7 @@ def _make_task(config, folder, stored, sizes):
     is_normalized = _LOSS.value != options.TRIPLET
     dense_size, prompts = None, ["", ""]
     if told is not None:
+        sentence_folder.tell_whole(folder, told)
         pooling, is_normalized = told.pooling, told.is_normalized
         prompts = [told.query_prompt, told.passage_prompt]
         if told.dense:

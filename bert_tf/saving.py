@@ -149,6 +149,7 @@ def load(
         if told is not None:
             # Its prompts, for `save`.
             model.sentence_vectors = told
+            sentence_folder.tell_whole(checkpoint.folder, told)
             RetrievalTask().load_elsewhere(
                 model, checkpoint.folder, may_be_new=allow_partial
             )
@@ -315,6 +316,7 @@ def _vectors_of(model, task):
         default_prompt_name=told.default_prompt_name,
         include_prompt=told.include_prompt,
         similarity=told.similarity,
+        truncate_dim=told.truncate_dim,
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from absl import logging
 
 from bert_tf import files
 from bert_tf.checkpoints import sentence_files
@@ -87,10 +88,13 @@ class SentenceVectors:
             nothing else is asked for; None for none.
         include_prompt: Whether the prompt's tokens are pooled too.
         similarity: sentence-transformers' name of how vectors are compared.
+        truncate_dim: How many numbers of the vector are kept, the first ones;
+            None for all. What is left is not divided by its length again.
 
     Raises:
         ValueError: If the pooling is none of those, the prompts are no texts,
-            the default is none of them, or the similarity is no string.
+            the default is none of them, the similarity is no string, or
+            `truncate_dim` no size.
     """
 
     pooling: str
@@ -101,6 +105,7 @@ class SentenceVectors:
     default_prompt_name: str | None = None
     include_prompt: bool = True
     similarity: str = COSINE
+    truncate_dim: int | None = None
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:
@@ -123,6 +128,39 @@ class SentenceVectors:
             raise ValueError(
                 "`similarity_fn_name` must be a name, or null. Received: "
                 f"similarity_fn_name={files.shortened(self.similarity)}."
+            )
+        size = self.truncate_dim
+        if size is not None and (type(size) is not int or size < 1):
+            raise ValueError(
+                "`truncate_dim` must be a positive integer, or null. "
+                f"Received: truncate_dim={files.shortened(size)}."
+            )
+
+    def size(self, hidden_size: int) -> int:
+        """Returns how many numbers a vector has.
+
+        Args:
+            hidden_size: Of the model.
+        """
+        if self.dense:
+            hidden_size = self.dense[-1].kernel.shape[1]
+        return min(hidden_size, self.truncate_dim or hidden_size)
+
+    def check_normalized(self, is_normalized: bool | None) -> None:
+        """Checks that vectors can be divided by their lengths, if asked to.
+
+        Args:
+            is_normalized: What is asked for; None for what the folder says.
+
+        Raises:
+            ValueError: If they are cut afterwards: what is left has another
+                length.
+        """
+        if is_normalized and not self.is_normalized and self.truncate_dim:
+            raise ValueError(
+                "`normalize` must be as the folder says, false, where its "
+                f"`truncate_dim` cuts the vectors to {self.truncate_dim} "
+                "numbers. Received: normalize=True."
             )
 
     def prompt(self, name: str | None = None) -> str:
@@ -199,6 +237,23 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
             default_prompt_name=values.get("default_prompt_name"),
             include_prompt=include_prompt,
             similarity=COSINE if similarity is None else similarity,
+            truncate_dim=values.get("truncate_dim"),
+        )
+
+
+def tell_whole(folder: str, vectors: SentenceVectors) -> None:
+    """Warns where a model to train makes longer vectors than its folder.
+
+    Args:
+        folder: The model folder.
+        vectors: What it says.
+    """
+    if vectors.truncate_dim is not None:
+        logging.warning(
+            "%s: the model's vectors are whole; its folder keeps the first %d "
+            "numbers of each, and so does an export of it.",
+            folder,
+            vectors.truncate_dim,
         )
 
 
@@ -278,6 +333,11 @@ def make_texts(
             "default_prompt_name": vectors.default_prompt_name,
             "similarity_fn_name": vectors.similarity,
         }
+        | (
+            {}
+            if vectors.truncate_dim is None
+            else {"truncate_dim": vectors.truncate_dim}
+        )
     )
     # After those that it names.
     texts[sentence_files.MODULES_FILE] = _to_json(

@@ -404,6 +404,9 @@ def _make_embedding(servable):
         norm = graph.apply("ReduceL2", x, axes=[-1], keepdims=1)
         least = graph.constant("least_norm", 1e-12)
         x = graph.apply("Div", x, graph.apply("Max", norm, least))
+    if len(layers) == 1 and servable.truncate_dim is not None:
+        start, end = graph.integers(0), graph.integers(servable.truncate_dim)
+        x = graph.apply("Slice", x, start, end, graph.integers(1))
     return graph.to_model({"embeddings": (x, servable.row_shape)})
 
 

@@ -199,12 +199,12 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
     pytest.importorskip("onnxruntime")
     vectors = sentence_models.VECTORS
     options = ExportOptions(kind="embedding")
-    for pooling in ("mean", "max"):
+    for pooling, size in (("mean", None), ("max", 2)):
         folder = tmp_path / pooling
-        sentence_models.save(
-            folder, dataclasses.replace(vectors, pooling=pooling)
-        )
+        told = dataclasses.replace(vectors, pooling=pooling, truncate_dim=size)
+        sentence_models.save(folder, told)
         servable = opening.open_folder(folder, options)
+        assert servable.row_shape == [size or 3]
         # [CLS], the word in five pieces, and the colon.
         assert servable.num_left_out == 7
         assert len(servable.dense) == 2

@@ -236,6 +236,32 @@ def test_layers_and_prompts_are_the_folders(tmp_path, pooling):
         np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
+def test_vectors_are_cut_as_the_folder_says(tmp_path, caplog):
+    folder = tmp_path / "model"
+    whole = SentenceVectors(pooling="mean", is_normalized=True)
+    sentence_models.save(folder, dataclasses.replace(whole, truncate_dim=3))
+    servable = opening.open_folder(folder, OPTIONS)
+    _, found = vectors_of(servable, TEXTS)
+    # As in sentence-transformers what is left is not divided by its length.
+    wanted = expected_vectors(servable, TEXTS, whole, 0)
+    np.testing.assert_allclose(found, np.array(wanted)[:, :3], atol=1e-6)
+    assert servable.row_shape == [3]
+    embedder = sentences.open_embedder(folder)
+    assert embedder.dimension == 3
+    np.testing.assert_allclose(embedder(TEXTS), found, atol=1e-6)
+    with caplog.at_level("WARNING", logger="absl"):
+        bert_tf.save(tmp_path / "again", *bert_tf.load(folder))
+    assert "its folder keeps the first 3 numbers of each" in caplog.text
+    assert sentence_folder.read(tmp_path / "again").truncate_dim == 3
+    plain = SentenceVectors(pooling="mean", is_normalized=False, truncate_dim=3)
+    sentence_models.save(folder, plain)
+    options = ExportOptions(kind="embedding", settings={"normalize": True})
+    with pytest.raises(ValueError, match="`truncate_dim` cuts .* to 3 numbers"):
+        opening.open_folder(folder, options)
+    with pytest.raises(ValueError, match="`truncate_dim` must be a positive"):
+        dataclasses.replace(plain, truncate_dim=0)
+
+
 def test_an_export_has_them_too(tmp_path):
     sentence_models.save(tmp_path / "model", VECTORS)
     servable = opening.open_folder(tmp_path / "model", OPTIONS)

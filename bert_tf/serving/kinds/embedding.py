@@ -51,11 +51,13 @@ class Embedding(Servable):
 
     Where a folder of sentence-transformers tells them, and the longest
     sequence, those are the defaults; its layers between the pooling and the
-    normalisation are part of the vector. Requests of ids have the prompt in
-    them.
+    normalisation are part of the vector, and what it cuts off is not. Requests
+    of ids have the prompt in them.
 
     Attributes:
         dense: The `DenseLayer`s of the folder.
+        truncate_dim: How many numbers of the vector the folder keeps, the
+            first ones; None for all.
         num_left_out: How many tokens every sequence begins with that are not
             pooled.
     """
@@ -86,6 +88,7 @@ class Embedding(Servable):
         # What `load` found in the folder.
         told = getattr(self.model, "sentence_vectors", None)
         self.dense = told.dense if told else ()
+        self.truncate_dim = told.truncate_dim if told else None
         self.num_left_out = 0
         number = sentences.num_prompt_tokens(
             self.options.settings[_PROMPT], self.preprocessor
@@ -116,6 +119,7 @@ class Embedding(Servable):
             return options
         with files.errors_named(model_dir):
             prompt = told.prompt(name)
+            told.check_normalized(settings.get("normalize"))
         own = [each for each, text in told.prompts.items() if text]
         if own and not prompt and name is None and _PROMPT not in settings:
             logging.warning(
@@ -190,9 +194,20 @@ class Embedding(Servable):
 
     @property
     def row_shape(self) -> list[int] | None:
-        if self.dense:
-            return [self.dense[-1].kernel.shape[1]]
-        return [self.model.config.hidden_size * len(self.layers)]
+        hidden_size = self.model.config.hidden_size
+        if len(self.layers) > 1:
+            return [hidden_size * len(self.layers)]
+        return [self.vectors.size(hidden_size)]
+
+    @property
+    def vectors(self) -> SentenceVectors:
+        """How the vectors of one layer become that of a text."""
+        return SentenceVectors(
+            pooling=self.pooling,
+            is_normalized=self.options.settings["normalize"],
+            dense=self.dense,
+            truncate_dim=self.truncate_dim,
+        )
 
     def complete(self, texts: Any) -> Any:
         prompt = self.options.settings[_PROMPT]
@@ -213,12 +228,7 @@ class Embedding(Servable):
         settings = self.options.settings
         if settings["embedding"] == LAST_FOUR:
             return _last_four(settings["normalize"])(layers, mask)
-        vectors = SentenceVectors(
-            pooling=self.pooling,
-            is_normalized=settings["normalize"],
-            dense=self.dense,
-        )
-        return sentences.make_vectors(layers, mask, vectors)
+        return sentences.make_vectors(layers, mask, self.vectors)
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {OUTPUT: outputs}

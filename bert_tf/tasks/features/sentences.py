@@ -54,9 +54,11 @@ def make_vectors(
             found_BD += layer.bias
         if layer.activation == sentence_folder.TANH:
             found_BD = tf.tanh(found_BD)
-    return (
-        extraction.normalized(found_BD) if vectors.is_normalized else found_BD
-    )
+    if vectors.is_normalized:
+        found_BD = extraction.normalized(found_BD)
+    if vectors.truncate_dim is not None:
+        found_BD = found_BD[:, : vectors.truncate_dim]
+    return found_BD
 
 
 def num_prompt_tokens(prompt: str, preprocessor: Preprocessor) -> int:
@@ -161,9 +163,7 @@ class Embedder:
     @property
     def dimension(self) -> int:
         """The size of a vector."""
-        if self.vectors.dense:
-            return self.vectors.dense[-1].kernel.shape[1]
-        return self._encoder.config.hidden_size
+        return self.vectors.size(self._encoder.config.hidden_size)
 
     @property
     def model_sha256(self) -> str:
@@ -278,8 +278,9 @@ def open_embedder(
         An `Embedder`, with the folder's default prompt.
 
     Raises:
-        ValueError: If it is no such folder, or its model has no positions for
-            so long a sequence.
+        ValueError: If it is no such folder, its model has no positions for
+            so long a sequence, or its vectors are cut, and are to be divided
+            by their lengths where the folder does not.
     """
     with reader.open_checkpoint(str(model_dir)) as checkpoint:
         folder = checkpoint.folder
@@ -288,6 +289,7 @@ def open_embedder(
         )
         if pooling is not None:
             vectors = dataclasses.replace(vectors, pooling=pooling)
+        vectors.check_normalized(is_normalized)
         if is_normalized is not None:
             vectors = dataclasses.replace(vectors, is_normalized=is_normalized)
         preprocessor = Preprocessor.from_folder(
