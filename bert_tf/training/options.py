@@ -196,6 +196,11 @@ class Options:
                     f"step {self.num_train_steps}. Received: "
                     f"--profile_steps={first}:{last}."
                 )
+        if not 0 <= self.random_seed < 2**32:
+            raise ValueError(
+                "--random_seed must be in [0, 2**32). "
+                f"Received: --random_seed={self.random_seed}."
+            )
         addresses.check(self.tf_data_service)
         decays.check(
             self.learning_rate,

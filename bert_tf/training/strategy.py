@@ -113,7 +113,7 @@ def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
             and float32 elsewhere.
         strategy: What `make_strategy` returned.
     """
-    if mixed_precision not in MIXED_PRECISION:
+    if str(mixed_precision) not in MIXED_PRECISION:
         raise ValueError(
             f"`mixed_precision` must be one of {', '.join(MIXED_PRECISION)}. "
             f"Received: mixed_precision={mixed_precision!r}."

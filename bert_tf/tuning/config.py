@@ -6,9 +6,11 @@ resumed training must repeat it.
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
+from bert_tf import files
 from bert_tf.training import options
 
 
@@ -29,20 +31,30 @@ _POSITIVE = _Range("positive", lambda value: value > 0)
 _NOT_NEGATIVE = _Range("0 or more", lambda value: value >= 0)
 
 
-# Types of numbers, and what messages say of their values.
+# Types, and what messages say of their values. That of `jit_compile` is checked
+# where it is used.
 _KINDS: dict[Any, str] = {
+    bool: "true or false",
+    bool | None: "true, false or None",
     int: "an integer",
     int | None: "an integer or None",
     float: "a number",
+    str: "a path",
+    str | None: "a path or None",
 }
+_OPTIONAL = (bool | None, int | None, str | None)
 
 
-def _is_number(value, kind):
+def _is_of(kind, value):
     """Returns whether a value is of one of `_KINDS`."""
     if value is None:
-        return kind == int | None
-    is_float = kind is float and type(value) is float
-    return is_float or type(value) is int
+        return kind in _OPTIONAL
+    if kind in (str, str | None):
+        return isinstance(value, str | os.PathLike)
+    # Not `isinstance`: for Python, True is an integer.
+    if kind in (bool, bool | None):
+        return type(value) is bool
+    return type(value) is int or (kind is float and type(value) is float)
 
 
 def _flag(default, text, values=None, of_training=False, choices=None):
@@ -258,12 +270,16 @@ class FineTuningConfig:
     random_seed: int = _flag(
         12345,
         "Seed of the new weights, the order of the examples and the dropout.",
+        _Range("in [0, 2**32)", lambda value: 0 <= value < 2**32),
         of_training=True,
     )
 
     def __post_init__(self):
         if not self.output_dir:
             raise ValueError("--output_dir must be given.")
+        # Before it is asked whether values are true.
+        for field in dataclasses.fields(self):
+            self._check(field)
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError(
                 "At least one of --do_train, --do_eval and --do_predict must "
@@ -280,25 +296,27 @@ class FineTuningConfig:
                 raise ValueError(
                     f"--{name} must be given with --do_train and --do_eval."
                 )
-        for field in dataclasses.fields(self):
-            value, values = getattr(self, field.name), field.metadata["range"]
-            # Flags are of their types. What Python gives may be of any.
-            expected = _KINDS.get(field.type)
-            if expected and not _is_number(value, field.type):
-                raise ValueError(
-                    f"--{field.name} must be {expected}. "
-                    f"Received: --{field.name}={value!r}."
-                )
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(
-                    f"--{field.name} must be a finite number. "
-                    f"Received: --{field.name}={value}."
-                )
-            if not (values is None or value is None or values.has(value)):
-                raise ValueError(
-                    f"--{field.name} must be {values.text}. "
-                    f"Received: --{field.name}={value}."
-                )
+
+    def _check(self, field):
+        """Raises `ValueError` if a value is of another type, or range."""
+        value, values = getattr(self, field.name), field.metadata["range"]
+        # Flags are of their types. What Python gives may be of any.
+        expected = _KINDS.get(field.type)
+        if expected and not _is_of(field.type, value):
+            raise ValueError(
+                f"--{field.name} must be {expected}. "
+                f"Received: --{field.name}={files.shortened(value)}."
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(
+                f"--{field.name} must be a finite number. "
+                f"Received: --{field.name}={value}."
+            )
+        if not (values is None or value is None or values.has(value)):
+            raise ValueError(
+                f"--{field.name} must be {values.text}. "
+                f"Received: --{field.name}={value}."
+            )
 
     def of_training(self) -> dict[str, Any]:
         """Returns {name: value} of what a resumed training must repeat."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
@@ -143,11 +144,26 @@ def run(
                 "MultiLabelTask alone. Received: metrics="
                 f"{files.shortened(metrics)} with a {type(task).__name__}."
             )
-        # Which refuses a string, whose letters would be names.
+        # Whatever has an order, e.g. the keys of a dictionary. Others the task
+        # refuses, and a string, whose letters would be names.
+        is_text = isinstance(metrics, str | bytes)
+        if isinstance(metrics, Iterable) and not is_text:
+            metrics = tuple(metrics)
         fields: dict[str, Any] = {"metrics": metrics}
-        if not isinstance(metrics, str):
-            fields["metrics"] = tuple(metrics)
         task = dataclasses.replace(task, **fields)
+    if label_column is not None and not (
+        isinstance(label_column, str) or type(label_column) is int
+    ):
+        raise ValueError(
+            "`label_column` must be the name or the number of a column. "
+            f"Received: label_column={files.shortened(label_column)}."
+        )
+    if not isinstance(strategy, tf.distribute.Strategy | None):
+        raise ValueError(
+            "`strategy` must be a tf.distribute.Strategy, e.g. "
+            "tf.distribute.MirroredStrategy(), or None for one device. "
+            f"Received: strategy={files.shortened(strategy)}."
+        )
     class_weights = getattr(task, "class_weights", None)
     if train is None and class_weights:
         raise ValueError(
@@ -171,7 +187,8 @@ def run(
         output_folder.check(config.output_dir)
     else:
         task = _as_tuned(task, tuning_run.tuned_folder(config))
-    strategy = strategy or strategies.make_strategy()
+    if strategy is None:
+        strategy = strategies.make_strategy()
     options: dict[str, Any] = {}
     if label_column is not None:
         options["label_column"] = label_column

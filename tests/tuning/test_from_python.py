@@ -700,6 +700,16 @@ def test_what_a_task_does_not_take_is_refused(tmp_path):
         ({"num_train_epochs": "3"}, "epochs must be a number.*='3'"),
         ({"train_batch_size": 4.5}, "size must be an integer.*=4.5"),
         ({"max_seq_length": None}, "length must be an integer.*=None"),
+        ({"keep_best": "false"}, "best must be true or false.*='false'"),
+        ({"do_lower_case": 0}, "case must be true, false or None.*=0"),
+        ({"bert_config_file": 5}, "file must be a path or None.*=5"),
+        ({"vocab_file": b"a"}, "file must be a path or None.*=b'a'"),
+        ({"random_seed": -1}, r"seed must be in \[0, 2\*\*32\).*=-1"),
+        ({"metrics": 5}, "a list of names.*metrics=5"),
+        ({"label_column": []}, r"`label_column` must be the name.*=\[\]"),
+        ({"label_column": 0}, "must have a column 0, once"),
+        ({"strategy": "mirrored"}, r"MirroredStrategy\(\).*='mirrored'"),
+        ({"strategy": 0}, "`strategy` must be a tf.distribute.*=0"),
     ],
 )
 def test_arguments_of_another_type_are_named(
