@@ -1,6 +1,7 @@
 """Whole models from Python: loaded with their preprocessor, and saved."""
 
 import dataclasses
+import inspect
 import os
 from collections.abc import KeysView
 from collections.abc import Sequence
@@ -114,12 +115,15 @@ def load(
         ('law', 'sales')
     """
     files.check_path("path", path)
-    if model_class is not None and not (
-        isinstance(model_class, type) and issubclass(model_class, keras.Model)
-    ):
+    if model_class is not None and not _is_of_bert_tf(model_class):
         raise ValueError(
             "`model_class` must be a class, BertClassifier and so on. "
             f"Received: {model_class!r}."
+        )
+    if "config" in kwargs:
+        raise ValueError(
+            "`config` must not be given: it is the checkpoint's. "
+            f"Received: config={files.shortened(kwargs['config'])}."
         )
     with reader.open_checkpoint(os.fspath(path), allow_partial) as checkpoint:
         told = None
@@ -246,6 +250,19 @@ def save(
         vectors=vectors,
     )
     output_folder.note_saved(folder)
+
+
+def _is_of_bert_tf(model_class):
+    """Returns whether it is a class of models made from a `BertConfig`."""
+    return (
+        isinstance(model_class, type)
+        and issubclass(model_class, keras.Model)
+        # A class of one's own may pass on whatever it is given.
+        and any(
+            "config" in inspect.signature(base.__init__).parameters
+            for base in model_class.__mro__
+        )
+    )
 
 
 def _in_order(label_names):

@@ -19,6 +19,7 @@ from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.saving import load
 from bert_tf.saving import save
+from bert_tf.serving.exporter import export
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -299,6 +300,12 @@ def test_arguments_in_another_order_are_named(tmp_path):
     with pytest.raises(ValueError, match="`folder` must be a path"):
         save(None, model, preprocessor)
     assert not folder.exists()
-    for value in ("BertClassifier", model, int):
+    for value in ("BertClassifier", model, int, keras.Sequential, keras.Model):
         with pytest.raises(ValueError, match="`model_class` must be a class"):
             load(serving_models.model_dir("pair"), value)
+    for name, value in (("config", None), ("max_position_embeddings", "64")):
+        with pytest.raises(ValueError, match=f"`{name}` must .*{value!r}"):
+            load(serving_models.model_dir("pair"), **{name: value})
+    for arguments, name in (((folder, None), "options"), ((5,), "export_dir")):
+        with pytest.raises(ValueError, match=f"`{name}` must be"):
+            export(serving_models.model_dir("pair"), *arguments)

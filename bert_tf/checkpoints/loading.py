@@ -21,6 +21,7 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
 from bert_tf.checkpoints import variables
 from bert_tf.config import BertConfig
+from bert_tf.config import whole_number
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
 from bert_tf.models.classifier import BertClassifier
@@ -178,8 +179,11 @@ def longer_config(
     """Returns the configuration with that many positions.
 
     Raises:
-        ValueError: If they are fewer than it has.
+        ValueError: If they are fewer than it has, or no integer.
     """
+    max_position_embeddings = whole_number(
+        "max_position_embeddings", max_position_embeddings
+    )
     if max_position_embeddings < config.max_position_embeddings:
         raise ValueError(
             "`max_position_embeddings` must be at least the checkpoint's "

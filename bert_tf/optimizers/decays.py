@@ -1,6 +1,7 @@
 """What learning rates there are; the schedule itself is Keras's."""
 
 import math
+import numbers
 
 DECAYS = ("linear", "polynomial", "cosine")
 
@@ -22,6 +23,18 @@ def check(
             "`power` must be given with the polynomial decay, and with no "
             f"other. Received: decay={decay!r}, power={power}."
         )
+    for name, value in (
+        ("peak_learning_rate", peak_learning_rate),
+        ("num_train_steps", num_train_steps),
+        ("num_warmup_steps", num_warmup_steps),
+        ("power", power),
+    ):
+        # Or a tensor, or an array.
+        is_number = isinstance(value, numbers.Real) or hasattr(value, "dtype")
+        if not is_number and (name != "power" or value is not None):
+            raise ValueError(
+                f"`{name}` must be a number. Received: {name}={value!r}."
+            )
     for name, value, is_good, wanted in (
         ("decay", decay, decay in DECAYS, f"one of {', '.join(DECAYS)}"),
         (

@@ -116,6 +116,13 @@ def export(
         >>> answers["classes"].numpy().tolist()
         [[b'law', b'sales']]
     """
+    files.check_path("model_dir", model_dir)
+    files.check_path("export_dir", export_dir)
+    if not isinstance(options, ExportOptions):
+        raise ValueError(
+            "`options` must be ExportOptions. "
+            f"Received: {type(options).__name__}."
+        )
     export_dir = os.fspath(export_dir).rstrip("/")
     version = options.version
     present = publishing.check_version(export_dir, version)

@@ -188,10 +188,8 @@ def _to_tensor(segment):
     try:
         return tf.convert_to_tensor(segment, tf.string)
     except (TypeError, ValueError):
-        if tf.is_tensor(segment):
-            raise
         # E.g. a column with None or NaN, of which TensorFlow names no row.
-        texts = np.atleast_1d(np.asarray(segment, object))
+        texts = _to_array(segment)
         for row, text in enumerate(texts, start=1):
             if not isinstance(text, (str, bytes)):
                 raise ValueError(
@@ -207,3 +205,27 @@ def _to_tensor(segment):
                     f"Received: {files.shortened(text)}."
                 ) from None
         raise
+
+
+def _to_array(segment):
+    """Returns what is no tensor of strings as objects, one a row.
+
+    Raises:
+        ValueError: If it has no rows.
+    """
+    # Ragged and sparse ones, too, and such of numbers.
+    has_rows = not tf.is_tensor(segment)
+    has_rows = has_rows and not isinstance(segment, tf.data.Dataset)
+    if has_rows:
+        try:
+            return np.atleast_1d(np.asarray(segment, object))
+        except (TypeError, ValueError):
+            # Keras's symbolic tensors; lists of arrays of many shapes.
+            pass
+    received = type(segment).__name__
+    if (dtype := getattr(segment, "dtype", None)) is not None:
+        received = f"{received} of {getattr(dtype, 'name', dtype)}"
+    raise ValueError(
+        "`texts` must be strings: a list, an array or a tensor of them. "
+        f"Received: {received}."
+    ) from None

@@ -118,6 +118,8 @@ def test_schedule_survives_serialization(schedule):
         ((math.inf, 10, 1), "peak_learning_rate"),
         ((1.0, 0, 0), "num_train_steps"),
         ((1.0, 10, -1), "num_warmup_steps"),
+        ((1.0, 10, "1"), "num_warmup_steps"),
+        ((1.0, None, 1), "num_train_steps"),
     ],
 )
 def test_bad_values_are_named(arguments, name):

@@ -1,5 +1,6 @@
 import json
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -201,10 +202,14 @@ def test_settings_are_kept(fast):
         ((["a"], ["b", "c"]), r"shapes \(1,\), \(2,\)"),
         ((["a"], ["b"], ["c"]), "one or two texts .* Received: 3"),
         ((), "one or two texts .* Received: 0"),
+        (tf.ragged.constant([["a", "b"], ["c"]]), "RaggedTensor of string"),
+        (tf.constant([1, 2]), "Received: EagerTensor of int32"),
+        (tf.data.Dataset.from_tensors("a"), "Received: .*Dataset"),
+        (keras.Input((), dtype="string"), "Received: KerasTensor of str"),
     ],
 )
 def test_texts_that_are_no_batch_are_refused(texts, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"`texts` must be .*{message}"):
         Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)(texts)
 
 

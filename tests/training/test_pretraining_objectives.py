@@ -239,6 +239,10 @@ ELECTRA = {"objective": "replaced_tokens"}
             {"weight_decay": math.inf},
             "--weight_decay must be a finite number, 0 or more.",
         ),
+        (
+            {"random_seed": -1},
+            "--random_seed must be in [0, 2**32). Received: --random_seed=-1.",
+        ),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(values, message):
