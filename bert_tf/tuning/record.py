@@ -1,6 +1,7 @@
 """What a training has shown: its losses, and its scores epoch by epoch."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import files
@@ -53,8 +54,33 @@ class EpochRecord:
             self.model_step = values.get("model_step")
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(
-                f"{self._path}: not the record of a training. Delete it."
+                f"{self._path}: not the record of a training. Restore it, or "
+                "delete it: a training that compares no epochs needs none."
             ) from error
+
+    def check_evaluated(self, ends: Sequence[int], step: int) -> None:
+        """Checks that all epochs are there that a training has left behind.
+
+        Of one that compares its epochs: without them its next epoch would be
+        the best, whatever came before, and replace the model that is.
+
+        Args:
+            ends: The steps at which epochs end.
+            step: The step that the training goes on from. The epoch that ends
+                with it may not have been evaluated.
+
+        Raises:
+            ValueError: If there is one that is not.
+        """
+        found = {results["global_step"] for results in self.evaluations}
+        missing = [end for end in ends if end < step and end not in found]
+        if missing:
+            raise ValueError(
+                f"{self._path}: must hold the scores of all epochs before step "
+                f"{step}, to compare them with the next ones. Received: none "
+                f"of step {missing[0]}. Restore it, or begin anew with another "
+                "--output_dir; the model that was kept is untouched."
+            )
 
     def add(self, epoch: int, results: dict[str, float]) -> None:
         """Notes the results of an epoch, instead of any that are there."""

@@ -258,7 +258,8 @@ class Run:
             training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when
                 the state has been saved.
             ValueError: If the output folder holds a training with other
-                settings (the message names them), or the examples make no
+                settings (the message names them), or has lost the scores of
+                epochs that others are compared with, or the examples make no
                 batch.
         """
         # Those of the weights before.
@@ -274,6 +275,8 @@ class Run:
         old_temperature = self._stored_temperature()
         with state.hold(self.is_chief):
             record = EpochRecord(state.folder, task.main_metric, state.step)
+            if self._compares_epochs:
+                record.check_evaluated(ends, state.step)
             train_to = self._make_trainer(ends[-1], state, record)
             for epoch, end in enumerate(ends, start=1):
                 is_last = end == ends[-1]

@@ -253,6 +253,14 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
     with pytest.raises(ValueError, match="--keep_best was True and is False"):
         run(shallow, make_config(tmp_path / "stopped"), [0.8])
 
+    # Without the scores of before, the last epoch replaced the best one.
+    shutil.copytree(tmp_path / "stopped", tmp_path / "no_scores")
+    (tmp_path / "no_scores/train/epochs.json").unlink()
+    with pytest.raises(ValueError, match="epochs.json: must hold .*step 2"):
+        run(shallow, make_config(tmp_path / "no_scores", keep_best=True), [0.8])
+    kept = checkpoints.load(tmp_path / "no_scores", BertClassifier)
+    assert_equal(kept.get_weights(), weights[1])
+
     # Evaluated alone, it is the model of that epoch, and so in a copy.
     os.rename(tmp_path / "stopped", tmp_path / "moved")
     last = shutil.copytree(three_epochs.folder, tmp_path / "last")
