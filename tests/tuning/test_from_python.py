@@ -146,6 +146,10 @@ def test_a_data_frame_is_a_table():
         ),
         ({"subject": ["a"], "label": ["hr"]}, "row 1: the label must be one"),
         ({"subject": ["a"], "label": [3]}, "row 1: the label must be one"),
+        (
+            {"subject": ["a", "b"], "label": ["it", 1]},
+            "row 2: the labels must all be names, .* Received: 1 after",
+        ),
         ({"subject": [], "label": []}, "no examples"),
         (
             pandas.DataFrame(
@@ -528,6 +532,13 @@ def test_words_are_tagged_from_tables(tmp_path):
         list(row) for row in zip(sum(table["words"], []), run.answers["test"])
     ]
     assert (tmp_path / "output" / "report.md").exists()
+
+
+def test_rows_without_words_are_left_out_and_it_is_logged(caplog):
+    task = TaggingTask(scheme="bio", labels=("O", "B-x"))
+    rows = {"words": [["a"], [], ["b"], []]}
+    assert len(task.read(rows, "test")) == 2
+    assert "left out 2 rows without words, the first row 2." in caplog.text
 
 
 def test_without_training_the_task_must_be_the_folders(tmp_path):

@@ -231,7 +231,7 @@ def from_rows(
     """Makes examples of sentences that are not lines of a file.
 
     Blanks around a tag are no part of it; how many had some is logged.
-    Sentences without words are left out.
+    Sentences without words are left out; that, too, is logged.
 
     Args:
         name: Where they are from; messages name it.
@@ -251,6 +251,7 @@ def from_rows(
     lines: list[str] = []
     line_indices: list[int] = []
     num_stripped = 0
+    without_words = []
     for where, words_of_row, tags_of_row in rows:
         if "" in words_of_row:
             number = words_of_row.index("") + 1
@@ -268,9 +269,19 @@ def from_rows(
             line_indices += range(len(lines), len(lines) + len(words_of_row))
             lines += [*lines_of_row, ""]
             words += words_of_row
+        else:
+            without_words.append(where)
     if not words:
         raise ValueError(f"{name}: there are no sentences in it.")
     class_names.log_stripped(name, num_stripped)
+    if without_words:
+        # Predictions are then of fewer sentences than there are rows.
+        logging.warning(
+            "%s: left out %d rows without words, the first %s.",
+            name,
+            len(without_words),
+            without_words[0],
+        )
     return TaggingExamples(
         path=name,
         words=tuple(words),
