@@ -16,7 +16,9 @@ import threading
 import traceback
 import typing
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from absl import app
@@ -166,27 +168,35 @@ def _name():
     return os.path.basename(sys.argv[0])
 
 
-def define_flags(dataclass: Any, **names: str) -> dict[str, flags.FlagHolder]:
-    """Defines a flag for each field of a dataclass, and returns them by field.
+def define_flags(
+    dataclass: Any, only: Collection[str] | None = None, **names: str
+) -> dict[str, flags.FlagHolder]:
+    """Defines a flag for each `described.option`, and returns them by field.
 
     Args:
-        dataclass: Its class. Every field has as metadata "help", and
-            "choices" or None. A flag of one without a default has None.
+        dataclass: The class that has the options as fields. A flag of one
+            without a default has None.
+        only: The fields to define flags of; None for all.
         **names: Of the flags that have not their fields' names.
     """
     holders = {}
     for field in dataclasses.fields(dataclass):
+        told = field.metadata.get("help")
+        if told is None or (only is not None and field.name not in only):
+            continue
         name = names.get(field.name, field.name)
         has_default = field.default is not dataclasses.MISSING
         default: Any = field.default if has_default else None
-        choices, told = field.metadata["choices"], field.metadata["help"]
+        choices = field.metadata["choices"]
         # Of `int | None`, int.
         kind = (*typing.get_args(field.type), field.type)[0]
-        holders[field.name] = (
-            flags.DEFINE_enum(name, default, choices, told)
-            if choices
-            else _DEFINE[kind](name, default, told)
-        )
+        if choices:
+            holder = flags.DEFINE_enum(name, default, choices, told)
+        elif typing.get_origin(field.type) is Sequence:
+            holder = flags.DEFINE_list(name, default, told)
+        else:
+            holder = _DEFINE[kind](name, default, told)
+        holders[field.name] = holder
     return holders
 
 

@@ -39,7 +39,6 @@ from bert_tf.training import options as options_lib
 from bert_tf.training import preemption
 
 fine_tuning_flags.set_defaults(do_train=True)
-_DEFAULTS = options_lib.Options
 _TEACHER = flags.DEFINE_string(
     "teacher",
     None,
@@ -99,51 +98,16 @@ _TEACHER_PRECISION = flags.DEFINE_enum(
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Record files: globs, comma-separated."
 )
-_OF_RECORDS = (
-    flags.DEFINE_string(
+_OF_RECORDS = program.define_flags(
+    options_lib.Options,
+    only=(
         "eval_input_file",
-        _DEFAULTS.eval_input_file,
-        "Record files to evaluate on with --do_eval, as --input_file. Default: "
-        "the same.",
-    ),
-    flags.DEFINE_integer(
         "max_predictions_per_seq",
-        _DEFAULTS.max_predictions_per_seq,
-        "Most masked tokens of a record. Default: what the records' manifest "
-        "tells, or 20.",
-        lower_bound=1,
-    ),
-    flags.DEFINE_integer(
         "input_shares",
-        _DEFAULTS.input_shares,
-        "Parts of a batch, each with its own share of the records. Default: "
-        "the number of hosts.",
-        lower_bound=1,
-    ),
-    flags.DEFINE_enum(
         "optimizer",
-        _DEFAULTS.optimizer,
-        options_lib.OPTIMIZERS,
-        "bert: Adam with weight decay; lamb: for batches of thousands.",
-    ),
-    flags.DEFINE_integer(
         "keep_checkpoint_max",
-        _DEFAULTS.keep_checkpoint_max,
-        "Newest checkpoints to keep.",
-        lower_bound=1,
-    ),
-    flags.DEFINE_integer(
         "max_eval_steps",
-        _DEFAULTS.max_eval_steps,
-        "Most batches to evaluate.",
-        lower_bound=1,
-    ),
-    flags.DEFINE_integer(
         "skip_nonfinite_steps",
-        _DEFAULTS.skip_nonfinite_steps,
-        "Pass over a step whose gradient is not finite, so many in a row at "
-        "most. Default: stop at the first.",
-        lower_bound=0,
     ),
 )
 _NUM_TRAIN_STEPS = flags.DEFINE_integer(
@@ -255,7 +219,7 @@ def main(argv):
         _distil_on_records()
     else:
         of_records = (
-            *_OF_RECORDS,
+            *_OF_RECORDS.values(),
             _NUM_TRAIN_STEPS,
             _NUM_WARMUP_STEPS,
             _SOFT_POSITIONS,
@@ -349,7 +313,7 @@ def _distil_on_records():
         ),
         input_files=(_INPUT_FILE.value,),
         num_warmup_steps=num_warmup_steps,
-        **{holder.name: holder.value for holder in _OF_RECORDS},
+        **{name: holder.value for name, holder in _OF_RECORDS.items()},
         **{name: values[name].value for name in _OF_BOTH},
     )
     from bert_tf.training import distillation

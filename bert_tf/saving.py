@@ -259,8 +259,9 @@ def _is_of_bert_tf(model_class):
         and issubclass(model_class, keras.Model)
         # A class of one's own may pass on whatever it is given.
         and any(
-            "config" in inspect.signature(base.__init__).parameters
+            "config" in inspect.signature(vars(base)["__init__"]).parameters
             for base in model_class.__mro__
+            if "__init__" in vars(base)
         )
     )
 

@@ -96,7 +96,7 @@ REFUSALS = {
     ),
     "run_playground": ("--model_dir must be given.", "--port=0"),
     "run_pretraining": (
-        "flag --learning_rate=-1: -1.0 is not a non-negative number.",
+        "--learning_rate must be 0 or more. Received: ",
         "--input_file=a",
         "--output_dir=no/where",
         "--do_train",
@@ -182,13 +182,20 @@ def test_help_shows_all_flags_and_the_commands_as_written(answers, path):
             shared.append(ROOT / "bert_tf" / f"{name}.py")
     if "fine_tuning_flags" in source:
         shared.append(ROOT / "bert_tf" / "tuning" / "config.py")
-    if "define_flags(Settings" in source:
-        shared.append(ROOT / "bert_tf" / "pretraining" / "settings.py")
+    for dataclass, name in (
+        ("Settings", "pretraining/settings"),
+        ("options_lib.Options)", "training/options"),
+        ("search_options.Rules", "tasks/retrieval/search_options"),
+    ):
+        if f"define_flags({dataclass}" in source:
+            shared.append(ROOT / "bert_tf" / f"{name}.py")
     text = "".join(path.read_text("utf-8") for path in shared)
     defined = {
         *re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text),
         *re.findall(r'add_argument\(\s*"--(\w+)"', text),
-        *re.findall(r"^    (\w+): .*= _(?:flag|setting)\(", text, re.MULTILINE),
+        *re.findall(
+            r"^    (\w+): .*= (?:_flag|described\.option)\(", text, re.MULTILINE
+        ),
     }
     shown = set(re.findall(r"--(?:\[no\])?(\w+)", answer["stdout"]))
     assert defined - {"masking_mode"} <= shown

@@ -2,17 +2,11 @@
 
 import dataclasses
 
+from bert_tf import described
 from bert_tf import features
 from bert_tf.pretraining.sources import text_files
 from bert_tf.text.masking_rules import MASKING_RULES
 from bert_tf.text.masking_rules import Rules
-
-
-def _setting(default, told, choices=None):
-    """Returns a field, and what `program.define_flags` makes its flag of."""
-    return dataclasses.field(
-        default=default, metadata={"help": told, "choices": choices}
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,64 +19,64 @@ class Settings:
         ValueError: If a value is out of its range; it names the field.
     """
 
-    max_seq_length: int = _setting(
+    max_seq_length: int = described.option(
         128, "Tokens of an example, special ones counted."
     )
-    max_predictions_per_seq: int = _setting(
+    max_predictions_per_seq: int = described.option(
         20, "Most masked tokens of an example, or of a row of several."
     )
-    random_seed: int = _setting(12345, "Seed of all random choices.")
-    dupe_factor: int = _setting(
+    random_seed: int = described.option(12345, "Seed of all random choices.")
+    dupe_factor: int = described.option(
         10, "Passes over the text, each paired and masked anew."
     )
-    masked_lm_prob: float = _setting(
+    masked_lm_prob: float = described.option(
         0.15, "Share of an example's tokens that is masked."
     )
-    short_seq_prob: float = _setting(
+    short_seq_prob: float = described.option(
         0.1, "Share of documents that are cut into pairs of a shorter length."
     )
-    do_whole_word_mask: bool = _setting(
+    do_whole_word_mask: bool = described.option(
         False, "Mask all pieces of a word together."
     )
-    input_format: str = _setting(
+    input_format: str = described.option(
         "sentences",
         "sentences: one a line, a blank line between documents. text: a "
         "paragraph a line, a blank line between documents. jsonl: an object a "
         "line. wikiextractor: what WikiExtractor writes.",
-        text_files.FORMATS,
+        choices=text_files.FORMATS,
     )
-    text_field: str = _setting(
+    text_field: str = described.option(
         "text",
         "The field that holds the text, for jsonl and TensorFlow Datasets.",
     )
-    objective: str = _setting(
+    objective: str = described.option(
         "next_sentence",
         "next_sentence: the second segment follows the first, or is a random "
         "one. sentence_order: two segments in a row, or swapped (ALBERT). "
         "full_sentences: one segment of sentences in a row, no label "
         "(RoBERTa).",
-        tuple(features.SENTENCE_LABELS),
+        choices=tuple(features.SENTENCE_LABELS),
     )
-    masking_mode: str = _setting(
+    masking_mode: str = described.option(
         "static",
         "static: the masks are in the records. dynamic: they are chosen anew "
         "in each epoch by the program that reads the records.",
-        ("static", "dynamic"),
+        choices=("static", "dynamic"),
     )
-    do_span_mask: bool = _setting(
+    do_span_mask: bool = described.option(
         False, "Mask spans of whole words, of geometric lengths (SpanBERT)."
     )
-    do_ngram_mask: bool = _setting(
+    do_ngram_mask: bool = described.option(
         False, "Mask runs of 1 to 3 whole words, short ones oftener (ALBERT)."
     )
-    masking_rule: str = _setting(
+    masking_rule: str = described.option(
         "bert",
         "bert: of the masked tokens 80% become [MASK], 10% stay, 10% become "
         "another. roberta: the same, special tokens may be masked too, and "
         "how many is rounded by chance. electra: 85% become [MASK], 15% stay.",
-        tuple(MASKING_RULES),
+        choices=tuple(MASKING_RULES),
     )
-    max_sequences_per_row: int = _setting(
+    max_sequences_per_row: int = described.option(
         1,
         "Most examples in a record. From 2 on short ones share a row of "
         "max_seq_length tokens, with attention kept apart and positions "

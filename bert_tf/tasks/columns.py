@@ -151,8 +151,9 @@ def read_texts(
     if label_column == "":
         raise ValueError("`label_column` must not be empty.")
     num_texts, texts, labels = len(text_features), [], []
-    has_labels = label_column is not None
-    names = [*text_features, *([label_column] if has_labels else [])]
+    names = [*text_features]
+    if label_column is not None:
+        names.append(label_column)
     for where, values in read(table, names):
         for name, text in zip(text_features, values):
             check_text(where, name, text)
@@ -160,7 +161,7 @@ def read_texts(
         labels += [parse_label(where, value) for value in values[num_texts:]]
     return Examples(
         texts=tuple(map(list, zip(*texts))),
-        labels=np.array(labels, dtype) if has_labels else None,
+        labels=None if label_column is None else np.array(labels, dtype),
     )
 
 

@@ -1,9 +1,9 @@
 """What a training is told: what flags are made of, without TensorFlow."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
+from bert_tf import described
 from bert_tf.input import addresses
 from bert_tf.optimizers import decays
 from bert_tf.training import output_folder
@@ -16,8 +16,6 @@ OPTIMIZERS = ("bert", "lamb")
 ATTENTION = ("bidirectional", "left_to_right")
 REPLACED_TOKENS = "replaced_tokens"
 OBJECTIVES = ("masked_tokens", REPLACED_TOKENS)
-
-_POSITIVE = "a finite number above 0"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,118 +66,230 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a pre-training goes. The defaults are those of `run_pretraining`.
+    """How a pre-training goes.
 
     Args:
         phases: The `Phase`s, one after the other.
         input_files: Globs of the records of each phase, comma-separated.
-        output_dir: Folder of the model, its training and its results.
-        eval_input_file: Globs of the records to evaluate on; None for those
-            of the last phase.
-        init_checkpoint: A model folder or a release of Google's to begin
-            with; None for new weights.
-        attention: One of `ATTENTION`; None for what the configuration says.
-        objective: One of `OBJECTIVES`.
-        generator_size: Width of ELECTRA's generator as a share of the
-            discriminator's, in (0, 1]; None for the checkpoint's, or a
-            quarter.
-        discriminator_weight: Of the loss of ELECTRA's discriminator; None for
-            50.
-        span_boundary_objective: Whether tokens of masked spans are also
-            predicted from what stands around the span (SpanBERT).
-        input_shares: Parts of a batch, each with its own share of the
-            records; None for one a host.
-        tf_data_service: "grpc://host:port" of machines that make the training
-            batches; none to make them here.
-        max_predictions_per_seq: Most masked tokens of a record; None for what
-            the records' manifest tells, or 20.
-        do_train: Whether to train.
-        do_eval: Whether to evaluate, after any training.
-        gradient_accumulation_steps: Parts in which a device goes through its
-            share of a batch.
-        rematerialize: Whether the blocks are computed a second time for the
-            gradient, which saves memory.
-        jit_compile: One of `JIT_COMPILE`, or a bool: whether the step is
-            compiled with XLA; see `strategy.choose_compilation`.
-        eval_batch_size: Examples of a batch to evaluate, over all devices.
-        learning_rate: Learning rate at the end of the warmup.
-        num_warmup_steps: Steps in which the learning rate rises; fewer than
-            those of a training that begins.
-        learning_rate_decay: One of `decays.DECAYS`: what follows.
-        learning_rate_power: Power of the polynomial decay, or None.
-        learning_rate_drop: Whether the decay is counted from step 0, and not
-            from the end of the warmup.
-        optimizer: One of `OPTIMIZERS`.
-        weight_decay: Of the optimizer; 0 for none.
-        adam_beta_2: The decay rate of its second moments, in [0, 1).
-        adam_epsilon: What it adds to their roots, above 0.
-        clip_norm: Largest norm of all gradients together; 0 for no clipping.
-        bias_correction: Whether it corrects the bias of its moments; None for
-            what is usual: of lamb yes, of bert no.
-        layerwise_learning_rate_decay: Share of its learning rate that a layer
-            hands down to the one below; 1 gives all layers one rate.
-        save_checkpoints_steps: Steps from one checkpoint to the next; the
-            first one comes within a minute.
-        keep_checkpoint_max: Newest checkpoints to keep.
-        keep_best: Whether to evaluate before each checkpoint, and to keep the
-            model of the lowest loss.
-        iterations_per_loop: Most steps from one line of the log to the next;
-            there is one at least every 30 seconds.
-        max_eval_steps: Most batches to evaluate.
-        skip_nonfinite_steps: Steps in a row whose gradient is not finite that
-            are passed over; 0 to stop at the first.
         profile_steps: None, or (first, last) as in `loop.TrainingConfig`.
-        peak_tflops: What a device can do at most, in 10**12 operations a
-            second, to report how much of it is used; or None.
-        random_seed: Seed of the new weights, the order of the examples and
-            the dropout.
+        **others: The fields below, as the help of their flags describes them.
 
     Raises:
-        ValueError: If options contradict each other or the output folder.
+        ValueError: If a value is out of its range, or options contradict each
+            other or the output folder.
     """
 
     phases: tuple[Phase, ...]
     input_files: tuple[str, ...]
-    output_dir: str
-    eval_input_file: str | None = None
-    init_checkpoint: str | None = None
-    attention: str | None = None
-    objective: str = "masked_tokens"
-    generator_size: float | None = None
-    discriminator_weight: float | None = None
-    span_boundary_objective: bool = False
-    input_shares: int | None = None
-    tf_data_service: Sequence[str] = ()
-    max_predictions_per_seq: int | None = None
-    do_train: bool = False
-    do_eval: bool = False
-    gradient_accumulation_steps: int = 1
-    rematerialize: bool = False
-    jit_compile: bool | str = "auto"
-    eval_batch_size: int = 8
-    learning_rate: float = 5e-5
-    num_warmup_steps: int = 10_000
-    learning_rate_decay: str = "linear"
-    learning_rate_power: float | None = None
-    learning_rate_drop: bool = True
-    optimizer: str = "bert"
-    weight_decay: float = 0.01
-    adam_beta_2: float = 0.999
-    adam_epsilon: float = 1e-6
-    clip_norm: float = 1.0
-    bias_correction: bool | None = None
-    layerwise_learning_rate_decay: float = 1.0
-    save_checkpoints_steps: int = 1000
-    keep_checkpoint_max: int = 5
-    keep_best: bool = False
-    iterations_per_loop: int = 1000
-    max_eval_steps: int = 100
-    skip_nonfinite_steps: int = 0
     profile_steps: tuple[int, int] | None = None
-    peak_tflops: float | None = None
-    random_seed: int = 12345
+    output_dir: str = described.option(
+        dataclasses.MISSING,
+        "Folder of the model, its training and its results.",
+    )
+    eval_input_file: str | None = described.option(
+        None,
+        "Record files to evaluate on, as --input_file. Default: those of the "
+        "training, or of its last phase.",
+    )
+    init_checkpoint: str | None = described.option(
+        None,
+        "Where to begin: a model folder (of bert_tf or Hugging Face), a "
+        "release of Google's, or hf:organisation/name@revision of the Hugging "
+        "Face Hub. Default: new weights.",
+    )
+    attention: str | None = described.option(
+        None,
+        "left_to_right: a token sees only itself and those before it, and "
+        "every next token is predicted in place of the masked ones and the "
+        "next sentence (the paper's LTR ablation, section 5.1), from records "
+        "of any kind; so many predictions take more memory. The log's "
+        "masked_lm_loss is then of the next tokens, and the model folder says "
+        "is_decoder. Default: as the configuration says, or bidirectional.",
+        choices=ATTENTION,
+    )
+    objective: str = described.option(
+        "masked_tokens",
+        "masked_tokens: masked tokens, and the pairs that the records have "
+        "labels of. replaced_tokens: ELECTRA, from records of any kind. A "
+        "small generator predicts the masked tokens, and a discriminator, "
+        "which is the model, tells which tokens of its samples are replaced. "
+        "The generator's folder is generator in --output_dir.",
+        choices=OBJECTIVES,
+    )
+    generator_size: float | None = described.option(
+        None,
+        "Width of ELECTRA's generator as a share of the discriminator's; it "
+        "has as many layers. Default: the checkpoint's, or 0.25.",
+        described.LAYER_SHARE,
+    )
+    discriminator_weight: float | None = described.option(
+        None,
+        "Weight of the loss of ELECTRA's discriminator beside the "
+        "generator's. Default: 50.",
+        described.POSITIVE,
+    )
+    span_boundary_objective: bool = described.option(
+        False,
+        "Predict tokens of masked spans also from the two tokens around the "
+        "span (SpanBERT), from records of any kind; those of "
+        "create_pretraining_data --do_span_mask have SpanBERT's spans. The "
+        "head for it is in train/ alone.",
+    )
+    input_shares: int | None = described.option(
+        None,
+        "Parts of a batch, each with its own share of the records, so that a "
+        "host reads its own alone. The same number gives the same batches on "
+        "one host and on several. 1: each host reads all. Default: the number "
+        "of hosts.",
+        described.POSITIVE,
+    )
+    tf_data_service: Sequence[str] = described.option(
+        (),
+        "grpc://host:port of machines where data/serve_input.py runs, "
+        "comma-separated: they make the training batches, the same ones. "
+        "Default: made here.",
+    )
+    max_predictions_per_seq: int | None = described.option(
+        None,
+        "Most masked tokens of a record. Default: what the records' manifest "
+        "tells, or 20.",
+        described.POSITIVE,
+    )
+    do_train: bool = described.option(False, "Whether to train.")
+    do_eval: bool = described.option(
+        False, "Whether to evaluate, after any training."
+    )
+    gradient_accumulation_steps: int = described.option(
+        1,
+        "Parts in which a device goes through its share of the batch: the "
+        "memory of one part, and one step of the optimizer.",
+        described.POSITIVE,
+    )
+    rematerialize: bool = described.option(
+        False,
+        "Compute the blocks a second time for the gradient instead of keeping "
+        "their activations: long sequences in less memory, in more time.",
+    )
+    jit_compile: bool | str = described.option(
+        "auto",
+        "true: compile the step with XLA, which takes seconds to minutes "
+        "before the first one. auto: parts of it, on a CPU; none of it on a "
+        "GPU, since none has shown yet what it gives. A TPU compiles every "
+        "step.",
+        choices=JIT_COMPILE,
+    )
+    eval_batch_size: int = described.option(
+        8,
+        "Examples per evaluation batch, over all devices.",
+        described.POSITIVE,
+    )
+    learning_rate: float = described.option(
+        5e-5,
+        "Learning rate at the end of the warmup.",
+        described.NOT_NEGATIVE,
+    )
+    num_warmup_steps: int = described.option(
+        10_000,
+        "Steps in which the learning rate rises, fewer than there are in all.",
+        described.NOT_NEGATIVE,
+    )
+    learning_rate_decay: str = described.option(
+        "linear",
+        "Form of the learning rate after the warmup.",
+        choices=decays.DECAYS,
+    )
+    learning_rate_power: float | None = described.option(
+        None, "Power of the polynomial decay, e.g. 0.5; 1 is linear."
+    )
+    learning_rate_drop: bool = described.option(
+        True,
+        "Count the decay from step 0, as google-research/bert does: the rate "
+        "drops where the warmup ends. --nolearning_rate_drop counts it from "
+        "there.",
+    )
+    optimizer: str = described.option(
+        "bert",
+        "bert: Adam with weight decay, as google-research/bert's; lamb: for "
+        "batches of thousands.",
+        choices=OPTIMIZERS,
+    )
+    weight_decay: float = described.option(
+        0.01, "Weight decay; 0 for none.", described.NOT_NEGATIVE
+    )
+    adam_beta_2: float = described.option(
+        0.999,
+        "Decay rate of Adam's second moments; 0.98 of RoBERTa's.",
+        described.Range("in [0, 1)", lambda value: 0 <= value < 1),
+    )
+    adam_epsilon: float = described.option(
+        1e-6,
+        "What Adam adds to the roots of its second moments; 1e-8 of "
+        "SpanBERT's.",
+        described.POSITIVE,
+    )
+    clip_norm: float = described.option(
+        1.0,
+        "Largest norm of all gradients together; 0 for no clipping, as "
+        "RoBERTa.",
+        described.NOT_NEGATIVE,
+    )
+    bias_correction: bool | None = described.option(
+        None,
+        "Correct the bias of Adam's moments, as fairseq does for RoBERTa and "
+        "SpanBERT. Default: of lamb alone.",
+    )
+    layerwise_learning_rate_decay: float = described.option(
+        1.0,
+        "Share of its learning rate that a layer hands down to the one below: "
+        "of K blocks number k, from 0, has it to the power of K - k, the "
+        "embeddings to the power of K + 1. For training that continues from "
+        "--init_checkpoint.",
+        described.LAYER_SHARE,
+    )
+    save_checkpoints_steps: int = described.option(
+        1000,
+        "Steps from one checkpoint to the next; the first comes within a "
+        "minute.",
+        described.POSITIVE,
+    )
+    keep_checkpoint_max: int = described.option(
+        5, "Newest checkpoints to keep.", described.POSITIVE
+    )
+    keep_best: bool = described.option(
+        False,
+        "With --do_train --do_eval: evaluate before each checkpoint too, and "
+        "keep the model of the lowest loss in the folder best of --output_dir.",
+    )
+    iterations_per_loop: int = described.option(
+        1000,
+        "Most steps from one line of the log to the next; there is one at "
+        "least every 30 seconds.",
+        described.POSITIVE,
+    )
+    max_eval_steps: int = described.option(
+        100, "Most batches to evaluate.", described.POSITIVE
+    )
+    skip_nonfinite_steps: int = described.option(
+        0,
+        "Pass over a step whose gradient is not finite, so many in a row at "
+        "most. Default: stop at the first.",
+        described.NOT_NEGATIVE,
+    )
+    peak_tflops: float | None = described.option(
+        None,
+        "What a device can do at most, in 10**12 operations a second, for the "
+        "model FLOPs utilisation; of the chips' documentation, in bfloat16: "
+        "TPU v2 core 22.5, v3 core 61.5, v4 275, v5e 197, v5p 459, v6e 918.",
+        described.POSITIVE,
+    )
+    random_seed: int = described.option(
+        12345,
+        "Seed of the new weights, the order of the examples and the dropout.",
+        described.SEED,
+    )
 
     def __post_init__(self):
+        described.check(self)
         if not self.do_train and not self.do_eval:
             raise ValueError(
                 "At least one of --do_train and --do_eval must be given."
@@ -196,11 +306,6 @@ class Options:
                     f"step {self.num_train_steps}. Received: "
                     f"--profile_steps={first}:{last}."
                 )
-        if not 0 <= self.random_seed < 2**32:
-            raise ValueError(
-                "--random_seed must be in [0, 2**32). "
-                f"Received: --random_seed={self.random_seed}."
-            )
         addresses.check(self.tf_data_service)
         decays.check(
             self.learning_rate,
@@ -209,14 +314,7 @@ class Options:
             self.learning_rate_decay,
             self.learning_rate_power,
         )
-        if not 0 < self.layerwise_learning_rate_decay <= 1:
-            raise ValueError(
-                "--layerwise_learning_rate_decay must be above 0, and at most "
-                "1. Received: --layerwise_learning_rate_decay="
-                f"{self.layerwise_learning_rate_decay}."
-            )
         self._check_objective()
-        self._check_optimizer()
 
     @property
     def num_train_steps(self) -> int:
@@ -242,18 +340,10 @@ class Options:
         electra = f"--objective={REPLACED_TOKENS}"
         for name in ("generator_size", "discriminator_weight"):
             value = getattr(self, name)
-            if value is None:
-                continue
-            if not self.replaces_tokens:
+            if value is not None and not self.replaces_tokens:
                 raise ValueError(
                     f"--{name} needs {electra}. Received: --{name}={value} "
                     f"--objective={self.objective}."
-                )
-            is_size = name == "generator_size"
-            if not 0 < value < math.inf or (is_size and value > 1):
-                told = "above 0, and at most 1" if is_size else _POSITIVE
-                raise ValueError(
-                    f"--{name} must be {told}. Received: --{name}={value}."
                 )
         if self.replaces_tokens and self.span_boundary_objective:
             raise ValueError(
@@ -276,23 +366,6 @@ class Options:
                 "model folder, to be evaluated alone. Received: "
                 "--do_train=false."
             )
-
-    def _check_optimizer(self):
-        for name, is_valid, told in (
-            (
-                "weight_decay",
-                0 <= self.weight_decay < math.inf,
-                "a finite number, 0 or more",
-            ),
-            ("adam_beta_2", 0 <= self.adam_beta_2 < 1, "in [0, 1)"),
-            ("adam_epsilon", 0 < self.adam_epsilon < math.inf, _POSITIVE),
-            ("clip_norm", self.clip_norm >= 0, "above 0, or 0 for none"),
-        ):
-            if not is_valid:
-                raise ValueError(
-                    f"--{name} must be {told}. Received: --{name}="
-                    f"{getattr(self, name)}."
-                )
 
     def _check_warmup(self):
         # One that an older release began goes on as it was.

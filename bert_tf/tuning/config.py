@@ -5,77 +5,22 @@ resumed training must repeat it.
 """
 
 import dataclasses
-import math
-import os
-from collections.abc import Callable
 from typing import Any
 
-from bert_tf import files
+from bert_tf import described
 from bert_tf.training import options
 
 
-@dataclasses.dataclass(frozen=True)
-class _Range:
-    """Which values are good.
-
-    Args:
-        text: What messages say of them.
-        has: Whether a value, other than None, is one.
-    """
-
-    text: str
-    has: Callable[[float], bool]
-
-
-_POSITIVE = _Range("positive", lambda value: value > 0)
-_NOT_NEGATIVE = _Range("0 or more", lambda value: value >= 0)
-
-
-# Types, and what messages say of their values. That of `jit_compile` is checked
-# where it is used.
-_KINDS: dict[Any, str] = {
-    bool: "true or false",
-    bool | None: "true, false or None",
-    int: "an integer",
-    int | None: "an integer or None",
-    float: "a number",
-    str: "a path",
-    str | None: "a path or None",
-}
-_OPTIONAL = (bool | None, int | None, str | None)
-
-
-def _is_of(kind, value):
-    """Returns whether a value is of one of `_KINDS`."""
-    if value is None:
-        return kind in _OPTIONAL
-    if kind in (str, str | None):
-        return isinstance(value, str | os.PathLike)
-    # Not `isinstance`: for Python, True is an integer.
-    if kind in (bool, bool | None):
-        return type(value) is bool
-    return type(value) is int or (kind is float and type(value) is float)
-
-
-def _flag(default, text, values=None, of_training=False, choices=None):
+def _flag(default, text, values=None, of_training=False, choices=None) -> Any:
     """Describes a hyper-parameter.
 
     Args:
-        default: Its default.
-        text: The help of its flag.
-        values: The `_Range` of its values; None for any.
+        default, text, values, choices: As of `described.option`.
         of_training: Whether a training is a function of it, beside the model,
             the task and the data: a resumed one must have the same.
-        choices: All values of its flag, strings; None for any.
     """
-    return dataclasses.field(
-        default=default,
-        metadata={
-            "help": text,
-            "choices": choices,
-            "range": values,
-            "of_training": of_training,
-        },
+    return described.option(
+        default, text, values, choices=choices, of_training=of_training
     )
 
 
@@ -128,7 +73,7 @@ class FineTuningConfig:
     max_seq_length: int = _flag(
         128,
         "Longest sequence, in word pieces.",
-        _Range("3 or more", lambda value: value >= 3),
+        described.Range("3 or more", lambda value: value >= 3),
         of_training=True,
     )
     do_train: bool = _flag(False, "Whether to train.")
@@ -139,20 +84,27 @@ class FineTuningConfig:
     )
     do_predict: bool = _flag(False, "Whether to write predictions.")
     train_batch_size: int = _flag(
-        32, "Examples a step, over all devices.", _POSITIVE, of_training=True
+        32,
+        "Examples a step, over all devices.",
+        described.POSITIVE,
+        of_training=True,
     )
     eval_batch_size: int = _flag(
-        8, "Examples per evaluation batch, over all devices.", _POSITIVE
+        8,
+        "Examples per evaluation batch, over all devices.",
+        described.POSITIVE,
     )
     predict_batch_size: int = _flag(
-        8, "Examples per prediction batch, over all devices.", _POSITIVE
+        8,
+        "Examples per prediction batch, over all devices.",
+        described.POSITIVE,
     )
     gradient_accumulation_steps: int = _flag(
         1,
         "Parts in which a device goes through its share of a batch, one after "
         "the other, where the memory does not hold it at once. The step is "
         "that of the whole batch.",
-        _POSITIVE,
+        described.POSITIVE,
     )
     rematerialize: bool = _flag(
         False,
@@ -172,7 +124,7 @@ class FineTuningConfig:
     learning_rate: float = _flag(
         5e-5,
         "Learning rate at the end of the warmup.",
-        _NOT_NEGATIVE,
+        described.NOT_NEGATIVE,
         of_training=True,
     )
     bucket_window_batches: int = _flag(
@@ -180,7 +132,7 @@ class FineTuningConfig:
         "Sort so many shuffled batches by length, e.g. 64, and shuffle the "
         "batches again: each then holds examples of about one length, and "
         "little padding. Default: none are sorted, as in the original.",
-        _NOT_NEGATIVE,
+        described.NOT_NEGATIVE,
         of_training=True,
     )
     num_train_epochs: float = _flag(
@@ -188,13 +140,13 @@ class FineTuningConfig:
         "Times that the training set is gone through. It alone may be raised "
         "when a training is resumed: the learning rate then follows the "
         "schedule of all steps, from there on.",
-        _POSITIVE,
+        described.POSITIVE,
         of_training=True,
     )
     warmup_proportion: float = _flag(
         0.1,
         "Share of the steps in which the learning rate rises.",
-        _Range("from 0 to 1", lambda value: 0 <= value <= 1),
+        described.Range("from 0 to 1", lambda value: 0 <= value <= 1),
         of_training=True,
     )
     learning_rate_drop: bool = _flag(
@@ -216,7 +168,7 @@ class FineTuningConfig:
         "(Howard & Ruder 2018): of K blocks number k, from 0, has it to the "
         "power of K - k, the embeddings to the power of K + 1. E.g. 0.9; 1 "
         "gives all layers one rate.",
-        _Range("above 0, and at most 1", lambda value: 0 < value <= 1),
+        described.LAYER_SHARE,
         of_training=True,
     )
     reinit_top_layers: int = _flag(
@@ -224,14 +176,14 @@ class FineTuningConfig:
         "Begin with so many of the checkpoint's last blocks, and the pooler, "
         "newly made (Zhang et al. 2020). Not with blocks that "
         "--freeze_lower_layers names.",
-        _NOT_NEGATIVE,
+        described.NOT_NEGATIVE,
         of_training=True,
     )
     freeze_lower_layers: int | None = _flag(
         None,
         "Leave the embeddings and so many of the first blocks as the "
         "checkpoint has them. Default: all are trained.",
-        _NOT_NEGATIVE,
+        described.NOT_NEGATIVE,
         of_training=True,
     )
     keep_best: bool = _flag(
@@ -245,7 +197,7 @@ class FineTuningConfig:
         None,
         "With --do_train --do_eval: stop after so many epochs without a "
         "better score. The learning rate falls as if there were no such stop.",
-        _POSITIVE,
+        described.POSITIVE,
         of_training=True,
     )
     calibrate: bool = _flag(
@@ -259,18 +211,18 @@ class FineTuningConfig:
         1000,
         "Steps between two checkpoints of the training state; the first comes "
         "within a minute.",
-        _POSITIVE,
+        described.POSITIVE,
     )
     iterations_per_loop: int = _flag(
         1000,
         "Most steps between two lines of the log; there is one at least every "
         "30 seconds.",
-        _POSITIVE,
+        described.POSITIVE,
     )
     random_seed: int = _flag(
         12345,
         "Seed of the new weights, the order of the examples and the dropout.",
-        _Range("in [0, 2**32)", lambda value: 0 <= value < 2**32),
+        described.SEED,
         of_training=True,
     )
 
@@ -278,8 +230,7 @@ class FineTuningConfig:
         if not self.output_dir:
             raise ValueError("--output_dir must be given.")
         # Before it is asked whether values are true.
-        for field in dataclasses.fields(self):
-            self._check(field)
+        described.check(self)
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError(
                 "At least one of --do_train, --do_eval and --do_predict must "
@@ -296,27 +247,6 @@ class FineTuningConfig:
                 raise ValueError(
                     f"--{name} must be given with --do_train and --do_eval."
                 )
-
-    def _check(self, field):
-        """Raises `ValueError` if a value is of another type, or range."""
-        value, values = getattr(self, field.name), field.metadata["range"]
-        # Flags are of their types. What Python gives may be of any.
-        expected = _KINDS.get(field.type)
-        if expected and not _is_of(field.type, value):
-            raise ValueError(
-                f"--{field.name} must be {expected}. "
-                f"Received: --{field.name}={files.shortened(value)}."
-            )
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(
-                f"--{field.name} must be a finite number. "
-                f"Received: --{field.name}={value}."
-            )
-        if not (values is None or value is None or values.has(value)):
-            raise ValueError(
-                f"--{field.name} must be {values.text}. "
-                f"Received: --{field.name}={value}."
-            )
 
     def of_training(self) -> dict[str, Any]:
         """Returns {name: value} of what a resumed training must repeat."""

@@ -2,19 +2,13 @@
 
 import dataclasses
 import math
-from typing import Any
 
+from bert_tf import described
 from bert_tf import files
 
 COSINE, DOT = "cosine", "dot"
 SIMILARITIES = (COSINE, DOT)
 PRECISIONS = ("float32", "bfloat16")
-
-
-def _flag(default, told) -> Any:
-    return dataclasses.field(
-        default=default, metadata={"help": told, "choices": None}
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,22 +28,24 @@ class Rules:
         ValueError: If a value is out of its range; it names the field.
     """
 
-    num_negatives: int = _flag(
+    num_negatives: int = described.option(
         1, "How many negatives a query and a relevant text get, at most."
     )
-    range_min: int = _flag(
+    range_min: int = described.option(
         0, "How many of the highest ranked texts are passed over."
     )
-    range_max: int = _flag(
+    range_max: int = described.option(
         100, "How many of the highest ranked texts are looked at, with those."
     )
-    absolute_margin: float | None = _flag(
+    absolute_margin: float | None = described.option(
         None, "How far a negative must score below the relevant text."
     )
-    relative_margin: float | None = _flag(
+    relative_margin: float | None = described.option(
         None, "The same as a share of the relevant text's score, below 1."
     )
-    max_score: float | None = _flag(None, "The highest score of a negative.")
+    max_score: float | None = described.option(
+        None, "The highest score of a negative."
+    )
 
     def __post_init__(self):
         if self.num_negatives < 1:

@@ -1,0 +1,125 @@
+"""Options that are described once: fields of dataclasses, and their flags.
+
+`program.define_flags` makes a flag of every field, and `check` holds the values
+to the same ranges, wherever they come from.
+"""
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+from bert_tf import files
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Which values are good.
+
+    Args:
+        text: What messages say of them.
+        has: Whether a value, other than None, is one.
+    """
+
+    text: str
+    has: Callable[[float], bool]
+
+
+POSITIVE = Range("positive", lambda value: value > 0)
+NOT_NEGATIVE = Range("0 or more", lambda value: value >= 0)
+# What a layer hands down to the one below.
+LAYER_SHARE = Range("above 0, and at most 1", lambda value: 0 < value <= 1)
+SEED = Range("in [0, 2**32)", lambda value: 0 <= value < 2**32)
+
+# Types, and what messages say of their values. Those of other types are checked
+# where they are used.
+_KINDS: dict[Any, str] = {
+    bool: "true or false",
+    bool | None: "true, false or None",
+    int: "an integer",
+    int | None: "an integer or None",
+    float: "a number",
+    float | None: "a number or None",
+    str: "a string or path",
+    str | None: "a string, path or None",
+}
+_OPTIONAL = (bool | None, int | None, float | None, str | None)
+
+
+def option(
+    default: Any,
+    text: str,
+    values: Range | None = None,
+    *,
+    choices: Sequence[str] | None = None,
+    **metadata: Any,
+) -> Any:
+    """Returns a field of a dataclass.
+
+    Args:
+        default: Its default; `dataclasses.MISSING` for none.
+        text: The help of its flag.
+        values: The `Range` of its values; None for any.
+        choices: All its values, strings; None for any.
+        **metadata: What else there is to know of it.
+    """
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "help": text,
+            "choices": choices,
+            "range": values,
+            **metadata,
+        },
+    )
+
+
+def check(options: Any) -> None:
+    """Checks the values of a dataclass's `option`s.
+
+    Args:
+        options: The dataclass; fields that are no options are left alone.
+
+    Raises:
+        ValueError: If one is of another type, not finite, or out of its range;
+            it names the flag.
+    """
+    for field in dataclasses.fields(options):
+        if "help" in field.metadata:
+            _check(field, getattr(options, field.name))
+
+
+def _check(field, value):
+    values, choices = field.metadata["range"], field.metadata["choices"]
+    wanted = None
+    # Flags are of their types. What Python gives may be of any.
+    if field.type in _KINDS and not _is_of(field.type, value):
+        wanted = _KINDS[field.type]
+    elif isinstance(value, float) and not math.isfinite(value):
+        wanted = "a finite number"
+    elif value is None:
+        return
+    elif values is not None and not values.has(value):
+        wanted = values.text
+    elif choices and field.type in _KINDS and value not in choices:
+        wanted = f"one of {', '.join(choices)}"
+    if wanted is not None:
+        raise ValueError(
+            f"--{field.name} must be {wanted}. "
+            f"Received: --{field.name}={files.shortened(value)}."
+        )
+
+
+def _is_of(kind, value):
+    """Returns whether a value is of one of `_KINDS`."""
+    if value is None:
+        return kind in _OPTIONAL
+    if kind in (str, str | None):
+        return isinstance(value, str | os.PathLike)
+    # Not `isinstance`: for Python, True is an integer.
+    if kind in (bool, bool | None):
+        return type(value) is bool
+    is_float = kind in (float, float | None) and type(value) is float
+    return type(value) is int or is_float
