@@ -107,7 +107,7 @@ def find(
     Raises:
         ValueError: If a file is missing, or two contradict each other.
     """
-    config, folder, settings, told = None, None, {}, {}
+    config, folder, told = None, None, {}
     if init_checkpoint is not None:
         init_checkpoint = str(init_checkpoint).rstrip("/")
         with reader.open_checkpoint(
@@ -116,12 +116,40 @@ def find(
             config = checkpoint.config
             folder = checkpoint.folder
             told = checkpoint.config_values
-        settings = model_folder.read_tokenizer_config(folder)
     if config is None and bert_config_file is None:
         raise ValueError(
             "`bert_config_file` must be given where no checkpoint tells it. "
             f"Received: init_checkpoint={init_checkpoint}."
         )
+    tokenizer = _find_tokenizer(
+        init_checkpoint, folder, vocab_file, do_lower_case, is_trained
+    )
+    if vocab_file is not None:
+        _check_special_ids(init_checkpoint, told, tokenizer.vocabulary)
+    if bert_config_file is not None:
+        config = read_config(bert_config_file, tokenizer.vocabulary)
+    assert config is not None
+    if max_position_embeddings is not None:
+        config = loading.longer_config(config, max_position_embeddings)
+    return StartingPoint(
+        init_checkpoint=init_checkpoint,
+        config=config,
+        tokenizer=tokenizer,
+        allow_partial=allow_partial,
+        extend_positions=max_position_embeddings is not None,
+    )
+
+
+def _find_tokenizer(
+    init_checkpoint, folder, vocab_file, do_lower_case, is_trained
+):
+    """Returns the spec of the tokenizer; the arguments are those of `find`.
+
+    The folder is the checkpoint's, None without one.
+    """
+    settings = {}
+    if folder is not None:
+        settings = model_folder.read_tokenizer_config(folder)
     given_case = do_lower_case
     if do_lower_case is None:
         do_lower_case = settings.get("do_lower_case")
@@ -130,6 +158,11 @@ def find(
             f"`do_lower_case` must be {settings['do_lower_case']}, as the "
             f"tokenizer_config.json of {init_checkpoint} says. Received: "
             f"do_lower_case={do_lower_case}."
+        )
+    if folder is None and vocab_file is None:
+        raise ValueError(
+            "`vocab_file` must be given without a checkpoint. "
+            "Received: init_checkpoint=None."
         )
     if folder is not None and (
         vocab_file is None or not files.is_folder(vocab_file)
@@ -153,43 +186,25 @@ def find(
                 f"not trained here: {own}. Received: vocab_file={vocab_file}, "
                 "with another."
             )
-    elif vocab_file is not None:
-        # Another kind says it itself, whatever the checkpoint's says.
-        is_wordpiece = not files.is_folder(vocab_file) or (
-            tokenizer_files.is_wordpiece(vocab_file)
-        )
-        tokenizer = tokenizer_files.from_vocabulary_file(
-            vocab_file, do_lower_case if is_wordpiece else given_case
-        )
-        if (
-            folder is not None
-            and tokenizer_files.vocabulary_path(folder) is not None
-            and tokenizer_files.read(folder) != tokenizer
-        ):
-            raise ValueError(
-                "`vocab_file` must hold the tokenizer of the checkpoint. "
-                f"Received: vocab_file={vocab_file}, with another than "
-                f"{folder}."
-            )
-    else:
-        raise ValueError(
-            "`vocab_file` must be given without a checkpoint. "
-            "Received: init_checkpoint=None."
-        )
-    if vocab_file is not None:
-        _check_special_ids(init_checkpoint, told, tokenizer.vocabulary)
-    if bert_config_file is not None:
-        config = read_config(bert_config_file, tokenizer.vocabulary)
-    assert config is not None
-    if max_position_embeddings is not None:
-        config = loading.longer_config(config, max_position_embeddings)
-    return StartingPoint(
-        init_checkpoint=init_checkpoint,
-        config=config,
-        tokenizer=tokenizer,
-        allow_partial=allow_partial,
-        extend_positions=max_position_embeddings is not None,
+        return tokenizer
+    # Another kind says it itself, whatever the checkpoint's says.
+    is_wordpiece = not files.is_folder(vocab_file) or (
+        tokenizer_files.is_wordpiece(vocab_file)
     )
+    tokenizer = tokenizer_files.from_vocabulary_file(
+        vocab_file, do_lower_case if is_wordpiece else given_case
+    )
+    if (
+        folder is not None
+        and tokenizer_files.vocabulary_path(folder) is not None
+        and tokenizer_files.read(folder) != tokenizer
+    ):
+        raise ValueError(
+            "`vocab_file` must hold the tokenizer of the checkpoint. "
+            f"Received: vocab_file={vocab_file}, with another than "
+            f"{folder}."
+        )
+    return tokenizer
 
 
 def _check_special_ids(init_checkpoint, told, vocabulary):

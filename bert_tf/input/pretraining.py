@@ -96,46 +96,23 @@ def pretraining_records(
     kind = _LENGTHS | _common_kind(paths, manifests)
     length = max_seq_length or kind["max_seq_length"]
     num_predictions = max_predictions_per_seq or kind["max_predictions_per_seq"]
-    wanted = {
-        "max_seq_length": length,
-        "max_predictions_per_seq": num_predictions,
-        "vocab_size": config.vocab_size,
-        "do_lower_case": tokenizer.do_lower_case,
-        "tokenizer": tokenizer_files.describe(tokenizer),
-    }
-    vocabulary = tokenizer.vocabulary
-    text = vocabulary.to_text()
-    for path, told in manifests.items():
-        told.check_vocabulary(path, text, vocabulary.path or "one")
-        for name, value in wanted.items():
-            if getattr(told, name) != value:
-                raise ValueError(
-                    f"{path}: the records were made with {name}="
-                    f"{getattr(told, name)}, as their manifest tells; this "
-                    f"run has {name}={value}."
-                )
-    # Of packed rows it counts how long the sequences are.
-    is_packed = kind["max_sequences_per_row"] > 1
-    num_positions = config.max_position_embeddings
-    for owner, positions in (
-        ("model", num_positions),
-        ("teacher", teacher_positions or num_positions),
-    ):
-        if length > positions and not is_packed:
-            raise ValueError(
-                f"`max_seq_length` must be at most the {owner}'s "
-                f"max_position_embeddings={positions}. "
-                f"Received: max_seq_length={length}."
-            )
-    if teacher_positions is not None and teacher_positions < num_positions:
-        num_positions = teacher_positions
-        if is_packed and num_positions < length:
-            _logger.info(
-                "Sequences of packed rows must have at most %d tokens: the "
-                "teacher has max_position_embeddings=%d.",
-                num_positions,
-                num_positions,
-            )
+    _check_manifests(
+        manifests,
+        tokenizer,
+        {
+            "max_seq_length": length,
+            "max_predictions_per_seq": num_predictions,
+            "vocab_size": config.vocab_size,
+            "do_lower_case": tokenizer.do_lower_case,
+            "tokenizer": tokenizer_files.describe(tokenizer),
+        },
+    )
+    num_positions = _num_positions(
+        length,
+        config.max_position_embeddings,
+        teacher_positions,
+        is_packed=kind["max_sequences_per_row"] > 1,
+    )
     spec = features.pretraining_record(
         length,
         num_predictions,
@@ -158,18 +135,7 @@ def pretraining_records(
         features.NEXT_SENTENCE_LABELS: 2,
     }
     limits = {name: limits[name] for name in spec if name in limits}
-
-    def check(path):
-        return check_first_record(path, spec, limits)
-
-    with futures.ThreadPoolExecutor(16) as pool:
-        # The list lets the first error out.
-        records = list(pool.map(check, paths))
-        sizes = list(pool.map(files.size, paths))
-    digest = hashlib.sha256()
-    for path, size, record in zip(paths, sizes, records):
-        name = path.rsplit("/", 1)[-1]
-        digest.update(f"{name} {size} {len(record)} ".encode() + record)
+    digest = _check_records(paths, spec, limits)
     return RecordSource(
         paths=tuple(paths),
         spec=spec,
@@ -184,12 +150,72 @@ def pretraining_records(
         seed=seed,
         num_shares=num_shares,
         services=services,
-        digest=digest.hexdigest(),
+        digest=digest,
         # A manifest is of several files.
         manifests=tuple(
             {id(told): told for told in manifests.values()}.values()
         ),
     )
+
+
+def _check_manifests(manifests, tokenizer, wanted):
+    """Checks that all tell of the tokenizer, and of {name: value}."""
+    vocabulary = tokenizer.vocabulary
+    text = vocabulary.to_text()
+    for path, told in manifests.items():
+        told.check_vocabulary(path, text, vocabulary.path or "one")
+        for name, value in wanted.items():
+            if getattr(told, name) != value:
+                raise ValueError(
+                    f"{path}: the records were made with {name}="
+                    f"{getattr(told, name)}, as their manifest tells; this "
+                    f"run has {name}={value}."
+                )
+
+
+def _num_positions(length, own_positions, teacher_positions, *, is_packed):
+    """Returns how long sequences may be, and checks that rows are no longer.
+
+    Of packed rows it counts how long the sequences in them are.
+    """
+    if teacher_positions is None:
+        teacher_positions = own_positions
+    for owner, positions in (
+        ("model", own_positions),
+        ("teacher", teacher_positions),
+    ):
+        if length > positions and not is_packed:
+            raise ValueError(
+                f"`max_seq_length` must be at most the {owner}'s "
+                f"max_position_embeddings={positions}. "
+                f"Received: max_seq_length={length}."
+            )
+    num_positions = min(own_positions, teacher_positions)
+    if num_positions < own_positions and num_positions < length:
+        _logger.info(
+            "Sequences of packed rows must have at most %d tokens: the "
+            "teacher has max_position_embeddings=%d.",
+            num_positions,
+            num_positions,
+        )
+    return num_positions
+
+
+def _check_records(paths, spec, limits):
+    """Checks the first record of each file; returns a digest of all files."""
+
+    def check(path):
+        return check_first_record(path, spec, limits)
+
+    with futures.ThreadPoolExecutor(16) as pool:
+        # The list lets the first error out.
+        records = list(pool.map(check, paths))
+        sizes = list(pool.map(files.size, paths))
+    digest = hashlib.sha256()
+    for path, size, record in zip(paths, sizes, records):
+        name = path.rsplit("/", 1)[-1]
+        digest.update(f"{name} {size} {len(record)} ".encode() + record)
+    return digest.hexdigest()
 
 
 def _mask(kind, config, tokenizer, max_predictions_per_seq, draws_replacements):
