@@ -177,31 +177,6 @@ def compile_steps(
     log = compilation_lib.Log()
     is_compiled = compilation is Compilation.STEP
 
-    def make_replica_step(strategy):
-        # Whole; inside of it nothing else is compiled.
-        is_whole = is_compiled and strategy.num_replicas_in_sync == 1
-
-        def run_step(batch, is_last):
-            return train_step(
-                model,
-                objective,
-                optimizer,
-                batch,
-                accumulation_steps,
-                is_last,
-                Compilation.NOTHING if is_whole else compilation,
-            )
-
-        if is_whole:
-            run_step = compilation_lib.jit(run_step)
-
-        def replica_step(batch, step, is_last):
-            # XLA takes 32 bits of a seed's 64: other masks would come of it.
-            randomness.set_seeds(seed_states, seed, step)
-            return run_step(batch, is_last)
-
-        return replica_step
-
     def as_row(results, iterator):
         # Runs while the step is traced: the names are known only then.
         structures[_names(iterator)] = tf.nest.map_structure(
@@ -212,7 +187,23 @@ def compile_steps(
     # AutoGraph would take longer to read the model's code than tracing takes.
     @tf.function(autograph=False)
     def run_in_graph(strategy, iterator, step, count):
-        replica_step = make_replica_step(strategy)
+        # Whole; inside of it nothing else is compiled.
+        is_whole = is_compiled and strategy.num_replicas_in_sync == 1
+        train = functools.partial(
+            train_step,
+            model,
+            objective,
+            optimizer,
+            accumulation_steps=accumulation_steps,
+            compilation=Compilation.NOTHING if is_whole else compilation,
+        )
+        if is_whole:
+            train = compilation_lib.jit(train)
+
+        def replica_step(batch, step, is_last):
+            # XLA takes 32 bits of a seed's 64: other masks would come of it.
+            randomness.set_seeds(seed_states, seed, step)
+            return train(batch, measures_update=is_last)
 
         def run_step(index, rows, waited):
             start = _now()
