@@ -6,6 +6,7 @@ Letters: B examples, P passages an example, L sequence length.
 import collections
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,9 @@ from bert_tf.input.batch_source import Context
 from bert_tf.tasks.retrieval.files import RetrievalExamples
 from bert_tf.tasks.source import Source
 from bert_tf.text.preprocessor import Preprocessor
+
+# Orders that are tried until an epoch's batches have no text twice.
+_NUM_ORDERS = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,12 +74,21 @@ class GroupSource(Source):
             rows.training_batches(batch_size, start_example, context)
         )
 
-    def check_distinct(self, batch_size: int) -> None:
-        """Raises `ValueError` unless there are batches of distinct texts."""
+    def check_distinct(self, batch_size: int, num_epochs: float) -> None:
+        """Raises `ValueError` unless there are batches of distinct texts.
+
+        Args:
+            batch_size: Of the batches.
+            num_epochs: Times that the examples are gone through.
+        """
         rows = _DistinctRows(
             arrays=self.arrays, seed=self.seed, batch_size=batch_size
         )
         num_left_out = rows.num_examples - len({*rows.order_of_epoch(0)})
+        if num_left_out:
+            # In another order they may make no batch of that size.
+            for epoch in range(1, rows.num_epochs(num_epochs)):
+                rows.order_of_epoch(epoch)
         if num_left_out >= batch_size:
             logging.warning(
                 "%d of %d examples are left out of an epoch, and others are in "
@@ -293,7 +306,11 @@ class _DistinctRows(array_source.ArraySource):
     def order_of_epoch(self, epoch: int) -> np.ndarray:
         """Returns int32 rows, of whole batches."""
         order = batching.shuffled(self.num_examples, (self.seed, epoch))
-        return self._distinct(order.numpy())
+        return self._distinct(order.numpy(), epoch)
+
+    def num_epochs(self, num_passes: float) -> int:
+        """Returns how many of its epochs so many of all examples are."""
+        return math.ceil(num_passes * self.num_examples / self._epoch_size)
 
     @property
     def _epoch_size(self):
@@ -306,7 +323,7 @@ class _DistinctRows(array_source.ArraySource):
         def rows_of_epoch(epoch):
             order = batching.shuffled(self.num_examples, (self.seed, epoch))
             rows = tf.numpy_function(
-                self._distinct, [order], tf.int32, stateful=False
+                self._distinct, [order, epoch], tf.int32, stateful=False
             )
             rows.set_shape([self._epoch_size])
             return tf.data.Dataset.from_tensor_slices(rows)
@@ -314,7 +331,17 @@ class _DistinctRows(array_source.ArraySource):
         rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
         return rows.flat_map(rows_of_epoch).skip(skipped)
 
-    def _distinct(self, order):
+    def _distinct(self, order, epoch):
+        """Returns a shuffled epoch as batches, of another order if need be."""
         rows = np.asarray(self.arrays["rows"]).tolist()
-        found = distinct_order(order.tolist(), rows, self.batch_size)
+        attempt, found = 0, None
+        while found is None:
+            try:
+                found = distinct_order(order.tolist(), rows, self.batch_size)
+            except ValueError:
+                attempt += 1
+                if attempt == _NUM_ORDERS:
+                    raise
+                key = (self.seed, int(epoch), attempt)
+                order = np.random.default_rng(key).permutation(order)
         return np.array(found, np.int32)

@@ -473,7 +473,7 @@ class RetrievalTask(Task):
                     f"Received: {source.num_examples} examples, "
                     f"train_batch_size={batch_size}."
                 )
-            source.check_distinct(batch_size)
+            source.check_distinct(batch_size, config.num_train_epochs)
 
     def training_settings(self, compares_epochs: bool) -> dict[str, Any]:
         del compares_epochs

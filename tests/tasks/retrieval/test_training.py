@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.tasks.retrieval import source as source_lib
 from bert_tf.tasks.retrieval.source import distinct_order
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.text.preprocessor import Preprocessor
@@ -273,8 +274,39 @@ def test_examples_without_a_place_are_told(caplog):
     table = make_table()
     table["positive"][:30] = ["a b c"] * 30
     with caplog.at_level("WARNING", logger="absl"):
-        make_source(table=table).check_distinct(2)
+        make_source(table=table).check_distinct(2, 1.0)
         assert "10 of 40 examples are left out of an epoch" in caplog.text
+
+
+def make_chain():
+    """Returns a source whose second row goes with no other."""
+    table = {"query": ["a", "b", "c"], "positive": ["b", "c", "a b"]}
+    return make_source(RetrievalTask(), table, is_trimmed=False)
+
+
+def test_an_order_that_makes_no_batch_is_changed():
+    """Of [1, 0, 2] comes none of two, in one epoch or another."""
+    rows = make_chain().examples.rows.tolist()
+    with pytest.raises(ValueError, match="none of 2, but of about 1"):
+        distinct_order([1, 0, 2], rows, 2)
+    source = make_chain()
+    source.check_distinct(2, 20.0)
+    batches = [*source.training_batches(2).take(30)]
+    found = [
+        {
+            tuple(text)
+            for name in (features.INPUT_IDS, features.PASSAGE_IDS)
+            for text in np.reshape(batch[name], (2, -1)).tolist()
+        }
+        for batch in batches
+    ]
+    assert [len(texts) for texts in found] == [4] * 30
+
+
+def test_an_epoch_without_batches_is_refused_before_the_training(monkeypatch):
+    monkeypatch.setattr(source_lib, "_NUM_ORDERS", 1)
+    with pytest.raises(ValueError, match="train_batch_size=2"):
+        make_chain().check_distinct(2, 20.0)
 
 
 def rows_of(batches, count):
