@@ -32,30 +32,45 @@ def read(
             None.
         tag_column: The feature of tags: a sequence of classes or strings.
             `ner`, `ner_tags` or `tags` if None.
-        has_tags: Whether the tags are read.
+        has_tags: Whether there must be tags. If not, those that there are stand
+            in the lines of the predictions.
 
     Returns:
         `TaggingExamples` with lines of words and tags.
 
     Raises:
         ValueError: If there is no such split or feature, or a row has another
-            number of tags than of words, or what is no tag.
+            number of tags than of words, what is no tag, or a word without.
     """
     find_feature = prepared_sets.find_feature
     token_column = find_feature(builder, [token_column or _TOKENS])
-    tag_column = find_feature(builder, [tag_column] if tag_column else _TAGS)
     split = prepared_sets.find_split(builder, _SPLIT_NAMES[split])
     name = f"{builder.info.full_name}, {split}"
-    names = getattr(builder.info.features[tag_column].feature, "names", None)
+    wanted = [tag_column] if tag_column else _TAGS
+    names = None
+    if has_tags or any(name in builder.info.features for name in wanted):
+        tag_column = find_feature(builder, wanted)
+        feature = builder.info.features[tag_column].feature
+        names = getattr(feature, "names", None)
+    else:
+        tag_column = None
+
+    def tag_of(tag):
+        if names is None:
+            return tag.decode("utf-8")
+        # TensorFlow Datasets has -1 for what has no label.
+        return names[tag] if 0 <= tag < len(names) else ""
 
     def rows():
         examples = prepared_sets.rows(builder, split)
         for number, example in enumerate(examples):
-            tags = [
-                tag.decode("utf-8") if names is None else names[tag]
-                for tag in example[tag_column]
-            ]
+            where = f"{name}, row {number}"
+            tags = None
+            if tag_column is not None:
+                tags = list(map(tag_of, example[tag_column]))
+                if not has_tags and not all(tags):
+                    tags = None
             words = [word.decode("utf-8") for word in example[token_column]]
-            yield f"{name}, row {number}", words, tags
+            yield where, words, tags
 
     return files.from_rows(name, rows(), has_tags)

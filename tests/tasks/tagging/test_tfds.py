@@ -113,3 +113,40 @@ def test_conll_2003_as_the_library_describes_it(tmp_path):
         examples = tagging_tfds.read(builder, DEV)
     assert examples.words == ("EU", "says", "So", "So")
     assert examples.tags == ("B-ORG", "O", "B-MISC", "I-MISC")
+
+
+@pytest.fixture(scope="module")
+def untagged(tmp_path_factory):
+    """A folder with a set whose tags are none, and one without tags."""
+    folder = str(tmp_path_factory.mktemp("untagged"))
+    words = tfds.features.Sequence(tfds.features.Text())
+    tags = tfds.features.Sequence(tfds.features.ClassLabel(names=NAMES))
+    for name, features, example in (
+        ("unlabelled", {"tags": tags}, {"tags": [0, -1]}),
+        ("words", {}, {}),
+    ):
+        tfds.dataset_builders.store_as_tfds_dataset(
+            name=name,
+            version="1.0.0",
+            features=tfds.features.FeaturesDict({"tokens": words} | features),
+            split_datasets={"test": [(0, {"tokens": ["a", "b"]} | example)]},
+            data_dir=folder,
+            disable_shuffling=True,
+        )
+    return folder
+
+
+def test_a_word_without_a_tag_is_refused(untagged):
+    # It was the last tag: of Python's lists -1 is that.
+    with pytest.raises(ValueError, match="row 0: a tag must be O, .*: ''"):
+        read("unlabelled", untagged, TEST)
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "words"])
+def test_what_is_to_be_predicted_needs_no_tags(untagged, tmp_path, name):
+    examples = read(name, untagged, TEST, has_tags=False)
+    assert examples.words == ("a", "b")
+    assert examples.tags is None
+    path = tmp_path / "predictions.txt"
+    tagging_files.write_predictions(path, examples, ["O", "B-x"])
+    assert path.read_text("utf-8") == "a\tO\nb\tB-x\n\n"
