@@ -31,7 +31,6 @@ Rerun the same command to resume after a stop, or after the end with more
 """
 
 import dataclasses
-import os
 
 from absl import flags
 from absl import logging
@@ -92,7 +91,6 @@ def main(argv):
     config = fine_tuning_flags.make_config()
     builder = _find_data_set()
 
-    from bert_tf.tasks.classification import glue_files
     from bert_tf.tuning import tuning_run
 
     strategy = training_flags.make_strategy()
@@ -102,20 +100,12 @@ def main(argv):
         for split in _wanted_splits(config, task_files)
     }
     task = _weighted(task_files.task, config, examples)
-
-    def write_submission(split, answers):
-        if split in task_files.submissions:
-            name = task_files.submissions[split]
-            path = os.path.join(config.output_dir, name)
-            glue_files.write_submission(path, task, answers)
-            print(f"For GLUE's leaderboard: {path}")
-
     fine_tuning_flags.execute(
         config,
         task,
         examples,
         strategy,
-        write_submission,
+        task_files.submission_writer(task, config.output_dir),
         dataset=_TFDS_NAME.value,
     )
 
@@ -167,7 +157,9 @@ def _read(task_files, split, builder):
     from bert_tf.tasks.classification import tfds_examples
 
     label = _LABEL_COLUMN.value or "label"
-    return tfds_examples.read(builder, split, task_files.task, label)
+    return tfds_examples.read(
+        builder, split, task_files.task, label, _TEXT_COLUMNS.value
+    )
 
 
 def _weighted(task, config, examples):

@@ -345,7 +345,9 @@ def _distil_on_task():
             allow_partial=config.allow_partial,
             max_position_embeddings=config.max_position_embeddings,
         )
-        task, examples = _read_examples(config, teaching.teacher)
+        task, examples, on_predictions = _read_examples(
+            config, teaching.teacher
+        )
         run = distillation_run.DistillationRun(
             config,
             task,
@@ -354,11 +356,14 @@ def _distil_on_task():
             training_flags.dtype_policy(strategy),
             teaching=teaching,
         )
-        run.execute()
+        run.execute(on_predictions)
 
 
 def _read_examples(config, teacher):
-    """Returns the task that the teacher is tuned to, and {split: examples}."""
+    """Returns what the teacher is tuned to, and what of.
+
+    These are the task, {split: examples}, and what `Run.predict` is to call.
+    """
     from bert_tf.checkpoints import reader
     from bert_tf.serving.kinds import opening
 
@@ -387,11 +392,12 @@ def _read_examples(config, teacher):
         source.DEV: _EVAL_FILE.value if config.do_eval else None,
         source.TEST: _PREDICT_FILE.value if config.do_predict else None,
     }
-    return task, {
+    examples = {
         split: task.read(path, split, **options)
         for split, path in paths.items()
         if path is not None
     }
+    return task, examples, None
 
 
 def _with_flags(task):
@@ -412,7 +418,7 @@ def _with_flags(task):
 
 
 def _read_folder(config, task):
-    """Returns the task and the examples of --data_dir."""
+    """Returns what `_read_examples` does, of --data_dir."""
     from bert_tf.tasks.classification import glue_files
     from bert_tf.tasks.classification.task import ClassificationTask
 
@@ -443,9 +449,11 @@ def _read_folder(config, task):
     wanted += glue_files.TESTS if config.do_predict else []
     wanted = [split for split in wanted if split in task_files.splits]
     task_files.check(_DATA_DIR.value, wanted)
-    return task, {
+    examples = {
         split: task_files.read(_DATA_DIR.value, split) for split in wanted
     }
+    writer = task_files.submission_writer(task, config.output_dir)
+    return task, examples, writer
 
 
 if __name__ == "__main__":

@@ -369,13 +369,17 @@ def _collect_submission(output_dir, tasks, runs):
     from bert_tf.tasks.classification import glue_files
 
     folder = os.path.join(output_dir, "submission")
+    is_of_glue = False
     for task in tasks:
         best = _best("mnli" if task == "ax" else task, runs)[2]["folder"]
         answers = os.path.join(output_dir, "ax") if task == "ax" else best
         names = glue_files.GLUE_TASKS[task].submissions.values()
+        # XNLI's are of no leaderboard.
+        written = names or (f"{glue_files.TEST}_results.tsv",)
+        is_of_glue |= bool(names)
         # A run's answers stay; of AX another run may have been the best.
         if task == "ax" or not all(
-            files.exists(os.path.join(answers, name)) for name in names
+            files.exists(os.path.join(answers, name)) for name in written
         ):
             arguments = [
                 "--do_predict",
@@ -394,7 +398,8 @@ def _collect_submission(output_dir, tasks, runs):
                 os.path.join(folder, name),
                 files.read_bytes(os.path.join(answers, name)),
             )
-    print(f"For GLUE's leaderboard: {folder}")
+    if is_of_glue:
+        print(f"For GLUE's leaderboard: {folder}")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ _CORPUS_FILE = flags.DEFINE_list(
     "corpus_file",
     [],
     "Files, with commas between, of further passages that the queries of "
-    "--eval_file choose from: .json of SQuAD, .txt, or a table with `text`.",
+    "--eval_file choose from: .json of SQuAD, .txt, corpus.jsonl of BEIR, or a "
+    "table with `text`.",
 )
 _TEST_FILE = flags.DEFINE_string(
     "test_file", None, "File for --do_predict: pairs of texts."

@@ -10,6 +10,7 @@ import pytest
 from bert_tf import checkpoints
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from references import training as reference
@@ -143,6 +144,43 @@ def test_distils_on_a_tasks_table(folder, tmp_path, run_program):
     assert np.loadtxt(answers.splitlines()).shape == (8, 2)
     report = (tmp_path / "small" / "report.md").read_text()
     assert "temperature" in report
+
+
+@pytest.mark.slow
+def test_glues_test_set_is_answered_as_its_leaderboard_takes_it(
+    folder, tmp_path, run_program
+):
+    task = glue_files.GLUE_TASKS["mrpc"].task
+    teacher = BertClassifier(reference.tiny_config(), 2)
+    reference.set_weights(teacher)
+    checkpoints.save(
+        tmp_path / "teacher",
+        teacher,
+        WordpieceSpec(reference.vocabulary()),
+        11,
+        task=task.to_dict(),
+        label_names=task.labels,
+    )
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    rows = [f"{row % 2}\t{row}\t{row}\tw{row} w1\tw2 w3" for row in range(4)]
+    for split in ("train", "test"):
+        path = tmp_path / f"{split}.tsv"
+        path.write_text("\n".join([header, *rows]) + "\n")
+    process = run_program(
+        "bert_tf.run_distillation",
+        "--do_predict",
+        *arguments(
+            tmp_path,
+            "teacher",
+            data_dir=tmp_path,
+            num_train_epochs=1,
+            output_dir=tmp_path / "small",
+        ),
+    )
+    path = tmp_path / "small" / "MRPC.tsv"
+    assert f"For GLUE's leaderboard: {path}" in process.stdout
+    assert path.read_text().splitlines()[0] == "index\tprediction"
+    assert len(path.read_text().splitlines()) == 5
 
 
 REFUSED = {

@@ -138,3 +138,27 @@ def test_bad_flags_are_told(flags, run_program, extra, message):
     last = refused.stderr.splitlines()[-1]
     assert last.startswith("run_glue.py: error: ")
     assert re.search(message, last)
+
+
+@pytest.mark.slow
+def test_a_task_of_no_leaderboard_is_predicted(tmp_path, flags, run_program):
+    folder = tmp_path / "glue" / "XNLI-de"
+    (folder / "multinli").mkdir(parents=True)
+    labels = ("contradictory", "entailment", "neutral")
+    rows = ["premise\thypo\tlabel"] + [
+        f"a b\tc d\t{name}" for name in 2 * labels
+    ]
+    path = folder / "multinli" / "multinli.train.de.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    header = "\t".join(f"h{number}" for number in range(8))
+    for split in ("dev", "test"):
+        rows = [header] + [
+            "\t".join(["de", name, *"....", "a b", "c d"])
+            for name in ("contradiction", "entailment", "neutral")
+        ]
+        (folder / f"xnli.{split}.tsv").write_text("\n".join(rows) + "\n")
+    flags += ("--tasks=XNLI-de", "--learning_rates=1e-3", "--do_predict")
+    done = run_program(PROGRAM, *flags)
+    assert "leaderboard" not in done.stdout
+    (answers,) = (tmp_path / "output").glob("xnli-de/*/test_results.tsv")
+    assert np.loadtxt(answers).shape == (3, 3)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -60,6 +61,26 @@ class TaskFiles:
             self.task.labels,
             self.task.label_synonyms,
         )
+
+    def submission_writer(
+        self, task: ClassificationTask, output_dir: str
+    ) -> Callable[[str, np.ndarray], None]:
+        """Returns `write(split, logits)`: see `write_submission`.
+
+        It writes nothing of a split that has no file for GLUE's leaderboard.
+
+        Args:
+            task: The task that the model is tuned to.
+            output_dir: The folder to write into.
+        """
+
+        def write(split, logits):
+            if split in self.submissions:
+                path = os.path.join(output_dir, self.submissions[split])
+                write_submission(path, task, logits)
+                print(f"For GLUE's leaderboard: {path}")
+
+        return write
 
 
 def glue_task(name: str) -> TaskFiles:

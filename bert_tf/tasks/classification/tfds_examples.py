@@ -4,6 +4,8 @@ Nothing is downloaded: `tfds build glue/mrpc --data_dir=...` prepares a data
 set where there is a network.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow_datasets as tfds
 from absl import logging
@@ -50,6 +52,7 @@ def read(
     split: str,
     task: ClassificationTask,
     label_feature: str = "label",
+    text_features: Sequence[str] | None = None,
 ) -> Examples:
     """Returns the `Examples` of a split.
 
@@ -62,10 +65,11 @@ def read(
     Args:
         builder: What `input.prepared_sets.open_builder` returned.
         split: One of `glue_files`: `TRAIN`, `DEV`, ...
-        task: A `ClassificationTask`; its text features are the data set's.
+        task: A `ClassificationTask`.
         label_feature: Name of the feature of classes or scores. Classes are
             told by their names; where those of the set or of the task are
             only numbers, by their order, with a warning.
+        text_features: Names of the features of texts; the task's if None.
 
     Raises:
         ValueError: If a split or a feature is missing, the set has other
@@ -73,7 +77,9 @@ def read(
     """
     name = builder.info.full_name
     stored_split = prepared_sets.find_split(builder, _SPLITS[split])
-    for feature in task.text_features:
+    if text_features is None:
+        text_features = task.text_features
+    for feature in text_features:
         prepared_sets.find_feature(builder, [feature])
     is_labelled = split in (
         glue_files.TRAIN,
@@ -96,12 +102,12 @@ def read(
             stored_split,
             _PLACE,
         )
-    texts: tuple[list[str], ...] = tuple([] for _ in task.text_features)
+    texts: tuple[list[str], ...] = tuple([] for _ in text_features)
     labels, places = [], []
     examples = prepared_sets.rows(builder, stored_split)
     for number, example in enumerate(examples, start=1):
         where = f"{name}, {stored_split}, example {number}"
-        for column, feature in zip(texts, task.text_features):
+        for column, feature in zip(texts, text_features):
             column.append(example[feature].decode("utf-8"))
         if is_sorted:
             places.append(example[_PLACE])

@@ -211,12 +211,18 @@ class Extractor:
         vectors = self._strategy.gather(outputs, axis=0).numpy()
         for row, length in enumerate(lengths):
             num_tokens = inputs[features.INPUT_MASK][row].sum()
+            found = (
+                vectors[row] if self._is_pooled else vectors[row, :num_tokens]
+            )
+            if not np.isfinite(found).all():
+                raise ValueError(
+                    "The numbers of a vector must be finite. Received others "
+                    f"for line {first_index + row + 1}."
+                )
             yield LineFeatures(
                 index=first_index + row,
                 token_ids=inputs[features.INPUT_IDS][row, :num_tokens],
-                vectors=vectors[row]
-                if self._is_pooled
-                else vectors[row, :num_tokens],
+                vectors=found,
                 is_cut=bool(length > num_tokens),
             )
 

@@ -155,8 +155,19 @@ def read_paragraphs(data: Any) -> tuple[str, ...]:
 
 
 def write_json(path: files.AnyPath, value: Any) -> None:
-    """Writes JSON as google-research/bert does, whole or not at all."""
-    files.write_text(path, json.dumps(value, indent=4) + "\n")
+    """Writes JSON as google-research/bert does, whole or not at all.
+
+    Raises:
+        ValueError: If a number is not finite, for which JSON has no form.
+    """
+    try:
+        text = json.dumps(value, indent=4, allow_nan=False)
+    except ValueError:
+        raise ValueError(
+            f"{path}: scores must be finite numbers. Received others: the "
+            "model's weights may have diverged."
+        ) from None
+    files.write_text(path, f"{text}\n")
 
 
 class _FormError(Exception):

@@ -108,6 +108,12 @@ def read_corpus(path: files.AnyPath) -> Texts:
     return _read_texts(path, _TITLE)
 
 
+def is_corpus(path: files.AnyPath) -> bool:
+    """Returns whether a file of JSON lines has BEIR's ids and texts."""
+    _, first = next(_objects(path), (0, {}))
+    return all(isinstance(first.get(name), str) for name in (_ID, _TEXT))
+
+
 def read_queries(path: files.AnyPath) -> Texts:
     """Reads a queries.jsonl; raises what `read_corpus` does."""
     return _read_texts(path, None)

@@ -378,6 +378,10 @@ def _passages(path):
     elif _ends_with(path, ".txt"):
         for number, text in tsv.full_lines(path):
             yield f"{path}, line {number}", text
+    elif _ends_with(path, ".jsonl") and corpora.is_corpus(path):
+        # As a search reads it, with titles.
+        texts = corpora.read_corpus(path).texts
+        yield from ((str(path), text) for text in texts)
     else:
         for where, (text,) in columns.read(path, [TEXT_COLUMN]):
             yield where, text

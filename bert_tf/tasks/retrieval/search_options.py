@@ -59,10 +59,17 @@ class Rules:
                 f"Received: range_min={self.range_min}, "
                 f"range_max={self.range_max}."
             )
-        if self.absolute_margin is not None and self.absolute_margin < 0:
+        if self.absolute_margin is not None and not (
+            0 <= self.absolute_margin < math.inf
+        ):
             raise ValueError(
-                "`absolute_margin` must be 0 or more. "
+                "`absolute_margin` must be a finite number, 0 or more. "
                 f"Received: absolute_margin={self.absolute_margin}."
+            )
+        if self.max_score is not None and not math.isfinite(self.max_score):
+            raise ValueError(
+                "`max_score` must be a finite number. "
+                f"Received: max_score={self.max_score}."
             )
         if self.relative_margin is not None and not (
             0 <= self.relative_margin < 1

@@ -1,5 +1,7 @@
 """Examples of TensorFlow Datasets, made up and stored."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -145,6 +147,17 @@ def test_a_set_whose_classes_are_numbers_has_them_in_order(
         examples = tfds_examples.read(builder, "train", task, "team")
     assert examples.labels.tolist() == [2, 0, 1]
     assert "are taken to be, in this order, x, y, z" in caplog.text
+
+
+def test_texts_may_have_other_names_than_in_training(stored):
+    builder = prepared_sets.open_builder("tickets", stored)
+    task = glue_files.tsv_task(["title"], "team", ("it", "law", "sales")).task
+    with pytest.raises(ValueError, match="must be a feature 'title'"):
+        tfds_examples.read(builder, "train", task, "team")
+    examples = tfds_examples.read(builder, "train", task, "team", ["subject"])
+    own = dataclasses.replace(task, text_features=("subject",))
+    expected = tfds_examples.read(builder, "train", own, "team")
+    assert examples.texts == expected.texts
 
 
 def test_stored_set_with_scores(stored):

@@ -111,6 +111,23 @@ def test_vectors_are_those_of_each_line_alone(
         np.testing.assert_allclose(line.vectors, wanted, atol=1e-5)
 
 
+def test_numbers_that_are_none_are_refused(encoder, preprocessor):
+    broken = BertEncoder(encoder.config)
+    broken.set_weights(encoder.get_weights())
+    # Of the second position alone: each line but the empty one has it.
+    table = np.array(broken.embeddings.position_embeddings)
+    table[3] = np.nan
+    broken.embeddings.position_embeddings.assign(table)
+    extractor = feature_extraction.Extractor(
+        broken,
+        preprocessor,
+        Extraction(layers=(0,)),
+        strategies.make_strategy(),
+    )
+    with pytest.raises(ValueError, match="Received others for line 1."):
+        list(extractor(LINES, batch_size=4))
+
+
 def test_mirrored_devices_give_the_same(encoder, preprocessor):
     extraction = Extraction(
         layers=(0, 1), combine="mean", pooling="mean", is_normalized=True

@@ -253,3 +253,10 @@ def test_json_is_written_as_the_original_does(tmp_path):
     squad_files.write_json(tmp_path / "a.json", {"q": "é"})
 
     assert (tmp_path / "a.json").read_text() == '{\n    "q": "\\u00e9"\n}\n'
+
+
+def test_scores_that_json_cannot_hold_are_refused(tmp_path):
+    path = tmp_path / "null_odds.json"
+    with pytest.raises(ValueError, match="null_odds.json: scores must be fin"):
+        squad_files.write_json(path, {"a": float("nan")})
+    assert not path.exists()

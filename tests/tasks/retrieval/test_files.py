@@ -8,6 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from bert_tf.tasks.reranking.task import RerankingTask
+from bert_tf.tasks.retrieval import corpora
 from bert_tf.tasks.retrieval.task import RetrievalTask
 
 PAIRS = RetrievalTask()
@@ -213,6 +214,25 @@ def test_questions_of_squad_have_their_paragraphs(tmp_path):
     others = {examples.texts[text] for text in examples.others}
     assert others == {"alpha", "beta", "gamma"}
     assert texts_of(PAIRS.read(path, "train")) == texts_of(examples)
+
+
+def test_passages_of_a_beir_corpus_are_those_of_a_search(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    rows = [
+        {"_id": "1", "title": "Alpha", "text": "first"},
+        {"_id": "2", "title": "Beta", "text": ""},
+        {"_id": "3", "text": "third"},
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    task = RetrievalTask(corpus=(str(path),))
+    examples = task.read({"query": ["q"], "positive": ["third"]}, "dev")
+    others = {examples.texts[text] for text in examples.others}
+    assert others == {*corpora.read_corpus(path).texts}
+    assert others == {"Alpha first", "Beta", "third"}
+    # A table that has no such ids.
+    path.write_text('{"_id": 1, "title": "Alpha", "text": "first"}\n')
+    examples = task.read({"query": ["q"], "positive": ["third"]}, "dev")
+    assert {examples.texts[text] for text in examples.others} == {"first"}
 
 
 def test_texts_are_their_own_positives(tmp_path):

@@ -99,7 +99,9 @@ def test_negatives_are_those_of_the_rules(rules):
         ({"num_negatives": 0}, "`num_negatives` must be 1 or more"),
         ({"range_min": -1}, "`range_min` must be 0 or more"),
         ({"range_min": 5, "range_max": 5}, "below `range_max`"),
-        ({"absolute_margin": -0.1}, "`absolute_margin` must be 0 or more"),
+        ({"absolute_margin": -0.1}, "`absolute_margin` must be .*, 0 or more"),
+        ({"absolute_margin": float("nan")}, "`absolute_margin` must be a fin"),
+        ({"max_score": float("nan")}, "`max_score` must be a finite number"),
         ({"relative_margin": 1.0}, r"`relative_margin` must be in \[0, 1\)"),
     ],
 )
