@@ -21,9 +21,9 @@ KEY = "format_version"
 # Version 2 may have a temperature.
 TASK = 2
 # Version 2 describes the tokenizer, of another kind than BERT's; version 3 has
-# a hash of the examples of a fine-tuning; version 4 one of its tokenizer and,
-# where epochs are compared, one of the development sets; its epochs.json may
-# have the step of the model.
+# a hash of the examples of a fine-tuning; version 4 one of its tokenizer, of a
+# teacher's and, where epochs are compared, one of the development sets; its
+# epochs.json may have the step of the model.
 TRAINING = 4
 # Version 2 has all options, the hashes of the weights and the check's result.
 EXPORT = 2

@@ -38,6 +38,8 @@ TOKENIZER = "tokenizer"
 EXAMPLES = "train_examples_sha256"
 # And of its tokenizer, of any kind.
 TOKENIZER_HASH = "tokenizer_sha256"
+# And of a teacher's, with its case.
+TEACHER_TOKENIZER_HASH = "teacher_tokenizer_sha256"
 # And of the development sets, where their scores decide of anything.
 DEV_EXAMPLES = "dev_examples_sha256"
 _DESCRIPTION = "model.json"

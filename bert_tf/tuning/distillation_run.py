@@ -1,6 +1,7 @@
 """A student that learns a task from a teacher that was tuned to it."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from bert_tf import manifest
 from bert_tf.input.batch_source import Context
 from bert_tf.models import distillation
 from bert_tf.models import distiller
@@ -18,6 +20,7 @@ from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.text_source import TextSource
+from bert_tf.training import checkpointing
 from bert_tf.training.distillation import Teaching
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import tuning_run
@@ -148,6 +151,19 @@ class DistillationRun(tuning_run.Run):
             teaching.teacher, self.task, teaching.teacher_policy(dtype_policy)
         )
         return distiller.Distiller(self.model, self._teacher, teaching.lesson)
+
+    def _other_hashes(self):
+        tokenizer = self._teaching.teacher.tokenizer
+
+        def teacher_hash():
+            parts = (
+                tokenizer.do_lower_case,
+                tuning_run.tokenizer_hash(tokenizer),
+            )
+            return manifest.text_sha256(json.dumps(parts))
+
+        # Where the two differ, the student's tells nothing of it.
+        return {checkpointing.TEACHER_TOKENIZER_HASH: teacher_hash}
 
     def _begin_anew(self):
         self._teaching.begin(self._teacher, self.model)

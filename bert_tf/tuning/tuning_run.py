@@ -35,6 +35,7 @@ from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
 from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
@@ -581,9 +582,10 @@ class Run:
         begun_with = checkpointing.read_description(config.output_dir)
         hashes = {
             checkpointing.EXAMPLES: lambda: examples_hash(source.examples),
-            checkpointing.TOKENIZER_HASH: lambda: _tokenizer_hash(
+            checkpointing.TOKENIZER_HASH: lambda: tokenizer_hash(
                 self.start.tokenizer
             ),
+            **self._other_hashes(),
         }
         # Scores on other examples cannot be compared with those of before.
         if begun_with is not None or self._compares_epochs:
@@ -646,6 +648,10 @@ class Run:
         if self.is_chief:
             progress.tell_curves(state.folder)
         return state
+
+    def _other_hashes(self):
+        """Returns {name: function that makes a hash} of what else it is of."""
+        return {}
 
     def _dev_hash(self):
         """Returns the SHA-256 of the development sets, hexadecimal."""
@@ -779,7 +785,7 @@ def examples_hash(examples: Any) -> str:
     return digest.hexdigest()
 
 
-def _tokenizer_hash(tokenizer):
+def tokenizer_hash(tokenizer: Spec) -> str:
     """Returns the SHA-256 of a tokenizer without its case, hexadecimal."""
     text = json.dumps(
         [tokenizer.vocabulary.to_text(), tokenizer_files.describe(tokenizer)]

@@ -256,6 +256,21 @@ def test_soft_targets_are_of_each_models_own_tokenizer(teacher, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_a_teacher_with_another_tokenizer_is_another(teacher, tmp_path):
+    teaching = make_teaching(teacher, {"soft_targets": 1.0}, OTHER)
+    make_run(tmp_path, teaching)._begin(2).save()
+    make_run(tmp_path, teaching)._begin(2)
+    spec = WordpieceSpec(Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS[::-1])))
+    for tokenizer in (
+        spec,
+        dataclasses.replace(TOKENIZER, do_lower_case=False),
+    ):
+        other = dataclasses.replace(teaching.teacher, tokenizer=tokenizer)
+        run = make_run(tmp_path, dataclasses.replace(teaching, teacher=other))
+        with pytest.raises(ValueError, match="teacher_tokenizer_sha256 was"):
+            run._begin(2)
+
+
 def save_tagger(folder, config):
     """Saves a teacher that tags; returns its task, and examples of it."""
     task = TaggingTask(scheme="bio", labels=("O", "B-X", "I-X"))
