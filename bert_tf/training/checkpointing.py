@@ -42,6 +42,8 @@ TOKENIZER_HASH = "tokenizer_sha256"
 TEACHER_TOKENIZER_HASH = "teacher_tokenizer_sha256"
 # And of the development sets, where their scores decide of anything.
 DEV_EXAMPLES = "dev_examples_sha256"
+# What that of a fine-tuning has, and of no other.
+_TASK = "task"
 _DESCRIPTION = "model.json"
 _NAME = "state-"
 _FLOAT16 = "mixed_float16"
@@ -388,6 +390,7 @@ class TrainingState:
         found = read_description(self.output_dir)
         if found is None:
             return
+        check_kind(self.output_dir, found, self.description)
         differences = [
             f"{name} is {_told(found, name, self.description)} there and "
             f"{_told(self.description, name, found)} here"
@@ -409,6 +412,35 @@ def _version_of(description):
     if EXAMPLES in description:
         return 3
     return 2 if TOKENIZER in description else 1
+
+
+def check_kind(
+    output_dir: files.AnyPath,
+    found: Collection[str],
+    description: Collection[str],
+) -> None:
+    """Checks that a directory's training is of the kind of the one that begins.
+
+    Hardly a name is in the descriptions of both.
+
+    Args:
+        output_dir: The directory.
+        found: The names in its description.
+        description: Those in that of the training that begins.
+
+    Raises:
+        ValueError: If one is a fine-tuning, and the other is not.
+    """
+    there, here = (
+        "a fine-tuning" if _TASK in names else "a training on records"
+        for names in (found, description)
+    )
+    if there != here:
+        raise ValueError(
+            f"{output_dir} holds {there}, and this is {here}. Choose another "
+            "output directory, and give this one as --init_checkpoint to begin "
+            "with its model."
+        )
 
 
 def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:

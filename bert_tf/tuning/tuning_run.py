@@ -803,9 +803,10 @@ def _check_same_training(output_dir, found, flags, others):
         others: {name: JSON-able value} of what no one flag tells.
 
     Raises:
-        ValueError: If it was begun with anything else, other than fewer
-            epochs.
+        ValueError: If it is no fine-tuning, or was begun with anything else,
+            other than fewer epochs.
     """
+    checkpointing.check_kind(output_dir, found, others)
     # As JSON has it: lists for tuples.
     wanted = json.loads(json.dumps(flags | others))
     differences = []

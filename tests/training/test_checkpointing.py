@@ -20,6 +20,7 @@ from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from bert_tf.tuning import fit
+from bert_tf.tuning import tuning_run
 from references import training as reference
 
 DESCRIPTION = {"hidden_size": 12, "layers": [1, 2]}
@@ -445,3 +446,20 @@ def test_what_only_one_training_has_is_told_in_short(tmp_path):
     ) as (error):
         make_small_state(tmp_path, other)
     assert len(str(error.value)) < 400 + len(str(tmp_path))
+
+
+def test_a_training_of_another_kind_is_told_as_such(tmp_path):
+    make_small_state(tmp_path / "records").save()
+    tuning = {"task": {"name": "a"}, "learning_rate": 1.0}
+    make_small_state(tmp_path / "tuned", tuning).save()
+    with pytest.raises(ValueError) as error:
+        make_small_state(tmp_path / "tuned")
+    assert str(error.value) == (
+        f"{tmp_path / 'tuned'} holds a fine-tuning, and this is a training on "
+        "records. Choose another output directory, and give this one as "
+        "--init_checkpoint to begin with its model."
+    )
+    with pytest.raises(ValueError, match="on records, and this is a fi"):
+        tuning_run._check_same_training(
+            "out", DESCRIPTION, {"learning_rate": 1.0}, tuning
+        )
