@@ -416,19 +416,7 @@ def _train(
     compilation,
 ):
     """Trains from the state's last checkpoint, if any."""
-    # The order matters: a run that began from --init_checkpoint resumes from
-    # its own last checkpoint.
-    is_resumed = state.restore()
-    if is_resumed:
-        _logger.info("Resuming from step %d.", state.step)
-        state.tell_changes()
-    elif start.init_checkpoint is not None:
-        pretraining.load_weights(start.init_checkpoint)
-    elif pretraining.begin is not None:
-        pretraining.begin()
-    else:
-        _logger.info("Beginning with new weights.")
-
+    is_resumed = _begin(start, pretraining, state)
     if strategies.is_chief(strategy):
         progress.tell_curves(state.folder)
 
@@ -455,6 +443,30 @@ def _train(
         before_save=keep_best if options.keep_best else None,
     )
     _logger.info("The model is in %s.", options.output_dir)
+
+
+def _begin(start, pretraining, state):
+    """Gives the model its first weights; returns whether the run is resumed."""
+    # The order matters: a run that began from --init_checkpoint resumes from
+    # its own last checkpoint.
+    if state.restore():
+        _logger.info("Resuming from step %d.", state.step)
+        if start.init_checkpoint is not None:
+            # It may not be the one that the run began with.
+            _logger.info(
+                "The weights of --init_checkpoint=%s are not read: the run has "
+                "its own.",
+                start.init_checkpoint,
+            )
+        state.tell_changes()
+        return True
+    if start.init_checkpoint is not None:
+        pretraining.load_weights(start.init_checkpoint)
+    elif pretraining.begin is not None:
+        pretraining.begin()
+    else:
+        _logger.info("Beginning with new weights.")
+    return False
 
 
 def _keep_best(options, start, state, results, strategy, save_model: Callable):

@@ -214,6 +214,22 @@ def test_the_best_models_card_is_written_before_its_results(
     assert not (tmp_path / "eval_results.txt").exists()
 
 
+def test_a_resumed_run_says_that_its_checkpoint_is_not_read(caplog):
+    read = []
+    pretraining = SimpleNamespace(load_weights=read.append)
+    state = SimpleNamespace(
+        step=7, restore=lambda: True, tell_changes=lambda: None
+    )
+    start = SimpleNamespace(init_checkpoint="base")
+    with caplog.at_level("INFO"):
+        assert pretraining_run._begin(start, pretraining, state)
+    assert "Resuming from step 7." in caplog.text
+    assert "--init_checkpoint=base are not read" in caplog.text
+    state.restore = lambda: False
+    assert not pretraining_run._begin(start, pretraining, state)
+    assert read == ["base"]
+
+
 def test_float16_is_not_left_or_entered_on_the_way(tmp_path):
     policies = "mixed_float16", "mixed_bfloat16", "float32"
     for old in policies:
