@@ -26,6 +26,7 @@ from bert_tf.features import Tensor
 from bert_tf.models import sentence_encoder
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.tasks import columns
+from bert_tf.tasks.features import sentences
 from bert_tf.tasks.retrieval import chunks
 from bert_tf.tasks.retrieval import files as retrieval_files
 from bert_tf.tasks.retrieval import losses
@@ -419,6 +420,9 @@ class RetrievalTask(Task):
         preprocessor: Preprocessor,
         **options: Any,
     ) -> dict[str, Source]:
+        for prompt in (self.query_prompt, self.passage_prompt):
+            # Texts cut to it alone would all be one.
+            sentences.num_prompt_tokens(prompt, preprocessor)
         arguments: dict[str, Any] = {
             "preprocessor": preprocessor,
             "query_prompt": self.query_prompt,

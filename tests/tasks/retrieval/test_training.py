@@ -342,6 +342,14 @@ def test_each_side_of_a_batch_has_its_own_length():
     assert words == ["[CLS]", "j", "a", "b", "[SEP]"]
 
 
+@pytest.mark.parametrize("name", ["query_prompt", "passage_prompt"])
+def test_a_prompt_that_leaves_no_place_for_a_text_is_refused(name):
+    # Ten words, [CLS] and [SEP]: one word less leaves a place.
+    make_source(RetrievalTask(**{name: "j " * 9}))
+    with pytest.raises(ValueError, match="leave places .* of 12 .* one of 10,"):
+        make_source(RetrievalTask(**{name: "j " * 10}))
+
+
 def test_batches_by_length_go_by_the_longest_of_query_and_passages():
     table = {
         "query": ["a b", "a b c d e f", "a", "c"],
