@@ -391,13 +391,23 @@ class TrainingState:
         if found is None:
             return
         check_kind(self.output_dir, found, self.description)
-        differences = [
-            f"{name} is {_told(found, name, self.description)} there and "
-            f"{_told(self.description, name, found)} here"
-            for name in sorted(found.keys() | self.description.keys())
-            if name not in may_differ
-            and found.get(name) != self.description.get(name)
-        ]
+        differences = []
+        for name in sorted(found.keys() | self.description.keys()):
+            old, new = found.get(name), self.description.get(name)
+            if name in may_differ or old == new:
+                continue
+            if isinstance(old, dict) and isinstance(new, dict):
+                differences += [
+                    f"{name}: {key} is {old.get(key)!r} there and "
+                    f"{new.get(key)!r} here"
+                    for key in sorted(old.keys() | new.keys())
+                    if old.get(key) != new.get(key)
+                ]
+                continue
+            differences.append(
+                f"{name} is {_told(found, name, self.description)} there and "
+                f"{_told(self.description, name, found)} here"
+            )
         if differences:
             raise ValueError(
                 f"{self.folder} holds the training of another model: "

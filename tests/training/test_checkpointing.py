@@ -448,6 +448,18 @@ def test_what_only_one_training_has_is_told_in_short(tmp_path):
     assert len(str(error.value)) < 400 + len(str(tmp_path))
 
 
+def test_of_two_generators_the_sizes_that_differ_are_told(tmp_path):
+    sizes = {f"size_{n}": n for n in range(99)}
+    make_small_state(tmp_path, {**DESCRIPTION, "generator": sizes}).save()
+    other = {**DESCRIPTION, "generator": {**sizes, "size_7": 8}}
+    with pytest.raises(ValueError) as error:
+        make_small_state(tmp_path, other)
+    assert str(error.value) == (
+        f"{tmp_path}/train holds the training of another model: generator: "
+        "size_7 is 7 there and 8 here. Choose another output directory."
+    )
+
+
 def test_a_training_of_another_kind_is_told_as_such(tmp_path):
     make_small_state(tmp_path / "records").save()
     tuning = {"task": {"name": "a"}, "learning_rate": 1.0}
