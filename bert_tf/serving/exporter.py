@@ -116,11 +116,11 @@ def export(
         >>> answers["classes"].numpy().tolist()
         [[b'law', b'sales']]
     """
-    files.check_path("model_dir", model_dir)
-    files.check_path("export_dir", export_dir)
+    for name, path in (("model_dir", model_dir), ("export_dir", export_dir)):
+        files.check_path(name, path)
     if not isinstance(options, ExportOptions):
         raise ValueError(
-            "`options` must be ExportOptions. "
+            "`options` must be an ExportOptions. "
             f"Received: {type(options).__name__}."
         )
     export_dir = os.fspath(export_dir).rstrip("/")

@@ -1,10 +1,14 @@
 """What the exporter is told, and what stands of it in the export."""
 
 import dataclasses
+import numbers
 import os
+from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf import files
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.features.options import MEAN
@@ -39,6 +43,90 @@ JIT_BATCH_SIZES = (1, 8)
 
 # [CLS], a piece and [SEP]; a second.
 _LEAST = {"max_seq_length": 3, "timeout_seconds": 1, "keep_versions": 1}
+
+
+def _has_type(*types: type) -> Callable[[Any], bool]:
+    """Returns a function that tells whether a value is of one of the types."""
+    return lambda value: type(value) in types
+
+
+def _is_list_of(kind: type) -> Callable[[Any], bool]:
+    """Returns a function that tells whether a value is a list of a type."""
+    return lambda value: (
+        isinstance(value, list | tuple)
+        and all(type(item) is kind for item in value)
+    )
+
+
+# Whether a value is good, and what one is.
+OBJECT = (_has_type(dict), "a dictionary")
+_STRING = (_has_type(str), "a string")
+_BOOL = (_has_type(bool), "true or false")
+_INTEGER = (_has_type(int), "an integer")
+_NUMBER = (_has_type(int, float), "a number")
+_INTEGERS = (_is_list_of(int), "a list of integers")
+_NAMES = (_is_list_of(str), "a list of names")
+# {field of `ExportOptions`: one of these}
+CHECKS = {
+    "settings": OBJECT,
+    "bounds": OBJECT,
+    "contents": _STRING,
+    "kind": _STRING,
+    "precision": _STRING,
+    "check_file": _STRING,
+    "label_column": _STRING,
+    "token_column": _STRING,
+    "is_frozen": _BOOL,
+    "is_checked": _BOOL,
+    "is_jit_compiled": _BOOL,
+    "max_seq_length": _INTEGER,
+    "version": _INTEGER,
+    "keep_versions": _INTEGER,
+    "timeout_seconds": _NUMBER,
+    "max_accuracy_loss": _NUMBER,
+    "warmup_batch_sizes": _INTEGERS,
+    "jit_lengths": _INTEGERS,
+    "jit_batch_sizes": _INTEGERS,
+    "text_features": _NAMES,
+}
+# Of the default of a setting: what another value must be.
+_OF_DEFAULTS = {str: _STRING, bool: _BOOL, int: _INTEGER}
+
+
+def check_setting(name: str, value: Any, default: Any) -> None:
+    """Raises `ValueError` unless a setting is of the type of its default."""
+    _check(name, value, _OF_DEFAULTS[type(default)])
+
+
+def _check(name, value, check):
+    is_good, expected = check
+    if not is_good(value):
+        raise ValueError(
+            f"`{name}` must be {expected}. "
+            f"Received: {name}={files.shortened(value)}."
+        )
+
+
+def _plain(value):
+    """Returns a value as JSON can hold it: NumPy's numbers are not, nor paths.
+
+    What has no such form is returned as it is.
+    """
+    if isinstance(value, bool | bytes):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, Iterable):
+        return tuple(map(_plain, value))
+    return value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,8 +177,8 @@ class ExportOptions:
             the one written; None for all.
 
     Raises:
-        ValueError: If a value is out of its range, or does not go together
-            with another.
+        ValueError: If a value is of another type, out of its range, or does
+            not go together with another.
 
     Example:
 
@@ -124,6 +212,16 @@ class ExportOptions:
     keep_versions: int | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.text_features, (str, bytes)):
+            raise ValueError(
+                "`text_features` must be a tuple of names. "
+                f"Received: text_features={self.text_features!r}."
+            )
+        for field in dataclasses.fields(self):
+            value = _plain(getattr(self, field.name))
+            if value is not None or field.default is not None:
+                _check(field.name, value, CHECKS[field.name])
+            object.__setattr__(self, field.name, value)
         for name, values in (
             ("contents", CONTENTS),
             ("precision", PRECISIONS),
@@ -136,7 +234,8 @@ class ExportOptions:
                 )
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and value < least:
+            # Of what is no number, neither holds.
+            if value is not None and not value >= least:
                 raise ValueError(
                     f"`{name}` must be at least {least}. "
                     f"Received: {name}={value}."
@@ -161,20 +260,12 @@ class ExportOptions:
                     f"`{name}` must be given with a `check_file`. "
                     f"Received: {name}={value!r}, and none."
                 )
-        if isinstance(self.text_features, (str, bytes)):
-            raise ValueError(
-                "`text_features` must be a tuple of names. "
-                f"Received: text_features={self.text_features!r}."
-            )
-        # In the form that JSON has them in.
-        for name in ("text_features", "warmup_batch_sizes"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         _check_positive("warmup_batch_sizes", self.warmup_batch_sizes)
         for name, sizes in (
             ("jit_lengths", JIT_LENGTHS),
             ("jit_batch_sizes", JIT_BATCH_SIZES),
         ):
-            given = tuple(getattr(self, name))
+            given = getattr(self, name)
             if given and not self.is_jit_compiled:
                 raise ValueError(
                     f"`{name}` must not be given without `is_jit_compiled`. "
@@ -184,8 +275,6 @@ class ExportOptions:
             if self.is_jit_compiled:
                 given = tuple(sorted({*(given or sizes)}))
             object.__setattr__(self, name, given)
-        if self.check_file is not None:
-            object.__setattr__(self, "check_file", os.fspath(self.check_file))
 
     @property
     def dtype(self) -> str | None:

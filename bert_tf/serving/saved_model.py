@@ -15,6 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf import files
 from bert_tf import formats
+from bert_tf.serving import options
 from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.options import ExportOptions
 
@@ -25,51 +26,8 @@ MAX_VERSION = 2**63 - 1
 EXTRA_FOLDER = "assets.extra"
 SETTINGS_FILE = "bert_tf.json"
 
-
-def _has_type(*types):
-    """Returns a function that tells whether a value is of one of the types."""
-    return lambda value: type(value) in types
-
-
-def _is_list_of(kind):
-    """Returns a function that tells whether a value is a list of a type."""
-    return lambda value: (
-        isinstance(value, list) and all(type(item) is kind for item in value)
-    )
-
-
-# Whether a value is good, and what one is.
-_OBJECT = (_has_type(dict), "an object")
-_STRING = (_has_type(str), "a string")
-_BOOL = (_has_type(bool), "true or false")
-_INTEGER = (_has_type(int), "an integer")
-_NUMBER = (_has_type(int, float), "a number")
-_INTEGERS = (_is_list_of(int), "a list of integers")
-_NAMES = (_is_list_of(str), "a list of names")
-# {key of what the exporter wrote: one of these}
-_CHECKS = {
-    "settings": _OBJECT,
-    "bounds": _OBJECT,
-    "weights_sha256": _OBJECT,
-    "contents": _STRING,
-    "kind": _STRING,
-    "precision": _STRING,
-    "check_file": _STRING,
-    "label_column": _STRING,
-    "token_column": _STRING,
-    "is_frozen": _BOOL,
-    "is_checked": _BOOL,
-    "is_jit_compiled": _BOOL,
-    "max_seq_length": _INTEGER,
-    "version": _INTEGER,
-    "keep_versions": _INTEGER,
-    "timeout_seconds": _NUMBER,
-    "max_accuracy_loss": _NUMBER,
-    "warmup_batch_sizes": _INTEGERS,
-    "jit_lengths": _INTEGERS,
-    "jit_batch_sizes": _INTEGERS,
-    "text_features": _NAMES,
-}
+# {key of what the exporter wrote: whether a value is good, and what one is}
+_CHECKS = options.CHECKS | {"weights_sha256": options.OBJECT}
 
 # Seconds between tries to remove a folder.
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 4.0)

@@ -370,6 +370,28 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
         ),
         ({"settings": {"top_k": 2}}, "given with the kind encoder"),
         *(
+            ({name: value}, f"`{name}` must be {expected}.*Received: {name}=")
+            for name, value, expected in (
+                ("max_seq_length", "19", "an integer"),
+                ("version", 1.0, "an integer"),
+                ("keep_versions", True, "an integer"),
+                ("timeout_seconds", "5", "a number"),
+                ("is_checked", "no", "true or false"),
+                ("is_frozen", 1, "true or false"),
+                ("kind", ["encoder"], "a string"),
+                ("check_file", 3, "a string"),
+                ("text_features", None, "a list of names"),
+                ("warmup_batch_sizes", 8, "a list of integers"),
+                ("jit_lengths", ["8"], "a list of integers"),
+                ("settings", None, "a dictionary"),
+                ("bounds", [], "a dictionary"),
+            )
+        ),
+        (
+            {"is_checked": True, "timeout_seconds": float("nan")},
+            "`timeout_seconds` must be at least 1",
+        ),
+        *(
             ({"kind": "preprocessor", name: value}, f"`{name}` must be .*prep")
             for name, value in (
                 ("precision", "bfloat16"),
@@ -383,6 +405,30 @@ def test_wrong_arguments(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         export(tmp_path, **arguments)
     assert not (tmp_path / "name").exists()
+
+
+def test_wrong_arguments_of_an_export():
+    folder = serving_models.model_dir("encoder")
+    for arguments, message in (
+        ((None, "name"), "`model_dir` must be a path. Received: NoneType"),
+        ((folder, 3), "`export_dir` must be a path. Received: int"),
+        ((folder, "name", {}), "must be an ExportOptions. Received: dict"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            exporter.export(*arguments)
+
+
+def test_numbers_of_numpy_are_stored():
+    options = ExportOptions(
+        version=np.int64(7),
+        timeout_seconds=np.float32(2.5),
+        warmup_batch_sizes=np.array([1, 8]),
+        settings={"top_k": np.int64(3)},
+        bounds={"max_masks": np.int32(2)},
+    )
+    values = json.loads(json.dumps(dataclasses.asdict(options)))
+    assert ExportOptions.from_dict(values) == options
+    assert options.warmup_batch_sizes == (1, 8)
 
 
 def test_a_path_of_a_check_file_is_stored(tmp_path):

@@ -351,6 +351,12 @@ def test_strings_that_change_in_bfloat16_are_counted():
         (None, {"embedding": "cls"}, "`embedding` must not .* kind task"),
         ("embedding", {"embedding": "sum"}, "one of cls, mean, max, last_four"),
         ("fill_mask", {"top_k": 0}, "`top_k` must be at least 1"),
+        ("fill_mask", {"top_k": 2.5}, "`top_k` must be an integer"),
+        ("embedding", {"embedding": ["cls"]}, "`embedding` must be a string"),
+        # Any string would be taken for yes.
+        ("embedding", {"normalize": "no"}, "`normalize` must be true or false"),
+        ("embedding", {"prompt": 3}, "`prompt` must be a string"),
+        ("embedding", {"prompt_name": 3}, "`prompt_name` must be a string"),
     ],
 )
 def test_wrong_settings(kind, settings, message):

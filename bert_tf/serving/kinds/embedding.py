@@ -14,6 +14,7 @@ from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
+from bert_tf.serving import options as options_lib
 from bert_tf.serving.kinds.hub import INPUT_NAMES
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import COUNTED
@@ -103,6 +104,8 @@ class Embedding(Servable):
         told = sentence_folder.read(model_dir)
         settings = dict(options.settings)
         name = settings.pop(_PROMPT_NAME, None)
+        if name is not None:
+            options_lib.check_setting(_PROMPT_NAME, name, "")
         if name is not None and _PROMPT in settings:
             raise ValueError(
                 f"`{_PROMPT}` must not be given with `{_PROMPT_NAME}`. "
@@ -156,12 +159,6 @@ class Embedding(Servable):
             raise ValueError(
                 f"`embedding` must be one of {', '.join(EMBEDDINGS)}. "
                 f"Received: embedding={embedding!r}."
-            )
-        prompt = options.settings[_PROMPT]
-        if not isinstance(prompt, str):
-            raise ValueError(
-                f"`{_PROMPT}` must be a string. "
-                f"Received: {_PROMPT}={files.shortened(prompt)}."
             )
         return options
 

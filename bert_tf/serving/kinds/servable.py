@@ -116,6 +116,7 @@ class Servable:
                     f"`{name}` must not be given with the kind {cls.KIND}. "
                     f"Received: {name}={value!r}."
                 )
+            options_lib.check_setting(name, value, cls.SETTINGS[name])
         for name, value in options.bounds.items():
             if name not in cls.BOUNDS:
                 raise ValueError(

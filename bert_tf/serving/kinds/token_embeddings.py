@@ -92,11 +92,6 @@ class TokenEmbeddings(Servable):
     @classmethod
     def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         options = super().resolve(options, task)
-        layer = options.settings[LAYER]
-        if type(layer) is not int:
-            raise ValueError(
-                f"`{LAYER}` must be an integer. Received: {LAYER}={layer!r}."
-            )
         cls.check_one_text(options, f"with the kind {cls.KIND}")
         return options
 
