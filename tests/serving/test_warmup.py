@@ -105,6 +105,14 @@ def test_texts_are_as_long_as_can_be(folder):
         assert text.split() == [b"the"] * serving_models.MAX_SEQ_LENGTH
 
 
+def test_a_text_to_be_filled_in_has_a_mask():
+    servable = serving_models.servable("fill_mask", kind="fill_mask")
+    (text,) = warmup._longest_row(servable)
+    assert text.split() == [b"[MASK]"] + [b"the"] * (
+        serving_models.MAX_SEQ_LENGTH - 1
+    )
+
+
 @pytest.mark.parametrize(
     "batch_sizes, message",
     [

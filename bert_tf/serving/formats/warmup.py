@@ -117,7 +117,7 @@ def compiled_shapes(servable: Servable) -> dict[tuple[int, int], Row]:
     if not options.is_jit_compiled:
         return {}
     longest = servable.preprocessor.max_seq_length
-    rows = [_row(servable, count) for count in range(longest + 1)]
+    rows = [servable.row_of_words(count) for count in range(longest + 1)]
     mask = servable.encode(rows)[features.INPUT_MASK].numpy()
     counts = mask.sum(axis=1)
     found = {}
@@ -145,16 +145,7 @@ def _warn_of_lengths(servable, shapes):
 
 def _longest_row(servable):
     count = servable.preprocessor.max_seq_length
-    return _row(servable, count * len(servable.text_features))
-
-
-def _row(servable, num_words):
-    """Returns a row of so many words, of two strings the first the longer."""
-    num_strings = len(servable.text_features)
-    return tuple(
-        b"the " * ((num_words + num_strings - 1 - place) // num_strings)
-        for place in range(num_strings)
-    )
+    return servable.row_of_words(count * len(servable.text_features))
 
 
 def _request(log, method_name, inputs):

@@ -126,6 +126,12 @@ class FillMask(Servable):
         texts += [letter + mask * 33 for letter in (b"a", b"b", b"c", b"d")]
         return [(text,) for text in texts]
 
+    def row_of_words(self, num_words: int) -> Row:
+        (text,) = super().row_of_words(num_words)
+        # Of no mask no token is computed.
+        mask = self.preprocessor.vocabulary.special.mask.encode()
+        return (text.replace(b"the", mask, 1),)
+
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         return _answer_masks(
             inputs,

@@ -491,6 +491,17 @@ class Servable:
         """Returns rows of strings that would show a difference."""
         return texts_lib.hard_texts(len(self.text_features))
 
+    def row_of_words(self, num_words: int) -> Row:
+        """Returns strings of so many words, of two the first the longer.
+
+        A server that is warmed up with them has done all that the kind does.
+        """
+        num_strings = len(self.text_features)
+        return tuple(
+            b"the " * ((num_words + num_strings - 1 - place) // num_strings)
+            for place in range(num_strings)
+        )
+
 
 def repeat_names(names: Sequence[str], outputs: tf.Tensor) -> tf.Tensor:
     """Returns names once for each row of outputs: string `[B, names]`."""
