@@ -166,6 +166,27 @@ def test_masked_lm_of_the_hub_encoder(pretrainer_servable):
     )
 
 
+@pytest.mark.parametrize(
+    "positions, message",
+    [
+        # That of the next row, or of the row before.
+        ([[19], [0]], "must be from 0 on, and less than the ids in a row"),
+        ([[0], [-1]], "must be from 0 on, and less than the ids in a row"),
+        # Both rows would get the same.
+        ([[3]], "must have the batch size of the ids"),
+    ],
+)
+def test_positions_of_other_rows_are_refused(
+    pretrainer_servable, positions, message
+):
+    inputs = hub_inputs(pretrainer_servable)
+    assert inputs["input_mask"].shape == (2, 19)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        serving_models.loaded("pretrainer").mlm(
+            inputs | {"masked_lm_positions": tf.constant(positions)}
+        )
+
+
 def test_encoder_without_head_has_no_masked_lm():
     assert not hasattr(serving_models.loaded("encoder"), "mlm")
 

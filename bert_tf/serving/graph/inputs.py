@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf import features
+
 
 def check_shapes(inputs: Any, specs: Any) -> Any:
     """Returns the inputs of a call if their shapes are those of the specs.
@@ -107,6 +109,46 @@ def check_ids(
     checks = [check for check in checks if check is not None]
     with tf.control_dependencies(checks):
         return {name: tf.identity(value) for name, value in inputs.items()}
+
+
+def check_positions(positions: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Returns positions of rows of ids if the rows have them.
+
+    What is beyond a row would be taken from the next one.
+
+    Args:
+        positions: int32 `[B, P]`.
+        ids: int32 `[B, L]`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If not, when the graph runs; or if
+            there are other rows of them.
+    """
+    name = features.MASKED_LM_POSITIONS
+    num_rows, length = tf.unstack(tf.shape(ids))
+    checks = [
+        tf.debugging.Assert(
+            tf.equal(tf.shape(positions)[0], num_rows),
+            [
+                f"`{name}` must have the batch size of the ids. Received: "
+                "shapes",
+                tf.shape(positions),
+                tf.shape(ids),
+            ],
+        ),
+        tf.debugging.Assert(
+            tf.reduce_all((positions >= 0) & (positions < length)),
+            [
+                f"`{name}` must be from 0 on, and less than the ids in a row. "
+                "Received:",
+                positions,
+                length,
+            ],
+        ),
+    ]
+    # Called eagerly an assertion is None.
+    with tf.control_dependencies([each for each in checks if each is not None]):
+        return tf.identity(positions)
 
 
 def take_texts(texts: Any, max_bytes: int) -> Any:

@@ -14,6 +14,7 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_vector
@@ -152,7 +153,10 @@ class _MaskedLM(tf.__internal__.tracking.AutoTrackable):
         self._ids_spec = module.ids_spec
 
         def call_model(inputs, training):
-            positions = inputs[features.MASKED_LM_POSITIONS]
+            positions = inputs_lib.check_positions(
+                inputs[features.MASKED_LM_POSITIONS],
+                inputs[INPUT_NAMES[features.INPUT_IDS]],
+            )
             outputs = module(
                 {name: inputs[name] for name in module.ids_spec()},
                 training=training,
