@@ -9,7 +9,9 @@ import itertools
 import os
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
@@ -102,7 +104,8 @@ def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
             tsv.column_index("The data", list(table), name)
         columns = {name: table[name] for name in names}
         for name, column in columns.items():
-            if isinstance(column, (str, bytes)) or not hasattr(
+            # Sets have no order, and of a dictionary rows would be its keys.
+            if isinstance(column, (str, bytes, Set, Mapping)) or not hasattr(
                 column, "__len__"
             ):
                 raise ValueError(
