@@ -19,6 +19,7 @@ import time
 from absl import flags
 from absl import logging
 
+from bert_tf import files
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks.features import options
@@ -102,6 +103,9 @@ def main(_):
         input_file=_INPUT_FILE.value,
         output_file=_OUTPUT_FILE.value,
         init_checkpoint=_INIT_CHECKPOINT.value,
+    )
+    files.check_is_no_input(
+        "output_file", _OUTPUT_FILE.value, [_INPUT_FILE.value]
     )
     layers = _parse_layers(_LAYERS.value)
 

@@ -17,10 +17,12 @@ import os
 import re
 import reprlib
 import shutil
+import stat
 import tempfile
 import uuid
 import zlib
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -425,8 +427,13 @@ def whole_file(path: AnyPath) -> Iterator[str]:
     If the block raises, the temporary file is removed and what was at `path`
     stays as it was. An `OSError` of a full disk that names no file then names
     `path`.
+
+    Raises:
+        ValueError: If a device, a pipe or /dev/stdout is there: the rename
+            would put a file in its place.
     """
     path = os.fspath(path)
+    _check_may_be_replaced(path)
     parent, name = path.rsplit("/", 1) if "/" in path else ("", path)
     if parent:
         make_folder(parent)
@@ -449,6 +456,46 @@ def whole_file(path: AnyPath) -> Iterator[str]:
         ):
             error.filename = path
         raise
+
+
+def _check_may_be_replaced(path):
+    """Raises `ValueError` if what is there is no file to be replaced."""
+    if is_remote(path):
+        return
+    # /dev/stdout leads there, and from there to whatever is open.
+    folder = os.path.realpath(os.path.dirname(path) or ".")
+    link = os.readlink(path) if os.path.islink(path) else ""
+    is_open_one = f"{folder}/".startswith("/proc/") or link.startswith("/proc/")
+    mode = os.stat(path).st_mode if os.path.exists(path) else 0
+    is_file = not mode or stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    if is_open_one or not is_file:
+        raise ValueError(
+            f"{path}: must be a file to write. Received: a device, a pipe, or "
+            "what a process has open."
+        )
+
+
+def check_is_no_input(
+    name: str, path: AnyPath, inputs: Iterable[AnyPath]
+) -> None:
+    """Checks that a file to write is none of those that it is made of.
+
+    Args:
+        name: Of the argument that gives it.
+        path: The file to write.
+        inputs: The files that are read.
+
+    Raises:
+        ValueError: If it is one of them, also by another name.
+    """
+    for read in inputs:
+        is_same = os.fspath(read) == os.fspath(path)
+        if os.path.exists(read) and os.path.exists(path):
+            is_same |= os.path.samefile(read, path)
+        if is_same:
+            raise ValueError(
+                f"`{name}` is also one of the input files: {read}."
+            )
 
 
 @contextlib.contextmanager

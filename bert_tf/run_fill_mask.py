@@ -58,6 +58,8 @@ def main(_):
         raise ValueError("Either --text or --input_file must be given.")
     if _INPUT_FILE.value:
         name = _INPUT_FILE.value
+        if _OUTPUT_FILE.value:
+            files.check_is_no_input("output_file", _OUTPUT_FILE.value, [name])
         rows = texts_lib.read_lines(name, num_strings=1)
     else:
         name = "--text"

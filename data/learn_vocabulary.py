@@ -218,16 +218,7 @@ def _check_output_file(output_file, paths, is_wordpiece):
         files.make_folder(parent)
         with tempfile.TemporaryFile(dir=parent):
             pass
-    for path in paths:
-        same = path == output_file or (
-            os.path.exists(path)
-            and os.path.exists(output_file)
-            and os.path.samefile(path, output_file)
-        )
-        if same:
-            raise ValueError(
-                f"`output_file` is also one of the input files: {path}."
-            )
+    files.check_is_no_input("output_file", output_file, paths)
 
 
 if __name__ == "__main__":

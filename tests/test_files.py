@@ -125,6 +125,29 @@ def test_a_full_disk_is_told_with_the_file(tmp_path):
     assert files.list_folder(tmp_path) == []
 
 
+def test_no_file_takes_the_place_of_a_pipe_or_of_what_is_open(tmp_path):
+    """With the rights to, /dev/null was replaced, for the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    os.symlink("/proc/self/fd/1", tmp_path / "stdout")
+    for path in (tmp_path / "pipe", tmp_path / "stdout", "/proc/self/fd/1"):
+        with pytest.raises(ValueError, match=f"{path}: must be a file to"):
+            files.write_text(path, "new")
+    assert sorted(os.listdir(tmp_path)) == ["pipe", "stdout"]
+    # Another link is replaced, and what it leads to stays.
+    os.symlink(tmp_path / "old", tmp_path / "link")
+    files.write_text(tmp_path / "link", "new")
+    assert files.read_text(tmp_path / "link") == "new"
+
+
+def test_a_file_that_is_read_is_not_written(tmp_path):
+    (tmp_path / "a").write_text("old")
+    os.link(tmp_path / "a", tmp_path / "b")
+    for path in (tmp_path / "a", tmp_path / "b"):
+        with pytest.raises(ValueError, match="`output` is also one of .*/a"):
+            files.check_is_no_input("output", path, [tmp_path / "a"])
+    files.check_is_no_input("output", tmp_path / "c", [tmp_path / "a"])
+
+
 def test_a_failed_folder_leaves_nothing(folder):
     with (
         pytest.raises(RuntimeError),
