@@ -79,7 +79,18 @@ def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
 
 
 def count_lines(path: files.AnyPath) -> int:
-    """Returns the number of lines; raises what `read_lines` does."""
+    """Returns the number of lines of a file that is read a second time.
+
+    Raises:
+        ValueError: As of `read_lines`, or if it is a pipe, which would be
+            empty then.
+    """
+    is_there = not files.is_remote(path) and os.path.exists(path)
+    if is_there and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ValueError(
+            f"{path}: must be a file: it is read twice. Received: a pipe or a "
+            "device."
+        )
     return sum(1 for _ in read_lines(path))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -193,6 +194,10 @@ def test_bad_input_files(tmp_path):
         feature_files.count_lines(path)
     with pytest.raises(ValueError, match="There is no file"):
         feature_files.count_lines(tmp_path / "none")
+    # Counted, it would be empty.
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="must be a file: it is read twice"):
+        feature_files.count_lines(tmp_path / "pipe")
     path = tmp_path / "lines.gz"
     path.write_bytes(b"no gzip")
     with pytest.raises(ValueError, match="damaged"):
