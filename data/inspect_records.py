@@ -64,6 +64,9 @@ def main(argv):
     vocabulary = _read_vocabulary(_VOCAB_FILE.value)
     page_data = _page_data(vocabulary) if _HTML.value else None
     paths = manifests.find_records(_INPUT_FILE.value, "input_file")
+    if page_data is not None:
+        read = [*paths, _VOCAB_FILE.value]
+        files.check_is_no_input("html", _HTML.value, read)
 
     from bert_tf.pretraining.records import inspection
     from bert_tf.pretraining.records import survey

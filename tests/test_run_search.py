@@ -256,6 +256,10 @@ def test_numbers_of_questions_are_not_those_of_paragraphs(
         (["--do_eval", "--squad_files=a"], "--corpus_file must not be given"),
         (["--do_search", "--sts_file=a"], "--sts_file must be given with"),
         (["--do_mine", "--triplets_file=a.csv"], "end with .jsonl or .tsv"),
+        (
+            ["--do_mine", "--queries_file=a.jsonl", "--triplets_file=a.jsonl"],
+            "`triplets_file` is also one of the input files: a.jsonl",
+        ),
         ([], "One of --do_eval, --do_search and --do_mine must be given"),
         (["--do_eval", "--sts_file=b", "--sts_text_columns=a"], "two names"),
         (["--do_eval", "--top_k=3"], "--top_k must be given with --do_search"),

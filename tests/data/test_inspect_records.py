@@ -54,6 +54,21 @@ def test_broken_records_are_told(tmp_path, run_program):
     assert ["random next", "66.7%"] in data["totals"]
 
 
+def test_the_page_does_not_take_the_place_of_its_records(tmp_path, run_program):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(b"records")
+    process = run_program(
+        "bert_tf.data.inspect_records",
+        f"--input_file={path}",
+        f"--vocab_file={tmp_path}/vocab.txt",
+        f"--html={path}",
+        check=False,
+    )
+    assert f"`html` is also one of the input files: {path}" in process.stderr
+    assert path.read_bytes() == b"records"
+
+
 @pytest.mark.parametrize("flag", ["html_records=5", "html_seed=3"])
 def test_flags_of_the_page_are_refused_without_it(tmp_path, run_program, flag):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
