@@ -105,7 +105,7 @@ def main(_):
         init_checkpoint=_INIT_CHECKPOINT.value,
     )
     files.check_is_no_input(
-        "output_file", _OUTPUT_FILE.value, [_INPUT_FILE.value]
+        "output_file", [_OUTPUT_FILE.value], [_INPUT_FILE.value]
     )
     layers = _parse_layers(_LAYERS.value)
 

@@ -476,25 +476,30 @@ def _check_may_be_replaced(path):
 
 
 def check_is_no_input(
-    name: str, path: AnyPath, inputs: Iterable[AnyPath]
+    name: str, paths: Iterable[AnyPath], inputs: Iterable[AnyPath]
 ) -> None:
-    """Checks that a file to write is none of those that it is made of.
+    """Checks that files to write are none of those that they are made of.
 
     Args:
-        name: Of the argument that gives it.
-        path: The file to write.
+        name: Of the argument that gives them.
+        paths: The files to write.
         inputs: The files that are read.
 
     Raises:
-        ValueError: If it is one of them, also by another name.
+        ValueError: If one is one of them, also by another name.
     """
-    for read in inputs:
-        is_same = os.fspath(read) == os.fspath(path)
-        if os.path.exists(read) and os.path.exists(path):
-            is_same |= os.path.samefile(read, path)
-        if is_same:
+
+    def identity(path):
+        if is_remote(path) or not os.path.exists(path):
+            return os.fspath(path)
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+
+    read = {identity(path): path for path in inputs}
+    for path in paths:
+        if (same := read.get(identity(path))) is not None:
             raise ValueError(
-                f"`{name}` is also one of the input files: {read}."
+                f"`{name}` is also one of the input files: {same}."
             )
 
 

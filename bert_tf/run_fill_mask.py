@@ -59,7 +59,7 @@ def main(_):
     if _INPUT_FILE.value:
         name = _INPUT_FILE.value
         if _OUTPUT_FILE.value:
-            files.check_is_no_input("output_file", _OUTPUT_FILE.value, [name])
+            files.check_is_no_input("output_file", [_OUTPUT_FILE.value], [name])
         rows = texts_lib.read_lines(name, num_strings=1)
     else:
         name = "--text"

@@ -20,6 +20,7 @@ import time
 from absl import flags
 from tqdm import tqdm
 
+from bert_tf import files
 from bert_tf import program
 from bert_tf.pretraining.settings import Settings
 
@@ -118,8 +119,14 @@ def main(argv):
     source = _source()
 
     from bert_tf.pretraining import run_local
+    from bert_tf.pretraining.records import tfrecord
     from bert_tf.text.tokenizers import files as tokenizer_files
 
+    files.check_is_no_input(
+        "output_file",
+        tfrecord.output_paths(_OUTPUT_FILE.value),
+        [_VOCAB_FILE.value],
+    )
     tokenizer = tokenizer_files.from_vocabulary_file(
         _VOCAB_FILE.value,
         _DO_LOWER_CASE.value if _DO_LOWER_CASE.present else None,

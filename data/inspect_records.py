@@ -66,7 +66,7 @@ def main(argv):
     paths = manifests.find_records(_INPUT_FILE.value, "input_file")
     if page_data is not None:
         read = [*paths, _VOCAB_FILE.value]
-        files.check_is_no_input("html", _HTML.value, read)
+        files.check_is_no_input("html", [_HTML.value], read)
 
     from bert_tf.pretraining.records import inspection
     from bert_tf.pretraining.records import survey

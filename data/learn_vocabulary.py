@@ -218,7 +218,7 @@ def _check_output_file(output_file, paths, is_wordpiece):
         files.make_folder(parent)
         with tempfile.TemporaryFile(dir=parent):
             pass
-    files.check_is_no_input("output_file", output_file, paths)
+    files.check_is_no_input("output_file", [output_file], paths)
 
 
 if __name__ == "__main__":

@@ -144,8 +144,8 @@ def test_a_file_that_is_read_is_not_written(tmp_path):
     os.link(tmp_path / "a", tmp_path / "b")
     for path in (tmp_path / "a", tmp_path / "b"):
         with pytest.raises(ValueError, match="`output` is also one of .*/a"):
-            files.check_is_no_input("output", path, [tmp_path / "a"])
-    files.check_is_no_input("output", tmp_path / "c", [tmp_path / "a"])
+            files.check_is_no_input("output", [path], [tmp_path / "a"])
+    files.check_is_no_input("output", [tmp_path / "c"], [tmp_path / "a"])
 
 
 def test_a_failed_folder_leaves_nothing(folder):

@@ -82,6 +82,7 @@ def build(
         # The text's hashes are known in the pipeline only.
         record_set.find_counts(output_paths, None)
     plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
+    files.check_is_no_input("output_file", output_paths, plan.source.paths)
     pipeline_options = PipelineOptions(options)
     unknown = pipeline_options.get_all_options(retain_unknown_options=True)
     unknown = set(unknown) - set(pipeline_options.get_all_options())

@@ -206,6 +206,7 @@ def build(
     output_paths = tfrecord.output_paths(output_files)
     plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
     source = plan.source
+    files.check_is_no_input("output_file", output_paths, source.paths)
     num_workers = num_workers or min(
         cores.num_cores(),
         1 + sum(source.sizes(plan.parts)) // _BYTES_A_WORKER,

@@ -794,6 +794,8 @@ def test_records_are_not_overwritten_unless_they_may_be(
     assert [name.name for name in out.iterdir() if "work" in name.name] == []
     build(overwrite=True)
     assert contents(out) == first
+    with pytest.raises(ValueError, match="`output_file` is also one of the i"):
+        run_local.build(text, str(text), tokenizer, SETTINGS, overwrite=True)
 
 
 def statistics(examples):
