@@ -160,8 +160,8 @@ def compile_steps(
         model, objective, optimizer, accumulation_steps: As of `train_step`.
         seed: Of the dropout masks.
         compilation: A `Compilation`. Of the step it is the whole where there is
-            one replica, else as `train_step` has it. It is compiled anew, and
-            the log says so, for batches of another shape.
+            one replica of no mirrored strategy, else as `train_step` has it. It
+            is compiled anew, and the log says so, for batches of another shape.
 
     Returns:
         `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
@@ -187,8 +187,14 @@ def compile_steps(
     # AutoGraph would take longer to read the model's code than tracing takes.
     @tf.function(autograph=False)
     def run_in_graph(strategy, iterator, step, count):
-        # Whole; inside of it nothing else is compiled.
-        is_whole = is_compiled and strategy.num_replicas_in_sync == 1
+        # Whole; inside of it nothing else is compiled. A mirrored strategy adds
+        # up gradients even of one replica, which cannot be compiled.
+        is_alone = strategy.num_replicas_in_sync == 1 and not isinstance(
+            strategy,
+            tf.distribute.MirroredStrategy
+            | tf.distribute.MultiWorkerMirroredStrategy,
+        )
+        is_whole = is_compiled and is_alone
         train = functools.partial(
             train_step,
             model,

@@ -143,16 +143,19 @@ def test_compiled_steps_are_the_plain_ones_in_float16(
 
 
 @pytest.mark.slow
-def test_compiled_steps_of_two_devices_are_the_plain_ones(source, caplog):
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_compiled_steps_of_mirrored_devices_are_the_plain_ones(
+    source, caplog, num_devices
+):
     caplog.set_level("INFO")
-    strategy = make_strategy("mirrored", num_cpu_devices=2)
+    strategy = make_strategy("mirrored", num_cpu_devices=num_devices)
     plain, compiled = (
         make_steps(source, strategy, compilation=compilation)
         for compilation in (Compilation.NOTHING, Compilation.STEP)
     )
     assert_equal(compiled, plain, rtol=0, atol=1e-5)
     begins, ends = lines_of(caplog)
-    shape = f"4 x {reference.LENGTH}"
+    shape = f"{8 // num_devices} x {reference.LENGTH}"
     assert begins == f"Compiling the step with XLA for batches of {shape}."
     assert ends.startswith("Compiled; with its first step ")
 
