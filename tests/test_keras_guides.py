@@ -388,3 +388,20 @@ def test_mixed_precision_is_set_globally(policy):
     for value, expected in zip(model.get_weights(), before):
         np.testing.assert_array_equal(value, expected)
     assert float(optimizer.dynamic_scale) == 2.0**126
+
+
+def test_floatx_may_be_another():
+    task = bert_tf.ClassificationTask(
+        name="t", text_features=("a",), labels=("x", "y"), metrics=("f1",)
+    )
+    model = make_model()
+    logits = model(INPUTS)
+    loss = task.loss()(LABELS % 2, logits[:, :2])
+    keras.config.set_floatx("float64")
+    try:
+        again = model(INPUTS)
+        loss_again = task.loss()(LABELS % 2, again[:, :2])
+    finally:
+        keras.config.set_floatx("float32")
+    np.testing.assert_array_equal(again, logits)
+    assert float(loss_again) == float(loss)

@@ -44,8 +44,7 @@ def attend(
     Returns:
         float `[B, Q, N, H]`, of the same dtype.
     """
-    # A finite bias: -inf would make NaN of a row that is all padding.
-    bias_BQK = ops.where(attention_mask, 0.0, -1e9)
+    bias_BQK = _bias(attention_mask)
     seed = dropout.draw_seed(training)
     if training and is_long(query_BNQH.shape[2], key_BNKH.shape[2]):
         return _attend_twice(
@@ -69,8 +68,7 @@ def attention_probs(
     Returns:
         float32 `[B, N, Q, K]`: of each query they add up to 1.
     """
-    bias_BQK = ops.where(attention_mask, 0.0, -1e9)
-    return _probs(query_BNQH, key_BNKH, bias_BQK)
+    return _probs(query_BNQH, key_BNKH, _bias(attention_mask))
 
 
 def is_long(num_queries: int | None, num_keys: int | None) -> bool:
@@ -82,6 +80,13 @@ def is_long(num_queries: int | None, num_keys: int | None) -> bool:
     if num_queries is None or num_keys is None:
         return False
     return num_queries * num_keys >= _MIN_SCORES
+
+
+def _bias(attention_mask):
+    """Returns what scores get added, float32 `[B, 1 or Q, K]`."""
+    # Finite: -inf would make NaN of a row that is all padding. Cast: of Keras's
+    # `floatx`, which need not be float32, the numbers are else.
+    return ops.cast(ops.where(attention_mask, 0.0, -1e9), "float32")
 
 
 def _probs(query_BNQH, key_BNKH, bias_BQK, scale=None):

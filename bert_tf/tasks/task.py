@@ -614,7 +614,8 @@ class TaskLoss(keras.losses.Loss):
     """
 
     def __init__(self, task: Task, **kwargs: Any) -> None:
-        super().__init__(**{"name": task.family} | kwargs)
+        # Not in Keras's `floatx`: weights and losses are float32.
+        super().__init__(**{"name": task.family, "dtype": "float32"} | kwargs)
         self.task = task
 
     def __call__(self, y_true, y_pred, sample_weight=None):
