@@ -26,6 +26,14 @@ from bert_tf.tuning.config import FineTuningConfig
 # What a tuned folder need not repeat: columns of the caller's table, scores
 # of any choice, and the classes, which may be in another order there.
 _OF_THE_CALLER = ("text_features", "labels", "metrics")
+# Fields of a `FineTuningConfig` that other arguments tell: `start`, `train`,
+# `dev` and `test`.
+_TOLD = ("output_dir", "init_checkpoint", "do_train", "do_eval", "do_predict")
+_HYPER_PARAMETERS = tuple(
+    field.name
+    for field in dataclasses.fields(FineTuningConfig)
+    if field.name not in _TOLD
+)
 
 
 def run(
@@ -170,6 +178,13 @@ def run(
             "`class_weights` must be given with `train`. "
             f"Received: class_weights={class_weights}."
         )
+    for name in hyper_parameters:
+        if name not in _HYPER_PARAMETERS:
+            raise ValueError(
+                f"`{name}` must be a hyper-parameter: "
+                f"{', '.join(_HYPER_PARAMETERS)}. "
+                f"Received: {name}={files.shortened(hyper_parameters[name])}."
+            )
     # The files of a training hold no numbers of NumPy's.
     hyper_parameters = {
         name: value.item() if isinstance(value, np.generic) else value

@@ -722,6 +722,8 @@ def test_what_a_task_does_not_take_is_refused(tmp_path):
         ({"label_column": []}, r"`label_column` must be the name.*=\[\]"),
         ({"label_column": 0}, "must have a column 0, once"),
         ({"strategy": "mirrored"}, r"MirroredStrategy\(\).*='mirrored'"),
+        ({"learn_rate": 1}, "`learn_rate` must be .*learning_rate,.*=1"),
+        ({"do_train": True}, "`do_train` must be a hyper-parameter"),
         ({"strategy": 0}, "`strategy` must be a tf.distribute.*=0"),
     ],
 )
