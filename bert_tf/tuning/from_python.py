@@ -172,6 +172,20 @@ def run(
             "tf.distribute.MirroredStrategy(), or None for one device. "
             f"Received: strategy={files.shortened(strategy)}."
         )
+    if train is None and dev is None and test is None:
+        raise ValueError("One of `train`, `dev` and `test` must be given.")
+    # In the words of Python; the config would name flags.
+    for name, wanted in (
+        ("keep_best", {"train": train, "dev": dev}),
+        ("early_stopping_epochs", {"train": train, "dev": dev}),
+        ("calibrate", {"dev": dev}),
+    ):
+        # What is of another type the config names.
+        is_given = type(hyper_parameters.get(name)) in (bool, int)
+        is_given = is_given and bool(hyper_parameters[name])
+        if is_given and any(data is None for data in wanted.values()):
+            names = " and ".join(f"`{each}`" for each in wanted)
+            raise ValueError(f"`{name}` must be given with {names}.")
     class_weights = getattr(task, "class_weights", None)
     if train is None and class_weights:
         raise ValueError(

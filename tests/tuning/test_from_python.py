@@ -790,3 +790,29 @@ def test_parts_of_a_run_are_called_alone(tmp_path, release):
     assert f"eval_loss = {results['eval_loss']}\n" in (
         tmp_path / "output" / "eval_results.txt"
     ).read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "^One of `train`, `dev` and `test` must be given"),
+        (
+            {"train": make_table(6, 1), "keep_best": True},
+            "^`keep_best` must be given with `train` and `dev`",
+        ),
+        (
+            {"dev": make_table(6, 1), "early_stopping_epochs": 2},
+            "^`early_stopping_epochs` must be given with `train` and `dev`",
+        ),
+        (
+            {"train": make_table(6, 1), "calibrate": True},
+            "^`calibrate` must be given with `dev`",
+        ),
+    ],
+)
+def test_what_needs_data_is_told_in_the_words_of_python(
+    tmp_path, arguments, message
+):
+    with pytest.raises(ValueError, match=message):
+        tuning.run(TASK, output_dir=tmp_path / "output", **arguments)
+    assert not [*tmp_path.iterdir()]
