@@ -84,20 +84,22 @@ def start(
         ValueError: If the port cannot be had.
     """
     service = tf.data.experimental.service
-    # TensorFlow would share the port with who has it.
-    port, worker_port = _free_port(port), _free_port(0)
+    _check_is_free(port)
     dispatcher = service.DispatchServer(service.DispatcherConfig(port=port))
+    port = int(dispatcher.target.rpartition(":")[2])
     worker = service.WorkerServer(
         service.WorkerConfig(
             dispatcher_address=f"localhost:{port}",
-            worker_address=f"{host or socket.gethostname()}:{worker_port}",
-            port=worker_port,
+            # The one that it gets.
+            worker_address=f"{host or socket.gethostname()}:%port%",
+            port=0,
         )
     )
     return port, (dispatcher, worker)
 
 
-def _free_port(port):
+def _check_is_free(port):
+    """Raises `ValueError` if not: TensorFlow would share it with who has it."""
     with socket.socket() as free:
         try:
             free.bind(("", port))
@@ -105,4 +107,3 @@ def _free_port(port):
             raise ValueError(
                 f"`port` cannot be had: {error}. Received: port={port}."
             ) from error
-        return free.getsockname()[1]

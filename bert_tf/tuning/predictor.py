@@ -1,7 +1,5 @@
 """A model's outputs for every example of a source."""
 
-import math
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -47,13 +45,21 @@ class Predictor:
             ).map(_model_inputs)
         )
         iterator = iter(batches)
-        numbers = range(math.ceil(source.num_examples / batch_size))
-        with progress_bar.track(numbers, "predict", len(numbers)) as tracked:
-            outputs = [
-                self._strategy.gather(self._run_step(iterator), axis=0).numpy()
-                for _ in tracked
-            ]
-        return np.concatenate(outputs)[: source.num_examples]
+        count = source.num_examples
+        starts = range(0, count, batch_size)
+        outputs = None
+        with progress_bar.track(starts, "predict", len(starts)) as tracked:
+            for start in tracked:
+                rows = self._strategy.gather(
+                    self._run_step(iterator), axis=0
+                ).numpy()
+                if outputs is None:
+                    # In its place from the first: joined, all would be there
+                    # twice, which of taggers and spans are gigabytes.
+                    outputs = np.empty((count, *rows.shape[1:]), rows.dtype)
+                # The last batch is filled up.
+                outputs[start : start + len(rows)] = rows[: count - start]
+        return outputs
 
 
 def _model_inputs(batch):
