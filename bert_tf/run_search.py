@@ -38,7 +38,10 @@ _MODEL_DIR = flags.DEFINE_string(
     "name of the Hub.",
 )
 _WORK_DIR = flags.DEFINE_string(
-    "work_dir", None, "Folder of the vectors; each model has its own."
+    "work_dir",
+    None,
+    "Folder of the vectors; each model has its own. Not needed with --sts_file "
+    "alone.",
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder of the results. Default: --work_dir."
@@ -212,7 +215,7 @@ def main(_):
 
 def _check_flags():
     """Returns the rules of mining, if flags go together."""
-    program.require(model_dir=_MODEL_DIR.value, work_dir=_WORK_DIR.value)
+    program.require(model_dir=_MODEL_DIR.value)
     if not (_DO_EVAL.value or _DO_SEARCH.value or _DO_MINE.value):
         raise ValueError(
             "One of --do_eval, --do_search and --do_mine must be given."
@@ -238,6 +241,11 @@ def _check_flags():
             "--do_eval needs --corpus_file, --queries_file and "
             "--relevance_file, or --squad_files, or --sts_file."
         )
+    if _SQUAD_FILES.value or any(beir.values()):
+        program.require(work_dir=_WORK_DIR.value)
+    else:
+        # No vectors are kept of pairs.
+        program.require(output_dir=_OUTPUT_DIR.value or _WORK_DIR.value)
     for others, name, is_given in (
         ((_STS_FILE,), "do_eval", _DO_EVAL.value),
         ((_STS_TEXT_COLUMNS, _STS_SCORE_COLUMN), "sts_file", _STS_FILE.value),

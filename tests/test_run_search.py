@@ -178,7 +178,8 @@ def test_pairs_are_compared_as_the_folder_and_the_flags_say(
         return run_program(
             PROGRAM,
             f"--model_dir={tmp_path / 'model'}",
-            f"--work_dir={tmp_path / 'work'}",
+            # Pairs keep no vectors.
+            f"--output_dir={tmp_path / 'work'}",
             f"--sts_file={files}/sts.tsv",
             "--do_eval",
             *others,
