@@ -1,6 +1,6 @@
 r"""Collects English text that every machine with bert_tf has.
 
-    python data/collect_documentation.py --output_dir=/tmp/documentation
+    bert_tf collect-documentation --output_dir=/tmp/documentation
 
 The documentation inside the installed Python: pydoc's topics, and the
 docstrings of the standard library, NumPy, Keras and TensorFlow, read from

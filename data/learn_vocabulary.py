@@ -1,6 +1,6 @@
 r"""Learns a vocabulary from text files: WordPiece, byte-level BPE or unigrams.
 
-    python data/learn_vocabulary.py \
+    bert_tf learn-vocabulary \
         --input_file='wiki-*.txt,books.txt' \
         --output_file=vocab.txt \
         --vocab_size=30522
@@ -12,7 +12,7 @@ create_pretraining_data, and its text is read by the same code.
 RoBERTa's tokenizer is several files, in a folder, and so is ALBERT's
 (--model=unigram). --vocab_file of the other programs takes the folder:
 
-    python data/learn_vocabulary.py --model=byte_bpe \
+    bert_tf learn-vocabulary --model=byte_bpe \
         --input_file='wiki-*.txt,books.txt' \
         --output_file=tokenizer \
         --vocab_size=50265

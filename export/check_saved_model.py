@@ -1,7 +1,6 @@
 r"""Checks an exported SavedModel, and asks it.
 
-    python export/check_saved_model.py \
-        --export_dir=/servables/mrpc --model_dir=/runs/mrpc
+    bert_tf check --export_dir=/servables/mrpc --model_dir=/runs/mrpc
 
 loads the newest version in a new process that imports only tensorflow and
 tensorflow_text, and compares its answers to hard texts (or to --input_file's)
@@ -12,7 +11,7 @@ exported. If it was exported with
 --serving_precision=bfloat16 it fails above 0.1, or if more than one text in ten
 gets an answer that the trained model finds worse by more than 0.1.
 
-    python export/check_saved_model.py --export_dir=/servables/mrpc \
+    bert_tf check --export_dir=/servables/mrpc \
         --text=$'First sentence.\tSecond sentence.'
 
 prints the answers to texts of yours.

@@ -1,6 +1,6 @@
 r"""Converts a checkpoint between Google's, Hugging Face's and our form.
 
-    python export/convert_checkpoint.py \
+    bert_tf convert \
         --input=uncased_L-12_H-768_A-12 --output=/models/base --format=bert_tf
 
 The input is a release of Google's (a folder, or the prefix of a checkpoint), a

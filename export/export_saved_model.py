@@ -1,7 +1,6 @@
 r"""Exports a model folder as a SavedModel for TensorFlow Serving.
 
-    python export/export_saved_model.py \
-        --model_dir=/runs/mrpc --export_dir=/servables/mrpc
+    bert_tf export --model_dir=/runs/mrpc --export_dir=/servables/mrpc
 
 writes /servables/mrpc/1, next time /servables/mrpc/2: whole or not at all.
 What is served is --kind:

@@ -7,7 +7,7 @@ here was therefore exported by TensorFlow 2.21, and loaded and run in
 TensorFlow 2.12.1 with tensorflow_text 2.12.1, whose operations TensorFlow
 Serving 2.13 to 2.19 link, with the same answers:
 
-    python export/check_saved_model.py --export_dir=... --model_dir=... \
+    bert_tf check --export_dir=... --model_dir=... \
         --python=/environment/with/tensorflow/2.12.1/bin/python
 
 Add an operation only after such a run.
