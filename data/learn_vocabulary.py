@@ -49,10 +49,12 @@ _INPUT_FORMAT = flags.DEFINE_enum(
 _TEXT_FIELD = flags.DEFINE_string(
     "text_field", "text", "The field that holds the text, for jsonl."
 )
+# The default of --vocab_size, by --model: the published size of each.
+_VOCAB_SIZES = {"wordpiece": 30522, "byte_bpe": 50265, "unigram": 30000}
 _MODEL = flags.DEFINE_enum(
     "model",
     "wordpiece",
-    ["wordpiece", "byte_bpe", "unigram"],
+    [*_VOCAB_SIZES],
     "wordpiece: BERT's. byte_bpe: RoBERTa's and GPT-2's. unigram: ALBERT's, "
     "from a sample where there are more than a million lines. The last two "
     "need pip install 'bert_tf[tokenizers]'.",
@@ -63,7 +65,11 @@ _OUTPUT_FILE = flags.DEFINE_string(
     "The vocabulary file to write; the folder, unless --model=wordpiece.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size", 30522, "Number of entries, special tokens included."
+    "vocab_size",
+    None,
+    "Number of entries, special tokens included. Default: 30522 for "
+    "wordpiece, 50265 for byte_bpe, 30000 for unigram.",
+    lower_bound=1,
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
@@ -86,6 +92,7 @@ def main(argv):
         input_file=_INPUT_FILE.value, output_file=_OUTPUT_FILE.value
     )
     is_wordpiece = _MODEL.value == "wordpiece"
+    vocab_size = _VOCAB_SIZE.value or _VOCAB_SIZES[_MODEL.value]
     if _DO_LOWER_CASE.value and _MODEL.value == "byte_bpe":
         raise ValueError(
             "`do_lower_case` must be False with --model=byte_bpe. Received: "
@@ -123,28 +130,28 @@ def main(argv):
             "byte_bpe": _learn_byte_bpe,
             "unigram": _learn_unigram,
         }[_MODEL.value]
-        vocabulary, table = learn(texts_told(), paths)
+        vocabulary, table = learn(texts_told(), vocab_size, paths)
     for name, value in (
         ("entries", f"{len(vocabulary):,}"),
         *table.items(),
         ("seconds", f"{time.monotonic() - start:.1f}"),
     ):
         print(f"{name:18}{value:>14}")
-    if len(vocabulary) < _VOCAB_SIZE.value:
-        print(
-            f"The text is too short for {_VOCAB_SIZE.value:,} entries: no "
-            "other pair of pieces occurs twice."
-        )
+    if len(vocabulary) < vocab_size:
+        # Unigrams are not merged from pairs.
+        is_merged = _MODEL.value != "unigram"
+        reason = ": no other pair of pieces occurs twice" if is_merged else ""
+        print(f"The text is too short for {vocab_size:,} entries{reason}.")
 
 
-def _learn_wordpiece(texts, paths):
+def _learn_wordpiece(texts, vocab_size, paths):
     """Returns the `Vocabulary` written, and what is told of it."""
     from bert_tf.text.learners import wordpiece
 
     do_lower_case = _DO_LOWER_CASE.value is not False
     word_counts = wordpiece.count_texts(texts, do_lower_case, paths)
     print(f"Learning from {len(word_counts):,} different words.", flush=True)
-    vocabulary = wordpiece.learn_vocabulary(word_counts, _VOCAB_SIZE.value)
+    vocabulary = wordpiece.learn_vocabulary(word_counts, vocab_size)
     files.write_text(_OUTPUT_FILE.value, vocabulary.to_text())
     pieces_a_word, unknown = wordpiece.measure(vocabulary, word_counts)
     return vocabulary, {
@@ -155,23 +162,23 @@ def _learn_wordpiece(texts, paths):
     }
 
 
-def _learn_byte_bpe(texts, paths):
+def _learn_byte_bpe(texts, vocab_size, paths):
     """Returns the `Vocabulary` written, and what is told of it."""
     from bert_tf.text.learners import byte_bpe
     from bert_tf.text.tokenizers import files as tokenizer_files
 
-    tokenizer = byte_bpe.learn(texts, _VOCAB_SIZE.value, paths)
+    tokenizer = byte_bpe.learn(texts, vocab_size, paths)
     tokenizer_files.write(_OUTPUT_FILE.value.rstrip("/"), tokenizer)
     return tokenizer.vocabulary, {"merges": f"{len(tokenizer.merges):,}"}
 
 
-def _learn_unigram(texts, paths):
+def _learn_unigram(texts, vocab_size, paths):
     """Returns the `Vocabulary` written, and what is told of it."""
     from bert_tf.text.learners import unigram
     from bert_tf.text.tokenizers import files as tokenizer_files
 
     do_lower_case = _DO_LOWER_CASE.value is not False
-    tokenizer = unigram.learn(texts, _VOCAB_SIZE.value, do_lower_case, paths)
+    tokenizer = unigram.learn(texts, vocab_size, do_lower_case, paths)
     tokenizer_files.write(_OUTPUT_FILE.value.rstrip("/"), tokenizer)
     return tokenizer.vocabulary, {}
 

@@ -462,3 +462,27 @@ def test_program_learns_a_folder(run_program, tmp_path, model, names):
         check=False,
     )
     assert "a.txt, a file" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "reason"),
+    [
+        ("wordpiece", "30,522", ": no other pair of pieces occurs twice"),
+        ("byte_bpe", "50,265", ": no other pair of pieces occurs twice"),
+        ("unigram", "30,000", ""),
+    ],
+)
+def test_program_learns_the_published_size(
+    run_program, tmp_path, model, size, reason
+):
+    text = tmp_path / "a.txt"
+    text.write_text(TEXT * 3, "utf-8")
+    process = run_program(
+        "bert_tf.data.learn_vocabulary",
+        f"--model={model}",
+        f"--input_file={text}",
+        f"--output_file={tmp_path}/learned",
+    )
+    assert process.stdout.splitlines()[-1] == (
+        f"The text is too short for {size} entries{reason}."
+    )
