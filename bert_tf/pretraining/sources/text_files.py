@@ -26,8 +26,9 @@ FORMATS = ("sentences", "text", "jsonl", "wikiextractor")
 PART_BYTES = 16 << 20
 # Longer documents are cut in several.
 MAX_DOCUMENT_BYTES = 4 << 20
-# Longer lines are cut in several, in JSON they are refused.
+# Longer lines are cut in several.
 MAX_LINE_BYTES = 1 << 20
+# Longer lines of JSON are bad: they cannot be cut.
 _MAX_JSON_BYTES = 64 << 20
 
 # Of a document's 64-bit key, the bits that hold the offset in the file.
