@@ -21,6 +21,7 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf import program
+from bert_tf import sizes
 from bert_tf import training_flags
 from bert_tf.tasks.features import options
 
@@ -38,13 +39,7 @@ _INIT_CHECKPOINT = flags.DEFINE_string(
     None,
     "A model folder (of bert_tf or Hugging Face) or a release of Google's.",
 )
-_BERT_CONFIG_FILE = flags.DEFINE_string(
-    "bert_config_file",
-    None,
-    "JSON of the architecture, or a size's name: tiny, mini, small, medium, "
-    "base, large, L-4_H-256, roberta-base and so on. Default: the "
-    "checkpoint's own.",
-)
+_BERT_CONFIG_FILE = flags.DEFINE_string("bert_config_file", None, sizes.HELP)
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "Vocabulary. Default: the checkpoint's own."
 )

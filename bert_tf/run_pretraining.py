@@ -31,6 +31,7 @@ from absl import flags
 from absl import logging
 
 from bert_tf import program
+from bert_tf import sizes
 from bert_tf import training_flags
 from bert_tf.training import options as options_lib
 from bert_tf.training import preemption
@@ -42,13 +43,7 @@ _INPUT_FILE = flags.DEFINE_string(
     "Record files: globs, comma-separated. With --phases those of each phase, "
     "with a semicolon between two phases.",
 )
-_BERT_CONFIG_FILE = flags.DEFINE_string(
-    "bert_config_file",
-    None,
-    "JSON of the architecture, or a size's name: tiny, mini, small, medium, "
-    "base, large, L-4_H-256, roberta-base and so on. Default: the "
-    "checkpoint's own.",
-)
+_BERT_CONFIG_FILE = flags.DEFINE_string("bert_config_file", None, sizes.HELP)
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file",
     None,

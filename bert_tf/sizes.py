@@ -104,6 +104,13 @@ _NAMED: dict[str, tuple[str, int, int, dict[str, Any]]] = {
 }
 NAMES = tuple(_NAMED)
 
+# The help of --bert_config_file, the same in every program.
+HELP = (
+    "JSON of the architecture, or a size's name: tiny, mini, small, medium, "
+    "base, large, L-4_H-256, roberta-base and so on. Default: the "
+    "checkpoint's own."
+)
+
 
 def fields(name: str) -> dict[str, Any]:
     """Returns the fields of a published size.

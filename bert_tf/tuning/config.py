@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 from bert_tf import described
+from bert_tf import sizes
 from bert_tf.training import options
 
 
@@ -46,12 +47,7 @@ class FineTuningConfig:
         "or hf:organisation/name@revision of the Hugging Face Hub. "
         "Default: training starts from random weights.",
     )
-    bert_config_file: str | None = _flag(
-        None,
-        "JSON of the architecture, or a size's name: tiny, mini, small, "
-        "medium, base, large, or L-4_H-256 and so on. Default: the "
-        "checkpoint's own.",
-    )
+    bert_config_file: str | None = _flag(None, sizes.HELP)
     vocab_file: str | None = _flag(
         None, "Vocabulary. Default: the checkpoint's own."
     )
