@@ -93,15 +93,16 @@ class TaggingExamples:
         return np.array([ids[tag] for tag in self.tags], np.int32)
 
     def warn_of_breaches(self, scheme: str) -> None:
-        """Logs how many tags are not as the scheme has them, and the first."""
+        """Logs how many tags break the scheme, and the first of them."""
         assert self.tags is not None
         found = entity_tags.breaches(self.by_sentence(self.tags), scheme)
         if found:
             logging.warning(
-                "%s: %d tags are not as %s has them there, the first in line "
-                "%d: %s. As in conlleval, such a tag begins or ends an entity.",
+                "%s: %d %s the %s scheme, first in line %d: %s. As in "
+                "conlleval, such a tag begins or ends an entity.",
                 self.path,
                 len(found),
+                "tag breaks" if len(found) == 1 else "tags break",
                 scheme,
                 self.line_indices[found[0]] + 1,
                 self.tags[found[0]],

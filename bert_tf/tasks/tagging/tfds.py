@@ -63,7 +63,7 @@ def read(
 
     def rows():
         examples = prepared_sets.rows(builder, split)
-        for number, example in enumerate(examples):
+        for number, example in enumerate(examples, start=1):
             where = f"{name}, row {number}"
             tags = None
             if tag_column is not None:

@@ -205,9 +205,9 @@ def test_breaches_are_counted_in_a_warning(write, monkeypatch):
     examples.warn_of_breaches("bio")
     examples.warn_of_breaches("iob1")
     assert len(told) == 2
-    assert "2 tags are not as bio has them" in told[0]
+    assert "2 tags break the bio scheme, first in" in told[0]
     assert "line 5: I-y" in told[0]
-    assert "2 tags are not as iob1 has them" in told[1]
+    assert "2 tags break the iob1 scheme, first in" in told[1]
     assert "line 2: B-x" in told[1]
 
 

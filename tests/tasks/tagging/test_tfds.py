@@ -101,7 +101,7 @@ def test_conll_2003_as_the_library_describes_it(tmp_path):
         info = tfds.core.SplitInfo(name="dev", shard_lengths=[1], num_bytes=0)
         builder.info.set_splits(tfds.core.splits.SplitDict([info]))
         # What is made up has rows of other numbers of tags than of words.
-        with pytest.raises(ValueError, match="row 0: must have as many tags"):
+        with pytest.raises(ValueError, match="row 1: must have as many tags"):
             tagging_tfds.read(builder, DEV)
         rows = tf.data.Dataset.from_tensors(
             {
@@ -138,7 +138,7 @@ def untagged(tmp_path_factory):
 
 def test_a_word_without_a_tag_is_refused(untagged):
     # It was the last tag: of Python's lists -1 is that.
-    with pytest.raises(ValueError, match="row 0: a tag must be O, .*: ''"):
+    with pytest.raises(ValueError, match="row 1: a tag must be O, .*: ''"):
         read("unlabelled", untagged, TEST)
 
 
