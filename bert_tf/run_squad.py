@@ -11,9 +11,9 @@ model.safetensors, vocab.txt, tokenizer_config.json, task.json), the state of
 the training in train/, the answers in predictions.json and
 nbest_predictions.json and, with --do_eval, their official scores in
 eval_results.txt and a report of them in report.md. SQuAD 2.0 wants
---version_2_with_negative; then null_odds.json tells by how much no answer beats
-the best one, and --tune_null_threshold finds the odds from which the answer had
-better be empty.
+--version_2_with_negative. null_odds.json then holds, for each question, the
+empty answer's score minus the best span's, and --tune_null_threshold finds the
+difference above which the empty answer is the better one.
 
 Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
@@ -74,8 +74,8 @@ _VERSION_2_WITH_NEGATIVE = flags.DEFINE_bool(
 _NULL_SCORE_DIFF_THRESHOLD = flags.DEFINE_float(
     "null_score_diff_threshold",
     0.0,
-    "With --version_2_with_negative: the answer is empty where no answer "
-    "scores higher than the best by more than this.",
+    "With --version_2_with_negative: predict the empty answer if its score "
+    "exceeds the best span's by more than this.",
 )
 _TUNE_NULL_THRESHOLD = flags.DEFINE_bool(
     "tune_null_threshold",

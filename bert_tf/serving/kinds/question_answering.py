@@ -85,7 +85,7 @@ class QuestionAnswering(Servable):
         ),
         Output(
             *("null_odds", "float32", ""),
-            "by how much no answer scores higher than the best one",
+            "the empty answer's score minus the best span's",
             of_task=lambda task: task.version_2_with_negative,
             heading="null odds",
             show=lambda answers: f"{answers['null_odds']:.3f}",

@@ -56,8 +56,8 @@ class SquadAnswers:
             `version_2_with_negative` the text may be "", no answer.
         spans: Of each entry of `nbest` the characters of the text that it
             is, (start, limit), or (-1, -1) for no answer.
-        null_odds: With `version_2_with_negative`, by how much no answer
-            scores higher than the best answer.
+        null_odds: With `version_2_with_negative`, the empty answer's score
+            minus the best span's.
     """
 
     texts: dict[str, str]
@@ -286,7 +286,7 @@ def choose(
         float64, their sum. No answer is "", -1, -1; beyond the last entry
         scores are -inf. And `[B]`: `num_entries` int32; `best` int32, the
         first entry that is an answer; with `version_2_with_negative`
-        `null_odds` float64, by how much no answer scores higher than it.
+        `null_odds` float64, the empty answer's score minus that one's.
     """
     num_rows = tf.size(windows.contexts)
     offsets = windows.offsets

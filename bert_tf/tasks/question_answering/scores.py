@@ -124,7 +124,8 @@ def best_thresholds(
 
     Args:
         predictions: List of N strings: the best answers, were there one.
-        null_odds: List of N floats: by how much no answer scores higher.
+        null_odds: List of N floats: the empty answer's score minus the best
+            answer's.
         answers: Of each question the right answers, or none.
 
     Returns:

@@ -70,9 +70,9 @@ class SquadTask(Task):
         n_best_size: Candidates kept, of starts, of ends and of answers;
             1,000 at most.
         max_answer_length: Pieces of the longest answer.
-        null_score_diff_threshold: With `version_2_with_negative`, the answer
-            is empty where the score of none exceeds the best answer's by
-            more than this.
+        null_score_diff_threshold: With `version_2_with_negative`, the empty
+            answer is predicted if its score exceeds the best span's by more
+            than this.
         tune_null_threshold: With `version_2_with_negative`, whether the
             development set chooses that threshold. It is not in task.json.
 
