@@ -74,7 +74,8 @@ _COMBINE = flags.DEFINE_enum(
     "combine",
     options.SEPARATE,
     options.COMBINE,
-    "The layers side by side, as one long vector, or their mean.",
+    "separate: one vector per layer. concatenate: one vector, the layers "
+    "joined. mean: one vector, their mean.",
 )
 _POOLING = flags.DEFINE_enum(
     "pooling",

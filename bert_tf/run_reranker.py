@@ -45,14 +45,16 @@ _LOSS = flags.DEFINE_enum(
     "loss",
     options.POINTWISE,
     options.LOSSES,
-    "With --do_train: the cross-entropy of every text's label, or of a text "
-    "that answers its query among some that do not.",
+    "With --do_train. pointwise: binary cross-entropy of every text's label. "
+    "softmax: cross-entropy of one text that answers its query, among "
+    "--num_negatives of that query's that do not.",
 )
 _NUM_NEGATIVES = flags.DEFINE_integer(
     "num_negatives",
     options.NUM_NEGATIVES,
-    "With --loss=softmax: how many those are, drawn from the query's; all of "
-    "them where it has no more.",
+    "With --loss=softmax: texts beside each one that answers, drawn from those "
+    "of its query that do not, or all of them if there are no more. They are "
+    "drawn once and are the same in every epoch.",
     lower_bound=1,
     upper_bound=options.MOST_NEGATIVES,
 )

@@ -30,7 +30,7 @@ class RerankingSource(RowSource):
         num_negatives: None: a row is a query with one of its texts, in their
             order. Else a row is a query, a text that answers it, first, and so
             many that do not, drawn of its own by the seed; all where there are
-            no more.
+            no more. They are drawn once, and so the same in every epoch.
     """
 
     examples: Groups
