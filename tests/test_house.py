@@ -219,3 +219,18 @@ def test_modules_say_what_they_are():
 def test_no_module_is_a_drawer():
     for path in SOURCES:
         assert path.stem not in ("utils", "helpers", "common", "misc")
+
+
+def test_make_runs_every_file_with_peers():
+    """No target runs the mark in all files: each needs an environment."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    marked = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"mark\.peers\b", path.read_text("utf-8"))
+        and path.name != "test_house.py"
+    }
+    assert marked
+    named = {*re.findall(r"tests/[\w/]+\.py", makefile)}
+    assert not marked - named
+    assert all((ROOT / path).exists() for path in named)

@@ -157,7 +157,7 @@ TABLE = {
 
 
 # "softmax" is tuned in tests/test_run_reranker.py.
-@pytest.mark.peers
+@pytest.mark.slow
 def test_a_reranker_is_tuned_saved_and_scores(tmp_path):
     task = POINTWISE
     arguments = {"output_dir": str(tmp_path), "max_seq_length": 12}
