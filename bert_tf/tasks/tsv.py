@@ -344,7 +344,8 @@ def parse_label(where: str, label: str, label_ids: Mapping[str, int]) -> float:
             )
         return label_ids[label]
     try:
-        score = float(label)
+        # Python's own numbers may have underscores.
+        score = math.nan if "_" in label else float(label)
     except ValueError:
         score = math.nan
     # Labels are float32: a larger number would be infinite.

@@ -64,6 +64,12 @@ class Preprocessor(tf.Module):
                 "`max_seq_length` must be at least 2, for [CLS] and [SEP]. "
                 f"Received: max_seq_length={max_seq_length}."
             )
+        if not hasattr(tokenizer, "make"):
+            raise ValueError(
+                "`tokenizer` must be the spec of a tokenizer; of a model's "
+                "folder `Preprocessor.from_folder` makes a preprocessor. "
+                f"Received: {files.shortened(tokenizer)}."
+            )
         self.tokenizer = tokenizer.make()
         self.vocabulary = tokenizer.vocabulary
         self.do_lower_case = tokenizer.do_lower_case

@@ -56,7 +56,10 @@ def test_google_s_gelu_is_the_tanh_form():
 
 
 def test_hugging_face_s_gelu_is_the_erf_form():
-    values = {"model_type": "bert", "vocab_size": 99, "hidden_act": "gelu"}
+    values = {"model_type": "bert", "vocab_size": 99}
+    values["hidden_act"] = "gelu_pytorch_tanh"
+    assert families.parse_config(values).hidden_act == "gelu_new"
+    values["hidden_act"] = "gelu"
     assert families.parse_config(values).hidden_act == "gelu"
     values = {"architectures": ["BertModel"], "vocab_size": 99}
     assert families.parse_config(values).hidden_act == "gelu"

@@ -220,9 +220,11 @@ def test_empty_batch():
     )
 
 
-def test_too_short_a_sequence_is_refused():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="max_seq_length=1"):
         Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=1)
+    with pytest.raises(ValueError, match="from_folder.*Received: 'vocab.txt'"):
+        Preprocessor("vocab.txt")
 
 
 @pytest.mark.parametrize("length", [7.0, "7", True])

@@ -21,6 +21,8 @@ BERT_FIELDS = {
         *("layer_norm_eps", "is_decoder"),
     )
 }
+# Another name of transformers' for "gelu_new", by PyTorch's own function.
+_TANH_GELU = "gelu_pytorch_tanh"
 # Keys that do not describe the encoder. Those that describe the task (labels,
 # problem type) are read by `config_json`.
 _NOT_ARCHITECTURE = {
@@ -86,9 +88,12 @@ def read_fields(
             raise ValueError(
                 f"`{key}` must have a value. Received: {key}=null."
             )
-    return {
+    found = {
         field: values[key] for key, field in fields.items() if key in values
     }
+    if found.get("hidden_act") == _TANH_GELU:
+        found["hidden_act"] = "gelu_new"
+    return found
 
 
 def of_family(model_type: str, fields: Mapping[str, Any]) -> BertConfig:

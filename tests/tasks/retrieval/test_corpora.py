@@ -104,6 +104,7 @@ def test_files_that_are_none(tmp_path):
         ("1\td\t1", "line 2: there is no text of this id. Received: 'd'"),
         ("3\ta\t1", "line 2: there is no query of this id. Received: '3'"),
         ("1\ta\tyes", "line 2: the score must be a number. Received: 'yes'"),
+        ("1\ta\t1_0", "line 2: the score must be a number. Received: '1_0'"),
         ("1\ta\t1\n1\ta\t2", "line 3: a pair must be there once.*line 2 has"),
         ("1\ta\t0", "no text is relevant to any query"),
         ("1\ta", "line 2: a row must have 3 columns"),
