@@ -194,12 +194,12 @@ ELECTRA = {"objective": "replaced_tokens"}
         ),
         (
             ELECTRA | {"discriminator_weight": 0.0},
-            "--discriminator_weight must be a finite number above 0. Received: "
+            "--discriminator_weight must be positive. Received: "
             "--discriminator_weight=0.0.",
         ),
         (
             ELECTRA | {"discriminator_weight": math.inf},
-            "--discriminator_weight must be a finite number above 0. Received: "
+            "--discriminator_weight must be a finite number. Received: "
             "--discriminator_weight=inf.",
         ),
         (
@@ -224,20 +224,20 @@ ELECTRA = {"objective": "replaced_tokens"}
         ({"adam_beta_2": 1.0}, "--adam_beta_2 must be in [0, 1). Received: "),
         (
             {"adam_epsilon": 0.0},
-            "--adam_epsilon must be a finite number above 0.",
+            "--adam_epsilon must be positive. Received: --adam_epsilon=0.0.",
         ),
         (
             {"adam_epsilon": math.inf},
-            "--adam_epsilon must be a finite number above 0.",
+            "--adam_epsilon must be a finite number. Received: ",
         ),
-        ({"clip_norm": -1.0}, "--clip_norm must be above 0, or 0 for none."),
+        ({"clip_norm": -1.0}, "--clip_norm must be 0 or more. Received: "),
         (
             {"weight_decay": -0.1},
-            "--weight_decay must be a finite number, 0 or more.",
+            "--weight_decay must be 0 or more. Received: ",
         ),
         (
             {"weight_decay": math.inf},
-            "--weight_decay must be a finite number, 0 or more.",
+            "--weight_decay must be a finite number. Received: ",
         ),
         (
             {"random_seed": -1},

@@ -231,12 +231,11 @@ class ClassificationTask(Task):
         """Returns the `Examples` of a table; see `columns.read`.
 
         A label is the name of a class, in a file of text always; elsewhere an
-        integer is its number, or a name if any name is an integer. All are
-        names, or all are numbers. Of a regression it is a score.
+        integer is its number, or a name if any name is an integer. Of a
+        regression it is a score.
         """
         ids = {label: index for index, label in enumerate(self.labels)}
         has_numbers = any(label.lstrip("+-").isdecimal() for label in ids)
-        kinds = set()
 
         def parse_label(where, value):
             if ids and type(value) not in (str, int):
@@ -244,15 +243,6 @@ class ClassificationTask(Task):
                     f"{where}: the label must be a name or an integer. "
                     f"Received: {files.shortened(value)}."
                 )
-            if ids and not has_numbers:
-                # Of a mixture nobody can tell what its numbers number.
-                kinds.add(type(value))
-                if len(kinds) > 1:
-                    raise ValueError(
-                        f"{where}: the labels must all be names, or all be "
-                        "integers. "
-                        f"Received: {files.shortened(value)} after others."
-                    )
             is_id = type(value) is int and value in range(len(ids))
             if is_id and not has_numbers:
                 return value
