@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.tasks.features import sentences
@@ -77,7 +78,12 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
         wanted = [score(orders[row][0], RELEVANT[row]) for row in RELEVANT]
         assert found[name] == pytest.approx(np.mean(wanted)), name
     assert (found["queries"], found["texts"], found["sts_pairs"]) == (2, 5, 4)
-    assert -1 <= found["sts_spearman"] <= 1
+    cosines = [
+        reference.cosine(corpus[index], corpus[index + 1])
+        for index in range(len(TEXTS) - 1)
+    ]
+    wanted = stats.spearmanr(cosines, [0, 1, 2, 0]).statistic
+    assert found["sts_spearman"] == pytest.approx(wanted)
 
     rows = (tmp_path / "out/search.jsonl").read_text("utf-8").splitlines()
     for (order, scores), row, text in zip(orders, rows, QUESTIONS, strict=True):
