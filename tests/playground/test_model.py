@@ -3,7 +3,6 @@
 import base64
 import functools
 import pathlib
-import time
 
 import numpy as np
 import pytest
@@ -337,14 +336,10 @@ def test_warm_up_traces_all_there_is():
     )
     traces = [each.experimental_get_tracing_count() for each in functions]
     assert traces == [1, 1, 1, 1]
-    times = []
     for length in (1, 2, 5):
-        start = time.perf_counter()
         asked.fill_mask({"texts": [" ".join(["the"] * length)], "position": 1})
         asked.attention({"texts": [" ".join(["the"] * length)]})
-        times.append(time.perf_counter() - start)
-    # Of any length there is no other trace, which alone takes a second.
+    # Of any length there is no other trace.
     assert traces == [
         each.experimental_get_tracing_count() for each in functions
     ]
-    assert min(times) < 1.0

@@ -216,8 +216,9 @@ def test_connections_without_a_whole_request_are_closed(
         assert [answer[:12] for answer in received] == (
             [b"", b"", b"", b"HTTP/1.1 403"]
         )
-        # Sooner than uvicorn's own 5 seconds between requests.
-        assert 0.4 < time.monotonic() - start < 4
+        # Not before their time. That it is not uvicorn which closes them
+        # needs no bound: it waits for a first request for good.
+        assert time.monotonic() - start > 0.4
         # Whoever has asked is answered, and may ask again.
         slow.is_let.set()
         assert asking.getresponse().read() == b'{"number":1}'
