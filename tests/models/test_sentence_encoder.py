@@ -9,6 +9,7 @@ from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from references import sentences
 from references import training as reference
 from support import layer_checks
+from support.family_models import OWN_LAYERS
 from support.family_models import of_family
 
 CONFIG = reference.tiny_config(dropout=0.0)
@@ -53,10 +54,18 @@ def test_it_keeps_the_contract_of_models(tmp_path):
     )
 
 
-@pytest.mark.parametrize("family", ["roberta", "albert"])
+@pytest.mark.parametrize("family", OWN_LAYERS)
 def test_every_family_has_vectors(family):
-    model = BertSentenceEncoder(of_family(CONFIG, family), pooling="cls")
-    assert model(layer_checks.MODEL_INPUTS).shape == (2, CONFIG.hidden_size)
+    inputs = layer_checks.MODEL_INPUTS
+    model = BertSentenceEncoder(
+        of_family(CONFIG, family), pooling="mean", is_normalized=True
+    )
+    layer_checks.randomized(model)
+    tokens = model.encoder(inputs)["sequence_output"].numpy()
+    rows = sentences.pooled(tokens, inputs["input_mask"], "mean")
+    assert rows.shape == (2, CONFIG.hidden_size)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose(model(inputs), rows, atol=1e-5)
 
 
 def test_a_head_of_training_alone_is_left_out_afterwards():
