@@ -50,7 +50,6 @@ def test_the_temperature_is_that_of_the_least_loss(scale):
     # Logits of another scale have the temperature of that scale, exactly.
     others = calibration.fit_temperature(1.5 * logits, labels)
     np.testing.assert_allclose(others, 1.5 * found, rtol=1e-6)
-    np.testing.assert_allclose(found / scale, 1.0, atol=0.3)
     # The same is added to all logits of a row: no probability is another.
     shifted = np.float64(logits) + 1000.0 * np.arange(len(logits))[:, None]
     moved = calibration.fit_temperature(shifted, labels)
