@@ -343,7 +343,7 @@ def _make_token_embeddings(servable):
     graph = OnnxGraph()
     outputs = onnx_graph.add_encoder(graph, servable.model)
     x = outputs[servable.options.settings[token_embeddings.LAYER]]
-    mask = graph.apply("Cast", onnx_graph.INPUTS[1], to=1)
+    mask = graph.cast(onnx_graph.INPUTS[1], "FLOAT")
     mask = graph.apply("Unsqueeze", mask, graph.integers(2))
     axes = [onnx_graph.LENGTH, servable.model.config.hidden_size]
     return graph.to_model(
@@ -379,11 +379,11 @@ def _make_embedding(servable):
         first = graph.constant("first", 0, np.int64)
         x = graph.apply("Gather", x, first, axis=1)
     else:
-        mask = graph.apply("Cast", mask, to=1)
+        mask = graph.cast(mask, "FLOAT")
         mask = graph.apply("Unsqueeze", mask, graph.integers(2))
         if servable.pooling == MAX:
             least = graph.constant("least", np.finfo(np.float32).min)
-            is_token = graph.apply("Cast", mask, to=9)
+            is_token = graph.cast(mask, "BOOL")
             x = graph.apply("Where", is_token, x, least)
             x = graph.apply("ReduceMax", x, axes=[1], keepdims=0)
         else:

@@ -15,6 +15,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import onnx_exporter
 from bert_tf.serving import options as options_lib
+from bert_tf.serving.formats.onnx_graph import OnnxGraph
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
@@ -228,6 +229,19 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
     path = tmp_path / "export" / "1" / "bert_tf.json"
     settings = json.loads(path.read_text())["settings"]
     assert settings["prompt"] == "query: "
+
+
+def test_a_constant_has_one_value():
+    graph = OnnxGraph()
+    for _ in range(2):
+        assert graph.constant("scale", [0.5, np.nan]) == "scale"
+    for value, dtype in (
+        ([0.5, 1.0], np.float32),
+        ([0.5], np.float32),
+        ([0.5, np.nan], np.float64),
+    ):
+        with pytest.raises(AssertionError, match="two constants scale"):
+            graph.constant("scale", value, dtype)
 
 
 def test_an_export_is_whole_and_checked(tmp_path, caplog):

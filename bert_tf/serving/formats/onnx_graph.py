@@ -50,8 +50,21 @@ class OnnxGraph:
         )
         return name
 
+    def cast(self, x: str, dtype: str) -> str:
+        """Adds a cast to a type by its name in ONNX, e.g. "FLOAT"."""
+        from onnx import TensorProto
+
+        return self.apply("Cast", x, to=TensorProto.DataType.Value(dtype))
+
     def constant(self, name: str, value: Any, dtype: Any = np.float32) -> str:
-        self._constants[name] = np.asarray(value, dtype)
+        """Adds a constant, once: an equal name must have an equal value."""
+        array = np.asarray(value, dtype)
+        known = self._constants.setdefault(name, array)
+        # Weights of a damaged model may be no numbers.
+        assert known is array or (
+            known.dtype == array.dtype
+            and np.array_equal(known, array, equal_nan=True)
+        ), f"There are two constants {name}."
         return name
 
     def integers(self, *values: int) -> str:
@@ -160,7 +173,7 @@ def add_encoder(
     config = encoder.config
     ids, mask, segments = inputs
     x = _add_embeddings(graph, encoder.embeddings, ids, segments)
-    mask = graph.apply("Cast", mask, to=1)
+    mask = graph.cast(mask, "FLOAT")
     mask = graph.apply("Sub", graph.constant("one", 1.0), mask)
     mask = graph.apply("Mul", mask, graph.constant("masked", _MASKED))
     mask = graph.apply("Unsqueeze", mask, graph.integers(1, 2))
@@ -208,11 +221,8 @@ def _add_embeddings(graph, embeddings, ids, segment_ids):
         )
     else:
         padding = graph.constant("padding", config.padding_idx, np.int64)
-        is_token = graph.apply(
-            "Cast",
-            graph.apply("Not", graph.apply("Equal", ids, padding)),
-            to=7,
-        )
+        is_padding = graph.apply("Equal", ids, padding)
+        is_token = graph.cast(graph.apply("Not", is_padding), "INT64")
         count = graph.apply(
             "CumSum", is_token, graph.constant("axis", 1, np.int64)
         )
