@@ -81,7 +81,8 @@ _CLASS_WEIGHTS = flags.DEFINE_string(
     "class_weights",
     None,
     "With --do_train: weights of the classes in the loss, e.g. yes:2,no:1; "
-    "auto: as if all had the same number of examples. Default: all weigh 1.",
+    "a class with a comma in quotation marks. auto: as if all had the same "
+    "number of examples. Default: all weigh 1.",
 )
 
 

@@ -1,5 +1,7 @@
 """Weights of classes in the loss, where some have few examples."""
 
+import csv
+import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +15,8 @@ def parse(
     """Returns the weight of every class, a tuple of floats.
 
     Args:
-        text: `AUTO`, or a weight for every class: "yes:2,no:0.5". `AUTO`
+        text: `AUTO`, or a weight for every class: "yes:2,no:0.5". As in a
+            CSV, a class with a comma stands in quotation marks. `AUTO`
             weighs N examples of K classes, n of them of a class, by
             N / (K * n): together all classes then weigh the same, and the
             mean over the examples is 1.
@@ -31,12 +34,12 @@ def parse(
         # A class without examples has no loss to weigh.
         weights = len(class_ids) / (len(labels) * np.maximum(counts, 1))
         return tuple(weights.tolist())
-    pairs = [part.rpartition(":") for part in text.split(",")]
+    pairs = [part.rpartition(":") for part in _split(text)]
     weights = {name: _parse_weight(weight) for name, _, weight in pairs}
     if sorted(name for name, _, _ in pairs) != sorted(labels):
         raise ValueError(
             f"--class_weights must name each of {', '.join(labels)} once, as "
-            f"in {labels[0]}:1,{labels[1]}:2. Received: "
+            f"in {_joined([f'{labels[0]}:1', f'{labels[1]}:2'])}. Received: "
             f"--class_weights={text}."
         )
     if not any(weights.values()):
@@ -45,6 +48,22 @@ def parse(
             f"--class_weights={text}."
         )
     return tuple(weights[name] for name in labels)
+
+
+def _split(text):
+    try:
+        return next(csv.reader([text]))
+    except csv.Error as error:
+        raise ValueError(
+            "--class_weights must be names and weights with commas between. "
+            f"Received: --class_weights={text!r}."
+        ) from error
+
+
+def _joined(parts):
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(parts)
+    return text.getvalue()
 
 
 def _parse_weight(text):
