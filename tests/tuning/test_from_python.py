@@ -21,6 +21,7 @@ from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
+from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -118,6 +119,23 @@ def test_tables_in_memory_are_read():
         stars.read(table | {"label": [0, 1, 2, 3, 4]}, "train")
     numbers = table | {"label": [1, 2, 3, 4, 5]}
     assert stars.read(numbers, "train").labels.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("form", ["dict", ".tsv", ".jsonl"])
+def test_classes_have_synonyms_in_every_table(tmp_path, form):
+    task = dataclasses.replace(
+        glue_files.glue_task("MRPC").task, text_features=("subject",)
+    )
+    table = make_table(3, seed=1) | {
+        "label": ["equivalent", "not_equivalent", "1"]
+    }
+    if form != "dict":
+        table = write(tmp_path / f"train{form}", table)
+    assert task.read(table, "train").labels.tolist() == [1, 0, 1]
+    # A name before a synonym.
+    task = dataclasses.replace(task, label_synonyms=("1", "0"))
+    table = {"subject": ["a", "b"], "label": ["0", 1]}
+    assert task.read(table, "train").labels.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), 1.0, True, ["x"]])

@@ -231,10 +231,11 @@ class ClassificationTask(Task):
         """Returns the `Examples` of a table; see `columns.read`.
 
         A label is the name of a class, in a file of text always; elsewhere an
-        integer is its number, or a name if any name is an integer. Of a
-        regression it is a score.
+        integer is its number, or a name if any name is an integer. A class may
+        also be called by its synonym. Of a regression it is a score.
         """
         ids = {label: index for index, label in enumerate(self.labels)}
+        name_of = dict(zip(self.label_synonyms, self.labels))
         has_numbers = any(label.lstrip("+-").isdecimal() for label in ids)
 
         def parse_label(where, value):
@@ -246,7 +247,10 @@ class ClassificationTask(Task):
             is_id = type(value) is int and value in range(len(ids))
             if is_id and not has_numbers:
                 return value
-            return tsv.parse_label(where, str(value).strip(), ids)
+            label = str(value).strip()
+            if label not in ids:
+                label = name_of.get(label, label)
+            return tsv.parse_label(where, label, ids)
 
         return columns.read_texts(
             data,
