@@ -11,6 +11,8 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_tf import files
 
 
@@ -77,7 +79,7 @@ def option(
 
 
 def check(options: Any) -> None:
-    """Checks the values of a dataclass's `option`s.
+    """Checks the values of a dataclass's `option`s; of NumPy's makes Python's.
 
     Args:
         options: The dataclass; fields that are no options are left alone.
@@ -88,7 +90,12 @@ def check(options: Any) -> None:
     """
     for field in dataclasses.fields(options):
         if "help" in field.metadata:
-            _check(field, getattr(options, field.name))
+            value = getattr(options, field.name)
+            if isinstance(value, np.generic):
+                # Files of a training hold none.
+                value = value.item()
+                object.__setattr__(options, field.name, value)
+            _check(field, value)
 
 
 def _check(field, value):
@@ -97,6 +104,8 @@ def _check(field, value):
     # Flags are of their types. What Python gives may be of any.
     if field.type in _KINDS and not _is_of(field.type, value):
         wanted = _KINDS[field.type]
+        if choices:
+            wanted = f"one of {', '.join(choices)}"
     elif isinstance(value, float) and not math.isfinite(value):
         wanted = "a finite number"
     elif value is None:

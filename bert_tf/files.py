@@ -433,7 +433,7 @@ def whole_file(path: AnyPath) -> Iterator[str]:
             would put a file in its place.
     """
     path = os.fspath(path)
-    _check_may_be_replaced(path)
+    check_may_be_replaced(path)
     parent, name = path.rsplit("/", 1) if "/" in path else ("", path)
     if parent:
         make_folder(parent)
@@ -458,8 +458,12 @@ def whole_file(path: AnyPath) -> Iterator[str]:
         raise
 
 
-def _check_may_be_replaced(path):
-    """Raises `ValueError` if what is there is no file to be replaced."""
+def check_may_be_replaced(path: AnyPath) -> None:
+    """Raises `ValueError` if what is there is no file to be replaced.
+
+    `whole_file` asks, too; long work asks before it begins.
+    """
+    path = os.fspath(path)
     if is_remote(path):
         return
     # /dev/stdout leads there, and from there to whatever is open.
@@ -478,7 +482,7 @@ def _check_may_be_replaced(path):
 def check_is_no_input(
     name: str, paths: Iterable[AnyPath], inputs: Iterable[AnyPath]
 ) -> None:
-    """Checks that files to write are none of those that they are made of.
+    """Checks that files can be written, and are not made of themselves.
 
     Args:
         name: Of the argument that gives them.
@@ -486,7 +490,8 @@ def check_is_no_input(
         inputs: The files that are read.
 
     Raises:
-        ValueError: If one is one of them, also by another name.
+        ValueError: If one is one of them, also by another name, or a device or
+            a pipe.
     """
 
     def identity(path):
@@ -497,6 +502,7 @@ def check_is_no_input(
 
     read = {identity(path): path for path in inputs}
     for path in paths:
+        check_may_be_replaced(path)
         if (same := read.get(identity(path))) is not None:
             raise ValueError(
                 f"`{name}` is also one of the input files: {same}."

@@ -51,9 +51,9 @@ def run(main: Callable[[list[str]], Any]) -> None:
     `ValueError` is what the library raises for a wrong flag, file or
     configuration, `OSError` what the system raises for a full disk or a
     missing permission: both are answered on stderr with exit code 1. The
-    trace is there with BERT_TF_TRACEBACK=1 in the environment, which the line
-    says of an error that other libraries raised: it may be no bad input. Ctrl-C
-    is answered in one line too, with exit code 130.
+    trace is there with BERT_TF_TRACEBACK=1 in the environment. If another
+    library raised the error, the line names that variable: the input may be
+    fine. Ctrl-C is answered in one line too, with exit code 130.
 
     What TensorFlow and Keras log is left out, unless the environment has a
     TF_CPP_MIN_LOG_LEVEL, which then holds for their lines from Python too.

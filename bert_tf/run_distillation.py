@@ -360,10 +360,7 @@ def _distil_on_task():
 
 
 def _read_examples(config, teacher):
-    """Returns what the teacher is tuned to, and what of.
-
-    These are the task, {split: examples}, and what `Run.predict` is to call.
-    """
+    """Returns the task, {split: examples}, and what `Run.predict` calls."""
     from bert_tf.checkpoints import reader
     from bert_tf.serving.kinds import opening
 

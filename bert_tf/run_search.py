@@ -262,9 +262,10 @@ def _check_flags():
         )
     search_options.check_triplets_file(_triplets_file())
     read = [*beir.values(), *(_SQUAD_FILES.value or []), _STS_FILE.value]
-    files.check_is_no_input(
-        "triplets_file", [_triplets_file()], filter(None, read)
-    )
+    if _DO_MINE.value:
+        files.check_is_no_input(
+            "triplets_file", [_triplets_file()], filter(None, read)
+        )
     return program.from_flags(search_options.Rules)
 
 

@@ -242,7 +242,9 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
 
 
 def tell_whole(folder: str, vectors: SentenceVectors) -> None:
-    """Warns where a model to train makes longer vectors than its folder.
+    """Warns where a model makes longer vectors than its folder.
+
+    It is trained whole, and a folder that it is trained into says no size.
 
     Args:
         folder: The model folder.
@@ -250,8 +252,8 @@ def tell_whole(folder: str, vectors: SentenceVectors) -> None:
     """
     if vectors.truncate_dim is not None:
         logging.warning(
-            "%s: the model's vectors are whole; its folder keeps the first %d "
-            "numbers of each, and so does an export of it.",
+            "%s keeps the first %d numbers of each vector (truncate_dim). The "
+            "model that is read from it makes whole vectors.",
             folder,
             vectors.truncate_dim,
         )

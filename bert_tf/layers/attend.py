@@ -84,9 +84,12 @@ def is_long(num_queries: int | None, num_keys: int | None) -> bool:
 
 def _bias(attention_mask):
     """Returns what scores get added, float32 `[B, 1 or Q, K]`."""
-    # Finite: -inf would make NaN of a row that is all padding. Cast: of Keras's
-    # `floatx`, which need not be float32, the numbers are else.
-    return ops.cast(ops.where(attention_mask, 0.0, -1e9), "float32")
+    # A finite bias: -inf would make NaN of a row that is all padding. Python's
+    # numbers would have Keras's `floatx`, in which -1e9 may be infinite.
+    zero, masked = (
+        ops.convert_to_tensor(value, "float32") for value in (0.0, -1e9)
+    )
+    return ops.where(attention_mask, zero, masked)
 
 
 def _probs(query_BNQH, key_BNKH, bias_BQK, scale=None):

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from collections.abc import Set
 from typing import Any
 
 import numpy as np
@@ -105,9 +104,9 @@ def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
         columns = {name: table[name] for name in names}
         for name, column in columns.items():
             # Sets have no order, and of a dictionary rows would be its keys.
-            if isinstance(column, (str, bytes, Set, Mapping)) or not hasattr(
-                column, "__len__"
-            ):
+            if isinstance(
+                column, (str, bytes, set, frozenset, Mapping)
+            ) or not hasattr(column, "__len__"):
                 raise ValueError(
                     f"The data: the column {name!r} must be a list. "
                     f"Received: {files.shortened(column)}."

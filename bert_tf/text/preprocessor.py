@@ -164,13 +164,12 @@ def _num_positions(config_path):
 
 
 def _to_segments(texts):
-    if isinstance(texts, list) and any(
-        isinstance(row, tuple) and len(row) == 2 for row in texts
-    ):
+    if isinstance(texts, list) and any(isinstance(row, tuple) for row in texts):
         # Two of them may be rows or columns, which pair other texts.
         raise ValueError(
-            "`texts` must be columns, (first texts, second texts): of a list "
-            "of rows tuple(zip(*rows)) makes them. Received: a list of pairs."
+            "`texts` must be columns, a tuple (first texts, second texts): of "
+            "a list of rows tuple(zip(*rows)) makes them. Received: a list of "
+            "tuples."
         )
     is_batch = not isinstance(texts, (tuple, list)) or (
         isinstance(texts, list) and not any(map(_is_batch, texts))

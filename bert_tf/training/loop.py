@@ -215,7 +215,7 @@ def train(
         while state.step < end:
             steps = run.make_steps(run_steps, iterator)
             if steps:
-                history.append(run.report(steps))
+                run.report(steps, history)
             run.save_if_due(on_save, before_save)
             run.stop_if_told()
     return history
@@ -288,12 +288,13 @@ class _Run:
                     self._bar.update(state.step, f"loss {loss:.4g}")
         return steps
 
-    def report(self, steps):
-        """Tells, and returns, what is logged of steps."""
+    def report(self, steps, history):
+        """Tells what is logged of steps, and adds it to the history."""
         config = self._config
         report = _report(
             self._state, steps, self._timer, config, self._strategy
         )
+        history.append(report)
         if not (self._is_by_clock and self._bar.is_shown):
             text = progress.log_line(report, config.num_train_steps)
             logging.info("%s", text)
@@ -303,7 +304,6 @@ class _Run:
         if self._is_chief:
             _write_summary(self._state, report, self._watch, config)
         self._line.restart()
-        return report
 
     def save_if_due(self, on_save, before_save):
         """Saves a checkpoint where one is due, or the run is to stop."""

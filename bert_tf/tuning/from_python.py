@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from absl import flags
 from absl import logging
@@ -199,11 +198,6 @@ def run(
                 f"{', '.join(_HYPER_PARAMETERS)}. "
                 f"Received: {name}={files.shortened(hyper_parameters[name])}."
             )
-    # The files of a training hold no numbers of NumPy's.
-    hyper_parameters = {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in hyper_parameters.items()
-    }
     config = FineTuningConfig(
         output_dir=str(output_dir),
         init_checkpoint=None if start is None else str(start),

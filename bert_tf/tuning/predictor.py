@@ -54,8 +54,8 @@ class Predictor:
                     self._run_step(iterator), axis=0
                 ).numpy()
                 if outputs is None:
-                    # In its place from the first: joined, all would be there
-                    # twice, which of taggers and spans are gigabytes.
+                    # Filled in place: joining the batches would hold all twice,
+                    # which is gigabytes for taggers and spans.
                     outputs = np.empty((count, *rows.shape[1:]), rows.dtype)
                 # The last batch is filled up.
                 outputs[start : start + len(rows)] = rows[: count - start]

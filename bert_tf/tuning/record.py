@@ -59,10 +59,10 @@ class EpochRecord:
             ) from error
 
     def check_evaluated(self, ends: Sequence[int], step: int) -> None:
-        """Checks that all epochs are there that a training has left behind.
+        """Checks that every finished epoch has a score.
 
-        Of one that compares its epochs: without them its next epoch would be
-        the best, whatever came before, and replace the model that is.
+        For a training that compares its epochs: the next one would else count
+        as the best, and replace the model that was kept.
 
         Args:
             ends: The steps at which epochs end.

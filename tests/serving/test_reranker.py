@@ -43,7 +43,7 @@ def test_answers_are_those_of_training_on_hard_strings(servable):
 
 def test_scores_are_the_models_logits(servable):
     queries, texts = zip(*PAIRS)
-    logits = servable.model(servable.preprocessor([queries, texts])).numpy()
+    logits = servable.model(servable.preprocessor((queries, texts))).numpy()
     assert logits.shape == (3, 1)
     signature = serving_models.loaded("reranker").signatures["serving_default"]
     found = signature(query=np.array(queries), text=np.array(texts))

@@ -60,7 +60,7 @@ def check_shapes(inputs: Any, specs: Any) -> Any:
 def check_ids(
     inputs: dict[str, tf.Tensor], sizes: Mapping[str, int], max_length: int
 ) -> dict[str, tf.Tensor]:
-    """Returns the inputs of a model if its tables have all that they name.
+    """Returns the inputs of a model if every id is in its table.
 
     Not everywhere would TensorFlow say so: Keras counts negative numbers from
     a table's end, a GPU takes zeros for what is beyond it, and XLA the last

@@ -380,8 +380,9 @@ def _passages(path):
             yield f"{path}, line {number}", text
     elif _ends_with(path, ".jsonl") and corpora.is_corpus(path):
         # As a search reads it, with titles.
-        texts = corpora.read_corpus(path).texts
-        yield from ((str(path), text) for text in texts)
+        found = corpora.read_corpus(path)
+        for name, text in zip(found.ids, found.texts):
+            yield f"{path}, id {name}", text
     else:
         for where, (text,) in columns.read(path, [TEXT_COLUMN]):
             yield where, text

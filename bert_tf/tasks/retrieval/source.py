@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
+from bert_tf import progress_bar
 from bert_tf.features import Batch
 from bert_tf.input import array_source
 from bert_tf.input import batching
@@ -84,11 +85,14 @@ class GroupSource(Source):
         rows = _DistinctRows(
             arrays=self.arrays, seed=self.seed, batch_size=batch_size
         )
+        if not rows.is_full(0):
+            # Then other orders may make no batch of that size either.
+            with progress_bar.track(
+                range(rows.num_epochs(num_epochs)), "order", unit="epoch"
+            ) as epochs:
+                for epoch in epochs:
+                    rows.order_of_epoch(epoch)
         num_left_out = rows.num_examples - len({*rows.order_of_epoch(0)})
-        if num_left_out:
-            # In another order they may make no batch of that size.
-            for epoch in range(1, rows.num_epochs(num_epochs)):
-                rows.order_of_epoch(epoch)
         if num_left_out >= batch_size:
             logging.warning(
                 "%d of %d examples are left out of an epoch, and others are in "
@@ -302,6 +306,16 @@ class _DistinctRows(array_source.ArraySource):
     """
 
     batch_size: int
+
+    def is_full(self, epoch: int) -> bool:
+        """Returns whether an epoch's own order makes all of its batches."""
+        order = batching.shuffled(self.num_examples, (self.seed, epoch))
+        rows = np.asarray(self.arrays["rows"]).tolist()
+        try:
+            distinct_order(order.numpy().tolist(), rows, self.batch_size)
+        except ValueError:
+            return False
+        return True
 
     def order_of_epoch(self, epoch: int) -> np.ndarray:
         """Returns int32 rows, of whole batches."""

@@ -278,9 +278,10 @@ def from_rows(
     if without_words:
         # Predictions are then of fewer sentences than there are rows.
         logging.warning(
-            "%s: left out %d rows without words, the first %s.",
+            "%s: left out %d row%s without words, the first %s.",
             name,
             len(without_words),
+            "" if len(without_words) == 1 else "s",
             without_words[0],
         )
     return TaggingExamples(

@@ -48,7 +48,8 @@ def read(
     name = f"{builder.info.full_name}, {split}"
     wanted = [tag_column] if tag_column else _TAGS
     names = None
-    if has_tags or any(name in builder.info.features for name in wanted):
+    is_there = any(name in builder.info.features for name in wanted)
+    if has_tags or is_there or tag_column is not None:
         tag_column = find_feature(builder, wanted)
         feature = builder.info.features[tag_column].feature
         names = getattr(feature, "names", None)
@@ -61,16 +62,15 @@ def read(
         # TensorFlow Datasets has -1 for what has no label.
         return names[tag] if 0 <= tag < len(names) else ""
 
-    def rows():
-        examples = prepared_sets.rows(builder, split)
-        for number, example in enumerate(examples, start=1):
-            where = f"{name}, row {number}"
-            tags = None
-            if tag_column is not None:
-                tags = list(map(tag_of, example[tag_column]))
-                if not has_tags and not all(tags):
-                    tags = None
-            words = [word.decode("utf-8") for word in example[token_column]]
-            yield where, words, tags
-
-    return files.from_rows(name, rows(), has_tags)
+    rows = []
+    examples = prepared_sets.rows(builder, split)
+    for number, example in enumerate(examples, start=1):
+        tags = None
+        if tag_column is not None:
+            tags = list(map(tag_of, example[tag_column]))
+        words = [word.decode("utf-8") for word in example[token_column]]
+        rows.append((f"{name}, row {number}", words, tags))
+    if not has_tags and not all(all(tags or [""]) for _, _, tags in rows):
+        # All lines of the predictions have as many columns.
+        rows = [(where, words, None) for where, words, _ in rows]
+    return files.from_rows(name, rows, has_tags)
