@@ -53,12 +53,6 @@ _SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "idlelib"}
 _CODE = re.compile(r">>>|```|::$|^\s*[-=~^*+|]{3,}|^\.\. ", re.MULTILINE)
 # What holds statements: functions in `if` and `except` are found too.
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
-_DOCUMENTED = (
-    ast.Module,
-    ast.ClassDef,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-)
 _ROLE = re.compile(r":[a-z:]+:`~?([^`<]+)[^`]*`")
 
 
@@ -83,7 +77,10 @@ def docstrings(folder):
         except (SyntaxError, UnicodeDecodeError):
             continue
         for node in _statements(tree):
-            if isinstance(node, _DOCUMENTED):
+            if isinstance(
+                node,
+                (ast.Module, ast.ClassDef, ast.FunctionDef),
+            ):
                 docstring = ast.get_docstring(node)
                 if docstring:
                     yield docstring

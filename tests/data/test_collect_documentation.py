@@ -1,8 +1,6 @@
 """The demonstration's text: English, split, labelled, nothing leaked."""
 
 import csv
-import subprocess
-import sys
 
 
 def test_documentation_is_collected(run_program, tmp_path):
@@ -38,39 +36,6 @@ def test_documentation_is_collected(run_program, tmp_path):
     for text in texts["dev"] | texts["test"]:
         if text.endswith("."):
             assert text not in lines
-
-
-def test_docstrings_of_all_that_has_one_are_found(tmp_path):
-    (tmp_path / "a.py").write_text(
-        '"""Module."""\n'
-        "class A:\n"
-        '    """Class."""\n'
-        "    async def wait(self):\n"
-        '        """Coroutine."""\n'
-        "if A:\n"
-        "    def call():\n"
-        '        """Function."""\n'
-    )
-    # In a process of its own, as importing a program defines its flags.
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            "import pathlib, sys\n"
-            "from bert_tf.data import collect_documentation\n"
-            "folder = pathlib.Path(sys.argv[1])\n"
-            "print(*collect_documentation.docstrings(folder))\n",
-            tmp_path,
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert sorted(done.stdout.split()) == [
-        "Class.",
-        "Coroutine.",
-        "Function.",
-        "Module.",
-    ]
 
 
 def test_output_dir_is_required(run_program):
