@@ -117,8 +117,8 @@ def load(
     files.check_path("path", path)
     if model_class is not None and not _is_of_bert_tf(model_class):
         raise ValueError(
-            "`model_class` must be BertClassifier and so on, or another class "
-            "of models whose argument is `config`. "
+            "`model_class` must be a class, BertClassifier and so on, or one "
+            "of your own whose first argument is `config`. "
             f"Received: {model_class!r}."
         )
     if "config" in kwargs:

@@ -251,7 +251,7 @@ def test_vectors_are_cut_as_the_folder_says(tmp_path, caplog):
     np.testing.assert_allclose(embedder(TEXTS), found, atol=1e-6)
     with caplog.at_level("WARNING", logger="absl"):
         bert_tf.save(tmp_path / "again", *bert_tf.load(folder))
-    assert "its folder keeps the first 3 numbers of each" in caplog.text
+    assert "model keeps the first 3 numbers of each vector" in caplog.text
     assert sentence_folder.read(tmp_path / "again").truncate_dim == 3
     plain = SentenceVectors(pooling="mean", is_normalized=False, truncate_dim=3)
     sentence_models.save(folder, plain)
