@@ -6,6 +6,7 @@ Letters: B examples, P passages an example, L sequence length.
 import collections
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -85,14 +86,14 @@ class GroupSource(Source):
         rows = _DistinctRows(
             arrays=self.arrays, seed=self.seed, batch_size=batch_size
         )
-        if not rows.is_full(0):
-            # Then other orders may make no batch of that size either.
-            with progress_bar.track(
-                range(rows.num_epochs(num_epochs)), "order", unit="epoch"
-            ) as epochs:
+        first, num_changes = rows.order_of_epoch(0)
+        if num_changes:
+            # Then another epoch may make no batch of that size at all.
+            others = range(1, rows.num_epochs(num_epochs))
+            with progress_bar.track(others, "order", unit="epoch") as epochs:
                 for epoch in epochs:
                     rows.order_of_epoch(epoch)
-        num_left_out = rows.num_examples - len({*rows.order_of_epoch(0)})
+        num_left_out = rows.num_examples - len({*first})
         if num_left_out >= batch_size:
             logging.warning(
                 "%d of %d examples are left out of an epoch, and others are in "
@@ -307,18 +308,14 @@ class _DistinctRows(array_source.ArraySource):
 
     batch_size: int
 
-    def is_full(self, epoch: int) -> bool:
-        """Returns whether an epoch's own order makes all of its batches."""
-        order = batching.shuffled(self.num_examples, (self.seed, epoch))
-        rows = np.asarray(self.arrays["rows"]).tolist()
-        try:
-            distinct_order(order.numpy().tolist(), rows, self.batch_size)
-        except ValueError:
-            return False
-        return True
+    def order_of_epoch(self, epoch: int) -> tuple[np.ndarray, int]:
+        """Returns int32 rows, of whole batches, and how often they changed.
 
-    def order_of_epoch(self, epoch: int) -> np.ndarray:
-        """Returns int32 rows, of whole batches."""
+        Rows whose order makes no such batches are put in another.
+
+        Raises:
+            ValueError: If no order that is tried does.
+        """
         order = batching.shuffled(self.num_examples, (self.seed, epoch))
         return self._distinct(order.numpy(), epoch)
 
@@ -337,7 +334,10 @@ class _DistinctRows(array_source.ArraySource):
         def rows_of_epoch(epoch):
             order = batching.shuffled(self.num_examples, (self.seed, epoch))
             rows = tf.numpy_function(
-                self._distinct, [order, epoch], tf.int32, stateful=False
+                lambda *told: self._distinct(*told)[0],
+                [order, epoch],
+                tf.int32,
+                stateful=False,
             )
             rows.set_shape([self._epoch_size])
             return tf.data.Dataset.from_tensor_slices(rows)
@@ -346,16 +346,15 @@ class _DistinctRows(array_source.ArraySource):
         return rows.flat_map(rows_of_epoch).skip(skipped)
 
     def _distinct(self, order, epoch):
-        """Returns a shuffled epoch as batches, of another order if need be."""
+        """Returns what `order_of_epoch` does, of its shuffled rows."""
         rows = np.asarray(self.arrays["rows"]).tolist()
-        attempt, found = 0, None
-        while found is None:
+        for num_changes in itertools.count():
             try:
                 found = distinct_order(order.tolist(), rows, self.batch_size)
+                break
             except ValueError:
-                attempt += 1
-                if attempt == _NUM_ORDERS:
+                if num_changes + 1 == _NUM_ORDERS:
                     raise
-                key = (self.seed, int(epoch), attempt)
-                order = np.random.default_rng(key).permutation(order)
-        return np.array(found, np.int32)
+            key = (self.seed, int(epoch), num_changes + 1)
+            order = np.random.default_rng(key).permutation(order)
+        return np.array(found, np.int32), num_changes
