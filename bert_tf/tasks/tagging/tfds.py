@@ -46,15 +46,11 @@ def read(
     token_column = find_feature(builder, [token_column or _TOKENS])
     split = prepared_sets.find_split(builder, _SPLIT_NAMES[split])
     name = f"{builder.info.full_name}, {split}"
+    features, names = builder.info.features, None
     wanted = [tag_column] if tag_column else _TAGS
-    names = None
-    is_there = any(name in builder.info.features for name in wanted)
-    if has_tags or is_there or tag_column is not None:
+    if has_tags or tag_column or any(name in features for name in wanted):
         tag_column = find_feature(builder, wanted)
-        feature = builder.info.features[tag_column].feature
-        names = getattr(feature, "names", None)
-    else:
-        tag_column = None
+        names = getattr(features[tag_column].feature, "names", None)
 
     def tag_of(tag):
         if names is None:
@@ -70,7 +66,7 @@ def read(
             tags = list(map(tag_of, example[tag_column]))
         words = [word.decode("utf-8") for word in example[token_column]]
         rows.append((f"{name}, row {number}", words, tags))
-    if not has_tags and not all(all(tags or [""]) for _, _, tags in rows):
+    if not has_tags and not all(all(tags or ()) for _, _, tags in rows):
         # All lines of the predictions have as many columns.
         rows = [(where, words, None) for where, words, _ in rows]
     return files.from_rows(name, rows, has_tags)

@@ -79,6 +79,9 @@ def test_stored_set_is_read(stored, tmp_path, name, caplog):
     dev = read(name, stored, DEV, "tokens", "tags", has_tags=False)
     assert dev.words == ("e", "f")
     assert dev.tags is None
+    # The tags stand in the lines all the same, a row without words or not.
+    same = read(name, stored, TRAIN, has_tags=False)
+    assert (same.tags, same.lines) == (None, examples.lines)
 
 
 @pytest.mark.parametrize(
