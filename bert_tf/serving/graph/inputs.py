@@ -13,6 +13,17 @@ import tensorflow as tf
 from bert_tf import features
 
 
+def checked(values: Any, *checks: tf.Operation | None) -> Any:
+    """Returns tensors that are there once assertions hold.
+
+    Args:
+        values: A structure of tensors.
+        *checks: What `tf.debugging.Assert` returned: called eagerly, None.
+    """
+    with tf.control_dependencies([each for each in checks if each is not None]):
+        return tf.nest.map_structure(tf.identity, values)
+
+
 def check_shapes(inputs: Any, specs: Any) -> Any:
     """Returns the inputs of a call if their shapes are those of the specs.
 
@@ -47,8 +58,7 @@ def check_shapes(inputs: Any, specs: Any) -> Any:
                 *shapes,
             ],
         )
-        with tf.control_dependencies([] if check is None else [check]):
-            tensors = [tf.identity(tensor) for tensor in tensors]
+        tensors = checked(tensors, check)
         if is_alike:
             # A loaded callable sees the shapes before it runs, and no
             # assertion: there it fails at this operation, of this name.
@@ -83,7 +93,8 @@ def check_ids(
     least, most = (
         reduce(values, axis=axes) for reduce in (tf.reduce_min, tf.reduce_max)
     )
-    checks = [
+    return checked(
+        dict(inputs),
         tf.debugging.Assert(
             (length > 0) & (length <= max_length),
             [
@@ -104,11 +115,7 @@ def check_ids(
                 most,
             ],
         ),
-    ]
-    # Called eagerly an assertion is None.
-    checks = [check for check in checks if check is not None]
-    with tf.control_dependencies(checks):
-        return {name: tf.identity(value) for name, value in inputs.items()}
+    )
 
 
 def check_positions(positions: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
@@ -126,7 +133,8 @@ def check_positions(positions: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """
     name = features.MASKED_LM_POSITIONS
     num_rows, length = tf.unstack(tf.shape(ids))
-    checks = [
+    return checked(
+        positions,
         tf.debugging.Assert(
             tf.equal(tf.shape(positions)[0], num_rows),
             [
@@ -145,10 +153,7 @@ def check_positions(positions: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
                 length,
             ],
         ),
-    ]
-    # Called eagerly an assertion is None.
-    with tf.control_dependencies([each for each in checks if each is not None]):
-        return tf.identity(positions)
+    )
 
 
 def take_texts(texts: Any, max_bytes: int) -> Any:

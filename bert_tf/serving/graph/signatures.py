@@ -178,8 +178,8 @@ def parse_ids(
             tf.transpose(tf.boolean_mask(counts, is_wrong, axis=1)),
         ],
     )
-    with tf.control_dependencies([] if check is None else [check]):
-        lengths = tf.repeat(counts[0] // num_rows, num_rows)
+    num_ids = inputs_lib.checked(counts[0], check)
+    lengths = tf.repeat(num_ids // num_rows, num_rows)
     # An empty batch has no longest row; the pooler needs a first position.
     longest = tf.maximum(tf.reduce_max(lengths), 1)
     inputs = {}
@@ -225,8 +225,7 @@ def _check_rows_of_choices(inputs):
             tf.boolean_mask(tf.reduce_sum(mask_BCL, axis=2), is_wrong_B),
         ],
     )
-    with tf.control_dependencies([] if check is None else [check]):
-        return tf.nest.map_structure(tf.identity, inputs)
+    return inputs_lib.checked(inputs, check)
 
 
 def input_names(text_features: tuple[str, ...]) -> dict[str, str]:
