@@ -93,7 +93,6 @@ def read_tsv(
     texts: tuple[list[str], ...] = tuple([] for _ in tsv_file.text_columns)
     labels = []
     label_ids = {name: index for index, name in enumerate(names)}
-    name_of = dict(zip(synonyms, names))
     num_stripped = 0
     for line, texts_of_row, label in rows(path, tsv_file):
         for column, text in zip(texts, texts_of_row):
@@ -102,10 +101,8 @@ def read_tsv(
             if label_ids and label not in label_ids:
                 num_stripped += label != label.strip()
                 label = label.strip()
-                if label not in label_ids:
-                    label = name_of.get(label, label)
             where = f"{path}, line {line}"
-            labels.append(parse_label(where, label, label_ids))
+            labels.append(parse_label(where, label, label_ids, synonyms))
     class_names.log_stripped(path, num_stripped)
     if tsv_file.label_column is None:
         return Examples(texts=texts, labels=None)
@@ -324,18 +321,26 @@ def _column_index(path, column, header):
     return column
 
 
-def parse_label(where: str, label: str, label_ids: Mapping[str, int]) -> float:
+def parse_label(
+    where: str,
+    label: str,
+    label_ids: Mapping[str, int],
+    synonyms: Sequence[str] = (),
+) -> float:
     """Returns the id of a class, or without ids the score that is the label.
 
     Args:
         where: What messages begin with.
         label: The label's text.
-        label_ids: {name of a class: its id}, empty for scores.
+        label_ids: {name of a class: its id}, by id; empty for scores.
+        synonyms: What else the classes may be called, by id.
 
     Raises:
         ValueError: If it is no class, or no number that float32 holds.
     """
     if label_ids:
+        if label not in label_ids:
+            label = dict(zip(synonyms, label_ids)).get(label, label)
         if label not in label_ids:
             raise ValueError(
                 f"{where}: the label must be one of "

@@ -235,7 +235,6 @@ class ClassificationTask(Task):
         also be called by its synonym. Of a regression it is a score.
         """
         ids = {label: index for index, label in enumerate(self.labels)}
-        name_of = dict(zip(self.label_synonyms, self.labels))
         has_numbers = any(label.lstrip("+-").isdecimal() for label in ids)
 
         def parse_label(where, value):
@@ -248,9 +247,7 @@ class ClassificationTask(Task):
             if is_id and not has_numbers:
                 return value
             label = str(value).strip()
-            if label not in ids:
-                label = name_of.get(label, label)
-            return tsv.parse_label(where, label, ids)
+            return tsv.parse_label(where, label, ids, self.label_synonyms)
 
         return columns.read_texts(
             data,
