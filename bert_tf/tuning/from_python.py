@@ -179,9 +179,9 @@ def run(
         ("early_stopping_epochs", {"train": train, "dev": dev}),
         ("calibrate", {"dev": dev}),
     ):
+        value = hyper_parameters.get(name)
         # What is of another type the config names.
-        is_given = type(hyper_parameters.get(name)) in (bool, int)
-        is_given = is_given and bool(hyper_parameters[name])
+        is_given = type(value) in (bool, int) and value
         if is_given and any(data is None for data in wanted.values()):
             names = " and ".join(f"`{each}`" for each in wanted)
             raise ValueError(f"`{name}` must be given with {names}.")
