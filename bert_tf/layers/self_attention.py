@@ -9,6 +9,7 @@ from keras import ops
 
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
+from bert_tf.layers.constant_weights import are_folded_here
 from bert_tf.layers.dense import add_bias
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.observing import observed_here
@@ -56,23 +57,24 @@ class SelfAttention(ConfiguredLayer):
         batch_size, _, length = ops.shape(attention_mask)
         num_queries = length if queries is None else ops.shape(queries)[1]
         observed = observed_here()
-        scale = None
+        # TensorFlow fuses a factor with the product of float32 scores. What is
+        # observed are the queries, divided.
         is_float32 = self.compute_dtype == "float32"
-        # What is observed are the queries, divided.
+        score_scale, query_scale = None, self._scale()
         if is_float32 and not training and observed is None:
-            scale = self._scale()
-        if queries is None and training:
+            score_scale, query_scale = query_scale, None
+        # Rows of all the batch: TensorFlow fuses the product of two matrices
+        # with the bias.
+        x_TD = as_matrix(inputs)
+        if queries is None and (training or are_folded_here()):
             query_BNQH, key_BNKH, value_BNKH = self._project_at_once(
-                inputs, batch_size, length
+                x_TD, batch_size, length, query_scale, training
             )
         else:
-            # Rows of all the batch: TensorFlow fuses the product of two
-            # matrices with the bias.
-            x_TD = as_matrix(inputs)
             queries_TD = x_TD if queries is None else as_matrix(queries)
             query_TD = self.query(queries_TD)
-            if scale is None:
-                query_TD *= self._scale()
+            if query_scale is not None:
+                query_TD *= query_scale
             query_BNQH = self._split_heads(query_TD, batch_size, num_queries)
             key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
             value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
@@ -85,7 +87,7 @@ class SelfAttention(ConfiguredLayer):
             attention_mask,
             self.probs_dropout,
             training,
-            scale,
+            score_scale,
         )
         outputs_TD = self.merge_heads(
             ops.reshape(context_BQNH, (-1, hidden_size))
@@ -112,24 +114,25 @@ class SelfAttention(ConfiguredLayer):
         _, head_size = self._heads()
         return head_size**-0.5
 
-    def _project_at_once(self, inputs, batch_size, length):
-        """Returns queries, keys and values, each `[B, N, L, H]`, scaled.
+    def _project_at_once(self, x_TD, batch_size, length, query_scale, training):
+        """Returns queries, keys and values, each `[B, N, L, H]`.
 
-        One product with the kernels side by side: in training, where rows are
-        many, this is faster than three, and so is its gradient. Where rows
-        are few, laying the kernels side by side costs more.
+        One product with the kernels side by side is faster than three, and so
+        is its gradient. Where rows are few, laying the kernels side by side
+        costs more than it gives, unless they are constants.
         """
-        scale = self._scale()
+        query_kernel, query_bias = self.query.kernel, self.query.bias
+        if query_scale is not None:
+            query_kernel = query_kernel * query_scale
+            query_bias = query_bias * query_scale
         kernel = ops.concatenate(
-            [self.query.kernel * scale, self.key.kernel, self.value.kernel],
-            axis=1,
+            [query_kernel, self.key.kernel, self.value.kernel], axis=1
         )
-        bias = ops.concatenate(
-            [self.query.bias * scale, self.key.bias, self.value.bias]
-        )
-        x_TD = as_matrix(inputs)
+        bias = ops.concatenate([query_bias, self.key.bias, self.value.bias])
+        # A gradient of its own is in the way of TensorFlow's fusing.
+        add = add_bias if training else ops.add
         x = ops.reshape(
-            add_bias(ops.matmul(x_TD, kernel), bias),
+            add(ops.matmul(x_TD, kernel), bias),
             (batch_size, length, 3, *self._heads()),
         )
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3)

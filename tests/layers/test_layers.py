@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.constant_weights import weights_folded
 from bert_tf.layers.dense import Dense
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.embeddings import BertEmbeddings
@@ -142,6 +143,20 @@ def test_self_attention_under_a_mask_for_every_query_equals_loops():
             weights, SEQUENCE[row], mask[row], 2
         )
         np.testing.assert_allclose(outputs[row], expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_self_attention_of_constant_weights_is_the_same(policy):
+    layer = SelfAttention(CONFIG, dtype=policy)
+    layer(SEQUENCE, MASK)
+    randomized(layer)
+    expected = np.array(layer(SEQUENCE, MASK), "float32")
+    with weights_folded():
+        outputs = np.array(layer(SEQUENCE, MASK), "float32")
+    # In bfloat16 the queries' kernel is rounded once it is scaled.
+    unit = {"float32": 2**-22, "mixed_bfloat16": 2**-7}[policy]
+    atol = unit * np.abs(expected).max()
+    np.testing.assert_allclose(outputs, expected, atol=atol)
 
 
 def test_self_attention_of_padding_only_is_finite():

@@ -4,12 +4,14 @@
 the same attributes, without Keras and without this library.
 """
 
+import contextlib
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.layers.constant_weights import weights_folded
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph.compiled import CompiledModel
 
@@ -188,10 +190,14 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         """
         values = [(weight, weight.numpy()) for weight in self._weights()]
         call_model = self._call_model
+        _, _, jit_batch_sizes = self._shapes
+        # XLA computes several products of few rows at once: one that is larger
+        # takes it longer.
+        folded = contextlib.nullcontext if jit_batch_sizes else weights_folded
 
         @tf.function(autograph=False)
         def answer(inputs):
-            with keras.StatelessScope(state_mapping=values):
+            with folded(), keras.StatelessScope(state_mapping=values):
                 return call_model(inputs, training=False)
 
         spec = self.to_model_inputs(self.ids_spec())
