@@ -221,6 +221,20 @@ def test_no_module_is_a_drawer():
         assert path.stem not in ("utils", "helpers", "common", "misc")
 
 
+def test_the_root_holds_what_it_should():
+    """What a run has left there would else be committed beside it."""
+    listed = (ROOT / "MANIFEST.in").read_text("utf-8").split()
+    allowed = {
+        *listed,
+        *("CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "setup.py"),
+        *("Makefile", "mkdocs.yml", "pyproject.toml", "requirements-tpu.txt"),
+        *("CONTRIBUTING.md", "demo.py"),
+    }
+    files = {path.name for path in ROOT.iterdir() if path.is_file()}
+    strays = {name for name in files - allowed if not name.startswith(".")}
+    assert not strays
+
+
 def test_make_runs_every_file_with_peers():
     """No target runs the mark in all files: each needs an environment."""
     makefile = (ROOT / "Makefile").read_text("utf-8")
