@@ -53,10 +53,13 @@ class EpochRecord:
             # Older releases did not tell it.
             self.model_step = values.get("model_step")
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{self._path}: not the record of a training. Restore it, or "
-                "delete it: a training that compares no epochs needs none."
-            ) from error
+            raise self._no_record() from error
+
+    def _no_record(self):
+        return ValueError(
+            f"{self._path}: not the record of a training. Restore it, or "
+            "delete it: a training that compares no epochs needs none."
+        )
 
     def check_evaluated(self, ends: Sequence[int], step: int) -> None:
         """Checks that every finished epoch has a score.
@@ -70,8 +73,12 @@ class EpochRecord:
                 with it may not have been evaluated.
 
         Raises:
-            ValueError: If there is one that is not.
+            ValueError: If there is one that is not, or of which the record
+                lacks the `main_metric`.
         """
+        for results in self.evaluations:
+            # Now, and not at the end of the next epoch.
+            self._score(results)
         found = {results["global_step"] for results in self.evaluations}
         missing = [end for end in ends if end < step and end not in found]
         if missing:
@@ -93,12 +100,19 @@ class EpochRecord:
 
     @property
     def best(self) -> dict[str, float]:
-        """The results of the best epoch, {name: float}."""
+        """The results of the best epoch, {name: float}.
+
+        Raises:
+            ValueError: If the record lacks the `main_metric` of an epoch.
+        """
         # `max` returns the first of equal ones.
-        best = max(
-            self.evaluations, key=lambda results: results[self._main_metric]
-        )
-        return _without_epoch(best)
+        return _without_epoch(max(self.evaluations, key=self._score))
+
+    def _score(self, results):
+        score = results.get(self._main_metric)
+        if type(score) not in (int, float):
+            raise self._no_record()
+        return score
 
     @property
     def num_without_gain(self) -> int:

@@ -295,9 +295,8 @@ class Run:
                         self.save()
                 if self.is_chief:
                     record.write()
-                if record.num_without_gain >= (
-                    config.early_stopping_epochs or math.inf
-                ):
+                patience = config.early_stopping_epochs
+                if patience and record.num_without_gain >= patience:
                     logging.info(
                         "Stopped early: %s has not risen in %d epochs.",
                         task.main_metric,

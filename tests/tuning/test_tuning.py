@@ -384,6 +384,17 @@ def test_damaged_record_is_told(tmp_path):
         EpochRecord(tmp_path, "f1", 3)
 
 
+def test_a_record_without_the_score_that_is_compared_is_told(tmp_path):
+    evaluations = [{"epoch": 1, "global_step": 3, "f1": None}]
+    (tmp_path / "epochs.json").write_text(
+        json.dumps({"training": [], "evaluations": evaluations})
+    )
+    for name in ("f1", "accuracy"):
+        # Before an epoch is trained for nothing.
+        with pytest.raises(ValueError, match="epochs.json: not the record"):
+            EpochRecord(tmp_path, name, 3).check_evaluated([3], 3)
+
+
 @pytest.mark.parametrize(
     "drop, rates", [(True, (0.01 / 3, 5e-3)), (False, (0.01 / 3, 1e-2))]
 )
