@@ -334,6 +334,40 @@ class OwnStep(bert_tf.BertClassifier):
         return {metric.name: metric.result() for metric in self.metrics}
 
 
+def test_a_resumed_fit_is_an_unbroken_one_with_seeds_by_epoch(tmp_path):
+    page = (ROOT / "docs/python_api.md").read_text("utf-8")
+    (program,) = re.findall(r"```python\n([^`]*SeedsByEpoch.*?)```", page, re.S)
+    exec(program, names := {})
+
+    def fit(num_epochs, *callbacks):
+        keras.utils.set_random_seed(20181011)
+        model = bert_tf.BertClassifier(CONFIG, NUM_LABELS, dropout=0.5)
+        model.compile(
+            bert_tf.BertOptimizer(bert_tf.WarmupDecay(0.01, 40, 2)),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        )
+        model.fit(
+            INPUTS,
+            LABELS,
+            batch_size=6,
+            epochs=num_epochs,
+            shuffle=False,
+            verbose=0,
+            callbacks=[names["SeedsByEpoch"](), *callbacks],
+        )
+        return model.get_weights()
+
+    def backup():
+        return keras.callbacks.BackupAndRestore(
+            tmp_path / "backup", delete_checkpoint=False
+        )
+
+    unbroken = fit(2)
+    fit(1, backup())
+    for resumed, wanted in zip(fit(2, backup()), unbroken, strict=True):
+        np.testing.assert_array_equal(resumed, wanted)
+
+
 def test_steps_of_ones_own_are_those_of_fit():
     # A step of `fit`'s own is traced in other tests.
     models = [
