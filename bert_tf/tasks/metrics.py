@@ -79,13 +79,18 @@ def mean_auc(logits: ArrayLike, labels: ArrayLike) -> float:
     """
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
 
-    def area(k):
-        # The log-odds: in the order of the probabilities, and not rounded to
-        # one value where these are close to 1.
-        others = np.logaddexp.reduce(np.delete(logits, k, axis=1), axis=1)
-        return auc(logits[:, k] - others, labels == k)
-
-    return float(np.mean([area(k) for k in np.unique(labels)]))
+    # Of the classes before each, and of those after it: all others are summed
+    # in two passes, and not once for each class.
+    nothing = np.full_like(logits[:, :1], -np.inf)
+    before = np.logaddexp.accumulate(logits[:, :-1], axis=1)
+    after = np.logaddexp.accumulate(logits[:, :0:-1], axis=1)[:, ::-1]
+    # The log-odds: in the order of the probabilities, and not rounded to one
+    # value where these are close to 1.
+    odds = logits - np.logaddexp(
+        np.hstack([nothing, before]), np.hstack([after, nothing])
+    )
+    areas = [auc(odds[:, k], labels == k) for k in np.unique(labels)]
+    return float(np.mean(areas))
 
 
 def matthews_correlation(predictions: ArrayLike, labels: ArrayLike) -> float:
