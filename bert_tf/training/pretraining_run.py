@@ -3,6 +3,7 @@
 In this order: records, model, evaluation, optimizer and state, weights, loop.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -417,6 +418,10 @@ def _train(
 ):
     """Trains from the state's last checkpoint, if any."""
     is_resumed = _begin(start, pretraining, state)
+    best = os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
+    if options.keep_best:
+        # What is damaged is told now, and not after the steps to a checkpoint.
+        _best_loss(options, best, state)
     if strategies.is_chief(strategy):
         progress.tell_curves(state.folder)
 
@@ -496,25 +501,43 @@ def _best_loss(options, best, state):
     """Returns the best loss so far, if it is of the evaluations of now.
 
     The run may have been resumed, and stopped, with others since.
+
+    Raises:
+        ValueError: If a file that tells of the best model is damaged.
     """
     results = f"{best}/{_EVAL_RESULTS}"
     if not files.exists(results):
         return None
-    loss = evaluation.read_results(results)["loss"]
+    with _damage_named(results):
+        loss = evaluation.read_results(results)["loss"]
     path = _best_path(options)
     if files.exists(path):
-        told, now = files.read_json(path), _loss_settings(state)
-        # A run that was killed as it kept a better model has not told of it.
-        # What only one of the two has is of another release.
-        is_comparable = told["loss"] == loss and all(
-            told["settings"][name] == now[name]
-            for name in told["settings"].keys() & now.keys()
-        )
+        now = _loss_settings(state)
+        with _damage_named(path):
+            told = files.read_json(path)
+            # A run that was killed as it kept a better model has not told of
+            # it. What only one of the two has is of another release.
+            is_comparable = told["loss"] == loss and all(
+                told["settings"][name] == now[name]
+                for name in told["settings"].keys() & now.keys()
+            )
     else:
         # Of an older release. Until the first checkpoint of a resumed run
         # these are the changes since.
         is_comparable = not _LOSS_SETTINGS & state.settings.changes().keys()
     return loss if is_comparable else None
+
+
+@contextlib.contextmanager
+def _damage_named(path):
+    """Makes errors of what is read of a file in the block one `ValueError`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: not what a training tells of its best model. Remove it "
+            "to resume without."
+        ) from error
 
 
 def _loss_settings(state):

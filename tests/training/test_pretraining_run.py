@@ -192,6 +192,29 @@ def test_the_best_of_another_evaluation_is_not_compared_with(
     assert keep(resumed_state(tmp_path, 80, **given), 960.0) == 960.0
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("best/eval_results.txt", "loss"),
+        ("best/eval_results.txt", "global_step = 3\n"),
+        ("best/eval_results.txt", "loss = low\n"),
+        ("train/best.json", "[]"),
+        ("train/best.json", '{"loss": 1.0}'),
+    ],
+)
+def test_damage_in_what_tells_the_best_is_named(tmp_path, name, text):
+    (tmp_path / "best").mkdir()
+    (tmp_path / "train").mkdir()
+    (tmp_path / "best/eval_results.txt").write_text("loss = 1.0\n")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=f"{name}: .* Remove it"):
+        pretraining_run._best_loss(
+            SimpleNamespace(output_dir=str(tmp_path)),
+            f"{tmp_path}/best",
+            resumed_state(tmp_path, 3),
+        )
+
+
 def test_the_best_models_card_is_written_before_its_results(
     tmp_path, monkeypatch
 ):
