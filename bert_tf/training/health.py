@@ -94,8 +94,8 @@ class Health:
                 raise NotFiniteError(
                     f"Step {number} (of steps {first_step} to "
                     f"{first_step + len(steps) - 1} of one call) is not "
-                    f"finite: {told}. Training stopped; the last checkpoint "
-                    "is of a step before."
+                    f"finite: {told}. Training stopped; none of these steps "
+                    "is saved."
                 )
             self.num_skipped += 1
             _logger.warning(

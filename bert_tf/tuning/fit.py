@@ -236,9 +236,9 @@ class _KeepState(keras.callbacks.Callback):
         # Once not finite, they stay so.
         if not math.isfinite(logs["loss"]):
             raise health.NotFiniteError(
-                f"The loss is not finite in steps {self._first_step} to "
+                f"The loss is not finite in steps {self._reported[1]} to "
                 f"{state.step - 1}: loss={logs['loss']}. Training stopped; "
-                "the last checkpoint is of a step before."
+                "none of these steps is saved."
             )
         means = self._since_last_report(logs)
         seconds = self._timer.report()["step_seconds"]

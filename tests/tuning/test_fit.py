@@ -346,9 +346,23 @@ def test_loss_that_is_not_finite_stops_the_run(tmp_path):
     source = make_source(WARMTH)
     source.examples.labels[:] = np.inf
     state = make_state(WARMTH, tmp_path, one_device())
-    with pytest.raises(health.NotFiniteError, match="in steps 0 to 3"):
+    # There is no checkpoint.
+    message = "in steps 0 to 3.* stopped; none of these steps is saved"
+    with pytest.raises(health.NotFiniteError, match=message):
         fine_tuning.fit(state, WARMTH, source, make_config(4), one_device())
     assert checkpointing.trained_steps(tmp_path) == 0
+
+
+def test_steps_that_were_saved_are_none_of_those_that_are_not_finite(tmp_path):
+    source = make_source(WARMTH)
+    source.examples.labels[:] = np.arange(23)
+    batches = source.training_batches(6).take(3).as_numpy_iterator()
+    source.examples.labels[int(list(batches)[-1]["labels"][0])] = np.inf
+    state = make_state(WARMTH, tmp_path, one_device())
+    config = make_config(4, save_checkpoints_steps=2)
+    with pytest.raises(health.NotFiniteError, match="in steps 2 to 3: "):
+        fine_tuning.fit(state, WARMTH, source, config, one_device())
+    assert checkpointing.trained_steps(tmp_path) == 2
 
 
 def test_every_epoch_has_every_example_once_in_its_own_order():
