@@ -525,7 +525,8 @@ def failed_writes_told(path: AnyPath) -> Iterator[None]:
         # Memory is a resource, too.
         if "OOM" in error.message:
             raise
-        raise OSError(f"{path} cannot be written: {error.message}") from error
+        reason = error.message.partition("\n")[0]
+        raise OSError(f"{path} cannot be written: {reason}") from error
 
 
 @contextlib.contextmanager

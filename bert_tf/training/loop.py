@@ -201,7 +201,7 @@ def train(
     with (
         state.hold(is_chief),
         errors.clear_errors(paths),
-        progress.summary_writer(state.folder, is_chief) as writer,
+        progress.summary_writer(state.folder, is_chief) as flush,
         preemption.stop_noted() as told_to_stop,
         health.stalls_named(waiting_since),
         progress_bar.ProgressBar(
@@ -209,7 +209,7 @@ def train(
         ) as bar,
     ):
         run = _Run(
-            state, config, strategy, end, watch, told_to_stop, writer, bar
+            state, config, strategy, end, watch, told_to_stop, flush, bar
         )
         iterator = iter(batches)
         while state.step < end:
@@ -228,11 +228,11 @@ class _Run:
     """
 
     def __init__(
-        self, state, config, strategy, end, watch, told_to_stop, writer, bar
+        self, state, config, strategy, end, watch, told_to_stop, flush, bar
     ):
         self._state, self._config, self._strategy = state, config, strategy
         self._end, self._watch, self._told_to_stop = end, watch, told_to_stop
-        self._writer, self._bar = writer, bar
+        self._flush, self._bar = flush, bar
         self._is_chief = strategies.is_chief(strategy)
         # Hosts that are told to stop at different times must stop at one step.
         self._agree = strategies.make_agreement(strategy)
@@ -324,7 +324,7 @@ class _Run:
         if self._is_chief:
             path = state.save()
             logging.info("Saved %s.", path)
-            self._writer.flush()
+            self._flush()
             if on_save is not None:
                 on_save()
         # A host that left would end the others in their writing.

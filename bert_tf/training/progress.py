@@ -1,18 +1,20 @@
 """How a run is doing: means over steps, speed, log lines, summaries."""
 
+import contextlib
 import importlib.util
 import logging
 import time
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any
 
 import tensorflow as tf
 
 # Public only in `tf.compat.v1`, which takes a second to load.
 from tensorflow.core.framework import summary_pb2
 
+from bert_tf import files
 from bert_tf import progress_bar
 from bert_tf.training.health import StepResults
 
@@ -20,6 +22,9 @@ from bert_tf.training.health import StepResults
 _SECONDS_PER_CALL = 5.0
 # After so many seconds a call may still be made before a line is too late.
 SECONDS_PER_REPORT = progress_bar.SECONDS_PER_LINE - _SECONDS_PER_CALL
+
+# TensorFlow's errors tell the file.
+_CURVES = "The curves"
 
 _logger = logging.getLogger(__name__)
 
@@ -50,25 +55,62 @@ def summarize(steps: Sequence[StepResults]) -> dict[str, float]:
     return values | ratios(metrics)
 
 
+@contextlib.contextmanager
 def summary_writer(
     folder: str, is_chief: bool = True
-) -> AbstractContextManager[Any]:
-    """Returns the context in which summaries are written, on the chief."""
-    if is_chief:
-        return tf.summary.create_file_writer(folder).as_default()
-    return tf.summary.create_noop_writer().as_default()
+) -> Iterator[Callable[[], None]]:
+    """Opens the context in which summaries are written, on the chief.
+
+    Yields:
+        A function that writes what is not in the file yet.
+
+    Raises:
+        OSError: If the disk is full, and so on. An error of the block comes
+            first.
+    """
+    if not is_chief:
+        with tf.summary.create_noop_writer().as_default():
+            yield lambda: None
+        return
+    problem: BaseException | None = None
+    try:
+        with files.failed_writes_told(_CURVES):
+            writer = tf.summary.create_file_writer(folder)
+
+            def flush():
+                with files.failed_writes_told(_CURVES):
+                    writer.flush()
+
+            # It flushes as it ends, on a full disk with an error in place of
+            # the one that tells what is wrong.
+            with writer.as_default():
+                try:
+                    yield flush
+                except BaseException as error:
+                    problem = error
+    except OSError:
+        if problem is None:
+            raise
+    if problem is not None:
+        raise problem
 
 
 def write_summaries(report: Mapping[str, float]) -> None:
-    """Writes {name: float}, with its `step`, to the default summary writer."""
+    """Writes {name: float}, with its `step`, to the default summary writer.
+
+    Raises:
+        OSError: If the disk is full, and so on.
+    """
     # What tensorboard's `tf.summary.scalar` writes: TensorFlow 2.21 has it no
     # longer, unless tensorboard is installed.
     metadata = summary_pb2.SummaryMetadata(
         plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
     )
-    for name, value in report.items():
-        if name != "step":
-            tf.summary.write(name, tf.constant(value), report["step"], metadata)
+    values = dict(report)
+    step = values.pop("step")
+    with files.failed_writes_told(_CURVES):
+        for name, value in values.items():
+            tf.summary.write(name, tf.constant(value), step, metadata)
 
 
 def tell_curves(folder: str) -> None:

@@ -120,7 +120,7 @@ def fit(
         set_seeds = randomness.compile_set_seeds(model, config.seed, strategy)
     with (
         state.hold(),
-        progress.summary_writer(state.folder) as writer,
+        progress.summary_writer(state.folder) as flush,
         preemption.stop_noted() as told_to_stop,
         progress_bar.ProgressBar(
             "train", config.num_train_steps, first=state.step
@@ -129,7 +129,7 @@ def fit(
 
         def save():
             logging.info("Saved %s.", state.save())
-            writer.flush()
+            flush()
             if on_save is not None:
                 on_save()
 

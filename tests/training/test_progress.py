@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 from bert_tf.training import progress
+from support.disk import full_disk
 
 
 def test_means_are_of_steps_and_shares_of_their_places():
@@ -39,6 +40,29 @@ def test_log_line():
         "step 20/100  loss 1.235  64.0 examples/s  6,758 tokens/s  "
         "17.5% padding  2.1% waiting  0.5 s/step  0m40s left"
     )
+
+
+def test_curves_on_a_full_disk_are_an_os_error_that_names_the_file(tmp_path):
+    told = f"curves.*{tmp_path}"
+    with (
+        full_disk(300),
+        pytest.raises(OSError, match=told) as raised,
+        progress.summary_writer(str(tmp_path)),
+    ):
+        for step in range(9):
+            progress.write_summaries({"step": step, "loss": 1.0})
+    assert "\n" not in str(raised.value)
+
+
+def test_curves_hide_no_error_of_the_training(tmp_path):
+    with (
+        full_disk(300),
+        pytest.raises(OSError, match="step 5 cannot be"),
+        progress.summary_writer(str(tmp_path)),
+    ):
+        for step in range(9):
+            progress.write_summaries({"step": step, "loss": 1.0})
+        raise OSError("the checkpoint of step 5 cannot be written")
 
 
 @pytest.mark.parametrize(
