@@ -423,7 +423,12 @@ _MAKERS = {
 
 
 def quantize(folder: files.AnyPath) -> None:
-    """Writes a folder's model in 8 bits beside that in float32."""
+    """Writes a folder's model in 8 bits beside that in float32.
+
+    Raises:
+        OSError: If the disk is full, and so on.
+    """
+    from google.protobuf.message import DecodeError
     from onnxruntime import quantization
 
     # It tells the root logger of each tensor that stays as it is, and to
@@ -440,6 +445,11 @@ def quantize(folder: files.AnyPath) -> None:
             weight_type=quantization.QuantType.QInt8,
             per_channel=True,
         )
+    # It writes a model of its own first, and reads it, be it whole or not.
+    except (OSError, DecodeError) as error:
+        raise OSError(
+            f"{folder}/{INT8_FILE} cannot be written: {error}"
+        ) from error
     finally:
         root.setLevel(level)
 

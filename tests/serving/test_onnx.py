@@ -28,6 +28,7 @@ from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from support import sentence_models
 from support import serving_models
+from support.disk import full_disk
 from support.paths import ROOT
 
 CONFIG = serving_models.CONFIG
@@ -295,6 +296,21 @@ def test_quantizing_is_silent(tmp_path, caplog):
         )
     assert not [each for each in caplog.records if each.name == "root"]
     assert logging.getLogger().level == level
+
+
+# In the model that is made on the way, and in the one of 8 bits.
+@pytest.mark.parametrize("num_bytes", [18_000, 25_000])
+def test_a_full_disk_is_told_with_the_file(tmp_path, num_bytes):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    told = r"model_int8.onnx cannot be written: "
+    with full_disk(num_bytes), pytest.raises(OSError, match=told):
+        onnx_exporter.export(
+            serving_models.model_dir("pair"),
+            tmp_path,
+            ExportOptions(is_checked=False),
+        )
+    assert not os.listdir(tmp_path)
 
 
 def test_a_long_comparison_tells_how_far_it_is(tmp_path, caplog, monkeypatch):
