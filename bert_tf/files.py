@@ -449,13 +449,15 @@ def whole_file(path: AnyPath) -> Iterator[str]:
     except BaseException as error:
         with contextlib.suppress(Exception):
             remove(temporary)
-        if (
-            isinstance(error, OSError)
-            and error.errno in _FULL
-            and not error.filename
-        ):
-            error.filename = path
+        if isinstance(error, OSError):
+            name_full_disk(error, path)
         raise
+
+
+def name_full_disk(error: OSError, path: AnyPath) -> None:
+    """Names `path` in an error of a full disk that names no file."""
+    if error.errno in _FULL and not error.filename:
+        error.filename = os.fspath(path)
 
 
 def check_may_be_replaced(path: AnyPath) -> None:

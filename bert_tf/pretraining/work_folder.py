@@ -99,6 +99,7 @@ def local(
     except lock.HeldError as error:
         raise OSError(f"Another process is working in {work_dir}.") from error
     except OSError as error:
+        files.name_full_disk(error, work_dir)
         raise OSError(f"{error} {hint}") from error
     finally:
         # If there is something in it, it stays.
