@@ -383,7 +383,7 @@ def test_wrong_settings(kind, settings, message):
         (
             "encoder",
             {"kind": "embedding", "settings": {"embedding": "last_four"}},
-            "the model has 2",
+            "`embedding` must not be last_four .* the model has 2",
         ),
     ],
 )

@@ -167,8 +167,14 @@ class Embedding(Servable):
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         model = super().load(checkpoint, task, options)
-        if options.settings["embedding"] == LAST_FOUR:
-            _last_four(False).check_layers(model.config.num_hidden_layers)
+        num_layers = model.config.num_hidden_layers
+        embedding = options.settings["embedding"]
+        if embedding == LAST_FOUR and num_layers < len(_LAST_FOUR):
+            raise ValueError(
+                f"`embedding` must not be {LAST_FOUR} of fewer than "
+                f"{len(_LAST_FOUR)} layers, as the model has {num_layers}. "
+                f"Received: embedding={embedding!r}."
+            )
         model.sentence_vectors = sentence_folder.read(checkpoint.folder)
         return model
 
