@@ -18,7 +18,7 @@ from bert_tf import files
 KEY = "format_version"
 
 # By kind; the records' manifest has a version of its own.
-# Version 2 may have a temperature.
+# Version 2 may have a temperature or, of vectors, a truncate_dim.
 TASK = 2
 # Version 2 describes the tokenizer, of another kind than BERT's; version 3 has
 # a hash of the examples of a fine-tuning; version 4 one of its tokenizer, of a

@@ -129,6 +129,14 @@ _MATRYOSHKA_SIZES = flags.DEFINE_list(
     "E.g. 384,256,128,64: the loss is the sum of those of the first so many "
     "numbers of the vectors, which may then be cut to these.",
 )
+_TRUNCATE_DIM = flags.DEFINE_integer(
+    "truncate_dim",
+    None,
+    "How many numbers of a vector the tuned model keeps, the first ones; 0: "
+    "all. It is trained with all. Default: as a checkpoint of "
+    "sentence-transformers says; else all.",
+    lower_bound=0,
+)
 _QUERY_PROMPT = flags.DEFINE_string(
     "query_prompt", None, 'What stands before each query, e.g. "query: ".'
 )
@@ -167,6 +175,7 @@ _STORED = (
     (_SYMMETRIC, "is_symmetric"),
     (_HARD_NEGATIVE_WEIGHT, "hard_negative_weight"),
     (_MATRYOSHKA_SIZES, "matryoshka_sizes"),
+    (_TRUNCATE_DIM, "truncate_dim"),
     (_QUERY_PROMPT, "query_prompt"),
     (_PASSAGE_PROMPT, "passage_prompt"),
 )
@@ -242,8 +251,11 @@ def _check_scores_are_read(config):
 def _check_is_stored(stored, sizes):
     """Raises `ValueError` if a flag is not what the model was tuned to."""
     for flag, field in _STORED:
-        value = sizes if flag is _MATRYOSHKA_SIZES else flag.value
-        wanted = getattr(stored, field)
+        value, wanted = flag.value, getattr(stored, field)
+        if flag is _MATRYOSHKA_SIZES:
+            value = sizes
+        elif flag is _TRUNCATE_DIM:
+            wanted = wanted or 0
         program.check_as_tuned(flag, value == wanted, repr(wanted), str(value))
 
 
@@ -303,10 +315,10 @@ def _make_task(config, folder, stored, sizes):
     pooling = "cls" if is_simcse else "mean"
     head = options.TRAINING_DENSE if is_simcse else options.NO_HEAD
     is_normalized = _LOSS.value != options.TRIPLET
-    dense_size, prompts = None, ["", ""]
+    dense_size, truncate_dim, prompts = None, None, ["", ""]
     if told is not None:
-        sentence_folder.tell_whole(folder, told)
         pooling, is_normalized = told.pooling, told.is_normalized
+        truncate_dim = told.truncate_dim
         prompts = [told.query_prompt, told.passage_prompt]
         if told.dense:
             head = options.DENSE
@@ -317,6 +329,8 @@ def _make_task(config, folder, stored, sizes):
         dense_size = None
     if _NORMALIZE.value is not None:
         is_normalized = _NORMALIZE.value
+    if _TRUNCATE_DIM.value is not None:
+        truncate_dim = _TRUNCATE_DIM.value or None
     prompts = [
         default if flag.value is None else flag.value
         for flag, default in zip((_QUERY_PROMPT, _PASSAGE_PROMPT), prompts)
@@ -341,6 +355,7 @@ def _make_task(config, folder, stored, sizes):
         is_symmetric=_SYMMETRIC.value,
         hard_negative_weight=_HARD_NEGATIVE_WEIGHT.value,
         matryoshka_sizes=sizes,
+        truncate_dim=truncate_dim,
         query_prompt=prompts[0],
         passage_prompt=prompts[1],
         chunk_size=_CHUNK_SIZE.value,

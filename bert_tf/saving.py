@@ -27,6 +27,7 @@ from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.kinds import opening
+from bert_tf.tasks.retrieval.task import OF_VECTORS
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
@@ -154,10 +155,9 @@ def load(
         if told is not None:
             # Its prompts, for `save`.
             model.sentence_vectors = told
-            sentence_folder.tell_whole(checkpoint.folder, told)
-            RetrievalTask().load_elsewhere(
-                model, checkpoint.folder, may_be_new=allow_partial
-            )
+            RetrievalTask(
+                **{name: getattr(told, name) for name in OF_VECTORS}
+            ).load_elsewhere(model, checkpoint.folder, may_be_new=allow_partial)
         return LoadedModel(model, preprocessor, _task_of(checkpoint, model))
 
 
@@ -318,6 +318,7 @@ def _vector_arguments(told):
         "pooling": told.pooling,
         "is_normalized": told.is_normalized,
         "dense_size": (told.dense[0].kernel.shape[1] if told.dense else None),
+        "truncate_dim": told.truncate_dim,
     }
 
 
@@ -335,7 +336,6 @@ def _vectors_of(model, task):
         default_prompt_name=told.default_prompt_name,
         include_prompt=told.include_prompt,
         similarity=told.similarity,
-        truncate_dim=told.truncate_dim,
     )
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 import bert_tf
 from bert_tf import tuning
 from bert_tf.checkpoints import sentence_folder
+from bert_tf.tasks.features import sentences
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from support import releases
@@ -160,6 +161,61 @@ def test_simcse_is_trained_from_python_on_a_list_of_texts(tmp_path):
     assert tuned.results["global_step"] in (3, 6)
     told = sentence_folder.read(tmp_path / "output")
     assert (told.pooling, told.dense) == ("cls", ())
+
+
+def test_vectors_stay_cut(tmp_path, run_program, caplog):
+    start, output = tmp_path / "start", tmp_path / "output"
+    cut = sentence_folder.SentenceVectors(
+        pooling="mean", is_normalized=True, truncate_dim=3
+    )
+    sentence_models.save(start, cut)
+    dev = write_pairs(tmp_path / "dev.jsonl", 9, 3)
+    flags = (f"--output_dir={output}", f"--eval_file={dev}", "--do_eval")
+    run_program(
+        PROGRAM,
+        *flags,
+        f"--init_checkpoint={start}",
+        f"--train_file={write_pairs(tmp_path / 'train.jsonl', 8, 1)}",
+        *("--do_train", "--train_batch_size=4", "--num_train_epochs=1"),
+        *("--max_seq_length=9", "--learning_rate=0.01"),
+    )
+    assert sentence_folder.read(output).truncate_dim == 3
+    task = json.loads((output / "task.json").read_text())
+    assert (task["truncate_dim"], task["format_version"]) == (3, 2)
+    # Scored are the vectors that the folder makes.
+    pairs = [json.loads(line) for line in dev.read_text().splitlines()]
+    embed = sentences.open_embedder(output)
+    queries, passages = (
+        embed([pair[name] for pair in pairs]).astype("float64")
+        for name in ("query", "positive")
+    )
+    assert queries.shape == (9, 3)
+    queries, passages = (
+        each / np.linalg.norm(each, axis=1, keepdims=True)
+        for each in (queries, passages)
+    )
+    scores = queries @ passages.T
+    ranks = (scores >= np.diag(scores)[:, None]).sum(axis=1)
+    results = releases.read_results(output)
+    assert results["eval_MRR@10"] == pytest.approx(np.mean(1 / ranks))
+    refused = run_program(PROGRAM, *flags, "--truncate_dim=0", check=False)
+    assert "--truncate_dim must be 3, as the mod" in refused.stderr
+    loaded = bert_tf.load(output)
+    assert loaded.task.truncate_dim == loaded.model.truncate_dim == 3
+    # From Python the task tells how vectors are made.
+    with caplog.at_level("WARNING", logger="absl"):
+        tuned = tuning.run(
+            RetrievalTask(pooling="max"),
+            dev=dev,
+            start=start,
+            output_dir=tmp_path / "python",
+            max_seq_length=9,
+        )
+    assert tuned.model.vector_size == 8
+    assert (
+        "start: its vectors are made in another way than its owner says, as "
+        "the task has pooling='max', not 'mean'; truncate_dim=None, not 3."
+    ) in caplog.text
 
 
 def test_bad_flags_are_told_at_once(tmp_path, run_program):

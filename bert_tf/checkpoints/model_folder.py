@@ -46,6 +46,8 @@ TASK_FILE = "task.json"
 read_vocabulary = tokenizer_files.read_vocabulary
 read_tokenizer_config = tokenizer_files.read_settings
 
+# What task.json has since version 2 of its format.
+_SINCE_2 = ("temperature", "truncate_dim")
 _MAX_LENGTH = "model_max_length"
 _SPECIAL_TOKENS = tokenizer_files.SPECIAL_TOKENS
 # What in tokenizer_config.json may be other words, or another length, of one
@@ -388,7 +390,7 @@ def write_task(folder: str, task: dict[str, Any]) -> None:
 
 def _task_text(task):
     # In the first version of the format that has all of it.
-    version = formats.TASK if "temperature" in task else 1
+    version = formats.TASK if {*_SINCE_2} & task.keys() else 1
     return to_json(formats.stamped(task, version))
 
 

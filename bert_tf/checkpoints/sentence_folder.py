@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-from absl import logging
 
 from bert_tf import files
 from bert_tf.checkpoints import sentence_files
@@ -238,24 +237,6 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
             include_prompt=include_prompt,
             similarity=COSINE if similarity is None else similarity,
             truncate_dim=values.get("truncate_dim"),
-        )
-
-
-def tell_whole(folder: str, vectors: SentenceVectors) -> None:
-    """Warns where a model makes longer vectors than its folder.
-
-    It is trained whole, and a folder that it is trained into says no size.
-
-    Args:
-        folder: The model folder.
-        vectors: What it says.
-    """
-    if vectors.truncate_dim is not None:
-        logging.warning(
-            "%s keeps the first %d numbers of each vector (truncate_dim). The "
-            "model that is read from it makes whole vectors.",
-            folder,
-            vectors.truncate_dim,
         )
 
 

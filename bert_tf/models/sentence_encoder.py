@@ -45,6 +45,10 @@ class BertSentenceEncoder(EncoderModel):
             training, as unsupervised SimCSE has it (Gao et al. 2021, arXiv
             2104.08821, section 6.3).
         is_normalized: Whether a vector is divided by its length.
+        truncate_dim: How many numbers of a vector are kept, the first ones;
+            None for all. In training all are: the loss may be of several sizes
+            (Kusupati et al. 2022, arXiv 2205.13147). As in
+            sentence-transformers what is left is not divided by its length.
 
     Call arguments:
         inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
@@ -86,6 +90,7 @@ class BertSentenceEncoder(EncoderModel):
         dense_size: int | None = None,
         has_dense_in_training_only: bool = False,
         is_normalized: bool = False,
+        truncate_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
@@ -109,10 +114,16 @@ class BertSentenceEncoder(EncoderModel):
             raise ValueError(
                 "`has_dense_in_training_only` must be given with `dense_size`."
             )
+        if truncate_dim is not None and truncate_dim < 1:
+            raise ValueError(
+                "`truncate_dim` must be positive, or None. "
+                f"Received: truncate_dim={truncate_dim}."
+            )
         self.pooling = pooling
         self.dense_size = dense_size
         self.has_dense_in_training_only = has_dense_in_training_only
         self.is_normalized = is_normalized
+        self.truncate_dim = truncate_dim
         self.run_in_chunks: (
             Callable[[Any, Callable[[Batch], Tensor], Batch], Tensor] | None
         ) = None
@@ -137,9 +148,10 @@ class BertSentenceEncoder(EncoderModel):
     @property
     def vector_size(self) -> int:
         """D of the vectors that the model answers with."""
-        if self.dense_size is None or self.has_dense_in_training_only:
-            return self.config.hidden_size
-        return self.dense_size
+        size = self.dense_size
+        if size is None or self.has_dense_in_training_only:
+            size = self.config.hidden_size
+        return min(size, self.truncate_dim or size)
 
     @property
     def weights_elsewhere(self) -> list[keras.Variable]:
@@ -159,6 +171,7 @@ class BertSentenceEncoder(EncoderModel):
             "dense_size": self.dense_size,
             "has_dense_in_training_only": self.has_dense_in_training_only,
             "is_normalized": self.is_normalized,
+            "truncate_dim": self.truncate_dim,
         }
 
     def _vectors_of(self, inputs, names, training):
@@ -212,7 +225,11 @@ class BertSentenceEncoder(EncoderModel):
         ):
             pooled_ND = self.dense(pooled_ND, training=training)
         vectors_ND = ops.cast(pooled_ND, "float32")
-        return normalize(vectors_ND) if self.is_normalized else vectors_ND
+        if self.is_normalized:
+            vectors_ND = normalize(vectors_ND)
+        if training or self.truncate_dim is None:
+            return vectors_ND
+        return vectors_ND[:, : self.truncate_dim]
 
 
 def normalize(vectors: Tensor) -> Tensor:

@@ -43,6 +43,20 @@ def test_vectors_are_pooled_and_normalized(pooling):
     )
 
 
+def test_vectors_are_cut_but_in_training():
+    inputs = layer_checks.MODEL_INPUTS
+    model = BertSentenceEncoder(CONFIG, is_normalized=True, truncate_dim=3)
+    layer_checks.randomized(model)
+    whole = model(inputs, training=True).numpy()
+    assert whole.shape == (2, CONFIG.hidden_size)
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1, rtol=1e-5)
+    both = model(inputs | as_passages(inputs)).numpy()
+    np.testing.assert_allclose(both[:, 0], whole[:, :3], atol=1e-6)
+    assert both.shape == (2, 3, model.vector_size)
+    with pytest.raises(ValueError, match="`truncate_dim` must be positive"):
+        BertSentenceEncoder(CONFIG, truncate_dim=0)
+
+
 def test_it_keeps_the_contract_of_models(tmp_path):
     layer_checks.check_layer(
         lambda dtype: BertSentenceEncoder(

@@ -42,10 +42,16 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "retrieval"
+# What a task and a folder of sentence-transformers both tell.
+OF_VECTORS = (
+    *("pooling", "is_normalized", "truncate_dim"),
+    *("query_prompt", "passage_prompt"),
+)
 _CORRELATIONS = ("spearman", "pearson")
 _METRICS = (*_CORRELATIONS, *ranking.QUERY_SCORES)
 
@@ -90,7 +96,7 @@ _RANGES = (
         lambda value: isinstance(value, str),
     ),
     (
-        ("dense_size", "chunk_size"),
+        ("dense_size", "truncate_dim", "chunk_size"),
         "a positive number, or None",
         lambda value: value is None or _is_size(value),
     ),
@@ -141,6 +147,8 @@ class RetrievalTask(Task):
         hard_negative_weight: Added to the logits of a query's own negatives.
         matryoshka_sizes: If given, the loss is the sum of those of the first
             so many numbers of the vectors.
+        truncate_dim: How many numbers of a vector the tuned model keeps, the
+            first ones; None for all. The loss is of all.
         query_prompt: What stands before each query, and the first of scored
             pairs.
         passage_prompt: What stands before each passage, and the second.
@@ -184,6 +192,9 @@ class RetrievalTask(Task):
     is_symmetric: bool = False
     hard_negative_weight: float = 0.0
     matryoshka_sizes: tuple[int, ...] = ()
+    truncate_dim: int | None = dataclasses.field(
+        default=None, metadata=STORED_IF_SET
+    )
     query_prompt: str = ""
     passage_prompt: str = ""
     metric: str = ""
@@ -250,6 +261,7 @@ class RetrievalTask(Task):
             dense_size=dense_size,
             has_dense_in_training_only=self.head == options.TRAINING_DENSE,
             is_normalized=self.is_normalized,
+            truncate_dim=self.truncate_dim,
             dtype=dtype,
         )
         size = dense_size or config.hidden_size
@@ -286,6 +298,7 @@ class RetrievalTask(Task):
         return SentenceVectors(
             pooling=model.pooling,
             is_normalized=model.is_normalized,
+            truncate_dim=model.truncate_dim,
             dense=dense,
             prompts=prompts,
             default_prompt_name=default,
@@ -294,9 +307,18 @@ class RetrievalTask(Task):
     def load_elsewhere(
         self, model: keras.Model, folder: str, may_be_new: bool
     ) -> None:
-        if model.dense is None or model.has_dense_in_training_only:
+        has_dense = bool(model.dense) and not model.has_dense_in_training_only
+        try:
+            told = sentence_folder.read(folder)
+        except ValueError as error:
+            if has_dense:
+                raise
+            logging.warning("The vectors of the model are not known: %s", error)
             return
-        told = sentence_folder.read(folder)
+        if told is not None:
+            self._tell_others(folder, told)
+        if not has_dense:
+            return
         layers = () if told is None else told.dense
         shapes = [tuple(each.shape) for each in model.dense.weights]
         if (
@@ -312,6 +334,22 @@ class RetrievalTask(Task):
             raise ValueError(
                 f"{folder}: must hold one dense layer with tanh and a bias, of "
                 f"the shapes {shapes}, on the pooled vector."
+            )
+
+    def _tell_others(self, folder, told):
+        """Warns where a checkpoint's owner makes its vectors otherwise."""
+        differences = [
+            f"{field}={wanted!r}, not {found!r}"
+            for field in OF_VECTORS
+            if (found := getattr(told, field))
+            != (wanted := getattr(self, field))
+        ]
+        if differences:
+            logging.warning(
+                "%s: its vectors are made in another way than its owner says, "
+                "as the task has %s.",
+                folder,
+                "; ".join(differences),
             )
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
