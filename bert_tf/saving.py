@@ -27,7 +27,6 @@ from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.kinds import opening
-from bert_tf.tasks.retrieval.task import OF_VECTORS
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
@@ -155,9 +154,9 @@ def load(
         if told is not None:
             # Its prompts, for `save`.
             model.sentence_vectors = told
-            RetrievalTask(
-                **{name: getattr(told, name) for name in OF_VECTORS}
-            ).load_elsewhere(model, checkpoint.folder, may_be_new=allow_partial)
+            RetrievalTask().load_elsewhere(
+                model, checkpoint.folder, may_be_new=allow_partial
+            )
         return LoadedModel(model, preprocessor, _task_of(checkpoint, model))
 
 

@@ -202,6 +202,16 @@ class Task(abc.ABC):
         del model
         return None
 
+    def as_started(self, folder: str) -> Self:
+        """Returns the task with what a checkpoint tells, and it does not.
+
+        Args:
+            folder: The checkpoint that a model is tuned from, or that is
+                evaluated, in `tuning.run`.
+        """
+        del folder
+        return self
+
     def load_elsewhere(
         self, model: keras.Model, folder: str, may_be_new: bool
     ) -> None:

@@ -11,6 +11,7 @@ from absl import flags
 from absl import logging
 
 from bert_tf import files
+from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
@@ -208,8 +209,12 @@ def run(
     )
     if config.do_train:
         output_folder.check(config.output_dir)
+        folder = config.init_checkpoint
     else:
-        task = _as_tuned(task, tuning_run.tuned_folder(config))
+        folder = tuning_run.tuned_folder(config)
+        task = _as_tuned(task, folder)
+    if folder is not None:
+        task = task.as_started(hub.local_path(folder))
     if strategy is None:
         strategy = strategies.make_strategy()
     options: dict[str, Any] = {}

@@ -48,10 +48,7 @@ from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "retrieval"
 # What a task and a folder of sentence-transformers both tell.
-OF_VECTORS = (
-    *("pooling", "is_normalized", "truncate_dim"),
-    *("query_prompt", "passage_prompt"),
-)
+_OF_VECTORS = ("pooling", "is_normalized", "query_prompt", "passage_prompt")
 _CORRELATIONS = ("spearman", "pearson")
 _METRICS = (*_CORRELATIONS, *ranking.QUERY_SCORES)
 
@@ -148,7 +145,8 @@ class RetrievalTask(Task):
         matryoshka_sizes: If given, the loss is the sum of those of the first
             so many numbers of the vectors.
         truncate_dim: How many numbers of a vector the tuned model keeps, the
-            first ones; None for all. The loss is of all.
+            first ones; None for all, but in `tuning.run` for as many as the
+            checkpoint says. The loss is of all.
         query_prompt: What stands before each query, and the first of scored
             pairs.
         passage_prompt: What stands before each passage, and the second.
@@ -304,21 +302,38 @@ class RetrievalTask(Task):
             default_prompt_name=default,
         )
 
-    def load_elsewhere(
-        self, model: keras.Model, folder: str, may_be_new: bool
-    ) -> None:
-        has_dense = bool(model.dense) and not model.has_dense_in_training_only
+    def as_started(self, folder: str) -> "RetrievalTask":
+        """Keeps `truncate_dim`; of other differences a warning tells."""
         try:
             told = sentence_folder.read(folder)
         except ValueError as error:
-            if has_dense:
-                raise
             logging.warning("The vectors of the model are not known: %s", error)
+            return self
+        if told is None:
+            return self
+        differences = [
+            f"{field}={wanted!r}, not {found!r}"
+            for field in _OF_VECTORS
+            if (found := getattr(told, field))
+            != (wanted := getattr(self, field))
+        ]
+        if differences:
+            logging.warning(
+                "%s: its vectors are made in another way than its owner says, "
+                "as the task has %s.",
+                folder,
+                "; ".join(differences),
+            )
+        if self.truncate_dim is not None:
+            return self
+        return dataclasses.replace(self, truncate_dim=told.truncate_dim)
+
+    def load_elsewhere(
+        self, model: keras.Model, folder: str, may_be_new: bool
+    ) -> None:
+        if model.dense is None or model.has_dense_in_training_only:
             return
-        if told is not None:
-            self._tell_others(folder, told)
-        if not has_dense:
-            return
+        told = sentence_folder.read(folder)
         layers = () if told is None else told.dense
         shapes = [tuple(each.shape) for each in model.dense.weights]
         if (
@@ -334,22 +349,6 @@ class RetrievalTask(Task):
             raise ValueError(
                 f"{folder}: must hold one dense layer with tanh and a bias, of "
                 f"the shapes {shapes}, on the pooled vector."
-            )
-
-    def _tell_others(self, folder, told):
-        """Warns where a checkpoint's owner makes its vectors otherwise."""
-        differences = [
-            f"{field}={wanted!r}, not {found!r}"
-            for field in OF_VECTORS
-            if (found := getattr(told, field))
-            != (wanted := getattr(self, field))
-        ]
-        if differences:
-            logging.warning(
-                "%s: its vectors are made in another way than its owner says, "
-                "as the task has %s.",
-                folder,
-                "; ".join(differences),
             )
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
