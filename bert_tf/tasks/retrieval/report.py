@@ -82,17 +82,23 @@ def of_scores(
 ) -> list[tuple[str, str]]:
     """Returns the sections of scored pairs: those that are ordered worst.
 
+    A pair is worse the farther its place in the order of the cosines lies from
+    those that it may have in the order of the scores: equal ones share theirs.
+
     Args:
         examples: The examples, with labels.
         cosines: float `[N]`.
     """
     assert examples.labels is not None
-    places = [
-        np.argsort(np.argsort(values, kind="stable"), kind="stable")
-        / max(1, len(cosines) - 1)
-        for values in (examples.labels, cosines)
-    ]
-    gaps = np.abs(places[0] - places[1])
+    (first, last), (first_found, last_found) = map(
+        _places, (examples.labels, cosines)
+    )
+    gaps = np.maximum(first - last_found, first_found - last)
+    is_low = first > last_found
+    places = (
+        np.where(is_low, first, last),
+        np.where(is_low, last_found, first_found),
+    )
     rows = [
         (
             *(examples.texts[text] for text in examples.rows[row]),
@@ -104,3 +110,13 @@ def of_scores(
     ]
     header = ("text", "text", "score", "cosine", "place in the order of both")
     return [("Worst pairs", tables.errors_table(header, rows))]
+
+
+def _places(values):
+    """Returns the first and the last place that each may have, from 0 to 1."""
+    _, numbers, counts = np.unique(
+        values, return_inverse=True, return_counts=True
+    )
+    last = np.cumsum(counts) - 1
+    most = max(1, len(values) - 1)
+    return (last - counts + 1)[numbers] / most, last[numbers] / most

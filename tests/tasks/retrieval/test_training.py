@@ -453,3 +453,23 @@ def test_scores_are_those_of_the_vectors():
     assert "Worst pairs" in dict(
         task.report_sections(source.examples, answers, results)
     )
+
+
+def test_pairs_of_equal_scores_may_have_any_order():
+    table = {
+        "sentence1": [f"a {n}" for n in range(6)],
+        "sentence2": [f"b {n}" for n in range(6)],
+        "score": [1, 1, 1, 0, 0, 0],
+    }
+    task = RetrievalTask(loss_name="cosent")
+    examples = task.read(table, "dev")
+
+    def worst(cosines):
+        sections = task.report_sections(examples, np.array(cosines), {})
+        return dict(sections)["Worst pairs"]
+
+    assert worst([0.9, 0.7, 0.8, 0.3, 0.1, 0.2]).startswith("None: every")
+    # The third and the fourth have changed places.
+    *_, one, other = worst([0.9, 0.7, 0.5, 0.6, 0.1, 0.2]).splitlines()
+    assert one.startswith("| a 2 | b 2 | 1 | 0.5 | 60% and 40%")
+    assert other.startswith("| a 3 | b 3 | 0 | 0.6 | 40% and 60%")
