@@ -501,6 +501,12 @@ class RetrievalTask(Task):
                 f"--train_batch_size, {num_rows}. "
                 f"Received: --chunk_size={self.chunk_size}."
             )
+        if self.hard_negative_weight and source.examples.rows.shape[1] < 3:
+            raise ValueError(
+                "`hard_negative_weight` must be 0 where no example has a "
+                "negative. Received: "
+                f"hard_negative_weight={self.hard_negative_weight}."
+            )
         if self._has_distinct_texts:
             if config.bucket_window_batches:
                 raise ValueError(

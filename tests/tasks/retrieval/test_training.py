@@ -381,6 +381,7 @@ def test_batches_by_length_go_by_the_longest_of_query_and_passages():
         ({}, {"train_batch_size": 41}, "must make one batch or more"),
         ({"chunk_size": 3}, {}, "--chunk_size must divide .*, 8. Received"),
         ({"loss_name": "cosine", "chunk_size": 3}, {}, "--chunk_size must"),
+        ({"hard_negative_weight": 1.0}, {}, "`hard_negative_weight` must be 0"),
     ],
 )
 def test_trainings_that_cannot_be_are_refused(fields, flags, message):
@@ -392,6 +393,8 @@ def test_trainings_that_cannot_be_are_refused(fields, flags, message):
             "sentence2": ["b"],
             "score": [1.0],
         }
+    if task.hard_negative_weight:
+        del table["negative"]
     values = {"output_dir": "a", "do_train": True, "train_batch_size": 8}
     config = FineTuningConfig(**values | flags)
     source = make_source(task, table)
