@@ -4,7 +4,6 @@ import numpy as np
 
 from bert_tf.tasks import tables
 from bert_tf.tasks.reranking.files import Groups
-from bert_tf.tasks.retrieval import ranking
 
 # Ranks that are counted together: from the first to the last.
 _BANDS = ((1, 1), (2, 3), (4, 10), (11, None))
@@ -13,13 +12,28 @@ _BANDS = ((1, 1), (2, 3), (4, 10), (11, None))
 def ranks_of(groups: Groups, scores: np.ndarray) -> list[np.ndarray]:
     """Returns the ranks of every query's texts that answer it.
 
+    Of equal scores those that do not answer come first: files have the text
+    that does before the others, and a model that scores all alike would be
+    always right.
+
     Args:
         groups: Labelled `Groups`.
         scores: float `[N]`.
+
+    Returns:
+        int64 `[R]` of each query, rising.
     """
     assert groups.labels is not None
     return [
-        ranking.ranks(scores[rows], np.flatnonzero(groups.labels[rows]))
+        1 + np.flatnonzero(groups.labels[rows])
+        for rows in _ordered(groups, scores)
+    ]
+
+
+def _ordered(groups, scores):
+    """Returns `rows` of groups, each by falling scores; see `ranks_of`."""
+    return [
+        rows[np.lexsort((groups.labels[rows], -scores[rows]))]
         for rows in groups.rows
     ]
 
@@ -54,14 +68,10 @@ def _counts(first):
 
 def _worst(groups, scores, first):
     rows = []
-    texts_of = groups.rows
+    texts_of = _ordered(groups, scores)
     for group in tables.worst(first, first > 1):
         texts = texts_of[group]
-        is_right = groups.labels[texts] == 1
-        best, right = (
-            chosen[np.argmax(scores[chosen])]
-            for chosen in (texts, texts[is_right])
-        )
+        best, right = texts[0], texts[groups.labels[texts] == 1][0]
         rows.append(
             (
                 groups.queries[group],

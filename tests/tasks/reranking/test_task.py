@@ -50,9 +50,9 @@ def test_losses_are_those_of_the_formulas():
 
 def test_results_are_of_the_ranks_and_of_all_texts():
     source = RerankingSource(examples=GROUPS, preprocessor=None)
-    # Of the first query: 1.5 wrong, 0.5 right, 0.5 wrong, -1 wrong, -2 right.
-    gain = (1 / np.log2(3) + 1 / np.log2(6)) / (1 + 1 / np.log2(3))
-    wanted = {"eval_MRR@10": (1 / 2 + 1) / 2, "eval_nDCG@10": (gain + 1) / 2}
+    # Of the first query: 1.5 wrong, 0.5 wrong, 0.5 right, -1 wrong, -2 right.
+    gain = (1 / np.log2(4) + 1 / np.log2(6)) / (1 + 1 / np.log2(3))
+    wanted = {"eval_MRR@10": (1 / 3 + 1) / 2, "eval_nDCG@10": (gain + 1) / 2}
     for task in (POINTWISE, SOFTMAX):
         results = task.evaluate(source, SCORES[:, None], SCORES)
         loss = results.pop("eval_loss")
@@ -72,7 +72,19 @@ def test_results_are_of_the_ranks_and_of_all_texts():
         "| 1 | 1 | 0.5 |",
         "| 2 to 3 | 1 | 0.5 |",
     ]
-    assert worst.splitlines()[2:] == ["| a b | 5 | 2 | a | 0.5 | d | 1.5 |"]
+    assert worst.splitlines()[2:] == ["| a b | 5 | 3 | a | 0.5 | d | 1.5 |"]
+
+
+def test_scores_that_are_all_alike_put_no_text_first():
+    # Files of `positive` have it before the negatives.
+    groups = read_groups(
+        {"query": ["a", "b"], "positive": ["c", "d"], "negative": ["e", "f"]}
+    )
+    scores = np.zeros(4, "float32")
+    ranks = report.ranks_of(groups, scores)
+    assert [each.tolist() for each in ranks] == [[2], [2]]
+    _, (_, worst) = report.sections(groups, scores)
+    assert worst.splitlines()[2] == "| a | 2 | 2 | c | 0 | e | 0 |"
 
 
 def test_rows_to_train_on_have_one_right_text():
