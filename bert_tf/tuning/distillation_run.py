@@ -23,6 +23,7 @@ from bert_tf.tasks.text_source import TextSource
 from bert_tf.training import checkpointing
 from bert_tf.training.distillation import Teaching
 from bert_tf.tuning import encoder_layers
+from bert_tf.tuning import identity
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
 
@@ -158,7 +159,7 @@ class DistillationRun(tuning_run.Run):
         def teacher_hash():
             parts = (
                 tokenizer.do_lower_case,
-                tuning_run.tokenizer_hash(tokenizer),
+                identity.tokenizer_hash(tokenizer),
             )
             return manifest.text_sha256(json.dumps(parts))
 

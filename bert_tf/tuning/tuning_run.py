@@ -6,7 +6,6 @@ their `Task` tells.
 
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import os
@@ -16,7 +15,6 @@ from typing import Any
 from typing import TypeAlias
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -29,13 +27,10 @@ from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
-from bert_tf.tasks import calibration
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
-from bert_tf.text.tokenizers import files as tokenizer_files
-from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
@@ -48,7 +43,9 @@ from bert_tf.training import strategy as strategies
 from bert_tf.training.compilation import Compilation
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import identity
 from bert_tf.tuning import report
+from bert_tf.tuning import temperatures
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.predictor import Predictor
 from bert_tf.tuning.record import EpochRecord
@@ -57,10 +54,6 @@ from bert_tf.tuning.record import EpochRecord
 OnPredictions: TypeAlias = Callable[[str, Any], None]
 # Most lengths of training batches for which the step is compiled with XLA.
 _NUM_LENGTHS = 4
-# A resumed run may have more of them than it began with.
-_EPOCHS = "num_train_epochs"
-# Of examples: where they are from, which the model does not see.
-_OF_THE_FILE = ("path", "lines", "line_indices", "separator", "has_header")
 
 
 class Run:
@@ -273,7 +266,7 @@ class Run:
         )
         state = self._begin(ends[-1])
         first_step = state.step
-        old_temperature = self._stored_temperature()
+        old_temperature = temperatures.stored(config.output_dir, task)
         with state.hold(self.is_chief):
             record = EpochRecord(state.folder, task.main_metric, state.step)
             if self._compares_epochs:
@@ -367,16 +360,22 @@ class Run:
         task = self.task.calibrate(examples, self.answers[DEV])
         told = ""
         if config.calibrate:
-            task, told = self._with_temperature(task)
+            task, told = temperatures.fit(
+                task, self.answers[DEV], examples.labels
+            )
         if task != self.task:
             self.task = task
             if config.do_train:
                 self.save()
             elif config.calibrate:
-                self._keep_temperature()
+                temperatures.keep(
+                    self._folder, config.output_dir, task.temperature
+                )
         sections = task.report_sections(examples, self.answers[DEV], results)
         if config.calibrate or task.temperature != 1:
-            calibrated, section = self._calibration(told)
+            calibrated, section = temperatures.tell(
+                self.answers[DEV], examples.labels, task.temperature, told
+            )
             sections = [*sections, section]
             self.results = results = results | calibrated
         path = os.path.join(config.output_dir, "eval_results.txt")
@@ -412,39 +411,15 @@ class Run:
                 report.shown_results(results, task.report_scores),
             )
 
-    def _with_temperature(self, task):
-        """Returns the task with a temperature fitted, and what to say of it."""
-        labels = self.sources[DEV].examples.labels
-        try:
-            temperature = calibration.fit_temperature(self.answers[DEV], labels)
-        except calibration.CalibrationError as error:
-            logging.warning(
-                "The development set tells no temperature: %s. It is %.4g, as "
-                "before.",
-                error,
-                task.temperature,
-            )
-            return task, f"**The set tells no temperature: {error}.**"
-        told = (
-            f"The temperature is fitted on this set ({len(labels):,} "
-            "examples): on others the error will be larger."
-        )
-        return task.with_temperature(temperature), told
-
-    def _stored_temperature(self):
-        """Returns that of the model in the output folder, 1 without any."""
-        if not self.task.has_temperature:
-            return 1.0
-        stored = model_folder.read_task(self.config.output_dir) or {}
-        return stored.get("temperature", 1.0)
-
     def _take_temperature(self, old):
         """Takes that of the weights that a training ended with.
 
         They have one where no epoch was better than before; and otherwise
         whoever had calibrated those of before, `old`, is told.
         """
-        self.task = self.task.with_temperature(self._stored_temperature())
+        self.task = self.task.with_temperature(
+            temperatures.stored(self.config.output_dir, self.task)
+        )
         if self.task.temperature != old and not self.config.calibrate:
             logging.warning(
                 "%s: the model there had the temperature %.4g, which is not "
@@ -452,43 +427,6 @@ class Run:
                 self.config.output_dir,
                 old,
             )
-
-    def _keep_temperature(self):
-        """Writes it into the folder of a model that is evaluated alone."""
-        stored = model_folder.read_task(self._folder)
-        # A folder that is read alone is not written.
-        if self._folder == self.config.output_dir and stored is not None:
-            stored["temperature"] = self.task.temperature
-            model_folder.write_task(self._folder, stored)
-            logging.info(
-                "%s: has the temperature %.4g now.",
-                self._folder,
-                self.task.temperature,
-            )
-        else:
-            logging.warning(
-                "The temperature is of these predictions alone, and not kept "
-                "with the model: %s is no folder that this program tuned, or "
-                "not --output_dir.",
-                self._folder,
-            )
-
-    def _calibration(self, told):
-        """Returns a calibration's results and its section of the report."""
-        logits, labels = self.answers[DEV], self.sources[DEV].examples.labels
-        temperature = self.task.temperature
-        before = calibration.measure(logits, labels)
-        after = calibration.measure(logits, labels, temperature)
-        return (
-            calibration.results(before, after, temperature),
-            calibration.section(
-                before,
-                after,
-                temperature,
-                told or "The temperature is as the model's folder has it.",
-                has_sigmoids=labels.ndim == 2,
-            ),
-        )
 
     def predict(self, on_predictions: OnPredictions | None = None) -> None:
         """Writes the answers to all sets that are neither of the others.
@@ -564,38 +502,10 @@ class Run:
     def _begin(self, num_train_steps):
         """Returns the `TrainingState`, new or restored."""
         config, source = self.config, self.sources[TRAIN]
-        num_epoch_examples = self.task.num_epoch_examples(source)
-        flags = {
-            "init_checkpoint": self.start.init_checkpoint,
-            "do_lower_case": self.start.tokenizer.do_lower_case,
-            **config.of_training(),
-            **self._settings,
-        }
-        others = {
-            "config": self.start.config.to_dict(),
-            "task": self.task.to_dict(),
-            "num_train_examples": source.num_examples,
-            "num_epoch_examples": num_epoch_examples,
-            **self._facts,
-        }
         begun_with = checkpointing.read_description(config.output_dir)
-        hashes = {
-            checkpointing.EXAMPLES: lambda: examples_hash(source.examples),
-            checkpointing.TOKENIZER_HASH: lambda: tokenizer_hash(
-                self.start.tokenizer
-            ),
-            **self._other_hashes(),
-        }
-        # Scores on other examples cannot be compared with those of before.
-        if begun_with is not None or self._compares_epochs:
-            hashes[checkpointing.DEV_EXAMPLES] = self._dev_hash
-        # Older releases did not tell these: there all are let pass.
-        told = hashes if begun_with is None else begun_with
-        others |= {
-            name: make() for name, make in hashes.items() if name in told
-        }
+        flags, others = self._describe(begun_with)
         if begun_with is not None:
-            _check_same_training(config.output_dir, begun_with, flags, others)
+            identity.check_same(config.output_dir, begun_with, flags, others)
         encoder_layers.freeze_lower_layers(
             self.model.encoder, config.freeze_lower_layers
         )
@@ -608,7 +518,7 @@ class Run:
                 config.output_dir,
                 flags | others,
                 settings={"mixed_precision": self.model.dtype_policy.name},
-                may_differ=(_EPOCHS,),
+                may_differ=(identity.EPOCHS,),
             )
         if state.restore():
             self._resumed_at = state.step
@@ -617,18 +527,8 @@ class Run:
             )
             if state.step < num_train_steps:
                 state.tell_changes()
-            if begun_with and begun_with[_EPOCHS] != config.num_train_epochs:
-                logging.warning(
-                    "--num_train_epochs was %g before and is %g now: from step "
-                    "%d on, the learning rate follows the schedule of %d "
-                    "steps. The weights will not be those of a training begun "
-                    "with %g epochs.",
-                    begun_with[_EPOCHS],
-                    config.num_train_epochs,
-                    state.step,
-                    num_train_steps,
-                    config.num_train_epochs,
-                )
+            if begun_with:
+                self._tell_more_epochs(begun_with, state.step, num_train_steps)
         else:
             with self.strategy.scope():
                 self._begin_anew()
@@ -639,7 +539,7 @@ class Run:
             "%s: %d examples, %d an epoch, %d steps of %d, %s",
             self.task.title,
             source.num_examples,
-            num_epoch_examples,
+            self.task.num_epoch_examples(source),
             num_train_steps,
             config.train_batch_size,
             self._told_start(),
@@ -648,6 +548,63 @@ class Run:
             progress.tell_curves(state.folder)
         return state
 
+    def _describe(self, begun_with):
+        """Returns what the training is of, {name: JSON-able value}, twice.
+
+        What single flags tell, and what else a resumed training must repeat.
+
+        Args:
+            begun_with: What the training in the output folder was begun with;
+                None if there is none.
+        """
+        config, source = self.config, self.sources[TRAIN]
+        flags = {
+            "init_checkpoint": self.start.init_checkpoint,
+            "do_lower_case": self.start.tokenizer.do_lower_case,
+            **config.of_training(),
+            **self._settings,
+        }
+        others = {
+            "config": self.start.config.to_dict(),
+            "task": self.task.to_dict(),
+            "num_train_examples": source.num_examples,
+            "num_epoch_examples": self.task.num_epoch_examples(source),
+            **self._facts,
+        }
+        hashes = {
+            checkpointing.EXAMPLES: lambda: identity.examples_hash(
+                source.examples
+            ),
+            checkpointing.TOKENIZER_HASH: lambda: identity.tokenizer_hash(
+                self.start.tokenizer
+            ),
+            **self._other_hashes(),
+        }
+        # Scores on other examples cannot be compared with those of before.
+        if begun_with is not None or self._compares_epochs:
+            hashes[checkpointing.DEV_EXAMPLES] = self._dev_hash
+        # Older releases did not tell these: there all are let pass.
+        told = hashes if begun_with is None else begun_with
+        others |= {
+            name: make() for name, make in hashes.items() if name in told
+        }
+        return flags, others
+
+    def _tell_more_epochs(self, begun_with, step, num_train_steps):
+        """Warns if a resumed training has more epochs than it began with."""
+        before, now = begun_with[identity.EPOCHS], self.config.num_train_epochs
+        if before != now:
+            logging.warning(
+                "--num_train_epochs was %g before and is %g now: from step %d "
+                "on, the learning rate follows the schedule of %d steps. The "
+                "weights will not be those of a training begun with %g epochs.",
+                before,
+                now,
+                step,
+                num_train_steps,
+                now,
+            )
+
     def _other_hashes(self):
         """Returns {name: function that makes a hash} of what else it is of."""
         return {}
@@ -655,7 +612,7 @@ class Run:
     def _dev_hash(self):
         """Returns the SHA-256 of the development sets, hexadecimal."""
         hashes = {
-            split: examples_hash(source.examples)
+            split: identity.examples_hash(source.examples)
             for split, source in self.sources.items()
             if split.startswith(DEV)
         }
@@ -761,75 +718,6 @@ def find_start(config: FineTuningConfig, folder: str | None) -> StartingPoint:
             config.reinit_top_layers,
         )
     return start
-
-
-def examples_hash(examples: Any) -> str:
-    """Returns the SHA-256 of texts and labels in their order, hexadecimal.
-
-    Args:
-        examples: A dataclass of strings, numbers, arrays, and tuples and lists
-            of them.
-    """
-
-    def plain(value):
-        if not isinstance(value, (np.ndarray, np.generic)):
-            raise TypeError(f"Examples must not have a {type(value)}.")
-        return value.tolist()
-
-    digest = hashlib.sha256()
-    for field in dataclasses.fields(examples):
-        if field.name not in _OF_THE_FILE:
-            values = [field.name, getattr(examples, field.name)]
-            digest.update(json.dumps(values, default=plain).encode())
-    return digest.hexdigest()
-
-
-def tokenizer_hash(tokenizer: Spec) -> str:
-    """Returns the SHA-256 of a tokenizer without its case, hexadecimal."""
-    text = json.dumps(
-        [tokenizer.vocabulary.to_text(), tokenizer_files.describe(tokenizer)]
-    )
-    return manifest.text_sha256(text)
-
-
-def _check_same_training(output_dir, found, flags, others):
-    """Checks that the training in the output folder is this one.
-
-    Args:
-        output_dir: The folder.
-        found: What it was begun with, {name: value}.
-        flags: {name of a flag: JSON-able value}.
-        others: {name: JSON-able value} of what no one flag tells.
-
-    Raises:
-        ValueError: If it is no fine-tuning, or was begun with anything else,
-            other than fewer epochs.
-    """
-    checkpointing.check_kind(output_dir, found, others)
-    # As JSON has it: lists for tuples.
-    wanted = json.loads(json.dumps(flags | others))
-    differences = []
-    for name in sorted(found.keys() | wanted.keys()):
-        old, new = found.get(name), wanted.get(name)
-        is_raised = name == _EPOCHS and new > (old or math.inf)
-        if old == new or is_raised:
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            differences += [
-                f"{name}: {key} was {old.get(key)!r} and is {new.get(key)!r}"
-                for key in sorted(old.keys() | new.keys())
-                if old.get(key) != new.get(key)
-            ]
-        else:
-            flag = name if name in others else f"--{name}"
-            differences.append(f"{flag} was {old!r} and is {new!r}")
-    if differences:
-        raise ValueError(
-            f"{output_dir} holds a training that was begun with other "
-            f"settings: {'; '.join(differences)}. Give the same as then to "
-            "resume it, or another --output_dir to begin anew. "
-            f"--{_EPOCHS} alone may be raised."
-        )
 
 
 def _make_optimizer(config, num_train_steps, compute_dtype):

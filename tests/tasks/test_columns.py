@@ -15,7 +15,7 @@ from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging.task import TaggingTask
-from bert_tf.tuning import tuning_run
+from bert_tf.tuning import identity
 
 TAGGING = TaggingTask(scheme="bio", labels=("O", "B-x"))
 CHOICE = MultipleChoiceTask(num_choices=2)
@@ -122,18 +122,18 @@ def test_tables_are_read_as_files_are(tmp_path, task, form):
     (tmp_path / name).write_text(text, "utf-8")
     data = as_form(form, TABLES[task], tmp_path)
     for split in ("train", "dev"):
-        assert tuning_run.examples_hash(
+        assert identity.examples_hash(
             task.read(data, split)
-        ) == tuning_run.examples_hash(task.read(tmp_path / name, split))
+        ) == identity.examples_hash(task.read(tmp_path / name, split))
     labels = list(TABLES[task])[-1]
     renamed = {
         "gold" if name == labels else name: values
         for name, values in TABLES[task].items()
     }
     data = as_form(form, renamed, tmp_path)
-    assert tuning_run.examples_hash(
+    assert identity.examples_hash(
         task.read(data, "train", label_column="gold")
-    ) == tuning_run.examples_hash(task.read(tmp_path / name, "train"))
+    ) == identity.examples_hash(task.read(tmp_path / name, "train"))
     # What is to be predicted needs no labels.
     del renamed["gold"]
     test = task.read(as_form(form, renamed, tmp_path), "test")

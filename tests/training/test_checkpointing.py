@@ -20,7 +20,7 @@ from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from bert_tf.tuning import fit
-from bert_tf.tuning import tuning_run
+from bert_tf.tuning import identity
 from references import training as reference
 
 DESCRIPTION = {"hidden_size": 12, "layers": [1, 2]}
@@ -472,6 +472,4 @@ def test_a_training_of_another_kind_is_told_as_such(tmp_path):
         "--init_checkpoint to begin with its model."
     )
     with pytest.raises(ValueError, match="on records, and this is a fi"):
-        tuning_run._check_same_training(
-            "out", DESCRIPTION, {"learning_rate": 1.0}, tuning
-        )
+        identity.check_same("out", DESCRIPTION, {"learning_rate": 1.0}, tuning)

@@ -1,0 +1,100 @@
+"""The temperature of a tuned model: fitted, kept, and told of.
+
+What it is, and how it is fitted, is in `bert_tf.tasks.calibration`.
+"""
+
+import numpy as np
+from absl import logging
+
+from bert_tf.checkpoints import model_folder
+from bert_tf.tasks import calibration
+from bert_tf.tasks.task import Task
+
+
+def fit(task: Task, logits: np.ndarray, labels: np.ndarray) -> tuple[Task, str]:
+    """Fits the temperature of a task on a development set.
+
+    Args:
+        task: The `Task`.
+        logits: Its answers to the set.
+        labels: Those of the set.
+
+    Returns:
+        The task with that temperature, or with its own if the set tells none,
+        and what a report is to say of it.
+    """
+    try:
+        temperature = calibration.fit_temperature(logits, labels)
+    except calibration.CalibrationError as error:
+        logging.warning(
+            "The development set tells no temperature: %s. It is %.4g, as "
+            "before.",
+            error,
+            task.temperature,
+        )
+        return task, f"**The set tells no temperature: {error}.**"
+    told = (
+        f"The temperature is fitted on this set ({len(labels):,} "
+        "examples): on others the error will be larger."
+    )
+    return task.with_temperature(temperature), told
+
+
+def stored(folder: str, task: Task) -> float:
+    """Returns the temperature of the model in a folder, 1 without any."""
+    if not task.has_temperature:
+        return 1.0
+    values = model_folder.read_task(folder) or {}
+    return values.get("temperature", 1.0)
+
+
+def keep(folder: str, output_dir: str, temperature: float) -> None:
+    """Writes a temperature into the folder of a model evaluated alone.
+
+    A folder that is read alone is not written, and a warning says so.
+
+    Args:
+        folder: Of the model.
+        output_dir: What the program writes to.
+        temperature: The temperature.
+    """
+    values = model_folder.read_task(folder)
+    if folder == output_dir and values is not None:
+        values["temperature"] = temperature
+        model_folder.write_task(folder, values)
+        logging.info("%s: has the temperature %.4g now.", folder, temperature)
+    else:
+        logging.warning(
+            "The temperature is of these predictions alone, and not kept "
+            "with the model: %s is no folder that this program tuned, or "
+            "not --output_dir.",
+            folder,
+        )
+
+
+def tell(
+    logits: np.ndarray, labels: np.ndarray, temperature: float, told: str
+) -> tuple[dict[str, float], tuple[str, str]]:
+    """Returns what a temperature gives on a development set.
+
+    Args:
+        logits, labels: As of `fit`.
+        temperature: The temperature.
+        told: What `fit` said of it; "" if it was not fitted here.
+
+    Returns:
+        The results, {name: float}, and a section of the report, (heading,
+        Markdown).
+    """
+    before = calibration.measure(logits, labels)
+    after = calibration.measure(logits, labels, temperature)
+    return (
+        calibration.results(before, after, temperature),
+        calibration.section(
+            before,
+            after,
+            temperature,
+            told or "The temperature is as the model's folder has it.",
+            has_sigmoids=labels.ndim == 2,
+        ),
+    )
