@@ -137,6 +137,73 @@ def run(
         >>> 0 <= tuned.results["eval_macro_f1"] <= 1
         True
     """
+    _check_arguments(
+        task=task,
+        output_dir=output_dir,
+        train=train,
+        dev=dev,
+        test=test,
+        start=start,
+        label_column=label_column,
+        strategy=strategy,
+        hyper_parameters=hyper_parameters,
+    )
+    if metrics is not None:
+        task = _with_metrics(task, metrics)
+    config = FineTuningConfig(
+        output_dir=str(output_dir),
+        init_checkpoint=None if start is None else str(start),
+        do_train=train is not None,
+        do_eval=dev is not None,
+        do_predict=test is not None,
+        **hyper_parameters,
+    )
+    if config.do_train:
+        output_folder.check(config.output_dir)
+        folder = config.init_checkpoint
+    else:
+        folder = tuning_run.tuned_folder(config)
+        task = _as_tuned(task, folder)
+    if folder is not None:
+        task = task.as_started(hub.local_path(folder))
+    if strategy is None:
+        strategy = strategies.make_strategy()
+    options: dict[str, Any] = {}
+    if label_column is not None:
+        options["label_column"] = label_column
+    with _progress_logged():
+        examples = {
+            split: task.read(data, split, **options)
+            for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
+            if data is not None
+        }
+        tuned = tuning_run.Run(
+            config,
+            task,
+            examples,
+            strategy,
+            strategies.dtype_policy(mixed_precision, strategy),
+        )
+        tuned.execute()
+    return tuned
+
+
+def _check_arguments(
+    *,
+    task,
+    output_dir,
+    train,
+    dev,
+    test,
+    start,
+    label_column,
+    strategy,
+    hyper_parameters,
+):
+    """Raises `ValueError` where arguments of `run` are of no use together.
+
+    What the config and the task check of their own is not checked here.
+    """
     if not isinstance(task, Task):
         raise ValueError(
             f"`task` must be a Task. Received: {type(task).__name__}."
@@ -145,20 +212,6 @@ def run(
     files.check_path("output_dir", output_dir)
     if start is not None:
         files.check_path("start", start)
-    if metrics is not None:
-        if "metrics" not in {field.name for field in dataclasses.fields(task)}:
-            raise ValueError(
-                "`metrics` must be given with a ClassificationTask or a "
-                "MultiLabelTask alone. Received: metrics="
-                f"{files.shortened(metrics)} with a {type(task).__name__}."
-            )
-        # Whatever has an order, e.g. the keys of a dictionary. Others the task
-        # refuses, and a string, whose letters would be names.
-        is_text = isinstance(metrics, str | bytes)
-        if isinstance(metrics, Iterable) and not is_text:
-            metrics = tuple(metrics)
-        fields: dict[str, Any] = {"metrics": metrics}
-        task = dataclasses.replace(task, **fields)
     if label_column is not None and not (
         isinstance(label_column, str) or type(label_column) is int
     ):
@@ -199,42 +252,22 @@ def run(
                 f"{', '.join(_HYPER_PARAMETERS)}. "
                 f"Received: {name}={files.shortened(hyper_parameters[name])}."
             )
-    config = FineTuningConfig(
-        output_dir=str(output_dir),
-        init_checkpoint=None if start is None else str(start),
-        do_train=train is not None,
-        do_eval=dev is not None,
-        do_predict=test is not None,
-        **hyper_parameters,
-    )
-    if config.do_train:
-        output_folder.check(config.output_dir)
-        folder = config.init_checkpoint
-    else:
-        folder = tuning_run.tuned_folder(config)
-        task = _as_tuned(task, folder)
-    if folder is not None:
-        task = task.as_started(hub.local_path(folder))
-    if strategy is None:
-        strategy = strategies.make_strategy()
-    options: dict[str, Any] = {}
-    if label_column is not None:
-        options["label_column"] = label_column
-    with _progress_logged():
-        examples = {
-            split: task.read(data, split, **options)
-            for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
-            if data is not None
-        }
-        tuned = tuning_run.Run(
-            config,
-            task,
-            examples,
-            strategy,
-            strategies.dtype_policy(mixed_precision, strategy),
+
+
+def _with_metrics(task, metrics):
+    """Returns the task with other scores than its own."""
+    if "metrics" not in {field.name for field in dataclasses.fields(task)}:
+        raise ValueError(
+            "`metrics` must be given with a ClassificationTask or a "
+            "MultiLabelTask alone. Received: metrics="
+            f"{files.shortened(metrics)} with a {type(task).__name__}."
         )
-        tuned.execute()
-    return tuned
+    # Whatever has an order, e.g. the keys of a dictionary. Others the task
+    # refuses, and a string, whose letters would be names.
+    is_text = isinstance(metrics, str | bytes)
+    if isinstance(metrics, Iterable) and not is_text:
+        metrics = tuple(metrics)
+    return dataclasses.replace(task, metrics=metrics)
 
 
 @contextlib.contextmanager
