@@ -11,6 +11,7 @@ sentences with entities (columns). A folder that is tuned to nothing gets a new
 head of two classes; then there is no accuracy. Sides, all of one folder:
 
     float32           our SavedModel, run by TensorFlow
+    float32_frozen    the same with --freeze
     bfloat16_frozen   the same with --serving_precision=bfloat16 --freeze
     float32_jit       the same with --freeze --jit, once compiled; classes alone
     onnx, onnx_int8   our ONNX, by ONNX Runtime and `tokenizers`; classes alone
@@ -124,6 +125,7 @@ _KINDS = {
 _PLAIN = ExportOptions()
 _OPTIONS = {
     "float32": _PLAIN,
+    "float32_frozen": ExportOptions(is_frozen=True, is_checked=False),
     # What it costs is beside it, in its score.
     "bfloat16_frozen": ExportOptions(
         precision=BFLOAT16, is_frozen=True, is_checked=False
@@ -143,6 +145,7 @@ _OF_PEERS_ONNX = {
 }
 _IN_FLOAT32 = (
     "float32",
+    "float32_frozen",
     "float32_jit",
     "onnx",
     "transformers",
