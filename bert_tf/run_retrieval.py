@@ -291,6 +291,7 @@ def _make_task(config, folder, stored, sizes):
     from bert_tf.checkpoints import sentence_folder
     from bert_tf.tasks.retrieval import files
     from bert_tf.tasks.retrieval.task import RetrievalTask
+    from bert_tf.tasks.retrieval.task import tell_cut
 
     values = {
         "max_score": _MAX_SCORE.value,
@@ -302,6 +303,7 @@ def _make_task(config, folder, stored, sizes):
         is_scored = files.has_scores(_EVAL_FILE.value, _SCORE_COLUMN.value)
         values["metric"] = "spearman" if is_scored else "nDCG@10"
     if stored is not None:
+        stored = stored.as_started(folder)
         _check_is_stored(stored, sizes)
         return dataclasses.replace(stored, **values)
     told = None
@@ -331,6 +333,8 @@ def _make_task(config, folder, stored, sizes):
         is_normalized = _NORMALIZE.value
     if _TRUNCATE_DIM.value is not None:
         truncate_dim = _TRUNCATE_DIM.value or None
+    elif truncate_dim is not None:
+        tell_cut(folder, truncate_dim)
     prompts = [
         default if flag.value is None else flag.value
         for flag, default in zip((_QUERY_PROMPT, _PASSAGE_PROMPT), prompts)

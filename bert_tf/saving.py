@@ -237,6 +237,8 @@ def save(
                 f"Received: label_names={files.shortened(label_names)}."
             )
         _check_is_tuned_to(task, model)
+        if isinstance(task, RetrievalTask):
+            task = _with_size_of(task, model)
         label_names, problem_type = task.labels or None, task.problem_type
     vectors = _vectors_of(model, task)
     model_folder.save(
@@ -355,6 +357,22 @@ def _task_of(checkpoint, model):
         logging.warning("The task of the model is not known: %s", error)
         return None
     return task if isinstance(model, kind.TASK_MODEL or kind.MODEL) else None
+
+
+def _with_size_of(task, model):
+    """Returns the task of vectors with the size that the model cuts them to.
+
+    Raises:
+        ValueError: If the task has another.
+    """
+    if task.truncate_dim is None:
+        return dataclasses.replace(task, truncate_dim=model.truncate_dim)
+    if (task.truncate_dim or None) != model.truncate_dim:
+        raise ValueError(
+            f"`truncate_dim` of the task must be {model.truncate_dim}, as of "
+            f"the model. Received: truncate_dim={task.truncate_dim}."
+        )
+    return task
 
 
 def _check_is_tuned_to(task, model):

@@ -2,6 +2,7 @@
 
 import pydoc
 import re
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -362,7 +363,21 @@ def test_a_resumed_fit_is_an_unbroken_one_with_seeds_by_epoch(tmp_path):
             tmp_path / "backup", delete_checkpoint=False
         )
 
-    unbroken = fit(2)
+    class Seen(keras.callbacks.Callback):
+        seeds: ClassVar[list[int]] = []
+
+        def on_train_batch_end(self, batch, logs=None):
+            for variable in self.model.variables:
+                if variable.name == "seed_generator_state":
+                    seed, _ = variable.numpy().tolist()
+                    self.seeds.append(seed)
+
+    unbroken = fit(2, Seen())
+    # Each layer draws from a sequence of its own: Keras counts the second
+    # number up.
+    num_batches = -(-len(LABELS) // 6)
+    assert len(Seen.seeds) > num_batches
+    assert len({*Seen.seeds}) == len(Seen.seeds) / num_batches
     fit(1, backup())
     for resumed, wanted in zip(fit(2, backup()), unbroken, strict=True):
         np.testing.assert_array_equal(resumed, wanted)

@@ -213,9 +213,39 @@ def test_vectors_stay_cut(tmp_path, run_program, caplog):
         )
     assert tuned.model.vector_size == 3
     assert (
-        "start: its vectors are made in another way than its owner says, as "
-        "the task has pooling='max', not 'mean'."
+        "start: vectors are not made as the checkpoint says: the task has "
+        "pooling='max', not 'mean'."
     ) in caplog.text
+    # Saved, the task has the size of its model.
+    task = RetrievalTask(query_prompt="a ")
+    bert_tf.save(tmp_path / "saved", loaded.model, loaded.preprocessor, task)
+    assert bert_tf.load(tmp_path / "saved").task.truncate_dim == 3
+    for size in (0, 5):
+        with pytest.raises(ValueError, match="of the task must be 3, as of th"):
+            bert_tf.save(
+                tmp_path / "saved",
+                loaded.model,
+                loaded.preprocessor,
+                RetrievalTask(truncate_dim=size),
+            )
+
+
+def test_all_numbers_of_a_vector_are_kept_if_so_told(tmp_path):
+    start = tmp_path / "start"
+    cut = sentence_folder.SentenceVectors(
+        pooling="mean", is_normalized=True, truncate_dim=3
+    )
+    sentence_models.save(start, cut)
+    whole = RetrievalTask(truncate_dim=0).as_started(start)
+    assert whole.truncate_dim is None
+    assert RetrievalTask().as_started(start).truncate_dim == 3
+    config = bert_tf.load(start).model.config
+    size = config.hidden_size
+    assert whole.make_model(config).vector_size == size
+    with pytest.raises(
+        ValueError, match=f"`truncate_dim` must be at most {size}"
+    ):
+        RetrievalTask(truncate_dim=size + 1).make_model(config)
 
 
 def test_bad_flags_are_told_at_once(tmp_path, run_program):

@@ -1,29 +1,29 @@
 """Models whose weights are constants of the graph.
 
-What is computed of weights alone, TensorFlow then computes once, as it loads
-the graph. Layers look for it when they are called, which is when a graph is
-traced.
+TensorFlow folds constants: what is computed of weights alone, it computes once,
+as it loads the graph. Layers look for it when they are called, which is when a
+graph is traced.
 """
 
 import contextlib
 import contextvars
 from collections.abc import Iterator
 
-_IS_FOLDED: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "is_folded", default=False
+_ARE_CONSTANT: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "are_constant", default=False
 )
 
 
 @contextlib.contextmanager
-def weights_folded() -> Iterator[None]:
-    """Lets layers that are called in the block compute with weights freely."""
-    token = _IS_FOLDED.set(True)
+def constant_weights() -> Iterator[None]:
+    """Tells layers that are called in the block that weights are constants."""
+    token = _ARE_CONSTANT.set(True)
     try:
         yield
     finally:
-        _IS_FOLDED.reset(token)
+        _ARE_CONSTANT.reset(token)
 
 
-def are_folded_here() -> bool:
-    """Returns whether to compute of weights alone costs a call nothing."""
-    return _IS_FOLDED.get()
+def are_constant_here() -> bool:
+    """Returns whether weights are constants where a layer is called."""
+    return _ARE_CONSTANT.get()

@@ -9,7 +9,7 @@ from keras import ops
 
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
-from bert_tf.layers.constant_weights import are_folded_here
+from bert_tf.layers.constant_weights import are_constant_here
 from bert_tf.layers.dense import add_bias
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.observing import observed_here
@@ -66,7 +66,7 @@ class SelfAttention(ConfiguredLayer):
         # Rows of all the batch: TensorFlow fuses the product of two matrices
         # with the bias.
         x_TD = as_matrix(inputs)
-        if queries is None and (training or are_folded_here()):
+        if queries is None and (training or are_constant_here()):
             query_BNQH, key_BNKH, value_BNKH = self._project_at_once(
                 x_TD, batch_size, length, query_scale, training
             )

@@ -448,7 +448,7 @@ def quantize(folder: files.AnyPath) -> None:
     # It writes a model of its own first, and reads it, be it whole or not.
     except (OSError, DecodeError) as error:
         raise OSError(
-            f"{folder}/{INT8_FILE} cannot be written: {error}"
+            f"{INT8_FILE} cannot be written; is the disk full? {error}"
         ) from error
     finally:
         root.setLevel(level)

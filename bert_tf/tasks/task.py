@@ -203,7 +203,7 @@ class Task(abc.ABC):
         return None
 
     def as_started(self, folder: str) -> Self:
-        """Returns the task with what a checkpoint tells, and it does not.
+        """Returns the task with unset fields as the checkpoint tells them.
 
         Args:
             folder: The checkpoint that a model is tuned from, or that is

@@ -88,7 +88,7 @@ def summary_writer(
                     yield flush
                 except BaseException as error:
                     problem = error
-    except OSError:
+    except Exception:
         if problem is None:
             raise
     if problem is not None:

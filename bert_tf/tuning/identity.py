@@ -1,4 +1,4 @@
-"""What a training is of, and whether that in a folder is the same."""
+"""The identity of a training: what must be the same to resume it."""
 
 import dataclasses
 import hashlib

@@ -1,6 +1,7 @@
 """What a training has shown: its losses, and its scores epoch by epoch."""
 
 import json
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,7 +111,9 @@ class EpochRecord:
 
     def _score(self, results):
         score = results.get(self._main_metric)
-        if type(score) not in (int, float):
+        # A task of one's own may return NumPy's.
+        is_number = isinstance(score, numbers.Real)
+        if not is_number or isinstance(score, bool):
             raise self._no_record()
         return score
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.attention_mask import make_attention_mask
-from bert_tf.layers.constant_weights import weights_folded
+from bert_tf.layers.constant_weights import constant_weights
 from bert_tf.layers.dense import Dense
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.embeddings import BertEmbeddings
@@ -151,7 +151,7 @@ def test_self_attention_of_constant_weights_is_the_same(policy):
     layer(SEQUENCE, MASK)
     randomized(layer)
     expected = np.array(layer(SEQUENCE, MASK), "float32")
-    with weights_folded():
+    with constant_weights():
         outputs = np.array(layer(SEQUENCE, MASK), "float32")
     # In bfloat16 the queries' kernel is rounded once it is scaled.
     unit = {"float32": 2**-22, "mixed_bfloat16": 2**-7}[policy]

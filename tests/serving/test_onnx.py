@@ -303,7 +303,7 @@ def test_quantizing_is_silent(tmp_path, caplog):
 def test_a_full_disk_is_told_with_the_file(tmp_path, num_bytes):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    told = r"model_int8.onnx cannot be written: "
+    told = r"^model_int8.onnx cannot be written; is the disk full\? "
     with full_disk(num_bytes), pytest.raises(OSError, match=told):
         onnx_exporter.export(
             serving_models.model_dir("pair"),

@@ -395,6 +395,13 @@ def test_a_record_without_the_score_that_is_compared_is_told(tmp_path):
             EpochRecord(tmp_path, name, 3).check_evaluated([3], 3)
 
 
+def test_scores_of_numpy_are_compared(tmp_path):
+    record = EpochRecord(tmp_path, "f1", 0)
+    for epoch, score in enumerate(np.float64([0.5, 0.9, 0.7]), start=1):
+        record.add(epoch, {"global_step": 3 * epoch, "f1": score})
+    assert (record.best["f1"], record.num_without_gain) == (0.9, 1)
+
+
 @pytest.mark.parametrize(
     "drop, rates", [(True, (0.01 / 3, 5e-3)), (False, (0.01 / 3, 1e-2))]
 )

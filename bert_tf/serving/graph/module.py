@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.layers.constant_weights import weights_folded
+from bert_tf.layers.constant_weights import constant_weights
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph.compiled import CompiledModel
 
@@ -193,11 +193,11 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         _, _, jit_batch_sizes = self._shapes
         # XLA computes several products of few rows at once: one that is larger
         # takes it longer.
-        folded = contextlib.nullcontext if jit_batch_sizes else weights_folded
+        told = contextlib.nullcontext if jit_batch_sizes else constant_weights
 
         @tf.function(autograph=False)
         def answer(inputs):
-            with folded(), keras.StatelessScope(state_mapping=values):
+            with told(), keras.StatelessScope(state_mapping=values):
                 return call_model(inputs, training=False)
 
         spec = self.to_model_inputs(self.ids_spec())

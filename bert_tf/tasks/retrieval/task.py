@@ -70,6 +70,15 @@ def _is_size(value):
     return type(value) is int and value > 0
 
 
+def tell_cut(folder: str, truncate_dim: int) -> None:
+    """Logs that a checkpoint says to what vectors are cut."""
+    logging.info(
+        "Vectors are cut to %d numbers, as %s says. The loss is of whole ones.",
+        truncate_dim,
+        folder,
+    )
+
+
 # (fields, what a message says of them, whether a value is a good one)
 _RANGES = (
     _one_of("loss_name", options.LOSSES),
@@ -93,9 +102,14 @@ _RANGES = (
         lambda value: isinstance(value, str),
     ),
     (
-        ("dense_size", "truncate_dim", "chunk_size"),
+        ("dense_size", "chunk_size"),
         "a positive number, or None",
         lambda value: value is None or _is_size(value),
+    ),
+    (
+        ("truncate_dim",),
+        "a positive number, 0 or None",
+        lambda value: value is None or value == 0 or _is_size(value),
     ),
     (
         ("matryoshka_sizes",),
@@ -145,8 +159,9 @@ class RetrievalTask(Task):
         matryoshka_sizes: If given, the loss is the sum of those of the first
             so many numbers of the vectors.
         truncate_dim: How many numbers of a vector the tuned model keeps, the
-            first ones; None for all, but in `tuning.run` for as many as the
-            checkpoint says. The loss is of all.
+            first ones; 0 for all; None likewise, but in `tuning.run` for as
+            many as the checkpoint says. The loss is of all, or of
+            `matryoshka_sizes`.
         query_prompt: What stands before each query, and the first of scored
             pairs.
         passage_prompt: What stands before each passage, and the second.
@@ -259,15 +274,19 @@ class RetrievalTask(Task):
             dense_size=dense_size,
             has_dense_in_training_only=self.head == options.TRAINING_DENSE,
             is_normalized=self.is_normalized,
-            truncate_dim=self.truncate_dim,
+            truncate_dim=self.truncate_dim or None,
             dtype=dtype,
         )
         size = dense_size or config.hidden_size
-        if max(self.matryoshka_sizes, default=0) > size:
-            raise ValueError(
-                f"`matryoshka_sizes` must be at most {size}, the size of the "
-                f"vectors. Received: {list(self.matryoshka_sizes)}."
-            )
+        for field, sizes in (
+            ("matryoshka_sizes", self.matryoshka_sizes),
+            ("truncate_dim", [self.truncate_dim or 0]),
+        ):
+            if max(sizes, default=0) > size:
+                raise ValueError(
+                    f"`{field}` must be at most {size}, the size of the "
+                    f"vectors. Received: {field}={getattr(self, field)!r}."
+                )
         if self.chunk_size is not None:
             model.run_in_chunks = chunks.make_runner(self.chunk_size)
         return model
@@ -303,7 +322,10 @@ class RetrievalTask(Task):
         )
 
     def as_started(self, folder: str) -> "RetrievalTask":
-        """Keeps `truncate_dim`; of other differences a warning tells."""
+        """Returns the task with the checkpoint's `truncate_dim`, if unset.
+
+        Of other differences a warning tells.
+        """
         try:
             told = sentence_folder.read(folder)
         except ValueError as error:
@@ -319,13 +341,17 @@ class RetrievalTask(Task):
         ]
         if differences:
             logging.warning(
-                "%s: its vectors are made in another way than its owner says, "
-                "as the task has %s.",
+                "%s: vectors are not made as the checkpoint says: the task has "
+                "%s.",
                 folder,
                 "; ".join(differences),
             )
         if self.truncate_dim is not None:
-            return self
+            return dataclasses.replace(
+                self, truncate_dim=self.truncate_dim or None
+            )
+        if told.truncate_dim is not None:
+            tell_cut(folder, told.truncate_dim)
         return dataclasses.replace(self, truncate_dim=told.truncate_dim)
 
     def load_elsewhere(
