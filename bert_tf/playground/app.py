@@ -108,7 +108,8 @@ async def _answer(
 ) -> Response:
     """Returns the response to a question."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    if kind != "application/json":
+    # Types of media have no case.
+    if kind.lower() != "application/json":
         return _error(415, "A request must be application/json.")
     try:
         body = await _read(request)

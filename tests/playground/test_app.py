@@ -258,6 +258,14 @@ def test_another_type_is_refused(client, stub):
     assert stub.asked == []
 
 
+def test_a_type_has_no_case(client):
+    for kind in ("Application/JSON", "application/JSON ; charset=utf-8"):
+        headers = {"content-type": kind}
+        body = b'{"texts": ["a"]}'
+        response = post(client, json=None, content=body, headers=headers)
+        assert response.json() == {"texts": ["a"]}
+
+
 def test_code_in_a_text_is_text(client):
     response = post(client, json={"texts": [HARMFUL]})
     assert response.headers["content-type"] == "application/json"
