@@ -234,11 +234,14 @@ def _open(path, stack):
     if sentence_files.MODULES_FILE in found:
         # Where the weights lie in another folder, it says what to do.
         sentence_files.read_modules(path)
+    told = f"Found: {', '.join(sorted(found)) or 'nothing'}."
+    if files.exists(path) and not files.is_folder(path):
+        told = "Received: a file."
     raise ValueError(
         f"{path}: must be a model folder with "
         f"{safetensors_folder.WEIGHTS_FILE}, a release of Google's with "
         "bert_model.ckpt.index, or the prefix of a TF1 checkpoint. "
-        f"Found: {', '.join(sorted(found)) or 'nothing'}."
+        f"{told}"
     )
 
 

@@ -497,6 +497,9 @@ def test_anything_else_is_refused(tmp_path):
         checkpoints.load(tmp_path, BertEncoder)
     with pytest.raises(ValueError, match="Found: nothing"):
         checkpoints.load(tmp_path / "nowhere", BertEncoder)
+    (tmp_path / "texts.csv").write_text("text,label\n")
+    with pytest.raises(ValueError, match="texts.csv: .* Received: a file"):
+        checkpoints.load(tmp_path / "texts.csv", BertEncoder)
     peer.write_folder(tmp_path / "a", "BertModel")
     shutil.copy(tmp_path / "a/model.safetensors", tmp_path)
     with pytest.raises(ValueError, match=r"no file .*config\.json"):
