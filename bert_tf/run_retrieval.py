@@ -152,9 +152,9 @@ _CHUNK_SIZE = flags.DEFINE_integer(
 _METRIC = flags.DEFINE_string(
     "metric",
     None,
-    "The score that --keep_best goes by: spearman, pearson; nDCG@10, MRR@10, "
-    "recall@1, recall@10, recall@100, MAP. Default: spearman of scored pairs, "
-    "else nDCG@10.",
+    "With --do_eval: the score that --keep_best goes by: spearman, pearson; "
+    "nDCG@10, MRR@10, recall@1, recall@10, recall@100, MAP. Default: spearman "
+    "of scored pairs, else nDCG@10.",
 )
 
 # Of which losses a flag is.
@@ -209,8 +209,9 @@ def main(argv):
 def _check_flags(config):
     """Checks the flags; returns --matryoshka_sizes as numbers."""
     fine_tuning_flags.require_files(config, *_FILES)
-    if _CORPUS_FILE.value and not config.do_eval:
-        raise ValueError("--corpus_file must be given with --do_eval.")
+    for flag in (_CORPUS_FILE, _METRIC):
+        if flag.value and not config.do_eval:
+            raise ValueError(f"--{flag.name} must be given with --do_eval.")
     for flag, losses in _LOSSES:
         if config.do_train and flag.present and _LOSS.value not in losses:
             raise ValueError(

@@ -269,6 +269,10 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             "--keep_best needs --do_train and --do_eval.",
         ),
         (
+            {"do_train": True, "eval_input_file": "a.tfrecord"},
+            "--eval_input_file must be given with --do_eval.",
+        ),
+        (
             {"do_train": True, "use_tpu": True, "strategy": "mirrored"},
             "--use_tpu and --strategy must agree.",
         ),

@@ -256,6 +256,7 @@ def test_bad_flags_are_told_at_once(tmp_path, run_program):
         ("--margin=1", "--margin must be given with --loss=triplet"),
         ("--max_score=5", "--max_score must be given with --do_train and --lo"),
         ("--score_column=a", "--score_column must be given with --do_train"),
+        ("--metric=MAP", "--metric must be given with --do_eval"),
     ):
         refused = run_program(
             PROGRAM,

@@ -88,8 +88,8 @@ class Options:
     )
     eval_input_file: str | None = described.option(
         None,
-        "Record files to evaluate on, as --input_file. Default: those of the "
-        "training, or of its last phase.",
+        "With --do_eval: record files to evaluate on, as --input_file. "
+        "Default: those of the training, or of its last phase.",
     )
     init_checkpoint: str | None = described.option(
         None,
@@ -296,6 +296,8 @@ class Options:
             )
         if self.keep_best and not (self.do_train and self.do_eval):
             raise ValueError("--keep_best needs --do_train and --do_eval.")
+        if self.eval_input_file and not self.do_eval:
+            raise ValueError("--eval_input_file must be given with --do_eval.")
         if self.do_train:
             output_folder.check(self.output_dir)
             self._check_warmup()
