@@ -19,7 +19,9 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
+from typing import NoReturn
 
 from absl import app
 from absl import flags
@@ -43,6 +45,8 @@ _BACKEND = "KERAS_BACKEND"
 _NVIDIA = "/dev/nvidiactl"
 # What a program returns when it refuses its input.
 BAD_INPUT_EXIT_CODE = 1
+# Seconds after which a program is told once more that it is to end.
+_SECONDS_TO_END = 0.25
 
 
 def run(main: Callable[[list[str]], Any]) -> None:
@@ -79,6 +83,7 @@ def run(main: Callable[[list[str]], Any]) -> None:
                 hint = " BERT_TF_TRACEBACK=1 shows the trace."
             return _refuse(f"{error}{hint}")
         except KeyboardInterrupt:
+            _tell_no_more()
             print(f"{_name()}: stopped by Ctrl-C", file=sys.stderr)
             return 128 + signal.SIGINT
 
@@ -90,7 +95,19 @@ def run(main: Callable[[list[str]], Any]) -> None:
     for module in flags.FLAGS.flags_by_module_dict():
         if module.startswith("bert_tf."):
             flags.adopt_module_key_flags(sys.modules[module])
-    app.run(guarded, flags_parser=_parse)
+    # A process in the background is to ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        app.run(guarded, flags_parser=_parse)
+    finally:
+        _tell_no_more()
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """The handler of Ctrl-C of all programs: raises `KeyboardInterrupt`."""
+    del number, frame
+    _end_with(KeyboardInterrupt())
 
 
 def end_at_sigterm() -> None:
@@ -107,9 +124,32 @@ def end_at_sigterm() -> None:
 
     def end(number, _):
         print(f"{_name()}: stopped by SIGTERM", file=sys.stderr)
-        sys.exit(128 + number)
+        _end_with(SystemExit(128 + number))
 
     signal.signal(signal.SIGTERM, end)
+
+
+def _end_with(error: BaseException) -> NoReturn:
+    """Raises an error in a handler of signals, and again where it is lost.
+
+    NumPy and others call Python from C and pass over what that raises; so
+    does Python itself in `__del__`, and a library with a bare `except`. The
+    program would go on. While the error is on its way out, on the contrary,
+    Python code is executed only where an error is handled, in a `finally` and
+    the like, which are not disturbed.
+    """
+
+    def tell_again(number, frame):
+        if sys.exc_info()[1] is None:
+            raise error
+
+    signal.signal(signal.SIGALRM, tell_again)
+    signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_END, _SECONDS_TO_END)
+    raise error
+
+
+def _tell_no_more():
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextlib.contextmanager

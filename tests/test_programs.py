@@ -302,6 +302,43 @@ def test_sigterm_ends_a_program_that_cleans_up():
 
 
 @pytest.mark.parametrize(
+    ("name", "told", "status"),
+    [("SIGTERM", "SIGTERM", 143), ("SIGINT", "Ctrl-C", 130)],
+)
+def test_a_signal_is_not_lost_where_a_library_passes_over_errors(
+    name, told, status
+):
+    """As NumPy does where it calls Python from C."""
+    process = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import os, signal, time\n"
+            "from bert_tf import program\n"
+            "def main(_):\n"
+            "    program.end_at_sigterm()\n"
+            "    try:\n"
+            "        try:\n"
+            f"            os.kill(os.getpid(), signal.{name})\n"
+            "        except BaseException:\n"
+            "            pass\n"
+            "        time.sleep(20)\n"
+            "        print('went on')\n"
+            "    finally:\n"
+            # Longer than it takes until it is told again.
+            "        time.sleep(0.6)\n"
+            "        print('cleaned up')\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "program.run(main)\n",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == status
+    assert process.stdout == "cleaned up\n"
+    assert process.stderr.endswith(f": stopped by {told}\n")
+
+
+@pytest.mark.parametrize(
     "module",
     [
         "bert_tf.data.create_pretraining_data",

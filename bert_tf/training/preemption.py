@@ -11,6 +11,8 @@ from typing import Any
 
 from absl import logging
 
+from bert_tf import program
+
 # A program that was told to stop and has saved its state exits with this
 # code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
 PREEMPTED_EXIT_CODE = 75
@@ -129,7 +131,10 @@ def exits_when_told() -> Iterator[None]:
 
     Outside a training, and the second time, Ctrl-C ends it at once.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (
+        program.interrupt,
+        signal.default_int_handler,
+    ):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
