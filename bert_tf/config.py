@@ -1,6 +1,7 @@
 """The architecture of a model: its fields, and what they may be."""
 
 import dataclasses
+import numbers
 import operator
 from typing import Any
 from typing import Self
@@ -224,6 +225,25 @@ def whole_number(name: str, value: Any) -> int:
             f"Received: {name}={files.shortened(value)}."
         )
     return number
+
+
+def fraction(name: str, value: Any) -> float:
+    """Returns an argument as a float, which NumPy's numbers are not.
+
+    Args:
+        name: Of the argument.
+        value: What was given.
+
+    Raises:
+        ValueError: If it is no number in [0, 1).
+    """
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < 1:
+        raise ValueError(
+            f"`{name}` must be a number in [0, 1). "
+            f"Received: {name}={files.shortened(value)}."
+        )
+    return float(value)
 
 
 def _is_number(value):

@@ -369,6 +369,8 @@ def check_path(name: str, value: Any) -> None:
         raise ValueError(
             f"`{name}` must be a path. Received: {type(value).__name__}."
         )
+    if not os.fspath(value):
+        raise ValueError(f"`{name}` must be a path. Received: {value!r}.")
 
 
 @contextlib.contextmanager

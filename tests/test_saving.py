@@ -211,6 +211,8 @@ def test_what_does_not_fit_together_is_refused(
 def test_what_is_no_path_is_not_loaded():
     with pytest.raises(ValueError, match="`path` must be a path.*: NoneType"):
         load(None)
+    with pytest.raises(ValueError, match="`path` must be a path. .*: ''"):
+        load("")
 
 
 def test_only_models_of_the_library_are_saved(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.config import fraction
 from bert_tf.config import whole_number
 from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.configured import AnyConfig
@@ -212,8 +213,7 @@ class HiddenLayer(ConfiguredLayer):
     ) -> None:
         super().__init__(config, **kwargs)
         self.activation = activation
-        # Files of models hold no numbers of NumPy's.
-        self.dropout = float(dropout)
+        self.dropout = fraction("dropout", dropout)
 
     def build(self, inputs_shape):
         self.input_dropout = self.make_dropout(self.dropout, "input_dropout")
@@ -291,7 +291,7 @@ class ClassificationHead(ConfiguredLayer):
                 f"Received: num_labels={num_labels!r}."
             )
         self.num_labels = num_labels
-        self.dropout = float(dropout)
+        self.dropout = fraction("dropout", dropout)
 
     def build(self, inputs_shape):
         self.input_dropout = self.make_dropout(self.dropout, "input_dropout")

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from bert_tf import features
+from bert_tf.config import whole_number
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers.configured import AnyConfig
@@ -105,19 +106,16 @@ class BertSentenceEncoder(EncoderModel):
                 "left to right: its first token sees nothing but itself. "
                 "Received: pooling='cls'."
             )
-        if dense_size is not None and dense_size < 1:
-            raise ValueError(
-                "`dense_size` must be positive, or None. "
-                f"Received: dense_size={dense_size}."
-            )
+        dense_size = _checked_size("dense_size", dense_size)
+        truncate_dim = _checked_size("truncate_dim", truncate_dim)
         if has_dense_in_training_only and dense_size is None:
             raise ValueError(
                 "`has_dense_in_training_only` must be given with `dense_size`."
             )
-        if truncate_dim is not None and truncate_dim < 1:
+        if type(is_normalized) is not bool:
             raise ValueError(
-                "`truncate_dim` must be positive, or None. "
-                f"Received: truncate_dim={truncate_dim}."
+                "`is_normalized` must be True or False. "
+                f"Received: is_normalized={is_normalized!r}."
             )
         self.pooling = pooling
         self.dense_size = dense_size
@@ -230,6 +228,18 @@ class BertSentenceEncoder(EncoderModel):
         if training or self.truncate_dim is None:
             return vectors_ND
         return vectors_ND[:, : self.truncate_dim]
+
+
+def _checked_size(name, size):
+    """Returns an argument, None or a positive integer, as Python's own."""
+    if size is None:
+        return None
+    number = whole_number(name, size)
+    if number < 1:
+        raise ValueError(
+            f"`{name}` must be positive, or None. Received: {name}={size}."
+        )
+    return number
 
 
 def normalize(vectors: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import math
+import numbers
 import re
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -124,6 +126,27 @@ class BertOptimizer(keras.optimizers.Optimizer):
                     f"`{option}` is not offered by BertOptimizer. Received: "
                     f"{option}={kwargs[option]}."
                 )
+        for option, number in (
+            ("global_clipnorm", global_clipnorm),
+            ("beta_1", beta_1),
+            ("beta_2", beta_2),
+            ("weight_decay", weight_decay),
+            ("epsilon", epsilon),
+            ("layerwise_decay", layerwise_decay),
+        ):
+            if number is not None and not isinstance(number, numbers.Real):
+                raise ValueError(
+                    f"`{option}` must be a number. "
+                    f"Received: {option}={number!r}."
+                )
+        # Others, and what is no number, Keras refuses.
+        if isinstance(learning_rate, float) and not (
+            0 <= learning_rate < math.inf
+        ):
+            raise ValueError(
+                "`learning_rate` must be a finite number, 0 or more, or a "
+                f"schedule. Received: learning_rate={learning_rate}."
+            )
         if global_clipnorm is not None and not global_clipnorm > 0:
             raise ValueError(
                 "`global_clipnorm` must be positive or None. Received: "

@@ -505,6 +505,12 @@ def test_a_number_of_labels_that_is_none_is_named(value):
         BertClassifier(CONFIG, num_labels=value)
 
 
+@pytest.mark.parametrize("value", ["0.1", 1.0, float("nan"), True])
+def test_a_dropout_that_is_no_share_is_named(value):
+    with pytest.raises(ValueError, match=r"`dropout` must be a number in"):
+        BertClassifier(CONFIG, num_labels=2, dropout=value)
+
+
 def test_numbers_of_numpy_are_those_of_python():
     """Of `labels.max() + 1` there was no model, and of float32 no file."""
     labels = np.array([0, 2, 1])

@@ -110,6 +110,9 @@ def test_a_vector_of_zeros_has_a_gradient():
     [
         ({"pooling": "sum"}, "`pooling` must be one of cls, mean, max"),
         ({"dense_size": 0}, "`dense_size` must be positive"),
+        ({"dense_size": "8"}, "`dense_size` must be an integer"),
+        ({"truncate_dim": 1.5}, "`truncate_dim` must be an integer"),
+        ({"is_normalized": "no"}, "`is_normalized` must be True or False"),
         ({"has_dense_in_training_only": True}, "with `dense_size`"),
     ],
 )

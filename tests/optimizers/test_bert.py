@@ -274,6 +274,25 @@ def test_betas_out_of_range_are_refused(option, value):
         BertOptimizer(**{option: value})
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("learning_rate", -1e-3),
+        ("learning_rate", float("nan")),
+        ("weight_decay", "none"),
+        ("beta_1", "0.9"),
+        ("epsilon", "1e-6"),
+        ("global_clipnorm", "1"),
+        ("layerwise_decay", [0.9]),
+    ],
+)
+def test_what_is_no_number_or_climbs_is_refused(option, value):
+    """Of a negative rate the weights went up the gradient."""
+    expected = rf"`{option}` must be a (finite )?number"
+    with pytest.raises(ValueError, match=expected):
+        BertOptimizer(**{option: value})
+
+
 def test_another_backend_is_refused(monkeypatch):
     """Its step is TensorFlow's: JAX could not trace it."""
     monkeypatch.setattr(bert.keras.backend, "backend", lambda: "jax")
