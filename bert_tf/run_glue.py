@@ -17,6 +17,7 @@ or diagnostic/diagnostic.tsv, is answered by the best of MNLI.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import os
@@ -72,6 +73,13 @@ def main(argv):
     config = fine_tuning_flags.make_config()
     rates = _numbers("learning_rates", _LEARNING_RATES.value, float)
     seeds = _numbers("seeds", _SEEDS.value, int)
+    for flag, name, values in (
+        ("learning_rates", "learning_rate", rates),
+        ("seeds", "random_seed", seeds),
+    ):
+        for value in values:
+            with files.errors_named(f"--{flag}"):
+                dataclasses.replace(config, **{name: value})
     tasks = _find_tasks(config)
 
     from bert_tf.tasks.classification import glue_runs

@@ -123,6 +123,8 @@ def test_median_and_best_over_seeds_and_a_failure(tmp_path, flags, run_program):
         (("--learning_rate=1",), "must be given as --learning_rates"),
         (("--seeds=1,1",), "--seeds must be one number or more, each once"),
         (("--seeds=a",), "--seeds must be numbers"),
+        (("--seeds=-1",), "--seeds: --random_seed must be in"),
+        (("--learning_rates=nan",), "--learning_rates: --learning_rate must"),
         (("--tasks=RTE,rte",), "must name each task once. Received: RTE, rte"),
         (("--tfds_data_dir=x",), "One of --glue_dir and --tfds_data_dir"),
         (
