@@ -486,15 +486,23 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     loss = _best_loss(options, best, state)
     if loss is not None and not results["loss"] < loss:
         return
+    if loss is None:
+        # Killed before the end of this, a run does not take the new model for
+        # that of the old loss.
+        _tell_best(options, None, state)
     save_model(best)
     results = results | {"global_step": state.step}
     card = model_folder.read_card(best)
     _write_results(options, start, best, results, card)
     kept = evaluation.read_results(f"{best}/{_EVAL_RESULTS}")
-    told = {"loss": kept["loss"], "settings": _loss_settings(state)}
-    text = json.dumps(told, indent=2) + "\n"
-    files.write_text(_best_path(options), text)
+    _tell_best(options, kept["loss"], state)
     _logger.info("The best so far; kept in %s.", best)
+
+
+def _tell_best(options, loss, state):
+    """Writes the best loss, None while there is none, and what it is of."""
+    told = {"loss": loss, "settings": _loss_settings(state)}
+    files.write_text(_best_path(options), json.dumps(told, indent=2) + "\n")
 
 
 def _best_loss(options, best, state):
@@ -508,20 +516,23 @@ def _best_loss(options, best, state):
     results = f"{best}/{_EVAL_RESULTS}"
     if not files.exists(results):
         return None
-    with _damage_named(results):
-        loss = evaluation.read_results(results)["loss"]
     path = _best_path(options)
     if files.exists(path):
         now = _loss_settings(state)
+        # Not the results: those may be of a later evaluation of the model, on
+        # other records. What only one of the two has is of another release.
         with _damage_named(path):
             told = files.read_json(path)
-            # A run that was killed as it kept a better model has not told of
-            # it. What only one of the two has is of another release.
-            is_comparable = told["loss"] == loss and all(
+            loss = told["loss"]
+            if loss is not None:
+                loss = float(loss)
+            is_comparable = all(
                 told["settings"][name] == now[name]
                 for name in told["settings"].keys() & now.keys()
             )
     else:
+        with _damage_named(results):
+            loss = evaluation.read_results(results)["loss"]
         # Of an older release. Until the first checkpoint of a resumed run
         # these are the changes since.
         is_comparable = not _LOSS_SETTINGS & state.settings.changes().keys()
