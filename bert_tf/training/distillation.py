@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -15,8 +14,8 @@ from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
-from bert_tf.checkpoints import report
 from bert_tf.checkpoints import starting_point
+from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models import distillation
 from bert_tf.models import distiller
@@ -135,16 +134,23 @@ class Teaching:
             values["soft_targets_temperature"] = temperature
         return values
 
-    def facts(
-        self, teacher: keras.Model, new: Collection[str] = ()
-    ) -> dict[str, Any]:
+    def facts(self, teacher: keras.Model) -> dict[str, Any]:
         """Returns what else it is of: which teacher, in what arithmetic.
 
         Args:
-            teacher: The teacher.
-            new: Paths of its variables that are in no checkpoint. They depend
-                on the run's seed, and nothing asks them.
+            teacher: The teacher, with the weights of its folder.
         """
+        path = self.teacher.init_checkpoint
+        assert path is not None
+        with reader.open_checkpoint(path) as checkpoint:
+            found = checkpoint.found_parts
+        # What the folder lacks, such as a tagger's pooler, depends on the
+        # run's seed, and nothing asks it.
+        new = {
+            variable.path
+            for tensor, variable in variables.match(teacher).items()
+            if tensor.part not in found
+        }
         digest = hashlib.sha256()
         for variable in teacher.weights:
             if variable.path not in new:
@@ -319,7 +325,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
         teacher = teacher_class(
             teaching.teacher.config, dtype=teaching.teacher_policy(policy)
         )
-        coverage = loading.load_weights(path, teacher, new_parts=new_parts)
+        loading.load_weights(path, teacher, new_parts=new_parts)
         begin = functools.partial(teaching.begin, teacher, student)
         return Pretraining(
             model=distiller.Distiller(student, teacher, lesson),
@@ -327,8 +333,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
                 lesson, start.config.is_decoder
             ),
             saved={"": student},
-            description=teaching.settings()
-            | teaching.facts(teacher, coverage.names(report.NEW)),
+            description=teaching.settings() | teaching.facts(teacher),
             settings={},
             # The teacher's are counted nowhere.
             flops_per_example=None,

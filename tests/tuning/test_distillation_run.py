@@ -313,6 +313,29 @@ def test_labels_alone_need_no_common_tokenizer(tmp_path):
     assert distilled._step == 1
 
 
+def test_another_seed_is_not_called_another_teacher(tmp_path):
+    """A tagger's folder has no pooler: it is made anew, from the seed."""
+    task, examples = save_tagger(tmp_path / "teacher", CONFIG)
+
+    def fact(seed):
+        config = FineTuningConfig(
+            output_dir=str(tmp_path / "a"),
+            train_batch_size=1,
+            max_seq_length=9,
+            do_train=True,
+            random_seed=seed,
+        )
+        teaching = make_teaching(
+            str(tmp_path / "teacher"), {"soft_targets": 1.0}
+        )
+        run = DistillationRun(
+            config, task, {TRAIN: examples}, STRATEGY, teaching=teaching
+        )
+        return run._facts["teacher_sha256"]
+
+    assert fact(1) == fact(2)
+
+
 @pytest.mark.parametrize(
     "options", [{"keep_best": True}, {"early_stopping_epochs": 1}]
 )
