@@ -111,7 +111,8 @@ def main(_):
         ):
             for record in answered(tracked):
                 stream.write(f"{json.dumps(record)}\n")
-        print(f"{len(texts)} texts in {_OUTPUT_FILE.value}")
+        plural = "" if len(texts) == 1 else "s"
+        print(f"{len(texts)} text{plural} in {_OUTPUT_FILE.value}")
     else:
         for record in answered(starts):
             print("\n".join(_to_table(record, start.tokenizer.vocabulary)))

@@ -184,6 +184,8 @@ def main(_):
         ],
     )
     similarity = _similarity(embedder)
+    # A file in its place is told before hours of vectors.
+    files.make_folder(_output_dir())
     results, worst = {}, None
     if corpus is not None:
         is_judged_only = not _DO_SEARCH.value

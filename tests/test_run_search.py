@@ -285,3 +285,19 @@ def test_wrong_flags_are_one_line(
     assert done.returncode == 1
     assert message in done.stderr.strip().splitlines()[-1]
     assert not (tmp_path / "work").exists()
+
+
+def test_a_file_at_output_dir_is_told_before_the_vectors(
+    run_program, files, tmp_path
+):
+    (tmp_path / "out").write_text("")
+    done = run_program(
+        PROGRAM,
+        *flags(files, f"--work_dir={tmp_path}/work", "--do_search"),
+        "--top_k=2",
+        f"--output_dir={tmp_path}/out",
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "out, but a file is in the way" in done.stderr
+    assert not (tmp_path / "work").exists()
