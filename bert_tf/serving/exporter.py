@@ -118,8 +118,6 @@ def export(
     """
     for name, path in (("model_dir", model_dir), ("export_dir", export_dir)):
         files.check_path(name, path)
-        if not os.fspath(path):
-            raise ValueError(f"`{name}` must not be empty. Received: {path!r}.")
     if not isinstance(options, ExportOptions):
         raise ValueError(
             "`options` must be an ExportOptions. "

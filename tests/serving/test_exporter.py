@@ -412,7 +412,7 @@ def test_wrong_arguments_of_an_export():
     for arguments, message in (
         ((None, "name"), "`model_dir` must be a path. Received: NoneType"),
         ((folder, 3), "`export_dir` must be a path. Received: int"),
-        ((folder, ""), "`export_dir` must not be empty"),
+        ((folder, ""), "`export_dir` must be a path. Received: ''"),
         ((folder, "name", {}), "must be an ExportOptions. Received: dict"),
     ):
         with pytest.raises(ValueError, match=message):
