@@ -39,6 +39,8 @@ from bert_tf.models import objectives
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.objectives import Objective
 
+# Of a vector that has a direction. Keras's `normalize` has it, too.
+_LEAST_SQUARES = 1e-14
 # Scores that TinyBERT takes for masked ones.
 _LOWEST_SCORE = -100.0
 
@@ -77,10 +79,29 @@ def soft_labels(
 
 
 def cosine_distance(states: Tensor, teacher_states: Tensor) -> Tensor:
-    """Returns 1 - cos of vectors `[..., D]`, float32 `[...]`."""
-    own = ops.normalize(_float32(states), axis=-1)
+    """Returns 1 - cos of vectors `[..., D]`, float32 `[...]`.
+
+    Its gradient is one tensor, of `states` alone. TensorFlow's would be two,
+    and with that of the logits it would add three to one another, in an order
+    that differs from run to run.
+    """
     taught = ops.normalize(_float32(teacher_states), axis=-1)
-    return 1.0 - ops.sum(own * taught, axis=-1)
+
+    @with_gradient
+    def compute(own):
+        # What is shorter than any vector of a model is divided by this.
+        squares = ops.sum(ops.square(own), axis=-1, keepdims=True)
+        scale = ops.rsqrt(ops.maximum(squares, _LEAST_SQUARES))
+        normal = own * scale
+        cosine = ops.sum(normal * taught, axis=-1)
+
+        def gradient(up):
+            turned = normal * cosine[..., None] - taught
+            return turned * (scale * up[..., None])
+
+        return 1.0 - cosine, gradient
+
+    return compute(_float32(states))
 
 
 def attention_scores(query_BNLH: Tensor, key_BNLH: Tensor) -> Tensor:

@@ -198,6 +198,44 @@ def test_distilberts_loss_is_its_formula(pretrainers, positions):
     }
 
 
+def test_the_cosine_has_one_gradient_of_its_formula():
+    random = np.random.default_rng(5)
+    own, taught = random.normal(0, 3, (2, 4, 5, 6)).astype("float32")
+    own[0, 0], taught[1, 1] = 0.0, 0.0
+    own[2, 2] *= 1e-5
+    up = random.normal(size=(4, 5)).astype("float32")
+
+    @tf.function
+    def gradient(own):
+        with tf.GradientTape() as tape:
+            tape.watch(own)
+            distance = distillation.cosine_distance(own, taught)
+            loss = tf.reduce_sum(distance * up) + tf.reduce_sum(own)
+        return tape.gradient(loss, own), distance
+
+    # More than two tensors, TensorFlow adds in an order that differs from run
+    # to run.
+    graph = gradient.get_concrete_function(tf.constant(own)).graph
+    sums = [each for each in graph.get_operations() if each.type == "AddN"]
+    assert [len(each.inputs) for each in sums] == [2]
+    found, distance = (each.numpy() for each in gradient(tf.constant(own)))
+    assert np.isfinite(found).all()
+    x, y = np.float64(own), np.float64(taught)
+    lengths = np.linalg.norm(x, axis=-1, keepdims=True)
+    others = np.linalg.norm(y, axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        x, y = x / lengths, y / others
+        cosine = np.sum(x * y, axis=-1, keepdims=True)
+        wanted = 1 - up[..., None] * (y - cosine * x) / lengths
+    is_there = np.isfinite(wanted)
+    assert is_there.sum() == (4 * 5 - 2) * 6
+    np.testing.assert_allclose(found[is_there], wanted[is_there], 1e-4, 1e-5)
+    is_there = np.isfinite(cosine[..., 0])
+    np.testing.assert_allclose(
+        distance[is_there], 1 - cosine[..., 0][is_there], 1e-5, 1e-6
+    )
+
+
 def test_soft_labels_are_divergences_of_yes_and_no():
     random = np.random.default_rng(3)
     own, taught = random.normal(0, 3, (2, 4, 3))
