@@ -292,7 +292,6 @@ def _make_task(config, folder, stored, sizes):
     from bert_tf.checkpoints import sentence_folder
     from bert_tf.tasks.retrieval import files
     from bert_tf.tasks.retrieval.task import RetrievalTask
-    from bert_tf.tasks.retrieval.task import tell_cut
 
     values = {
         "max_score": _MAX_SCORE.value,
@@ -318,10 +317,9 @@ def _make_task(config, folder, stored, sizes):
     pooling = "cls" if is_simcse else "mean"
     head = options.TRAINING_DENSE if is_simcse else options.NO_HEAD
     is_normalized = _LOSS.value != options.TRIPLET
-    dense_size, truncate_dim, prompts = None, None, ["", ""]
+    dense_size, prompts = None, ["", ""]
     if told is not None:
         pooling, is_normalized = told.pooling, told.is_normalized
-        truncate_dim = told.truncate_dim
         prompts = [told.query_prompt, told.passage_prompt]
         if told.dense:
             head = options.DENSE
@@ -332,10 +330,6 @@ def _make_task(config, folder, stored, sizes):
         dense_size = None
     if _NORMALIZE.value is not None:
         is_normalized = _NORMALIZE.value
-    if _TRUNCATE_DIM.value is not None:
-        truncate_dim = _TRUNCATE_DIM.value or None
-    elif truncate_dim is not None:
-        tell_cut(folder, truncate_dim)
     prompts = [
         default if flag.value is None else flag.value
         for flag, default in zip((_QUERY_PROMPT, _PASSAGE_PROMPT), prompts)
@@ -349,7 +343,7 @@ def _make_task(config, folder, stored, sizes):
         )
     if told is not None and told.dense and _HEAD.value is None:
         _check_is_trained(folder, told.dense)
-    return RetrievalTask(
+    task = RetrievalTask(
         loss_name=_LOSS.value,
         pooling=_POOLING.value or pooling,
         is_normalized=is_normalized,
@@ -360,12 +354,13 @@ def _make_task(config, folder, stored, sizes):
         is_symmetric=_SYMMETRIC.value,
         hard_negative_weight=_HARD_NEGATIVE_WEIGHT.value,
         matryoshka_sizes=sizes,
-        truncate_dim=truncate_dim,
+        truncate_dim=_TRUNCATE_DIM.value,
         query_prompt=prompts[0],
         passage_prompt=prompts[1],
         chunk_size=_CHUNK_SIZE.value,
         **values,
     )
+    return task.cut_as(folder, told)
 
 
 if __name__ == "__main__":

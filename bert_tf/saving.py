@@ -294,11 +294,7 @@ def _in_order(label_names):
 
 def _has_vectors(folder):
     """Returns whether a folder's vectors are such as a model of ours makes."""
-    try:
-        told = sentence_folder.read(folder)
-    except ValueError as error:
-        logging.warning("The vectors of the model are not known: %s", error)
-        return False
+    told = sentence_folder.read_known(folder)
     if told is None:
         return False
     if [layer.activation for layer in told.dense] not in _DENSE or any(

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from absl import logging
 
 from bert_tf import files
 from bert_tf.checkpoints import sentence_files
@@ -238,6 +239,15 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
             similarity=COSINE if similarity is None else similarity,
             truncate_dim=values.get("truncate_dim"),
         )
+
+
+def read_known(folder: files.AnyPath) -> SentenceVectors | None:
+    """Returns what `read` does; None, with a warning, of what is not known."""
+    try:
+        return read(folder)
+    except ValueError as error:
+        logging.warning("The vectors of the model are not known: %s", error)
+        return None
 
 
 def is_cross_encoder(folder: str, config_values: Mapping[str, Any]) -> bool:

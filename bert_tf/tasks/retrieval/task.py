@@ -70,15 +70,6 @@ def _is_size(value):
     return type(value) is int and value > 0
 
 
-def tell_cut(folder: str, truncate_dim: int) -> None:
-    """Logs that a checkpoint says to what vectors are cut."""
-    logging.info(
-        "Vectors are cut to %d numbers, as %s says. The loss is of whole ones.",
-        truncate_dim,
-        folder,
-    )
-
-
 # (fields, what a message says of them, whether a value is a good one)
 _RANGES = (
     _one_of("loss_name", options.LOSSES),
@@ -326,11 +317,7 @@ class RetrievalTask(Task):
 
         Of other differences a warning tells.
         """
-        try:
-            told = sentence_folder.read(folder)
-        except ValueError as error:
-            logging.warning("The vectors of the model are not known: %s", error)
-            return self
+        told = sentence_folder.read_known(folder)
         if told is None:
             return self
         differences = [
@@ -346,13 +333,30 @@ class RetrievalTask(Task):
                 folder,
                 "; ".join(differences),
             )
-        if self.truncate_dim is not None:
-            return dataclasses.replace(
-                self, truncate_dim=self.truncate_dim or None
-            )
-        if told.truncate_dim is not None:
-            tell_cut(folder, told.truncate_dim)
-        return dataclasses.replace(self, truncate_dim=told.truncate_dim)
+        return self.cut_as(folder, told)
+
+    def cut_as(
+        self, folder: str | None, told: SentenceVectors | None
+    ) -> "RetrievalTask":
+        """Returns the task with a checkpoint's `truncate_dim`, if unset.
+
+        One that is 0 is None then.
+
+        Args:
+            folder: The checkpoint; None without one.
+            told: What it says of its vectors; None if nothing.
+        """
+        size = self.truncate_dim
+        if size is None and told is not None:
+            size = told.truncate_dim
+            if size is not None:
+                logging.info(
+                    "Vectors are cut to %d numbers, as %s says. The loss is of "
+                    "whole ones.",
+                    size,
+                    folder,
+                )
+        return dataclasses.replace(self, truncate_dim=size or None)
 
     def load_elsewhere(
         self, model: keras.Model, folder: str, may_be_new: bool
