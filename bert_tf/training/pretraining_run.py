@@ -418,10 +418,9 @@ def _train(
 ):
     """Trains from the state's last checkpoint, if any."""
     is_resumed = _begin(start, pretraining, state)
-    best = os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
     if options.keep_best:
         # What is damaged is told now, and not after the steps to a checkpoint.
-        _best_loss(options, best, state)
+        _best_loss(options, state)
     if strategies.is_chief(strategy):
         progress.tell_curves(state.folder)
 
@@ -482,8 +481,8 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     progress.write_summaries(report | {"step": state.step})
     if not strategies.is_chief(strategy):
         return
-    best = os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
-    loss = _best_loss(options, best, state)
+    best = _best_folder(options)
+    loss = _best_loss(options, state)
     if loss is not None and not results["loss"] < loss:
         return
     if loss is None:
@@ -505,7 +504,7 @@ def _tell_best(options, loss, state):
     files.write_text(_best_path(options), json.dumps(told, indent=2) + "\n")
 
 
-def _best_loss(options, best, state):
+def _best_loss(options, state):
     """Returns the best loss so far, if it is of the evaluations of now.
 
     The run may have been resumed, and stopped, with others since.
@@ -513,7 +512,7 @@ def _best_loss(options, best, state):
     Raises:
         ValueError: If a file that tells of the best model is damaged.
     """
-    results = f"{best}/{_EVAL_RESULTS}"
+    results = f"{_best_folder(options)}/{_EVAL_RESULTS}"
     if not files.exists(results):
         return None
     path = _best_path(options)
@@ -556,6 +555,10 @@ def _loss_settings(state):
     return {
         name: values[name] for name in sorted(_LOSS_SETTINGS & values.keys())
     }
+
+
+def _best_folder(options):
+    return os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
 
 
 def _best_path(options):

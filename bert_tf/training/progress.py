@@ -72,27 +72,25 @@ def summary_writer(
         with tf.summary.create_noop_writer().as_default():
             yield lambda: None
         return
-    problem: BaseException | None = None
-    try:
+    default = contextlib.ExitStack()
+    with files.failed_writes_told(_CURVES):
+        writer = tf.summary.create_file_writer(folder)
+        default.enter_context(writer.as_default())
+
+    def flush():
         with files.failed_writes_told(_CURVES):
-            writer = tf.summary.create_file_writer(folder)
+            writer.flush()
 
-            def flush():
-                with files.failed_writes_told(_CURVES):
-                    writer.flush()
-
-            # It flushes as it ends, on a full disk with an error in place of
-            # the one that tells what is wrong.
-            with writer.as_default():
-                try:
-                    yield flush
-                except BaseException as error:
-                    problem = error
-    except Exception:
-        if problem is None:
-            raise
-    if problem is not None:
-        raise problem
+    try:
+        yield flush
+    except BaseException:
+        # It flushes as it ends, on a full disk with an error in place of the
+        # one that tells what is wrong.
+        with contextlib.suppress(Exception):
+            default.close()
+        raise
+    with files.failed_writes_told(_CURVES):
+        default.close()
 
 
 def write_summaries(report: Mapping[str, float]) -> None:

@@ -217,7 +217,6 @@ def test_damage_in_what_tells_the_best_is_named(tmp_path, name, text):
     with pytest.raises(ValueError, match=f"{name}: .* Remove it"):
         pretraining_run._best_loss(
             SimpleNamespace(output_dir=str(tmp_path)),
-            f"{tmp_path}/best",
             resumed_state(tmp_path, 3),
         )
 
