@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -252,6 +253,21 @@ def test_ctrl_c_is_one_line():
     assert process.stderr == "-c: stopped by Ctrl-C\n"
 
 
+def run_main(body):
+    """Runs a program whose `main` is this, in a process of its own."""
+    code = (
+        "import json, os, signal, time\n"
+        "from bert_tf import program\n"
+        f"def main(_):\n{textwrap.indent(textwrap.dedent(body), '    ')}\n"
+        # Started in the background it may be ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "program.run(main)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+
+
 @pytest.mark.parametrize(
     ("statement", "answer"),
     [
@@ -264,37 +280,21 @@ def test_ctrl_c_is_one_line():
     ],
 )
 def test_a_refusal_tells_where_the_trace_of_others_is(statement, answer):
-    code = f"""
-import json
-from bert_tf import program
-def main(_):
-    {statement}
-program.run(main)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
-    )
+    done = run_main(statement)
     assert done.returncode == 1
     assert re.fullmatch(f"-c: error: {answer}\n", done.stderr)
 
 
 def test_sigterm_ends_a_program_that_cleans_up():
-    process = subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            "import os, signal, time\n"
-            "from bert_tf import program\n"
-            "def main(_):\n"
-            "    program.end_at_sigterm()\n"
-            "    try:\n"
-            "        os.kill(os.getpid(), signal.SIGTERM)\n"
-            "        time.sleep(20)\n"
-            "    finally:\n"
-            "        print('cleaned up')\n"
-            "program.run(main)\n",
-        ],
-        capture_output=True,
-        text=True,
+    process = run_main(
+        """
+        program.end_at_sigterm()
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(20)
+        finally:
+            print('cleaned up')
+        """
     )
     assert process.returncode == 143
     assert process.stdout == "cleaned up\n"
@@ -309,29 +309,21 @@ def test_a_signal_is_not_lost_where_a_library_passes_over_errors(
     name, told, status
 ):
     """As NumPy does where it calls Python from C."""
-    process = subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            "import os, signal, time\n"
-            "from bert_tf import program\n"
-            "def main(_):\n"
-            "    program.end_at_sigterm()\n"
-            "    try:\n"
-            "        try:\n"
-            f"            os.kill(os.getpid(), signal.{name})\n"
-            "        except BaseException:\n"
-            "            pass\n"
-            "        time.sleep(20)\n"
-            "        print('went on')\n"
-            "    finally:\n"
+    process = run_main(
+        f"""
+        program.end_at_sigterm()
+        try:
+            try:
+                os.kill(os.getpid(), signal.{name})
+            except BaseException:
+                pass
+            time.sleep(20)
+            print('went on')
+        finally:
             # Longer than it takes until it is told again.
-            "        time.sleep(0.6)\n"
-            "        print('cleaned up')\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            "program.run(main)\n",
-        ],
-        capture_output=True,
-        text=True,
+            time.sleep(0.6)
+            print('cleaned up')
+        """
     )
     assert process.returncode == status
     assert process.stdout == "cleaned up\n"

@@ -39,7 +39,7 @@ from bert_tf.models import objectives
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.objectives import Objective
 
-# Of a vector that has a direction. Keras's `normalize` has it, too.
+# Shorter vectors are divided by its root, as in Keras's `normalize`.
 _LEAST_SQUARES = 1e-14
 # Scores that TinyBERT takes for masked ones.
 _LOWEST_SCORE = -100.0
@@ -89,7 +89,6 @@ def cosine_distance(states: Tensor, teacher_states: Tensor) -> Tensor:
 
     @with_gradient
     def compute(own):
-        # What is shorter than any vector of a model is divided by this.
         squares = ops.sum(ops.square(own), axis=-1, keepdims=True)
         scale = ops.rsqrt(ops.maximum(squares, _LEAST_SQUARES))
         normal = own * scale

@@ -193,11 +193,11 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         _, _, jit_batch_sizes = self._shapes
         # XLA computes several products of few rows at once: one that is larger
         # takes it longer.
-        told = contextlib.nullcontext if jit_batch_sizes else constant_weights
+        scope = contextlib.nullcontext if jit_batch_sizes else constant_weights
 
         @tf.function(autograph=False)
         def answer(inputs):
-            with told(), keras.StatelessScope(state_mapping=values):
+            with scope(), keras.StatelessScope(state_mapping=values):
                 return call_model(inputs, training=False)
 
         spec = self.to_model_inputs(self.ids_spec())
