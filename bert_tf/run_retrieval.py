@@ -297,9 +297,9 @@ def _make_task(config, folder, stored, sizes):
         "max_score": _MAX_SCORE.value,
         "text_columns": tuple(_TEXT_COLUMNS.value),
         "corpus": tuple(_CORPUS_FILE.value),
-        "metric": _METRIC.value or "",
+        "metric": _METRIC.value,
     }
-    if config.do_eval and not values["metric"]:
+    if config.do_eval and values["metric"] is None:
         is_scored = files.has_scores(_EVAL_FILE.value, _SCORE_COLUMN.value)
         values["metric"] = "spearman" if is_scored else "nDCG@10"
     if stored is not None:
@@ -313,11 +313,9 @@ def _make_task(config, folder, stored, sizes):
         folder = hub.local_path(config.init_checkpoint)
     if folder is not None:
         told = sentence_folder.read(folder)
-    is_simcse = _LOSS.value == options.SIMCSE
-    pooling = "cls" if is_simcse else "mean"
-    head = options.TRAINING_DENSE if is_simcse else options.NO_HEAD
-    is_normalized = _LOSS.value != options.TRIPLET
-    dense_size, prompts = None, ["", ""]
+    # The task has defaults for what is None.
+    pooling = is_normalized = head = dense_size = None
+    prompts = ["", ""]
     if told is not None:
         pooling, is_normalized = told.pooling, told.is_normalized
         prompts = [told.query_prompt, told.passage_prompt]

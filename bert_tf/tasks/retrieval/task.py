@@ -136,10 +136,14 @@ class RetrievalTask(Task):
             cosines.
             "cosine": the cosine is to be the score.
             "triplet": the positive is to be nearer than the negative.
-        pooling: "mean", "cls" or "max".
-        is_normalized: Whether vectors are divided by their length.
+        pooling: "mean", "cls" or "max". None for "cls" with "simcse", "mean"
+            otherwise.
+        is_normalized: Whether vectors are divided by their length. None for
+            False with "triplet", whose margin is larger than the distance of
+            such vectors can be; True otherwise.
         head: "none"; "dense", a dense layer with tanh; or "training_dense",
-            the same in training alone.
+            the same in training alone. None for "training_dense" with
+            "simcse", "none" otherwise.
         dense_size: Outputs of that layer; None for the hidden size.
         scale: Factor of the cosines in "multiple_negatives", "simcse" and
             "cosent", the inverse of a temperature.
@@ -158,8 +162,8 @@ class RetrievalTask(Task):
         passage_prompt: What stands before each passage, and the second.
         metric: The score that tells the better of two models: "spearman",
             "pearson", or of rankings "nDCG@10", "MRR@10", "recall@1",
-            "recall@10", "recall@100" or "MAP". By default "spearman" with
-            "simcse" and the losses of scored pairs, else "nDCG@10".
+            "recall@10", "recall@100" or "MAP". None for "spearman" with
+            "simcse" and the losses of scored pairs, "nDCG@10" otherwise.
         max_score: What the scores of the files are divided by.
         text_columns: Names of the columns of texts, if others than
             `tasks.retrieval.files` tells.
@@ -187,9 +191,9 @@ class RetrievalTask(Task):
     accuracy = None
 
     loss_name: str = options.MULTIPLE_NEGATIVES
-    pooling: str = sentence_encoder.MEAN
-    is_normalized: bool = True
-    head: str = options.NO_HEAD
+    pooling: str | None = None
+    is_normalized: bool | None = None
+    head: str | None = None
     dense_size: int | None = None
     scale: float = 20.0
     margin: float = 5.0
@@ -201,7 +205,7 @@ class RetrievalTask(Task):
     )
     query_prompt: str = ""
     passage_prompt: str = ""
-    metric: str = ""
+    metric: str | None = None
     max_score: float = 1.0
     text_columns: tuple[str, ...] = dataclasses.field(
         default=(), metadata=NOT_STORED
@@ -212,10 +216,16 @@ class RetrievalTask(Task):
     )
 
     def __post_init__(self):
-        if not self.metric:
-            is_scored = self.loss_name in (*options.SCORED, options.SIMCSE)
-            metric = "spearman" if is_scored else "nDCG@10"
-            object.__setattr__(self, "metric", metric)
+        is_simcse = self.loss_name == options.SIMCSE
+        is_scored = is_simcse or self.loss_name in options.SCORED
+        for field, value in (
+            ("pooling", "cls" if is_simcse else sentence_encoder.MEAN),
+            ("is_normalized", self.loss_name != options.TRIPLET),
+            ("head", options.TRAINING_DENSE if is_simcse else options.NO_HEAD),
+            ("metric", "spearman" if is_scored else "nDCG@10"),
+        ):
+            if getattr(self, field) is None:
+                object.__setattr__(self, field, value)
         for fields, text, is_good in _RANGES:
             for field in fields:
                 value = getattr(self, field)
@@ -256,6 +266,8 @@ class RetrievalTask(Task):
         self, config: BertConfig, dtype: Any = None
     ) -> BertSentenceEncoder:
         """Returns a new `BertSentenceEncoder`."""
+        # `__post_init__` has replaced None.
+        assert self.pooling is not None and self.is_normalized is not None
         dense_size = None
         if self.head != options.NO_HEAD:
             dense_size = self.dense_size or config.hidden_size

@@ -113,7 +113,7 @@ def test_equal_and_empty_vectors_have_finite_gradients(loss_name):
         ),
         ({"chunk_size": 0}, "`chunk_size` must be a positive"),
         ({"dense_size": 3}, "`dense_size` must be given with a `head`"),
-        ({"is_normalized": None}, "`is_normalized` must be True or False"),
+        ({"is_normalized": "yes"}, "`is_normalized` must be True or False"),
         ({"query_prompt": 3}, "`query_prompt` must be a string"),
         (
             {"is_symmetric": True, "loss_name": "cosent"},
@@ -124,6 +124,35 @@ def test_equal_and_empty_vectors_have_finite_gradients(loss_name):
 def test_bad_fields_are_told(fields, message):
     with pytest.raises(ValueError, match=message):
         RetrievalTask(**fields)
+
+
+@pytest.mark.parametrize(
+    ("loss_name", "pooling", "is_normalized", "head", "metric"),
+    [
+        ("multiple_negatives", "mean", True, "none", "nDCG@10"),
+        ("simcse", "cls", True, "training_dense", "spearman"),
+        ("cosent", "mean", True, "none", "spearman"),
+        ("cosine", "mean", True, "none", "spearman"),
+        # Normalised vectors are never 5, the margin, apart.
+        ("triplet", "mean", False, "none", "nDCG@10"),
+    ],
+)
+def test_defaults_depend_on_the_loss(
+    loss_name, pooling, is_normalized, head, metric
+):
+    task = RetrievalTask(loss_name=loss_name)
+    assert task.pooling == pooling
+    assert task.is_normalized == is_normalized
+    assert task.head == head
+    assert task.metric == metric
+
+
+def test_given_fields_win_over_defaults():
+    task = RetrievalTask(
+        loss_name="simcse", pooling="max", head="none", metric="MAP"
+    )
+    assert (task.pooling, task.head, task.metric) == ("max", "none", "MAP")
+    assert RetrievalTask(loss_name="triplet", is_normalized=True).is_normalized
 
 
 def test_the_task_is_stored_whole():
