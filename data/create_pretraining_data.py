@@ -103,7 +103,7 @@ _BEAM_OPTION = flags.DEFINE_multi_string(
 )
 
 # What the progress bar counts, by the builder's stage.
-_UNITS = {"read": "B", "pair": " blocks", "write": " examples"}
+_UNITS = {"tokenize": "B", "cut": " blocks", "write": " examples"}
 
 
 def main(argv):

@@ -75,13 +75,13 @@ class Tasks:
         """Returns where a task writes: a name for suffixes."""
         return os.path.join(self.work_dir, f"{stage}-{number:06d}")
 
-    def read_part(self, number: int) -> dict:
+    def tokenize_part(self, number: int) -> dict:
         """Tokenises the documents of a part of the text."""
         path = self.path(_PART, number)
         part = self.plan.parts[number]
         return _done(path, self.plan.tokenize_part(part, path))
 
-    def make_block(self, number: int) -> dict:
+    def cut_block(self, number: int) -> dict:
         """Makes the examples of a block of the documents."""
         path = self.path(_BLOCK, number)
         parts = range(len(self.plan.parts))
@@ -93,7 +93,7 @@ class Tasks:
         )
         return _done(path, self.plan.cut_block(block, path))
 
-    def write_range(self, number: int) -> dict:
+    def write_records(self, number: int) -> dict:
         """Writes the records of one range of the shuffled examples."""
         path = self.path(_RANGE, number)
         _, first, last = self._ranges[number]
@@ -179,8 +179,8 @@ def build(
         tokenizer: The spec of the tokenizer.
         settings: A `Settings`.
         progress: Called as `progress(stage, done, total)`, before the first
-            task of a stage and after each; the stages are "read" (bytes),
-            "pair" (blocks) and "write" (examples).
+            task of a stage and after each; the stages are
+            "tokenize" (bytes), "cut" (blocks) and "write" (examples).
         num_workers: The number of processes; 0 is as many as there are cores
             and the size of the input makes worth while.
         work_dir: Where to work: a folder that is made, and removed at the
@@ -264,12 +264,14 @@ def _run_stages(tasks, run, num_shards, progress):
         return results
 
     sizes = plan.source.sizes(plan.parts)
-    of_parts = record_set.total(run_stage("read_part", _PART, sizes, "read"))
+    of_parts = record_set.total(
+        run_stage("tokenize_part", _PART, sizes, "tokenize")
+    )
     record_set.check_parts(of_parts, plan)
     num_blocks = blocks.num_blocks(of_parts["tokens"])
     tasks.note(_BLOCK, num_blocks)
     of_blocks = record_set.total(
-        run_stage("make_block", _BLOCK, [1] * num_blocks, "pair")
+        run_stage("cut_block", _BLOCK, [1] * num_blocks, "cut")
     )
     record_set.check_examples(of_blocks["examples"], plan.settings)
     shards = record_set.ranges_of(
@@ -278,7 +280,7 @@ def _run_stages(tasks, run, num_shards, progress):
     ranges = [each for shard in shards for each in shard]
     tasks.note(_RANGE, ranges)
     sizes = [each.last - each.first for each in ranges]
-    results = run_stage("write_range", _RANGE, sizes, "write")
+    results = run_stage("write_records", _RANGE, sizes, "write")
     counts = record_set.make_counts(
         of_parts, of_blocks, record_set.total(results), plan.settings
     )

@@ -242,10 +242,10 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
         "tokens"
     ]
     # And once before the first task of each.
-    stages_seen = ["read"] * 3 + ["pair"] * (1 + -(-num_tokens // 1500))
+    stages_seen = ["tokenize"] * 3 + ["cut"] * (1 + -(-num_tokens // 1500))
     assert [report[0] for report in seen] == stages_seen + ["write"] * 4
     assert [report[:2] for report in seen if not report[1]] == [
-        (stage, 0) for stage in ("read", "pair", "write")
+        (stage, 0) for stage in ("tokenize", "cut", "write")
     ]
     assert sorted(whole) == ["manifest-x-00000-of-00003.json"] + [
         f"x-0000{n}-of-00003" for n in range(3)
@@ -256,7 +256,7 @@ def test_tasks_and_processes_change_nothing(tmp_path, tokenizer, monkeypatch):
     size = len((tmp_path / "a.txt").read_bytes())
     size += len((tmp_path / "b.txt").read_bytes())
     assert len(seen) > 20
-    assert ("read", size, size) in seen
+    assert ("tokenize", size, size) in seen
     assert seen[-1] == ("write", num_examples, num_examples)
     monkeypatch.setattr(plan, "_BATCH_SIZE", 17)
     assert build("batches", 1, part_bytes=301, range_size=37) == whole
@@ -378,7 +378,7 @@ def test_work_of_another_tokenizer_is_not_gone_on_with(
 
     work = tmp_path / "work"
     with monkeypatch.context() as patch:
-        stop_before(patch, "write_range")
+        stop_before(patch, "write_records")
         with pytest.raises(KeyboardInterrupt):
             build("x", fast)
     told = json.loads((work / "work.json").read_text())
@@ -408,14 +408,14 @@ def test_work_of_other_sentence_rules_is_not_gone_on_with(
                     f"{tmp_path}/a.txt", f"{tmp_path}/x", tokenizer, settings
                 )
 
-    build("make_block")
+    build("cut_block")
     parts = [*tmp_path.glob(".x.work/part-*.json")]
     assert parts
     # What is read is not read again, but by other rules.
-    build("make_block")
+    build("cut_block")
     assert [*tmp_path.glob(".x.work/part-*.json")] == parts
     monkeypatch.setattr(sentences, "VERSION", sentences.VERSION + 1)
-    build("read_part")
+    build("tokenize_part")
     assert not [*tmp_path.glob(".x.work/part-*.json")]
 
 
@@ -491,7 +491,7 @@ def test_bad_lines_are_left_out_and_told(
     assert [path.name for path in out.iterdir()] == [".x.work"]
     with monkeypatch.context() as patch:
         # All that was read is there still.
-        stop_before(patch, "read_part")
+        stop_before(patch, "tokenize_part")
         found = build(7)
     (record,) = caplog.records
     assert re.search(
@@ -518,13 +518,13 @@ def test_mended_file_is_read_again_and_no_other(
     paths[2].write_bytes(whole + b"\xff\n")
     names = ",".join(map(str, paths))
     done = []
-    read_part = run_local.Tasks.read_part
+    tokenize_part = run_local.Tasks.tokenize_part
 
     def read(self, number):
         done.append(number)
-        return read_part(self, number)
+        return tokenize_part(self, number)
 
-    monkeypatch.setattr(run_local.Tasks, "read_part", read)
+    monkeypatch.setattr(run_local.Tasks, "tokenize_part", read)
     with pytest.raises(ValueError, match=r"c\.txt, .*Run again to go on"):
         run_local.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
     paths[2].write_bytes(whole)
@@ -559,7 +559,7 @@ def test_killed_publishing_leaves_no_files(tmp_path, tokenizer, monkeypatch):
     assert len(list((tmp_path / "out").iterdir())) == 1 + 1 + 3
     with monkeypatch.context() as patch:
         # And again, before it publishes: what is there is still its own.
-        stop_before(patch, "write_range")
+        stop_before(patch, "write_records")
         with pytest.raises(KeyboardInterrupt):
             run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
     run_local.build(text, f"{tmp_path}/out/x@3", tokenizer, CHEAP)
