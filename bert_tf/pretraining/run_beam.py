@@ -13,6 +13,7 @@ What is known only after a stage, how many tokens or examples there are, the
 next one gets as a side input. Paths must be such that all workers see them.
 """
 
+import bisect
 import contextlib
 import itertools
 import os
@@ -21,7 +22,6 @@ import sys
 import tempfile
 
 import apache_beam as beam
-import numpy as np
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import DirectRunner
@@ -277,11 +277,17 @@ def _merge(element, first_examples, shards):
     bucket, pieces = element
     examples = _merged(pieces)
     before = first_examples[bucket]
-    for number, *edges in itertools.chain.from_iterable(shards):
-        first, last = np.clip(np.subtract(edges, before), 0, len(examples))
-        if first < last:
-            piece = examples.take(slice(first, last))
-            yield number, (bucket, piece.headers, piece.own_tokens())
+    end = before + len(examples)
+    # In the order of examples. There may be many ranges, and many buckets.
+    ranges = [*itertools.chain.from_iterable(shards)]
+    start = bisect.bisect_right(ranges, before, key=lambda each: each.last)
+    for number, first, last in itertools.islice(ranges, start, None):
+        if first >= end:
+            break
+        piece = examples.take(
+            slice(max(first, before) - before, min(last, end) - before)
+        )
+        yield number, (bucket, piece.headers, piece.own_tokens())
 
 
 def _write_manifests(
